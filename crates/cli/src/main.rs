@@ -1,0 +1,2 @@
+//! bailiff
+fn main() {}

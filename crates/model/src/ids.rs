@@ -1,0 +1,123 @@
+//! Names and uids as types, so that they cannot be mixed up. Cloning one copies a pointer.
+
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! identity {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// True if the text is empty.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self(Arc::from(""))
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(Arc::from(text))
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(Arc::from(text))
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+    };
+}
+
+identity!(
+    /// `metadata.name` of a Node.
+    NodeName
+);
+identity!(
+    /// `metadata.uid` of a Node: one incarnation of it.
+    NodeUid
+);
+identity!(
+    /// `metadata.namespace` of a namespaced object.
+    Namespace
+);
+identity!(
+    /// `metadata.name` of a Pod.
+    PodName
+);
+identity!(
+    /// `metadata.uid` of a Pod: one incarnation of it.
+    PodUid
+);
+identity!(
+    /// `metadata.resourceVersion`: opaque, only ever sent back as a precondition.
+    ResourceVersion
+);
+
+/// One incarnation of a Node, as it was when something was decided about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeRef {
+    /// `metadata.name`.
+    pub name: NodeName,
+    /// `metadata.uid`.
+    pub uid: NodeUid,
+    /// `metadata.resourceVersion`, or empty where no read stands behind the reference.
+    pub resource_version: ResourceVersion,
+}
+
+/// One incarnation of a Pod, as it was when something was decided about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodRef {
+    /// `metadata.namespace`.
+    pub namespace: Namespace,
+    /// `metadata.name`.
+    pub name: PodName,
+    /// `metadata.uid`.
+    pub uid: PodUid,
+    /// `metadata.resourceVersion`, or empty.
+    pub resource_version: ResourceVersion,
+    /// The pod carried condition `DisruptionTarget=True`.
+    pub disruption_target: bool,
+}
+
+impl fmt::Display for PodRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

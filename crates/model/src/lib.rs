@@ -1,0 +1,28 @@
+//! Identities and values shared by the decision cores of all stages.
+//!
+//! Nothing here performs I/O, reads a clock or draws a random number. A type lives here when two stages need it: who is meant
+//! ([`NodeName`], [`NodeUid`], [`PodRef`], …), where it is ([`Zone`]), what keeps pods away ([`Taint`], [`Toleration`] and the one
+//! implementation of toleration matching), and the domain form of what crosses the bus ([`health`], [`intent`], [`outcome`],
+//! [`rollout`]). Wire types stop at the event bus, which converts to and from these.
+
+pub mod health;
+pub mod hold;
+pub mod ids;
+pub mod intent;
+pub mod outcome;
+pub mod rollout;
+pub mod taint;
+pub mod time;
+pub mod topic;
+pub mod trace;
+pub mod wellknown;
+pub mod zone;
+
+pub use health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
+pub use hold::{Hold, HoldReason};
+pub use ids::{Namespace, NodeName, NodeRef, NodeUid, PodName, PodRef, PodUid, ResourceVersion};
+pub use taint::{Effect, Operator, Taint, Tolerance, Toleration};
+pub use time::{Mono, Now, Wall};
+pub use topic::{Revision, Topic};
+pub use trace::TraceContext;
+pub use zone::{Zone, ZoneState};

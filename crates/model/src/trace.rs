@@ -1,0 +1,109 @@
+//! W3C trace context of an incident.
+//!
+//! The trace id is a hash of what started the incident, so that every stage, and a stage that was restarted, finds the same trace.
+
+use std::fmt;
+
+use crate::ids::NodeUid;
+use crate::time::Wall;
+
+/// Trace and parent span of a record: `traceparent` of W3C Trace Context, version 00, sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TraceContext {
+    /// Trace id; not zero.
+    pub trace_id: u128,
+    /// Id of the span that the receiver's spans are children of; not zero.
+    pub span_id: u64,
+}
+
+/// A text that is no `traceparent`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a traceparent: wanted 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, ids not zero")]
+pub struct ParseError(String);
+
+impl TraceContext {
+    /// The trace of the incident that began with `node`'s last sign of life at `last_sign`.
+    pub fn incident(node: &NodeUid, last_sign: Wall) -> Self {
+        Self::derived(&[node.as_str(), "\0", &last_sign.as_microsecond().to_string()])
+    }
+
+    /// The trace of something else that is identified by `parts`, such as a hand-made taint or a rollout.
+    pub fn derived(parts: &[&str]) -> Self {
+        let bytes = || parts.iter().flat_map(|part| part.bytes());
+        // FNV-1a, 128 and 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
+        let trace_id = bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        });
+        let span_id = bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self {
+            trace_id: trace_id.max(1),
+            span_id: span_id.max(1),
+        }
+    }
+
+    /// The same trace with another parent span.
+    pub fn child(self, span_id: u64) -> Self {
+        Self {
+            span_id: span_id.max(1),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{:032x}-{:016x}-01", self.trace_id, self.span_id)
+    }
+}
+
+impl std::str::FromStr for TraceContext {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let refuse = || ParseError(text.to_owned());
+        let mut parts = text.split('-');
+        let (Some("00"), Some(trace), Some(span), Some(flags), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(refuse());
+        };
+        let is_hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_hex(trace, 32) || !is_hex(span, 16) || !is_hex(flags, 2) {
+            return Err(refuse());
+        }
+        let trace_id = u128::from_str_radix(trace, 16).map_err(|_| refuse())?;
+        let span_id = u64::from_str_radix(span, 16).map_err(|_| refuse())?;
+        if trace_id == 0 || span_id == 0 {
+            return Err(refuse());
+        }
+        Ok(Self { trace_id, span_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incident_always_has_the_same_trace() {
+        let at = |uid: &str, micros| {
+            let wall = Wall::from_microsecond(micros).expect("in range");
+            TraceContext::incident(&NodeUid::from(uid), wall)
+        };
+        assert_eq!(at("u", 1), at("u", 1));
+        assert_ne!(at("u", 1).trace_id, at("u", 2).trace_id);
+        assert_ne!(at("u", 1).trace_id, at("v", 1).trace_id);
+        assert_eq!(at("u", 1).to_string().parse(), Ok(at("u", 1)));
+    }
+
+    #[test]
+    fn what_is_no_traceparent_is_refused() {
+        let zero = "00-00000000000000000000000000000000-0000000000000001-01";
+        let signed = "00-+0000000000000000000000000000001-0000000000000001-01";
+        for text in ["", "00", "01-0-0-0", zero, signed, "00-a-b-c-d"] {
+            assert!(text.parse::<TraceContext>().is_err(), "{text:?}");
+        }
+    }
+}

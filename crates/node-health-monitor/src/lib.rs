@@ -1,0 +1,1 @@
+//! node-health-monitor

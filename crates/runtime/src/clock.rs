@@ -1,0 +1,98 @@
+//! The one place that reads a clock.
+//!
+//! In production wall time is the system's. In a world it is tied to tokio's paused clock, so that five minutes of a cluster pass
+//! in seconds and the same seed gives the same log. Monotonic time is tokio's in both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bailiff_model::{Mono, Now, Wall};
+use jiff::SignedDuration;
+use tokio::time::Instant;
+
+/// A clock; cloning it gives the same clock.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    origin: Instant,
+    wall: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    System,
+    /// Wall time at the origin, and by how many nanoseconds it was stepped since.
+    Virtual(Wall, Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Self {
+        Self {
+            origin: Instant::now(),
+            wall: Source::System,
+        }
+    }
+
+    /// A clock that starts at `wall` now and runs with tokio's. Must be called inside the runtime it belongs to.
+    pub fn virtual_from(wall: Wall) -> Self {
+        Self {
+            origin: Instant::now(),
+            wall: Source::Virtual(wall, Arc::new(AtomicI64::new(0))),
+        }
+    }
+
+    /// The present, on both clocks.
+    pub fn now(&self) -> Now {
+        let mono = Mono::from_origin(Instant::now().duration_since(self.origin));
+        Now {
+            mono,
+            wall: self.wall_at(mono),
+        }
+    }
+
+    /// The present wall time.
+    pub fn wall(&self) -> Wall {
+        self.now().wall
+    }
+
+    /// tokio's instant for a monotonic point of this clock; far points are clamped to what tokio's timer can hold.
+    pub fn instant_of(&self, mono: Mono) -> Instant {
+        // tokio panics beyond roughly 795 days ahead; a waker that fires early only asks again (TE-120).
+        const LONGEST: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+        let now = Instant::now();
+        let ahead = mono.saturating_since(Mono::from_origin(now.duration_since(self.origin)));
+        now + ahead.min(LONGEST)
+    }
+
+    /// Steps a virtual wall clock, as an operator or NTP might. The system's clock is not touched.
+    pub fn step(&self, by: SignedDuration) {
+        if let Source::Virtual(_, stepped) = &self.wall {
+            let nanos = i64::try_from(by.as_nanos()).unwrap_or(if by.is_negative() { i64::MIN } else { i64::MAX });
+            stepped.fetch_add(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// This clock with a wall time of its own that can be stepped apart from the original's: another machine's clock.
+    pub fn fork(&self) -> Self {
+        let wall = match &self.wall {
+            Source::System => Source::System,
+            Source::Virtual(start, stepped) => Source::Virtual(*start, Arc::new(AtomicI64::new(stepped.load(Ordering::Relaxed)))),
+        };
+        Self {
+            origin: self.origin,
+            wall,
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    fn wall_at(&self, mono: Mono) -> Wall {
+        match &self.wall {
+            Source::System => Wall::now(),
+            Source::Virtual(start, stepped) => {
+                let elapsed = SignedDuration::try_from(mono.since_origin()).unwrap_or(SignedDuration::MAX);
+                let stepped = SignedDuration::from_nanos(stepped.load(Ordering::Relaxed));
+                start.checked_add(elapsed.saturating_add(stepped)).unwrap_or(Wall::MAX)
+            }
+        }
+    }
+}

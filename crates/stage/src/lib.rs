@@ -1,0 +1,1 @@
+//! What the four stage shells share.
