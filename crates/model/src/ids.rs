@@ -114,6 +114,8 @@ pub struct PodRef {
     pub resource_version: ResourceVersion,
     /// The pod carried condition `DisruptionTarget=True`.
     pub disruption_target: bool,
+    /// `metadata.generation`, for `observedGeneration` of conditions (TE-072); 0 where it is not known.
+    pub generation: i64,
 }
 
 impl fmt::Display for PodRef {
