@@ -1,0 +1,171 @@
+//! What a request to the API server can end in.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// The kind of a failure: what a core decides on. Closed set; [`Kind::as_str`] is a metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// 404: the object, or its namespace, is not there.
+    NotFound,
+    /// 409 `AlreadyExists`.
+    AlreadyExists,
+    /// 409 otherwise: a precondition on uid or resourceVersion failed.
+    Conflict,
+    /// 410: a resourceVersion or continue token is too old.
+    Expired,
+    /// 422, 400: the request will never be accepted as it is.
+    Invalid,
+    /// 401, 403: we may not.
+    Forbidden,
+    /// 429: too many requests, or a disruption budget forbids an eviction.
+    TooManyRequests,
+    /// The namespace is being deleted (cause `NamespaceTerminating`).
+    NamespaceTerminating,
+    /// No answer within the deadline.
+    Timeout,
+    /// 5xx, a broken connection, an unreadable answer: worth another try.
+    Unavailable,
+    /// Not sent: this process does not lead.
+    NotLeading,
+}
+
+impl Kind {
+    /// Label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::Conflict => "conflict",
+            Self::Expired => "expired",
+            Self::Invalid => "invalid",
+            Self::Forbidden => "forbidden",
+            Self::TooManyRequests => "too_many_requests",
+            Self::NamespaceTerminating => "namespace_terminating",
+            Self::Timeout => "timeout",
+            Self::Unavailable => "unavailable",
+            Self::NotLeading => "not_leading",
+        }
+    }
+}
+
+/// A failed request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind_text}: {message}", kind_text = kind.as_str())]
+pub struct Error {
+    /// What a core decides on.
+    pub kind: Kind,
+    /// The API server's message, or the transport's. For people.
+    pub message: String,
+    /// `Retry-After`, where the server gave one.
+    pub retry_after: Option<Duration>,
+    /// Causes of the Status, as (reason, message).
+    pub causes: Vec<(String, String)>,
+}
+
+impl Error {
+    /// An error without a Status behind it.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            retry_after: None,
+            causes: Vec::new(),
+        }
+    }
+
+    /// The error that an HTTP answer stands for.
+    pub(crate) fn from_answer(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let status: Status = serde_json::from_slice(body).unwrap_or_default();
+        let causes: Vec<(String, String)> = status
+            .details
+            .causes
+            .into_iter()
+            .map(|cause| (cause.reason, cause.message))
+            .collect();
+        let message = if status.message.is_empty() {
+            format!("HTTP {code}")
+        } else {
+            status.message
+        };
+        Self {
+            kind: kind_of(code, &status.reason, &causes),
+            message,
+            retry_after,
+            causes,
+        }
+    }
+
+    /// True if the same request may succeed later.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self.kind, Kind::Timeout | Kind::Unavailable | Kind::TooManyRequests)
+    }
+}
+
+fn kind_of(code: u16, reason: &str, causes: &[(String, String)]) -> Kind {
+    if causes.iter().any(|(reason, _)| reason == "NamespaceTerminating") {
+        return Kind::NamespaceTerminating;
+    }
+    match code {
+        404 => Kind::NotFound,
+        409 if reason == "AlreadyExists" => Kind::AlreadyExists,
+        409 => Kind::Conflict,
+        410 => Kind::Expired,
+        401 | 403 => Kind::Forbidden,
+        429 => Kind::TooManyRequests,
+        504 => Kind::Timeout,
+        400..=499 => Kind::Invalid,
+        _ => Kind::Unavailable,
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(crate) struct Status {
+    pub(crate) code: u16,
+    pub(crate) message: String,
+    pub(crate) reason: String,
+    details: Details,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Details {
+    causes: Vec<Cause>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Cause {
+    reason: String,
+    message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_comes_from_code_reason_and_causes() {
+        let cases = [
+            (404, r#"{"reason":"NotFound","message":"gone"}"#, Kind::NotFound),
+            (409, r#"{"reason":"AlreadyExists"}"#, Kind::AlreadyExists),
+            (409, r#"{"reason":"Conflict"}"#, Kind::Conflict),
+            (
+                403,
+                r#"{"reason":"Forbidden","details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#,
+                Kind::NamespaceTerminating,
+            ),
+            (403, "no json", Kind::Forbidden),
+            (410, "{}", Kind::Expired),
+            (422, "{}", Kind::Invalid),
+            (429, "{}", Kind::TooManyRequests),
+            (503, "", Kind::Unavailable),
+            (504, "", Kind::Timeout),
+        ];
+        for (code, body, kind) in cases {
+            assert_eq!(Error::from_answer(code, None, body.as_bytes()).kind, kind, "{code} {body}");
+        }
+    }
+}

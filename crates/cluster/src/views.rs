@@ -1,0 +1,174 @@
+//! Serde building blocks of trimmed views, and their way into the model.
+//!
+//! A stage composes its own view of a kind from these, with the fields it reads and no others. Decoding is lenient where the API is:
+//! absent and null are the same, unknown fields are skipped.
+
+use std::sync::Arc;
+
+use bailiff_model::{Effect, Operator, ReadyStatus, Taint, Toleration, Wall};
+use serde::{Deserialize, Deserializer};
+
+/// The metadata that every view has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`; empty for cluster-scoped objects.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.creationTimestamp`.
+    pub creation_timestamp: Option<Wall>,
+    /// `metadata.deletionTimestamp`.
+    pub deletion_timestamp: Option<Wall>,
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerReference {
+    /// API version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// This owner is the managing controller.
+    #[serde(deserialize_with = "or_default")]
+    pub controller: bool,
+}
+
+/// One entry of a node's or pod's `status.conditions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// Type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Status, as the API has it.
+    pub status: String,
+    /// Reason.
+    #[serde(deserialize_with = "or_default")]
+    pub reason: String,
+    /// `lastTransitionTime`.
+    pub last_transition_time: Option<Wall>,
+    /// `lastHeartbeatTime` (nodes).
+    pub last_heartbeat_time: Option<Wall>,
+}
+
+impl Condition {
+    /// Its status as the model has it.
+    pub fn ready_status(&self) -> ReadyStatus {
+        ReadyStatus::parse(&self.status)
+    }
+}
+
+/// The condition of type `kind`, if there is one.
+pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind)
+}
+
+/// One entry of `spec.taints`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TaintView {
+    /// Key.
+    pub key: String,
+    /// Value.
+    #[serde(deserialize_with = "or_default")]
+    pub value: String,
+    /// Effect, as the API has it.
+    pub effect: String,
+    /// `timeAdded`.
+    pub time_added: Option<Wall>,
+}
+
+impl TaintView {
+    /// The taint; `None` if its effect is none we know, which no pod can be judged by.
+    pub fn to_model(&self) -> Option<Taint> {
+        Some(Taint {
+            key: Arc::from(self.key.as_str()),
+            value: Arc::from(self.value.as_str()),
+            effect: Effect::parse(&self.effect)?,
+            time_added: self.time_added,
+        })
+    }
+}
+
+/// One entry of `spec.tolerations`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TolerationView {
+    /// Key.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// Operator.
+    #[serde(deserialize_with = "or_default")]
+    pub operator: String,
+    /// Value.
+    #[serde(deserialize_with = "or_default")]
+    pub value: String,
+    /// Effect.
+    #[serde(deserialize_with = "or_default")]
+    pub effect: String,
+    /// `tolerationSeconds`.
+    pub toleration_seconds: Option<i64>,
+}
+
+impl TolerationView {
+    /// The toleration. One with an unknown effect matches nothing.
+    pub fn to_model(&self) -> Toleration {
+        let effect = Effect::parse(&self.effect);
+        let operator = if effect.is_none() && !self.effect.is_empty() {
+            Operator::Never
+        } else {
+            Operator::parse(&self.operator)
+        };
+        Toleration {
+            key: Arc::from(self.key.as_str()),
+            operator,
+            value: Arc::from(self.value.as_str()),
+            effect,
+            seconds: self.toleration_seconds,
+        }
+    }
+}
+
+/// Decodes null like an absent field.
+pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_and_absent_are_the_same() {
+        let meta: Meta =
+            serde_json::from_str(r#"{"name":"n","namespace":null,"labels":{"a":"b"},"creationTimestamp":null}"#).expect("lenient");
+        assert_eq!(
+            meta,
+            Meta {
+                name: "n".to_owned(),
+                ..Meta::default()
+            }
+        );
+    }
+
+    #[test]
+    fn an_unknown_effect_tolerates_nothing() {
+        let view: TolerationView = serde_json::from_str(r#"{"operator":"Exists","effect":"Later"}"#).expect("decodes");
+        assert!(!view.to_model().matches(&Taint::new("k", Effect::NoExecute)));
+    }
+}
