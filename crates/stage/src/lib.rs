@@ -1,1 +1,14 @@
-//! What the four stage shells share.
+//! What the four stage shells share: the surroundings a stage runs in, the parts its loop is made of, and the way from a command
+//! line to a running stage.
+//!
+//! Nothing here knows a particular stage, decides anything about the cluster, or sees a record's meaning.
+
+pub mod alarm;
+pub mod beacon;
+pub mod env;
+pub mod requests;
+
+pub use alarm::Alarm;
+pub use beacon::Beacon;
+pub use env::{Env, Error, Shard, Stage};
+pub use requests::Requests;
