@@ -1,0 +1,154 @@
+//! A stored object: its JSON, encoded once, and the few facts that selectors and preconditions need without parsing it.
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+/// What field selectors can ask for, in the order of the resource's own table.
+pub type Fields = Vec<(&'static str, Box<str>)>;
+
+/// Where an object is, within its resource. Cluster-scoped objects have no namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace, `""` for cluster-scoped objects.
+    pub namespace: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+}
+
+/// One state of an object. It never changes.
+#[derive(Debug)]
+pub struct Object {
+    key: Key,
+    uid: Box<str>,
+    revision: u64,
+    labels: Box<[(Box<str>, Box<str>)]>,
+    fields: Fields,
+    json: Bytes,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// The key of a name in a namespace.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// The key that an object's own metadata names.
+    pub fn of(value: &Value) -> Self {
+        Self::new(text(value, "namespace"), text(value, "name"))
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    /// Encodes `value` as of `revision`.
+    pub(crate) fn encode(mut value: Value, revision: u64, fields: fn(&Value) -> Fields) -> Self {
+        stamp(&mut value, revision);
+        let labels = match value.pointer("/metadata/labels") {
+            Some(Value::Object(labels)) => sorted(labels),
+            _ => Box::default(),
+        };
+        Self {
+            key: Key::of(&value),
+            uid: text(&value, "uid").into(),
+            revision,
+            labels,
+            fields: fields(&value),
+            json: serde_json::to_vec(&value).expect("a JSON value can be encoded").into(),
+        }
+    }
+
+    /// Where it is.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.key.name
+    }
+
+    /// Its namespace, `""` if it has none.
+    pub fn namespace(&self) -> &str {
+        &self.key.namespace
+    }
+
+    /// Its uid.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The revision that wrote it.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Its compact JSON, in the API version it is stored in.
+    pub fn json(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// Its labels, sorted by key.
+    pub fn labels(&self) -> &[(Box<str>, Box<str>)] {
+        &self.labels
+    }
+
+    /// One label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let found = self.labels.binary_search_by(|(one, _)| (**one).cmp(key)).ok()?;
+        self.labels.get(found).map(|(_, value)| &**value)
+    }
+
+    /// What its resource's field selectors can ask for.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// One selectable field.
+    pub fn field(&self, key: &str) -> Option<&str> {
+        self.fields.iter().find(|(one, _)| *one == key).map(|(_, value)| &**value)
+    }
+
+    /// Parses it. Costs a parse: take the facts above where they suffice.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.json).expect("it was encoded from a value")
+    }
+
+    /// Decodes it into a view of the caller's.
+    ///
+    /// # Errors
+    /// When the object does not have the shape of `T`.
+    pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.json)
+    }
+}
+
+fn stamp(value: &mut Value, revision: u64) {
+    let Value::Object(fields) = value else { return };
+    let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(metadata) = metadata {
+        metadata.insert("resourceVersion".into(), revision.to_string().into());
+    }
+}
+
+fn sorted(labels: &Map<String, Value>) -> Box<[(Box<str>, Box<str>)]> {
+    let mut sorted: Vec<(Box<str>, Box<str>)> = labels
+        .iter()
+        .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
+        .collect();
+    sorted.sort_unstable();
+    sorted.into()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
