@@ -3,8 +3,24 @@
 //! Nothing here knows a stage. What decides lives in the `-core` crates; what a stage does with its own watches and topics lives in
 //! its shell.
 
+pub mod admin;
+pub mod args;
+pub mod client;
 pub mod clock;
+pub mod lease;
+pub mod metrics;
 pub mod seed;
+pub mod shutdown;
+pub mod tasks;
+pub mod telemetry;
+pub mod trace;
 
+pub use admin::Readiness;
+pub use args::{BusArgs, CommonArgs, GoDuration, KubeArgs, LeaderElectionArgs, parse_or_exit};
 pub use clock::Clock;
+pub use lease::Leadership;
+pub use metrics::Metrics;
 pub use seed::Seed;
+pub use shutdown::Shutdown;
+pub use tasks::{DeathPolicy, Tasks};
+pub use trace::Spans;

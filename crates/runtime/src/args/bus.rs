@@ -1,0 +1,202 @@
+//! Flags about the event bus, and the rule that plain text stays on the machine.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use clap::{ArgAction, Args};
+
+use super::{Error, Valid, Validate, defaults, go_bool};
+
+/// The port an event bus listens on unless told otherwise: unassigned by IANA, and outside of the ephemeral ranges.
+pub const DEFAULT_BUS_PORT: u16 = 7460;
+
+/// Valid flags about the event bus.
+pub type BusArgs = Valid<BusFlags>;
+
+/// Flags about the event bus.
+#[derive(Args, Clone, Debug, PartialEq)]
+#[command(next_help_heading = "Event bus")]
+pub struct BusFlags {
+    /// Where the event bus is
+    #[arg(long, env = "BAILIFF_BUS", default_value = "127.0.0.1:7460", value_name = "HOST:PORT")]
+    pub bus: Address,
+
+    /// Talk to the event bus in plain text also beyond this machine
+    #[arg(
+        long, env = "BAILIFF_INSECURE", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
+    )]
+    pub insecure: bool,
+}
+
+/// Host and port of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    host: String,
+    port: u16,
+}
+
+/// Refuses to serve plain text to other machines, unless `insecure`. `flag` is the one `listen` came from.
+///
+/// # Errors
+/// `listen` is reachable from elsewhere.
+pub fn require_private_listener(flag: &'static str, listen: SocketAddr, insecure: bool) -> Result<(), Error> {
+    if insecure || listen.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let allowed = "without TLS allowed is a loopback address such as 127.0.0.1, or --insecure to serve plain text to the network";
+    Err(Error::new(flag, listen, allowed))
+}
+
+// === impl BusFlags ===
+
+impl Validate for BusFlags {
+    fn validate(&self) -> Result<(), Error> {
+        if self.insecure || self.bus.is_loopback() {
+            return Ok(());
+        }
+        let allowed = "without TLS allowed is a loopback address such as 127.0.0.1 or localhost, or --insecure for plain text";
+        Err(Error::new("bus", &self.bus, allowed))
+    }
+}
+
+impl Default for BusArgs {
+    fn default() -> Self {
+        defaults()
+    }
+}
+
+// === impl Address ===
+
+impl Address {
+    /// A name, or an IP address without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address as a URL of plain HTTP.
+    pub fn http_url(&self) -> String {
+        format!("http://{self}")
+    }
+
+    /// Is it this machine, whatever its resolver says?
+    pub fn is_loopback(&self) -> bool {
+        // RFC 6761 lets `localhost` and names below it mean nothing else.
+        let name = self.host.to_ascii_lowercase();
+        let is_local = |ip: IpAddr| ip.to_canonical().is_loopback();
+        name.parse()
+            .map_or_else(|_| name == "localhost" || name.ends_with(".localhost"), is_local)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const ALLOWED: &str = "allowed is <host>:<port> such as 127.0.0.1:7460, localhost:7460 or [::1]:7460";
+        let bare = text.strip_prefix("http://").unwrap_or(text);
+        if let Ok(address) = bare.parse::<SocketAddr>()
+            && address.port() != 0
+        {
+            return Ok(address.into());
+        }
+        let is_host = |host: &str| {
+            let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !host.is_empty() && host.len() <= 253 && host.bytes().all(is_inner)
+        };
+        match bare.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+            Some((host, Ok(port))) if is_host(host) && port != 0 => Ok(Self {
+                host: host.to_owned(),
+                port,
+            }),
+            _ => Err(ALLOWED.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown() {
+        for (text, shown, loopback) in [
+            ("127.0.0.1:7460", "127.0.0.1:7460", true),
+            ("127.9.9.9:1", "127.9.9.9:1", true),
+            ("http://localhost:1", "localhost:1", true),
+            ("LOCALHOST:1", "LOCALHOST:1", true),
+            ("[::1]:1", "[::1]:1", true),
+            ("[::ffff:127.0.0.1]:1", "[::ffff:127.0.0.1]:1", true),
+            ("localhost.example.com:1", "localhost.example.com:1", false),
+            ("127.0.0.1.example.com:1", "127.0.0.1.example.com:1", false),
+            ("bus.kube-system.svc:7460", "bus.kube-system.svc:7460", false),
+            ("0.0.0.0:1", "0.0.0.0:1", false),
+            ("10.0.0.1:1", "10.0.0.1:1", false),
+        ] {
+            let address: Address = text.parse().expect(text);
+            assert_eq!(
+                (address.to_string().as_str(), address.is_loopback()),
+                (shown, loopback),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            ":1",
+            "host",
+            "host:",
+            "host:0",
+            "host:65536",
+            "a b:1",
+            "https://a:1",
+            "a:1/x",
+            "::1:1",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn plain_text_stays_on_the_machine_unless_told_otherwise() {
+        let listen = |text: &str, insecure| require_private_listener("listen", text.parse().expect(text), insecure);
+        assert_eq!(listen("127.0.0.1:1", false), Ok(()));
+        assert_eq!(listen("[::1]:1", false), Ok(()));
+        assert_eq!(listen("0.0.0.0:1", true), Ok(()));
+        let refused = listen("0.0.0.0:1", false).expect_err("reachable from elsewhere").to_string();
+        assert!(
+            refused.contains("'0.0.0.0:1' for '--listen'") && refused.contains("--insecure"),
+            "{refused}"
+        );
+        let far = BusFlags {
+            bus: "bus:1".parse().expect("an address"),
+            insecure: false,
+        };
+        assert!(BusArgs::new(far.clone()).is_err());
+        assert!(BusArgs::new(BusFlags { insecure: true, ..far }).is_ok());
+    }
+}

@@ -1,0 +1,95 @@
+//! The client of the API server: which server, as whom, how fast, and how long to wait for it.
+//!
+//! What is asked, and what an answer means, is `cluster`'s.
+
+mod bucket;
+mod limit;
+
+use std::time::Duration;
+
+use kube::client::{Body, ClientBuilder};
+use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+use crate::Clock;
+use crate::args::KubeFlags;
+
+pub use bucket::TokenBucket;
+pub use limit::RateLimit;
+
+/// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection on which nothing arrives for so long is dead: watches end, or get a bookmark, sooner. Requests carry shorter deadlines of
+/// their own.
+const READ_TIMEOUT: Duration = Duration::from_secs(330);
+/// Our requests are small.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `--kubeconfig` cannot be read: a matter of configuration (exit code 64).
+    #[error("invalid value '{file}' for '--kubeconfig'")]
+    Kubeconfig {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        source: KubeconfigError,
+    },
+    /// Neither a kubeconfig nor a service account was found: a matter of configuration (exit code 64).
+    #[error("no --kubeconfig, no default kubeconfig, and not in a pod")]
+    Infer(#[source] InferConfigError),
+    /// The configuration asks for what this client cannot do, such as TLS files that are none.
+    #[error("the kubeconfig cannot be used")]
+    Build(#[source] kube::Error),
+}
+
+/// A client as these flags say; `user` tells the API server's logs who it is.
+///
+/// Every call answers a client with a limit of its own. Leader election should have its own, as in kube-controller-manager: renewals
+/// must not wait behind a burst of writes.
+///
+/// # Errors
+/// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
+pub async fn connect(args: &KubeFlags, user: &str, clock: &Clock) -> Result<Client, Error> {
+    let mut config = load(args).await?;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.write_timeout = Some(WRITE_TIMEOUT);
+    // Else the time a pooled connection was idle counts as time spent waiting for an answer.
+    config.reset_reader_on_write = true;
+    // Retrying is decided by who knows what the request means; a hidden retry would delay and repeat it.
+    config.default_retry = false;
+    let agent = format!("bailiff/{} ({user})", env!("CARGO_PKG_VERSION"));
+    let agent = http::HeaderValue::try_from(agent).unwrap_or(http::HeaderValue::from_static("bailiff"));
+    config.headers.push((http::header::USER_AGENT, agent));
+    let builder = ClientBuilder::try_from(config).map_err(Error::Build)?;
+    let limit = RateLimit::new(f64::from(args.kube_api_qps), args.kube_api_burst, clock);
+    Ok(builder.with_layer(&limit).build())
+}
+
+/// A client of an API server in this process.
+pub fn from_service<S, B>(service: S) -> Client
+where
+    S: tower::Service<http::Request<Body>, Response = http::Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<tower::BoxError>,
+{
+    Client::new(service, "default")
+}
+
+async fn load(args: &KubeFlags) -> Result<Config, Error> {
+    let Some(file) = &args.kubeconfig else {
+        return Config::infer().await.map_err(Error::Infer);
+    };
+    let refuse = |source| Error::Kubeconfig {
+        file: file.display().to_string(),
+        source,
+    };
+    let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(refuse)
+}

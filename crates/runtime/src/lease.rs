@@ -1,0 +1,100 @@
+//! Leadership: who may work on a shard, decided by a `coordination.k8s.io/v1` Lease, as kube-controller-manager's leader election does.
+//!
+//! When to take, renew and give up the Lease is decided by [`elector::Elector`], which is pure; [`elect`] sends what it wants and
+//! keeps [`Leadership`] current. A leader that loses its Lease ends, and its process with it: a clean start is the only way back.
+
+mod driver;
+pub mod elector;
+
+use bailiff_model::{Mono, Now};
+use tokio::sync::watch;
+
+pub use driver::{Error, Metrics, Options, elect};
+pub use elector::State;
+
+/// Whether this process leads, to be read on every turn; cloning it gives the same leadership.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    state: watch::Receiver<State>,
+    /// Keeps the channel open where no task does.
+    _always: Option<std::sync::Arc<watch::Sender<State>>>,
+}
+
+/// The election is over without, or no longer with, this process as leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("leadership is lost")]
+pub struct Lost;
+
+/// Name of the Lease of one shard.
+pub fn lease_name(base: &str, shard: u32) -> String {
+    format!("{base}-{shard}")
+}
+
+// === impl Leadership ===
+
+impl Leadership {
+    /// Leadership without an election (`--leader-elect=false`), in this epoch, for ever.
+    pub fn always(epoch: u64) -> Self {
+        let until = Mono::FAR_FUTURE;
+        let (sender, state) = watch::channel(State::Leading { epoch, until });
+        Self {
+            state,
+            _always: Some(std::sync::Arc::new(sender)),
+        }
+    }
+
+    fn of(state: watch::Receiver<State>) -> Self {
+        Self { state, _always: None }
+    }
+
+    /// What is known about leadership. [`State::Leading`] may have ended since: ask [`Leadership::epoch_at`] before acting.
+    pub fn state(&self) -> State {
+        if self.state.has_changed().is_err() {
+            return State::Lost;
+        }
+        self.state.borrow().clone()
+    }
+
+    /// May this process act at this moment? Also right if it was stopped (SIGSTOP) past the end of its Lease and has not noticed.
+    pub fn is_leading_now(&self, now: Now) -> bool {
+        self.epoch_at(now).is_some()
+    }
+
+    /// The epoch in which this process may act at this moment.
+    pub fn epoch_at(&self, now: Now) -> Option<u64> {
+        match self.state() {
+            State::Leading { epoch, until } if now.mono < until => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// Waits for news: leadership won or lost, another holder. Renewals are no news. Cancel-safe; after [`State::Lost`] it never
+    /// resolves.
+    pub async fn changed(&mut self) -> State {
+        if matches!(*self.state.borrow_and_update(), State::Lost) {
+            std::future::pending::<()>().await;
+        }
+        match self.state.changed().await {
+            Ok(()) => self.state.borrow_and_update().clone(),
+            Err(_closed) => State::Lost,
+        }
+    }
+
+    /// Waits until this process leads, and answers the epoch. Cancel-safe.
+    ///
+    /// # Errors
+    /// The election ended before.
+    pub async fn acquired(&mut self) -> Result<u64, Lost> {
+        let is_decided = |state: &State| !matches!(state, State::Standby { .. });
+        match self.state.wait_for(is_decided).await.as_deref() {
+            Ok(State::Leading { epoch, .. }) => Ok(*epoch),
+            _ => Err(Lost),
+        }
+    }
+
+    /// Waits until leadership is lost, or cannot be won any more. Cancel-safe.
+    pub async fn lost(&mut self) {
+        // An error means that the election's task is gone, and with it the hope to lead.
+        let _ = self.state.wait_for(|state| matches!(state, State::Lost)).await;
+    }
+}

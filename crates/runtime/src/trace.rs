@@ -1,0 +1,262 @@
+//! Finished spans of incidents, with times of their own choosing.
+//!
+//! An incident's spans begin and end when something happened in the cluster, often minutes before the code that reports them runs,
+//! and their trace outlives processes. So they are not `tracing` spans: they are values, emitted once, when they are over. Nothing
+//! here waits: a span that finds no room is dropped and counted.
+
+mod export;
+mod recorder;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bailiff_model::{TraceContext, Wall};
+pub use opentelemetry::trace::{SpanKind, Status};
+pub use opentelemetry::{KeyValue, Value};
+
+use crate::{Metrics, Seed};
+
+pub use export::{Pump, export_to};
+pub use recorder::Recorder;
+
+/// Takes finished spans. It must not block.
+pub trait Sink: Send + Sync {
+    /// Takes one span.
+    fn emit(&self, span: Finished);
+
+    /// Registers what the sink counts.
+    fn register(&self, _metrics: &Metrics) {}
+}
+
+/// Where a service's finished spans go; cloning it gives the same place.
+#[derive(Clone)]
+pub struct Spans {
+    sink: Option<Arc<dyn Sink>>,
+    seed: Seed,
+}
+
+/// A span that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// What was done or waited for: one of few, such as `zone queue wait`.
+    pub name: Cow<'static, str>,
+    /// When it began.
+    pub start: Wall,
+    /// When it ended; taken as `start` if earlier, because wall clocks step.
+    pub end: Wall,
+    /// Who takes part in it.
+    pub kind: SpanKind,
+    /// Whom it concerns, and why it went as it did.
+    pub attributes: Vec<KeyValue>,
+    /// Whether it failed.
+    pub status: Status,
+    /// Moments within it.
+    pub events: Vec<Event>,
+    place: Place,
+}
+
+/// A moment within a span.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// What happened.
+    pub name: Cow<'static, str>,
+    /// When.
+    pub at: Wall,
+    /// Details.
+    pub attributes: Vec<KeyValue>,
+}
+
+/// Where a span stands in its trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is the span that the context names, and has no parent.
+    Root(TraceContext),
+    /// It is a child of the span that the context names; its own id is drawn when it is emitted.
+    Child(TraceContext),
+    /// Its context was drawn before, because others had to refer to it.
+    Opened { own: TraceContext, parent: TraceContext },
+}
+
+/// A span with its ids, as a [`Sink`] takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// Trace and the span's own id.
+    pub context: TraceContext,
+    /// The parent's span id, in the same trace.
+    pub parent: Option<u64>,
+    /// The span.
+    pub span: Span,
+}
+
+// === impl Span ===
+
+impl Span {
+    /// The first span of the trace: its id is the one in `trace`, so that children emitted earlier already refer to it.
+    pub fn root(trace: TraceContext, name: impl Into<Cow<'static, str>>, start: Wall, end: Wall) -> Self {
+        Self::new(Place::Root(trace), name.into(), start, end)
+    }
+
+    /// A span below the one that `parent` names.
+    pub fn child_of(parent: TraceContext, name: impl Into<Cow<'static, str>>, start: Wall, end: Wall) -> Self {
+        Self::new(Place::Child(parent), name.into(), start, end)
+    }
+
+    /// A span below the one that `parent` names, whose own context was drawn with [`Spans::open`].
+    pub fn opened(own: TraceContext, parent: TraceContext, name: impl Into<Cow<'static, str>>, start: Wall, end: Wall) -> Self {
+        Self::new(Place::Opened { own, parent }, name.into(), start, end)
+    }
+
+    fn new(place: Place, name: Cow<'static, str>, start: Wall, end: Wall) -> Self {
+        Self {
+            name,
+            start,
+            end: end.max(start),
+            kind: SpanKind::Internal,
+            attributes: Vec::new(),
+            status: Status::Unset,
+            events: Vec::new(),
+            place,
+        }
+    }
+
+    /// The span with this kind.
+    pub fn kind(mut self, kind: SpanKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// The span with one more attribute.
+    pub fn attribute(mut self, key: &'static str, value: impl Into<Value>) -> Self {
+        self.attributes.push(KeyValue::new(key, value));
+        self
+    }
+
+    /// The span with one more event.
+    pub fn event(mut self, name: impl Into<Cow<'static, str>>, at: Wall, attributes: Vec<KeyValue>) -> Self {
+        self.events.push(Event {
+            name: name.into(),
+            at,
+            attributes,
+        });
+        self
+    }
+
+    /// The span, marked as failed.
+    pub fn failed(mut self, why: impl Into<Cow<'static, str>>) -> Self {
+        self.status = Status::error(why);
+        self
+    }
+}
+
+// === impl Spans ===
+
+impl Spans {
+    /// Spans that go to `sink`; ids are drawn from `seed`.
+    pub fn new(sink: impl Sink + 'static, seed: &Seed) -> Self {
+        Self {
+            sink: Some(Arc::new(sink)),
+            seed: seed.fork("spans"),
+        }
+    }
+
+    /// Spans that go nowhere. Ids are drawn all the same: a world's log does not depend on who listens.
+    pub fn off(seed: &Seed) -> Self {
+        Self {
+            sink: None,
+            seed: seed.fork("spans"),
+        }
+    }
+
+    /// Spans that are kept in memory, for tests.
+    pub fn recorded(seed: &Seed) -> (Self, Recorder) {
+        let recorder = Recorder::default();
+        (Self::new(recorder.clone(), seed), recorder)
+    }
+
+    /// The context of a span below `parent` that is emitted later, with [`Span::opened`].
+    pub fn open(&self, parent: TraceContext) -> TraceContext {
+        parent.child(self.seed.next_u64())
+    }
+
+    /// Emits a finished span and answers its context, for records and spans below it.
+    pub fn emit(&self, span: Span) -> TraceContext {
+        let (context, parent) = match span.place {
+            Place::Root(own) => (own, None),
+            Place::Child(parent) => (self.open(parent), Some(parent.span_id)),
+            Place::Opened { own, parent } => (own, Some(parent.span_id)),
+        };
+        if let Some(sink) = &self.sink {
+            sink.emit(Finished { context, parent, span });
+        }
+        context
+    }
+
+    /// Registers how many spans were exported, dropped and refused.
+    pub fn register(&self, metrics: &Metrics) {
+        if let Some(sink) = &self.sink {
+            sink.register(metrics);
+        }
+    }
+}
+
+impl std::fmt::Debug for Spans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spans")
+            .field("off", &self.sink.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Wall = Wall::UNIX_EPOCH;
+
+    fn mk_trace() -> TraceContext {
+        TraceContext::derived(&["incident"])
+    }
+
+    fn after(seconds: i64) -> Wall {
+        Wall::from_second(seconds).expect("in range")
+    }
+
+    #[test]
+    fn children_refer_to_the_root_whatever_is_emitted_first() {
+        let (spans, recorder) = Spans::recorded(&Seed::new(1));
+        let trace = mk_trace();
+        let queue = spans.open(trace);
+        let delete = spans.emit(Span::child_of(queue, "delete", after(2), after(3)));
+        spans.emit(Span::opened(queue, trace, "queue", after(1), after(2)).attribute("node", "n1"));
+        spans.emit(Span::root(trace, "incident", START, after(3)));
+        let ids: Vec<_> = recorder
+            .take()
+            .into_iter()
+            .map(|span| (span.span.name.into_owned(), span.context, span.parent))
+            .collect();
+        let expected = [
+            ("delete".to_owned(), delete, Some(queue.span_id)),
+            ("queue".to_owned(), queue, Some(trace.span_id)),
+            ("incident".to_owned(), trace, None),
+        ];
+        assert_eq!(ids, expected);
+        assert_eq!(delete.trace_id, trace.trace_id);
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_ids_whoever_listens() {
+        let draw = |spans: Spans| spans.emit(Span::child_of(mk_trace(), "a", START, START));
+        let seed = Seed::new(7);
+        assert_eq!(draw(Spans::off(&seed)), draw(Spans::recorded(&seed).0));
+        assert_ne!(draw(Spans::off(&seed)), draw(Spans::off(&Seed::new(8))));
+    }
+
+    #[test]
+    fn a_span_does_not_end_before_it_starts() {
+        let span = Span::root(mk_trace(), "a", after(5), START).failed("why");
+        assert_eq!(
+            (span.start, span.end, span.status),
+            (after(5), after(5), Status::error("why"))
+        );
+    }
+}
