@@ -1,0 +1,193 @@
+//! What crosses the bus, in domain form: records, drafts of records, and the state of shards.
+//!
+//! The wire form is `proto/bailiff/v1/event_bus.proto`; conversion is in [`crate::wire`].
+
+use std::time::Duration;
+
+use bailiff_model::health::NodeHealth;
+use bailiff_model::intent::Intent;
+use bailiff_model::outcome::Outcome;
+use bailiff_model::rollout::DaemonSetSync;
+use bailiff_model::{Revision, Topic, TraceContext, Wall};
+
+/// What a record says; one variant per topic.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Topic `node-health`.
+    NodeHealth(NodeHealth),
+    /// Topic `eviction-intents`.
+    Intent(Intent),
+    /// Topic `eviction-outcomes`.
+    Outcome(Outcome),
+    /// Topic `daemon-rollouts`.
+    DaemonSetSync(DaemonSetSync),
+}
+
+/// Why a key is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TombstoneReason {
+    /// The producer withdrew it.
+    Withdrawn,
+    /// A replace session did not mention it.
+    Replaced,
+    /// A terminal outcome grew old.
+    Expired,
+    /// It left this subscriber's route filter; elsewhere it lives on.
+    LeftFilter,
+    /// The shard layout changed and no shard of the new layout mentioned it.
+    LayoutChanged,
+}
+
+/// The latest record of a key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Topic.
+    pub topic: Topic,
+    /// Key within the topic.
+    pub key: String,
+    /// Route for subscription filters, or empty.
+    pub route: String,
+    /// Position in the bus's one revision sequence.
+    pub revision: Revision,
+    /// Revision of the record this one was derived from, or 0.
+    pub derived_from: Revision,
+    /// Epoch of the session that published it.
+    pub epoch: u64,
+    /// Shard that published it.
+    pub shard: u32,
+    /// Who published it.
+    pub producer: String,
+    /// When it was made, by the producer's clock: for people.
+    pub produced_at: Wall,
+    /// Trace it belongs to.
+    pub trace: Option<TraceContext>,
+    /// What it says; `None`: the key is gone.
+    pub body: Option<Body>,
+    /// Why the key is gone; set exactly where `body` is `None`.
+    pub tombstone: Option<TombstoneReason>,
+}
+
+/// A record as its producer makes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// Key: [`Body::key`].
+    pub key: String,
+    /// Route: [`Body::route`].
+    pub route: String,
+    /// Revision of the record this one was derived from, or 0.
+    pub derived_from: Revision,
+    /// Trace it belongs to.
+    pub trace: Option<TraceContext>,
+    /// What it says.
+    pub body: Body,
+}
+
+/// The state of one shard of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Topic.
+    pub topic: Topic,
+    /// Shard, from 0.
+    pub shard: u32,
+    /// How many shards the topic has. A topic that nobody ever published to has no [`ShardStatus`] at all.
+    pub shard_count: u32,
+    /// Epoch of the present or last session.
+    pub epoch: u64,
+    /// A missing key of this shard means something.
+    pub complete: bool,
+    /// The producer decides and its API watches are fresh, or it broke off less than the reconnect grace ago.
+    pub live: bool,
+    /// Age of the oldest of the producer's watches and decision ticks.
+    pub lag: Duration,
+    /// Producer of the present or last session.
+    pub producer: String,
+}
+
+// === impl Body ===
+
+impl Body {
+    /// The topic it belongs to.
+    pub const fn topic(&self) -> Topic {
+        match self {
+            Self::NodeHealth(_) => Topic::NodeHealth,
+            Self::Intent(_) => Topic::EvictionIntents,
+            Self::Outcome(_) => Topic::EvictionOutcomes,
+            Self::DaemonSetSync(_) => Topic::DaemonRollouts,
+        }
+    }
+
+    /// The key it belongs under; the bus accepts no other.
+    pub fn key(&self) -> String {
+        match self {
+            Self::NodeHealth(health) => health.node.name.to_string(),
+            Self::Intent(Intent::Isolation(isolation)) => format!("node/{}", isolation.node.name),
+            Self::Intent(Intent::NodeEviction(eviction)) => format!("node/{}", eviction.node.name),
+            Self::Intent(Intent::Pod(eviction)) => format!("pod/{}", eviction.pod.uid),
+            Self::Outcome(Outcome::Zone(status)) => format!("zone/{}", status.zone),
+            Self::Outcome(Outcome::Node(outcome)) => format!("node/{}", outcome.node.name),
+            Self::Outcome(Outcome::Pod(outcome)) => format!("pod/{}", outcome.pod.uid),
+            Self::DaemonSetSync(sync) => format!("{}/{}", sync.namespace, sync.name),
+        }
+    }
+
+    /// The route that subscribers filter by: zone key for zones and nodes, node name for pods, none for rollouts.
+    pub fn route(&self) -> String {
+        match self {
+            Self::NodeHealth(health) => health.zone.to_string(),
+            Self::Intent(Intent::Isolation(isolation)) => isolation.zone.to_string(),
+            Self::Intent(Intent::NodeEviction(eviction)) => eviction.zone.to_string(),
+            Self::Intent(Intent::Pod(eviction)) => eviction.node.name.to_string(),
+            Self::Outcome(Outcome::Zone(status)) => status.zone.to_string(),
+            Self::Outcome(Outcome::Node(outcome)) => outcome.zone.to_string(),
+            Self::Outcome(Outcome::Pod(outcome)) => outcome.node.name.to_string(),
+            Self::DaemonSetSync(_) => String::new(),
+        }
+    }
+
+    /// True for a terminal pod outcome: exempt from replace, and expires on the bus.
+    pub const fn is_terminal(&self) -> bool {
+        matches!(self, Self::Outcome(Outcome::Pod(outcome)) if outcome.state.is_terminal())
+    }
+}
+
+// === impl Draft ===
+
+impl Draft {
+    /// A draft of `body` under its own key and route.
+    pub fn new(body: Body) -> Self {
+        Self {
+            key: body.key(),
+            route: body.route(),
+            derived_from: Revision::default(),
+            trace: None,
+            body,
+        }
+    }
+
+    /// The draft, derived from the record of this revision.
+    pub fn derived_from(self, revision: Revision) -> Self {
+        Self {
+            derived_from: revision,
+            ..self
+        }
+    }
+
+    /// The draft as part of a trace.
+    pub fn traced(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
+    }
+}
+
+// === impl ShardStatus ===
+
+impl ShardStatus {
+    /// True if every shard of `topic` is there and complete, so that a missing key means something.
+    pub fn is_topic_complete<'a>(topic: Topic, statuses: impl IntoIterator<Item = &'a Self>) -> bool {
+        let (mut complete, mut wanted) = (0_u32, 0_u32);
+        for status in statuses.into_iter().filter(|status| status.topic == topic) {
+            wanted = status.shard_count;
+            complete += u32::from(status.complete);
+        }
+        wanted > 0 && complete == wanted
+    }
+}
