@@ -1,1 +1,32 @@
-//! node-health-core
+//! Decides whether nodes are alive.
+//!
+//! [`Monitor`] is told what the API says about nodes and leases, and when; it answers with what to do: read again to be sure, write
+//! that a node's state is unknown, publish the judgement. It performs nothing itself: no I/O, no clock, no randomness. Behaviour is
+//! that of the rules NL- in the specification of the node lifecycle controller, sections 1 to 5.
+//!
+//! # Guarantees
+//! - A node is judged silent only on a read that was asked for after its grace ended and that shows no sign of life.
+//! - A verdict is published only once the condition it stands for is in the API. A failed write is no verdict and no vote.
+//! - Grace is counted on the monotonic clock. Wall time stamps what is written, and starts the startup grace (NL-041), no more.
+//! - A lease renewal costs a lookup and a few stores. It allocates nothing that stays and moves no timer: timers are set once and
+//!   look again when they fire.
+
+mod cadence;
+mod config;
+mod effect;
+mod facts;
+mod input;
+mod monitor;
+mod node;
+mod queue;
+mod timers;
+mod unknown;
+mod votes;
+mod zones;
+
+pub use config::{Config, ConfigError, Profile, Shard};
+pub use effect::{Effect, EventKind, Judgement, Measurement, NodeEvent, ReadBy};
+pub use facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
+pub use input::{Inherited, Input, Read, TopicNews, WriteOutcome};
+pub use monitor::{Monitor, Summary};
+pub use unknown::{ConditionWrite, StatusWrite};

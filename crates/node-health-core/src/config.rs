@@ -1,0 +1,209 @@
+//! What the monitor is configured with, and what of it is refused.
+
+use std::time::Duration;
+
+use bailiff_model::NodeName;
+
+/// Which of the documented differences from kube-controller-manager apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// All of them: detection is event-driven, every change of a lease is a sign of life.
+    #[default]
+    Bailiff,
+    /// None that can be switched off: judgement in passes (NL-006, NL-050), leases only count forwards (NL-048).
+    Upstream,
+}
+
+/// A part of the nodes, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub index: u32,
+    /// How many parts there are.
+    pub count: u32,
+}
+
+impl Shard {
+    /// The one shard of an undivided cluster.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// True if the node of this name belongs to this shard.
+    ///
+    /// The hash is FNV-1a, 64 bits: stable over releases and processes, which a standard hasher is not.
+    pub fn owns(self, name: &NodeName) -> bool {
+        if self.count <= 1 {
+            return true;
+        }
+        let hash = name.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        hash % u64::from(self.count) == u64::from(self.index)
+    }
+}
+
+/// Configuration of a monitor; [`Config::default`] is kube-controller-manager's (NL-003).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Silence tolerated for a node that has a Ready condition: `--node-monitor-grace-period`.
+    pub grace: Duration,
+    /// Silence tolerated for a node that has none: `--node-startup-grace-period`.
+    pub startup_grace: Duration,
+    /// How much later than its grace a node may be judged, and the longest pause between retries: `--node-monitor-period`.
+    pub period: Duration,
+    /// The nodes judged here.
+    pub shard: Shard,
+    /// Which differences apply.
+    pub profile: Profile,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(50),
+            startup_grace: Duration::from_secs(60),
+            period: Duration::from_secs(5),
+            shard: Shard::WHOLE,
+            profile: Profile::Bailiff,
+        }
+    }
+}
+
+/// A configuration that cannot be worked with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A duration that must not be zero is.
+    #[error("{flag} is 0: it must be greater than 0")]
+    Zero {
+        /// The flag.
+        flag: &'static str,
+    },
+    /// A duration longer than can be counted.
+    #[error("{flag} is {} s: it must be at most {} s", .value.as_secs(), LONGEST.as_secs())]
+    TooLong {
+        /// The flag.
+        flag: &'static str,
+        /// What was given.
+        value: Duration,
+    },
+    /// The shard does not exist.
+    #[error("shard {index} does not exist: it must be below the number of shards, {count}")]
+    Shard {
+        /// The shard.
+        index: u32,
+        /// How many there are.
+        count: u32,
+    },
+}
+
+/// A year: nobody means more, and every sum of a few of these stays far inside what clocks can express.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Config {
+    /// Refuses what cannot be worked with.
+    ///
+    /// kube-controller-manager checks nothing (NL-004). A zero period would make it spin and a zero grace kill every node; here both
+    /// are refused. A grace shorter than the period is accepted as it is there.
+    ///
+    /// # Errors
+    /// The first flag that is zero or longer than a year, or a shard that does not exist.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let durations = [
+            ("--node-monitor-period", self.period),
+            ("--node-monitor-grace-period", self.grace),
+            ("--node-startup-grace-period", self.startup_grace),
+        ];
+        for (flag, value) in durations {
+            if value.is_zero() {
+                return Err(ConfigError::Zero { flag });
+            }
+            if value > LONGEST {
+                return Err(ConfigError::TooLong { flag, value });
+            }
+        }
+        let Shard { index, count } = self.shard;
+        if index >= count {
+            return Err(ConfigError::Shard { index, count });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NL-003
+    #[test]
+    fn defaults_are_those_of_kube_controller_manager() {
+        let config = Config::default();
+        let seconds = [config.grace, config.startup_grace, config.period].map(|duration| duration.as_secs());
+        assert_eq!(seconds, [50, 60, 5]);
+        assert_eq!(config.validate(), Ok(()));
+    }
+
+    /// NL-004
+    #[test]
+    fn what_cannot_be_worked_with_is_refused_by_name() {
+        let base = Config::default();
+        let cases = [
+            (
+                Config {
+                    period: Duration::ZERO,
+                    ..base
+                },
+                "--node-monitor-period is 0",
+            ),
+            (
+                Config {
+                    grace: Duration::ZERO,
+                    ..base
+                },
+                "--node-monitor-grace-period is 0",
+            ),
+            (
+                Config {
+                    startup_grace: Duration::MAX,
+                    ..base
+                },
+                "--node-startup-grace-period is 18446744073709551615 s",
+            ),
+            (
+                Config {
+                    shard: Shard { index: 2, count: 2 },
+                    ..base
+                },
+                "shard 2 does not exist",
+            ),
+            (
+                Config {
+                    shard: Shard { index: 0, count: 0 },
+                    ..base
+                },
+                "shard 0 does not exist",
+            ),
+        ];
+        for (config, wanted) in cases {
+            let said = config.validate().expect_err(wanted).to_string();
+            assert!(said.starts_with(wanted), "{said}");
+        }
+        let short = Config {
+            grace: Duration::from_millis(1),
+            ..base
+        };
+        assert_eq!(short.validate(), Ok(()), "a grace shorter than the period is accepted");
+    }
+
+    #[test]
+    fn every_node_has_exactly_one_shard() {
+        let names: Vec<NodeName> = (0..1000).map(|n| NodeName::from(format!("node-{n}"))).collect();
+        for count in [1, 2, 7] {
+            let mut sizes = vec![0; count as usize];
+            for name in &names {
+                let owners: Vec<u32> = (0..count).filter(|&index| Shard { index, count }.owns(name)).collect();
+                assert_eq!(owners.len(), 1, "{name} of {count}");
+                sizes[owners[0] as usize] += 1;
+            }
+            assert!(sizes.iter().all(|&size| size > 1000 / count as usize / 2), "{sizes:?}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the monitor is told.
+
+use std::time::Duration;
+
+use bailiff_model::{Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
+
+use crate::effect::ReadBy;
+use crate::facts::{LeaseFacts, NodeFacts};
+
+/// A record of the monitor's own topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// What it says.
+    pub health: NodeHealth,
+    /// The trace it carried.
+    pub trace: Option<TraceContext>,
+}
+
+/// News of the monitor's own topic, all shards of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TopicNews {
+    /// All there is. The first one after leadership began is what is inherited.
+    Snapshot {
+        /// Every live record.
+        records: Vec<Inherited>,
+        /// Every shard is complete: a node without a record has none.
+        complete: bool,
+    },
+    /// What changed; `None` for a record that is gone.
+    Changes {
+        /// The records, by key.
+        records: Vec<(NodeName, Option<Inherited>)>,
+        /// Every shard is complete.
+        complete: bool,
+    },
+}
+
+/// What a confirming read found of one node. The read is quorum-consistent: it is never served from a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// Both requests were answered.
+    Found {
+        /// The node.
+        node: Box<NodeFacts>,
+        /// Its lease, if it has one (NL-051).
+        lease: Option<LeaseFacts>,
+    },
+    /// There is no such node.
+    Gone,
+    /// The node or its lease could not be read.
+    Failed {
+        /// The server asked to wait this long.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What became of a status write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// It is in the API, at this version.
+    Stored(ResourceVersion),
+    /// The node changed since it was read: nothing was written.
+    Conflict,
+    /// There is no such node.
+    Gone,
+    /// Refused or not answered: whether it is in the API is not known.
+    Failed {
+        /// The server asked to wait this long.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What the monitor is told. Nothing else reaches it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// All nodes there are: start of a watch, or its repetition.
+    Nodes(Vec<NodeFacts>),
+    /// A node was created or changed.
+    NodeApplied(NodeFacts),
+    /// A node is gone.
+    NodeDeleted {
+        /// Its name.
+        name: NodeName,
+        /// Its uid; if empty, whichever is known by the name.
+        uid: NodeUid,
+    },
+    /// All leases there are.
+    Leases(Vec<LeaseFacts>),
+    /// A lease was created or changed.
+    LeaseApplied(LeaseFacts),
+    /// A lease is gone. Not a sign of anything (NL-051).
+    LeaseDeleted(NodeName),
+    /// News of the own topic.
+    Topic(TopicNews),
+    /// The shard was acquired, or lost. Nothing is done before the first `true`; a subscription of the own topic starts anew with it.
+    Leading(bool),
+    /// Acts are held, or no longer: nothing is written while they are. What ended of its grace meanwhile is read again afterwards.
+    Held(bool),
+    /// Answer to one [`crate::Effect::Confirm`]; every one gets exactly one, within the shell's deadline.
+    Confirmed {
+        /// As in the effect.
+        asked: Mono,
+        /// As in the effect.
+        by: ReadBy,
+        /// One per node asked for.
+        answers: Vec<(NodeName, Read)>,
+    },
+    /// Answer to one [`crate::Effect::WriteUnknown`]; every one gets exactly one, within the shell's deadline.
+    Written {
+        /// As in the effect.
+        node: NodeRef,
+        /// What became of it.
+        outcome: WriteOutcome,
+    },
+    /// The moment asked for by [`crate::Effect::WakeAt`] has come. To be sent when no other input waits: what waits may be a sign of
+    /// life.
+    Wake,
+}

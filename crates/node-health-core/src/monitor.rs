@@ -1,0 +1,226 @@
+//! The state machine: inputs in, effects out.
+//!
+//! ```text
+//!  sign of life ──▶ watched ──3/4 grace──▶ late ──grace──▶ queued ──▶ reading ──▶ confirmed ──▶ writing ──▶ unreachable
+//!        ▲             ▲                                      │  a sign of life    │               │
+//!        └─────────────┴──────────────────────────────────────┴────────────────────┴─ conflict: read again
+//! ```
+
+mod begin;
+mod judge;
+mod observe;
+mod publish;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bailiff_model::{Mono, NodeName, Now, Verdict};
+use indexmap::IndexMap;
+
+use crate::cadence::Cadence;
+use crate::config::Config;
+use crate::effect::{Effect, Measurement};
+use crate::facts::LeaseFacts;
+use crate::input::{Inherited, Input};
+use crate::node::Node;
+use crate::queue::Queue;
+use crate::timers::Timers;
+use crate::votes::Votes;
+use crate::zones::Interner;
+
+/// How overdue a wake has to be to say that the process did not run. Ten times what a loaded machine delays a timer.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// How long a new leader waits for its own topic. After this the bus counts as lost (a subscriber's staleness limit), and nothing is
+/// inherited: everybody gets a full grace.
+const INHERIT_WAIT: Duration = Duration::from_secs(10);
+
+/// The monitor. See the crate's documentation for its guarantees.
+#[derive(Debug)]
+pub struct Monitor {
+    config: Config,
+    // IndexMap: a lookup costs the same at any number of nodes; its order is that of arrival, not the hasher's.
+    nodes: IndexMap<NodeName, Node>,
+    /// Leases of names that have no Node.
+    stray_leases: BTreeMap<NodeName, LeaseFacts>,
+    interner: Interner,
+    timers: Timers,
+    queue: Queue,
+    votes: Votes,
+    cadence: Cadence,
+    seen: Seen,
+    /// Records of the own topic by the name of an own node, until leadership begins to act.
+    inherited: BTreeMap<NodeName, Inherited>,
+    leading_since: Option<Mono>,
+    running: bool,
+    held: bool,
+    everything_down: bool,
+    settle_until: Mono,
+    wake: Option<Mono>,
+    verdicts: [usize; 5],
+}
+
+/// Which snapshots have come.
+#[derive(Debug, Default)]
+struct Seen {
+    nodes: bool,
+    leases: bool,
+    topic: bool,
+    topic_complete: bool,
+}
+
+/// Sizes, for metrics and readiness; O(1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Nodes of this shard.
+    pub nodes: usize,
+    /// Of these, published as healthy, late, not ready, unreachable, without status.
+    pub verdicts: [(&'static str, usize); 5],
+    /// Nodes waiting to be read or written.
+    pub waiting: usize,
+    /// Requests under way.
+    pub under_way: usize,
+    /// The initial set is published and nodes are judged.
+    pub running: bool,
+    /// What is missing before that.
+    pub waits_for: Option<&'static str>,
+    /// Acts are held.
+    pub held: bool,
+    /// No voting node is ready anywhere.
+    pub everything_down: bool,
+}
+
+impl Monitor {
+    /// A monitor that knows nothing and does not lead. `config` is taken as valid: see [`Config::validate`].
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            nodes: IndexMap::new(),
+            stray_leases: BTreeMap::new(),
+            interner: Interner::default(),
+            timers: Timers::default(),
+            queue: Queue::default(),
+            votes: Votes::default(),
+            cadence: Cadence::beginning_at(Mono::ORIGIN, &config),
+            seen: Seen::default(),
+            inherited: BTreeMap::new(),
+            leading_since: None,
+            running: false,
+            held: false,
+            everything_down: false,
+            settle_until: Mono::ORIGIN,
+            wake: None,
+            verdicts: [0; 5],
+        }
+    }
+
+    /// Takes one input and returns what is to be done about it, in order.
+    ///
+    /// A renewal of the lease of a node that is not late returns an empty vector, which allocates nothing.
+    pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        let mut out = Vec::new();
+        self.notice_stall(now, &mut out);
+        match input {
+            Input::Nodes(all) => self.take_nodes(all, now, &mut out),
+            Input::NodeApplied(facts) => self.take_node(facts, false, now, &mut out),
+            Input::NodeDeleted { name, uid } => self.forget_node(&name, &uid, &mut out),
+            Input::Leases(all) => self.take_leases(all, now, &mut out),
+            Input::LeaseApplied(lease) => self.take_lease(lease, false, now, &mut out),
+            Input::LeaseDeleted(name) => self.forget_lease(&name),
+            Input::Topic(news) => self.take_topic(news),
+            Input::Leading(leads) => self.lead(leads, now),
+            Input::Held(held) => self.held = held,
+            Input::Confirmed { asked, by, answers } => self.take_answers(asked, by, answers, now, &mut out),
+            Input::Written { node, outcome } => self.take_written(&node, outcome, now, &mut out),
+            Input::Wake => self.wake_up(now, &mut out),
+        }
+        self.begin_if_complete(now, &mut out);
+        if self.running {
+            self.watch_level(now, &mut out);
+            self.start_requests(now, &mut out);
+        }
+        self.arm_wake(now, &mut out);
+        out
+    }
+
+    /// Sizes, for metrics and readiness.
+    pub fn summary(&self) -> Summary {
+        let (waiting, under_way) = self.queue.sizes();
+        let names = VERDICTS.map(Verdict::as_str);
+        let mut verdicts = [("", 0); 5];
+        for (slot, pair) in verdicts.iter_mut().zip(names.into_iter().zip(self.verdicts)) {
+            *slot = pair;
+        }
+        Summary {
+            nodes: self.nodes.len(),
+            verdicts,
+            waiting,
+            under_way,
+            running: self.running,
+            waits_for: self.waits_for(),
+            held: self.held,
+            everything_down: self.everything_down,
+        }
+    }
+
+    /// After the process stood still (stopped, swapped out, the machine slept), what waited may be signs of life. Nothing is found
+    /// late or judged until there was time to take it in.
+    fn notice_stall(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let Some(wake) = self.wake else { return };
+        if now.mono <= wake + OVERDUE {
+            return;
+        }
+        self.settle_until = now.mono + self.config.period;
+        self.wake = None;
+        out.push(Effect::Measure(Measurement::Stalled(now.mono.saturating_since(wake))));
+    }
+
+    fn is_settling(&self, now: Now) -> bool {
+        now.mono < self.settle_until
+    }
+
+    fn wake_up(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.wake = None;
+        if self.running && !self.is_settling(now) {
+            while let Some(name) = self.timers.pop_due(now.mono) {
+                self.fire(&name, now, out);
+            }
+        }
+    }
+
+    /// Asks to be woken for the first deadline, and once a period in any case: a wake that comes late shows that the process stood
+    /// still.
+    fn arm_wake(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let Some(leading_since) = self.leading_since else { return };
+        let latest = now.mono + self.config.period;
+        let wanted = if self.running {
+            let first = self.timers.first().unwrap_or(Mono::FAR_FUTURE);
+            first.max(self.settle_until).max(now.mono).min(latest)
+        } else {
+            (leading_since + INHERIT_WAIT).max(now.mono).min(latest)
+        };
+        if self.wake.is_none_or(|wake| wanted < wake) {
+            self.wake = Some(wanted);
+            out.push(Effect::WakeAt(wanted));
+        }
+    }
+}
+
+/// Verdicts in the order in which they are counted.
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Healthy,
+    Verdict::Late,
+    Verdict::NotReady,
+    Verdict::Unreachable,
+    Verdict::NoStatus,
+];
+
+const fn slot(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Healthy => 0,
+        Verdict::Late => 1,
+        Verdict::NotReady => 2,
+        Verdict::Unreachable => 3,
+        Verdict::NoStatus => 4,
+    }
+}

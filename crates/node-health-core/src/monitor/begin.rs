@@ -1,0 +1,131 @@
+//! Becoming and ceasing to be the one who judges: what is inherited, and what a node starts with.
+
+use std::time::Duration;
+
+use bailiff_model::{Mono, NodeName, Now, ReadyStatus, Signal, TraceContext, Verdict};
+
+use super::{INHERIT_WAIT, Monitor};
+use crate::cadence::Cadence;
+use crate::effect::{Effect, EventKind};
+use crate::input::Inherited;
+use crate::node::{Count, Node, Sign};
+use crate::votes::Votes;
+
+impl Monitor {
+    /// Leadership begins or ends. It ends at once; what is under way is no longer heeded.
+    pub(super) fn lead(&mut self, leads: bool, now: Now) {
+        if leads == self.leading_since.is_some() {
+            return;
+        }
+        self.leading_since = leads.then_some(now.mono);
+        self.running = false;
+        self.everything_down = false;
+        self.settle_until = now.mono;
+        self.wake = None;
+        self.timers.clear();
+        self.queue.clear();
+        self.votes = Votes::default();
+        self.inherited.clear();
+        self.seen.topic = false;
+        self.seen.topic_complete = false;
+        self.verdicts = [0; 5];
+        for node in self.nodes.values_mut() {
+            node.stand_by();
+        }
+    }
+
+    pub(super) fn waits_for(&self) -> Option<&'static str> {
+        match () {
+            () if self.running => None,
+            () if self.leading_since.is_none() => Some("leadership"),
+            () if !self.seen.nodes => Some("the list of nodes"),
+            () if !self.seen.leases => Some("the list of leases"),
+            () => Some("the records of its own topic"),
+        }
+    }
+
+    /// Begins once everything is there that a judgement can depend on. The own topic is waited for, but not for ever: without it
+    /// everybody gets a full grace, which is safe.
+    pub(super) fn begin_if_complete(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let Some(since) = self.leading_since else { return };
+        if self.running || !self.seen.nodes || !self.seen.leases {
+            return;
+        }
+        if !self.seen.topic && now.mono < since + INHERIT_WAIT {
+            return;
+        }
+        self.running = true;
+        self.cadence = Cadence::beginning_at(now.mono, &self.config);
+        let inherited = std::mem::take(&mut self.inherited);
+        let names: Vec<NodeName> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.register(&name, inherited.get(&name), now, out);
+        }
+        out.push(Effect::Complete);
+    }
+
+    /// A node of which nothing was made yet: says that it is there (NL-031, NL-034), starts its grace, publishes it.
+    pub(super) fn register(&mut self, name: &NodeName, inherited: Option<&Inherited>, now: Now, out: &mut Vec<Effect>) {
+        let noticed = self.cadence.notices(now.mono);
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let own = inherited.filter(|record| record.health.node.uid == node.uid);
+        start_grace(node, noticed, now, self.config.startup_grace);
+        if let Some(record) = own {
+            inherit(node, record, now, self.config.grace, self.config.period);
+        }
+        out.push(Self::event(name, node, EventKind::RegisteredNode));
+        self.refresh(name, now, out);
+    }
+}
+
+/// NL-041, NL-043, NL-049: from now if there is a Ready or a lease, else from creation.
+fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration) {
+    node.count = Count::anew(noticed, now.wall);
+    if node.lease.is_seen() {
+        node.sign = Some(Sign {
+            wall: now.wall,
+            mono: now.mono,
+            signal: Signal::Lease,
+        });
+    } else if node.ready.status == ReadyStatus::Absent {
+        node.count = Count::since(node.created, now, startup_grace);
+    }
+}
+
+/// Goes on where the record of this very node left off, if it was late or judged. Everybody else has a full grace.
+fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, period: Duration) {
+    let health = &record.health;
+    let judged = node.ready.status == ReadyStatus::Unknown;
+    let late = health.verdict == Verdict::Late && node.ready.status == ReadyStatus::True && !spoke_since(node, record);
+    if !judged && !late {
+        return;
+    }
+    node.sign = health.last_sign_of_life.map(|sign| Sign {
+        wall: sign.time,
+        mono: now.mono,
+        signal: sign.signal,
+    });
+    node.count = Count::since(health.counted_from, now, longest_credit(grace, period));
+    node.late_since = health.late_since.or_else(|| late.then_some(now.wall));
+    let began = health.last_sign_of_life.map_or(health.counted_from, |sign| sign.time);
+    node.incident = record.trace.or_else(|| Some(TraceContext::incident(&node.uid, began)));
+}
+
+/// How much silence a late node is credited with that another process counted: three quarters of the grace, which that process
+/// measured on its own monotonic clock, and never more. The wall clocks of the two can only make it less. What is left is long
+/// enough for a kubelet to renew its lease once, and is at least two periods.
+fn longest_credit(grace: Duration, period: Duration) -> Duration {
+    let rest = (grace / 4).max(period.saturating_mul(2)).min(grace);
+    grace - rest
+}
+
+/// True if lease or status carry a time after the last sign of life on record: then the node spoke while nobody listened. Both
+/// clocks are others'. If they disagree a dead node gets one grace more, or one that speaks has to do so within the rest of its
+/// grace, which is long enough for that.
+fn spoke_since(node: &Node, record: &Inherited) -> bool {
+    let last = record
+        .health
+        .last_sign_of_life
+        .map_or(record.health.counted_from, |sign| sign.time);
+    node.lease.latest.max(node.ready.heartbeat).is_some_and(|stamp| stamp > last)
+}

@@ -1,0 +1,229 @@
+//! From the end of a grace to a verdict: read again, write, and what may come between.
+
+use std::time::Duration;
+
+use bailiff_model::{Mono, NodeName, NodeRef, Now, ReadyStatus};
+
+use super::Monitor;
+use crate::effect::{Effect, EventKind, Judgement, Measurement, ReadBy};
+use crate::input::{Read, WriteOutcome};
+use crate::node::{Attempt, Phase};
+use crate::unknown::{self, StatusWrite};
+
+/// Conflicts that are answered by another read at once; after these the node backs off. Upstream tries about this often (NL-056).
+const CONFLICTS_AT_ONCE: u32 = 5;
+
+/// First pause after a failed request; doubles up to the monitor period.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest that a server's Retry-After is heeded. A minute is more than servers ask for and less than a grace and a half.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+impl Monitor {
+    /// A node's timer is due: it became late, its grace ended, a pause is over, or its record has aged.
+    pub(super) fn fire(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
+        let held = self.held;
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        node.timer = None;
+        if node.ready.status == ReadyStatus::Unknown {
+            node.changed |= node.count.mono != node.said_count;
+        } else if matches!(node.phase, Phase::Watched)
+            && now.mono >= self.cadence.acts_after(node.grace_ends(&self.config)).max(node.not_before)
+        {
+            if held {
+                node.not_before = now.mono + self.config.period;
+            } else {
+                node.phase = Phase::Queued;
+                self.queue.read(name);
+            }
+        }
+        self.refresh(name, now, out);
+    }
+
+    /// Starts as many requests as may be under way.
+    pub(super) fn start_requests(&mut self, now: Now, out: &mut Vec<Effect>) {
+        while let Some(name) = self.queue.next_write() {
+            self.start_write(&name, now, out);
+        }
+        while let Some((by, nodes)) = self.queue.next_read(self.nodes.len()) {
+            for name in &nodes {
+                if let Some(node) = self.nodes.get_mut(name) {
+                    node.phase = Phase::Reading { asked: now };
+                }
+            }
+            out.push(Effect::Confirm {
+                asked: now.mono,
+                by,
+                nodes,
+            });
+        }
+    }
+
+    pub(super) fn take_answers(
+        &mut self,
+        asked: Mono,
+        by: ReadBy,
+        answers: Vec<(NodeName, Read)>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        self.queue.was_read(by);
+        for (name, read) in answers {
+            let Some(node) = self.nodes.get_mut(&name) else { continue };
+            let Phase::Reading { asked: at } = node.phase else { continue };
+            if at.mono != asked {
+                continue;
+            }
+            node.phase = Phase::Watched;
+            match read {
+                Read::Failed { retry_after } => self.postpone(&name, retry_after, now, out),
+                // The watch will say so too. Until then nothing can be said about it (NL-056, NL-057).
+                Read::Gone => self.postpone(&name, None, now, out),
+                Read::Found { node, lease } => {
+                    if let Some(lease) = lease {
+                        self.take_lease(lease, false, now, out);
+                    }
+                    self.take_node(*node, false, now, out);
+                    self.judge(&name, at, now, out);
+                }
+            }
+        }
+    }
+
+    /// The read is in: a sign of life in it, or one that came while it was made, means that its grace ends later than the read was
+    /// asked for. Else the node is silent.
+    fn judge(&mut self, name: &NodeName, asked: Now, now: Now, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        if !matches!(node.phase, Phase::Watched) {
+            return;
+        }
+        if node.ready.status != ReadyStatus::Unknown {
+            if asked.mono > node.grace_ends(&self.config) {
+                node.phase = Phase::Confirmed {
+                    asked,
+                    answered: now.mono,
+                };
+                self.queue.write(name);
+            } else {
+                out.push(Effect::Measure(Measurement::Reprieved(name.clone())));
+            }
+        }
+        self.refresh(name, now, out);
+    }
+
+    fn start_write(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let Phase::Confirmed { asked, answered } = node.phase else {
+            return;
+        };
+        node.phase = Phase::Watched;
+        if now.mono.saturating_since(answered) > self.config.period {
+            // It waited so long that its lease may have been renewed unseen.
+            node.phase = Phase::Queued;
+            self.queue.read(name);
+        } else if self.held {
+            node.not_before = now.mono + self.config.period;
+            self.refresh(name, now, out);
+        } else if let Some(conditions) = unknown::conditions(node, now.wall) {
+            let reference = node.reference(name);
+            node.phase = Phase::Writing(Box::new(Attempt {
+                asked,
+                since: unknown::whole_seconds(now.wall),
+                version: node.version.clone(),
+                was: node.ready.status,
+            }));
+            self.queue.writing();
+            out.push(Effect::WriteUnknown(StatusWrite {
+                node: reference,
+                conditions,
+            }));
+        } else {
+            self.refresh(name, now, out);
+        }
+    }
+
+    pub(super) fn take_written(&mut self, written: &NodeRef, outcome: WriteOutcome, now: Now, out: &mut Vec<Effect>) {
+        self.queue.was_written();
+        let Some(node) = self.nodes.get_mut(&written.name) else {
+            return;
+        };
+        let Phase::Writing(attempt) = &node.phase else { return };
+        if node.uid != written.uid || attempt.version != written.resource_version {
+            return;
+        }
+        let (was, since) = (attempt.was, attempt.since);
+        match outcome {
+            WriteOutcome::Stored(version) => {
+                unknown::take_written(node, since, version);
+                node.changed = true;
+                self.unknown_arrived(&written.name, now, out);
+                self.refresh(&written.name, now, out);
+            }
+            WriteOutcome::Conflict => {
+                node.failures += 1;
+                node.phase = Phase::Watched;
+                if node.failures <= CONFLICTS_AT_ONCE {
+                    node.phase = Phase::Queued;
+                    self.queue.read(&written.name);
+                } else {
+                    self.postpone(&written.name, None, now, out);
+                }
+            }
+            WriteOutcome::Gone => {
+                node.phase = Phase::Watched;
+                self.postpone(&written.name, None, now, out);
+            }
+            WriteOutcome::Failed { retry_after } => {
+                node.phase = Phase::Watched;
+                node.doubtful = Some(was);
+                self.postpone(&written.name, retry_after, now, out);
+            }
+        }
+    }
+
+    /// Ready turned Unknown in the API. If that was this monitor's doing, now or in a write whose end was not known, the verdict
+    /// stands and is told (NL-085); a condition that others wrote tells nothing (NL-086).
+    pub(super) fn unknown_arrived(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let (was, asked) = match std::mem::take(&mut node.phase) {
+            Phase::Writing(attempt) => (Some(attempt.was), Some(attempt.asked)),
+            other => {
+                // Reading goes on: its answer finds the node judged.
+                node.phase = other;
+                (node.doubtful, None)
+            }
+        };
+        node.failures = 0;
+        node.unsaid = false;
+        node.doubtful = None;
+        let ended = self.cadence.acts_after(node.grace_ends(&self.config));
+        let trace = Self::incident(node);
+        if was == Some(ReadyStatus::True) {
+            out.push(Self::event(name, node, EventKind::NodeNotReady));
+        }
+        if let Some(asked) = asked {
+            out.push(Effect::Measure(Measurement::Judged(Judgement {
+                node: node.reference(name),
+                trace,
+                counted_from: node.count.wall,
+                grace_ended: now.wall_of(ended),
+                asked: asked.wall,
+                judged: now.wall,
+                past_grace: now.mono.saturating_since(ended),
+                turn: now.mono.saturating_since(asked.mono),
+            })));
+        }
+    }
+
+    /// A request failed: no verdict and no vote (NL-057, NL-152); tried again later.
+    fn postpone(&mut self, name: &NodeName, retry_after: Option<Duration>, now: Now, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let doublings = node.failures.min(16);
+        let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(self.config.period);
+        let asked_for = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+        node.failures = node.failures.saturating_add(1);
+        node.not_before = now.mono + pause.max(asked_for);
+        node.unsaid = true;
+        self.refresh(name, now, out);
+    }
+}

@@ -1,0 +1,226 @@
+//! Taking in what the API and the own topic say.
+
+use std::collections::BTreeSet;
+
+use bailiff_model::{NodeName, NodeUid, Now, ReadyStatus, Signal};
+
+use super::Monitor;
+use crate::config::Profile;
+use crate::effect::{Effect, EventKind};
+use crate::facts::{LeaseFacts, NodeFacts};
+use crate::input::TopicNews;
+use crate::node::{Count, Node, Phase, Sign};
+use crate::votes::Vote;
+
+impl Monitor {
+    pub(super) fn take_nodes(&mut self, all: Vec<NodeFacts>, now: Now, out: &mut Vec<Effect>) {
+        let listed: BTreeSet<&NodeName> = all.iter().map(|facts| &facts.name).collect();
+        let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
+        for name in gone {
+            self.forget_node(&name, &NodeUid::default(), out);
+        }
+        for facts in all {
+            self.take_node(facts, true, now, out);
+        }
+        self.seen.nodes = true;
+    }
+
+    /// A node as it is now. What is older than what is known is ignored unless it is part of a `snapshot`.
+    pub(super) fn take_node(&mut self, facts: NodeFacts, snapshot: bool, now: Now, out: &mut Vec<Effect>) {
+        if !self.config.shard.owns(&facts.name) {
+            return;
+        }
+        let name = facts.name.clone();
+        match self.nodes.get(&name) {
+            Some(node) if node.uid == facts.uid => {
+                if snapshot || !node.is_ahead_of(&facts) {
+                    self.update_node(&name, facts, now, out);
+                }
+            }
+            Some(_) => {
+                // Another node of the same name: it inherits nothing (NL-035, NL-036). Its record replaces the old one.
+                self.remove_node(&name, out);
+                self.insert_node(facts, now, out);
+            }
+            None => self.insert_node(facts, now, out),
+        }
+    }
+
+    fn insert_node(&mut self, mut facts: NodeFacts, now: Now, out: &mut Vec<Effect>) {
+        facts.zone = self.interner.enter(facts.zone);
+        facts.ready.reason = self.interner.reason(facts.ready.reason);
+        let (name, mut node) = Node::new(facts, now);
+        if let Some(lease) = self.stray_leases.remove(&name) {
+            node.lease.take(&lease, true, self.config.profile);
+        }
+        self.nodes.insert(name.clone(), node);
+        if self.running {
+            self.register(&name, None, now, out);
+        }
+    }
+
+    fn update_node(&mut self, name: &NodeName, facts: NodeFacts, now: Now, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let posted = node.is_posted(&facts.ready);
+        if node.says_otherwise(&facts) {
+            node.changed = true;
+            if node.zone != facts.zone {
+                let left = std::mem::replace(&mut node.zone, self.interner.enter(facts.zone));
+                self.interner.leave(&left);
+            }
+            if node.ready.reason != facts.ready.reason {
+                node.ready.reason = self.interner.reason(facts.ready.reason);
+            }
+        }
+        let was = node.ready.status;
+        node.version = facts.resource_version;
+        node.excluded = facts.excluded;
+        node.pressures = facts.pressures;
+        node.ready.status = facts.ready.status;
+        node.ready.heartbeat = facts.ready.heartbeat;
+        node.ready.since = facts.ready.since;
+        if !self.running {
+            return;
+        }
+        if posted {
+            self.note_sign(name, Signal::Status, now);
+        }
+        if was != ReadyStatus::Unknown && facts.ready.status == ReadyStatus::Unknown {
+            self.unknown_arrived(name, now, out);
+        }
+        self.refresh(name, now, out);
+    }
+
+    pub(super) fn forget_node(&mut self, name: &NodeName, uid: &NodeUid, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get(name) else { return };
+        if !uid.is_empty() && *uid != node.uid {
+            return;
+        }
+        let said = node.said.is_some();
+        self.remove_node(name, out);
+        if said {
+            out.push(Effect::Retract(name.clone()));
+        }
+    }
+
+    /// NL-032
+    fn remove_node(&mut self, name: &NodeName, out: &mut Vec<Effect>) {
+        let Some(mut node) = self.nodes.swap_remove(name) else {
+            return;
+        };
+        self.timers.set(name, &mut node.timer, None);
+        self.queue.remove(name);
+        self.votes.change(&mut node.vote, Vote::None);
+        self.count_verdict(node.said, None);
+        self.interner.leave(&node.zone);
+        if let Some(lease) = node.lease.left_behind(name) {
+            self.stray_leases.insert(name.clone(), lease);
+        }
+        if self.running {
+            out.push(Self::event(name, &node, EventKind::RemovingNode));
+        }
+    }
+
+    pub(super) fn take_leases(&mut self, all: Vec<LeaseFacts>, now: Now, out: &mut Vec<Effect>) {
+        self.stray_leases.clear();
+        for node in self.nodes.values_mut() {
+            node.lease.set_gone();
+        }
+        for lease in all {
+            self.take_lease(lease, true, now, out);
+        }
+        self.seen.leases = true;
+    }
+
+    /// A lease is gone, which says nothing about its node (NL-051).
+    pub(super) fn forget_lease(&mut self, name: &NodeName) {
+        self.stray_leases.remove(name);
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.lease.set_gone();
+        }
+    }
+
+    /// A lease as it is now: the hot path. Of a node that is neither late nor judged it changes a few fields and nothing else.
+    pub(super) fn take_lease(&mut self, lease: LeaseFacts, snapshot: bool, now: Now, out: &mut Vec<Effect>) {
+        let Some(node) = self.nodes.get_mut(&lease.name) else {
+            if self.config.shard.owns(&lease.name) {
+                self.stray_leases.insert(lease.name.clone(), lease);
+            }
+            return;
+        };
+        let renewed = node.lease.take(&lease, snapshot, self.config.profile);
+        if !renewed || !self.running {
+            return;
+        }
+        let quiet = node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
+        self.note_sign(&lease.name, Signal::Lease, now);
+        if !quiet {
+            self.refresh(&lease.name, now, out);
+        }
+    }
+
+    /// A sign of life: grace begins again (NL-040).
+    fn note_sign(&mut self, name: &NodeName, signal: Signal, now: Now) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let mut noticed = self.cadence.notices(now.mono);
+        if signal == Signal::Status && self.config.profile == Profile::Upstream {
+            let with_lease = node
+                .sign
+                .is_some_and(|sign| sign.signal == Signal::Lease && self.cadence.notices(sign.mono) == noticed);
+            if node.lease.is_seen() && !with_lease {
+                // NL-050: the lease is forgotten with the old status, and is new to the next pass.
+                noticed = self.cadence.next(noticed);
+            }
+            node.lease.drop_saved();
+        }
+        node.count = Count::anew(noticed, now.wall);
+        node.sign = Some(Sign {
+            wall: now.wall,
+            mono: now.mono,
+            signal,
+        });
+        node.failures = 0;
+        node.unsaid = false;
+        if node.ready.status != ReadyStatus::Unknown {
+            node.late_since = None;
+            node.doubtful = None;
+        }
+        if matches!(node.phase, Phase::Queued | Phase::Confirmed { .. }) {
+            node.phase = Phase::Watched;
+            self.queue.remove(name);
+        }
+    }
+
+    pub(super) fn take_topic(&mut self, news: TopicNews) {
+        match news {
+            TopicNews::Snapshot { records, complete } => {
+                self.votes.clear_others();
+                self.inherited.clear();
+                for record in records {
+                    let name = record.health.node.name.clone();
+                    self.take_record(name, Some(record));
+                }
+                self.seen.topic = true;
+                self.seen.topic_complete = complete;
+            }
+            TopicNews::Changes { records, complete } => {
+                for (name, record) in records {
+                    self.take_record(name, record);
+                }
+                self.seen.topic_complete = complete;
+            }
+        }
+    }
+
+    /// Own nodes' records are what is inherited, and echoes once this monitor acts; other shards' are votes.
+    fn take_record(&mut self, name: NodeName, record: Option<crate::input::Inherited>) {
+        if !self.config.shard.owns(&name) {
+            self.votes.change_other(name, record.as_ref().map(|record| &record.health));
+        } else if !self.running {
+            match record {
+                Some(record) => self.inherited.insert(name, record),
+                None => self.inherited.remove(&name),
+            };
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What follows from a node's state: its vote, its timer, its record; and the level "everything is down".
+
+use bailiff_model::{NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, TraceContext, Verdict};
+
+use super::{Monitor, slot};
+use crate::effect::{Effect, EventKind, Measurement, NodeEvent};
+use crate::node::{Count, Node, Phase};
+use crate::votes::Vote;
+
+impl Monitor {
+    /// Brings everything that follows from a node's state up to date. Doing it twice does nothing the second time.
+    pub(super) fn refresh(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
+        let settling = self.is_settling(now);
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let has_verdict = node.ready.status == ReadyStatus::Unknown;
+        if !has_verdict && node.late_since.is_none() && !settling && now.mono >= node.late_at(&self.config) {
+            node.late_since = Some(now.wall);
+        }
+        let vote = if node.unsaid {
+            Vote::None
+        } else {
+            Vote::of(node.ready.status, node.excluded)
+        };
+        self.votes.change(&mut node.vote, vote);
+
+        let verdict = node.verdict();
+        let before = node.said;
+        if node.changed || before != Some(verdict) {
+            out.push(Self::record(name, node, verdict, now, &self.config));
+            self.count_verdict(before, Some(verdict));
+        }
+        self.arm(name, now);
+    }
+
+    /// Sets the timer of a node for what comes next. A timer that is set for earlier stays: it fires and looks again. So signs of
+    /// life, which only move deadlines away, move no timer.
+    fn arm(&mut self, name: &NodeName, now: Now) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let next = match &node.phase {
+            Phase::Queued | Phase::Reading { .. } | Phase::Confirmed { .. } | Phase::Writing(_) => None,
+            // Signs of life of a node that stays Unknown (NL-058) cross the bus only now and then.
+            Phase::Watched if node.ready.status == ReadyStatus::Unknown => {
+                (node.count.mono != node.said_count).then(|| now.mono + (self.config.grace - self.config.grace / 4))
+            }
+            Phase::Watched if node.late_since.is_none() => Some(node.late_at(&self.config)),
+            Phase::Watched => Some(self.cadence.acts_after(node.grace_ends(&self.config)).max(node.not_before)),
+        };
+        let next = match (node.timer, next) {
+            (Some(set), Some(next)) => Some(set.min(next)),
+            (None, next) | (_, next @ None) => next,
+        };
+        self.timers.set(name, &mut node.timer, next);
+    }
+
+    fn record(name: &NodeName, node: &mut Node, verdict: Verdict, now: Now, config: &crate::Config) -> Effect {
+        let trace = match verdict {
+            Verdict::Healthy => node.incident.take(),
+            Verdict::NoStatus => node.incident,
+            Verdict::Late | Verdict::NotReady | Verdict::Unreachable => Some(Self::incident(node)),
+        };
+        node.said = Some(verdict);
+        node.said_count = node.count.mono;
+        node.changed = false;
+        let late = matches!(verdict, Verdict::Late | Verdict::Unreachable);
+        Effect::Publish {
+            health: Box::new(NodeHealth {
+                node: node.reference(name),
+                zone: node.zone.clone(),
+                excluded_from_disruption: node.excluded,
+                ready: Ready {
+                    status: node.ready.status,
+                    reason: node.ready.reason.as_ref().to_owned(),
+                    since: node.ready.since,
+                },
+                verdict,
+                last_sign_of_life: node.sign.map(|sign| SignOfLife {
+                    time: sign.wall,
+                    signal: sign.signal,
+                }),
+                late_since: node.late_since.filter(|_| late),
+                counted_from: node.count.wall,
+                grace: node.grace(config),
+                decided_at: now.wall,
+            }),
+            trace,
+        }
+    }
+
+    /// The trace of the incident that a node is in; it began with the last sign of life before it and keeps its trace to the end.
+    pub(super) fn incident(node: &mut Node) -> TraceContext {
+        let began = node.sign.map_or(node.count.wall, |sign| sign.wall);
+        *node.incident.get_or_insert_with(|| TraceContext::incident(&node.uid, began))
+    }
+
+    pub(super) fn event(name: &NodeName, node: &Node, kind: EventKind) -> Effect {
+        Effect::Event(NodeEvent {
+            node: node.reference(name),
+            kind,
+            trace: node.incident,
+        })
+    }
+
+    pub(super) fn count_verdict(&mut self, before: Option<Verdict>, after: Option<Verdict>) {
+        if let Some(verdict) = before {
+            self.verdicts[slot(verdict)] -= 1;
+        }
+        if let Some(verdict) = after {
+            self.verdicts[slot(verdict)] += 1;
+        }
+    }
+
+    /// "Everything is down" is a level, watched over the votes of all shards. While a shard is missing it stays as it was.
+    pub(super) fn watch_level(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let all_known = self.config.shard.count <= 1 || self.seen.topic_complete;
+        let Some(down) = self.votes.everything_down().filter(|_| all_known) else {
+            return;
+        };
+        let before = std::mem::replace(&mut self.everything_down, down);
+        if before == down {
+            return;
+        }
+        if down {
+            out.push(Effect::Measure(Measurement::EverythingDown));
+        } else {
+            self.recount(now, out);
+        }
+    }
+
+    /// NL-099: grace is counted from now. Nodes that are Unknown stay so.
+    fn recount(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let mut silent = Vec::new();
+        let mono = self.cadence.notices(now.mono);
+        for (name, node) in &mut self.nodes {
+            node.count = Count::anew(mono, now.wall);
+            if node.ready.status != ReadyStatus::Unknown {
+                node.late_since = None;
+            }
+            if matches!(node.phase, Phase::Queued | Phase::Confirmed { .. }) {
+                node.phase = Phase::Watched;
+                self.queue.remove(name);
+            }
+            let tells = matches!(node.said, Some(Verdict::Late | Verdict::NotReady | Verdict::Unreachable));
+            if tells {
+                node.changed = true;
+            }
+            if tells || node.timer.is_none() {
+                silent.push(name.clone());
+            }
+        }
+        out.push(Effect::Measure(Measurement::NoLongerEverythingDown {
+            recounted: silent.len(),
+        }));
+        for name in silent {
+            self.refresh(&name, now, out);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What is remembered of one node, and the arithmetic of its grace.
+
+use std::time::Duration;
+
+use bailiff_model::{
+    Mono, NodeName, NodeRef, NodeUid, Now, ReadyStatus, ResourceVersion, Signal, TraceContext, Verdict, Wall, Zone,
+};
+
+use crate::config::{Config, Profile};
+use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts, version_number};
+use crate::votes::Vote;
+
+/// A sign of life, when it was noticed (NL-040).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sign {
+    pub(crate) wall: Wall,
+    pub(crate) mono: Mono,
+    pub(crate) signal: Signal,
+}
+
+/// What grace is counted from.
+///
+/// The count runs on the monotonic clock from `mono`. Silence before that, where there was any, is in `spent`: the monotonic clock
+/// begins with the process and cannot express it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Count {
+    pub(crate) mono: Mono,
+    pub(crate) spent: Duration,
+    /// The moment for people.
+    pub(crate) wall: Wall,
+}
+
+impl Count {
+    /// Counted from `mono`, which is now or a little later.
+    pub(crate) fn anew(mono: Mono, wall: Wall) -> Self {
+        Self {
+            mono,
+            spent: Duration::ZERO,
+            wall,
+        }
+    }
+
+    /// Counted from a wall time that was read, clamped to now; at most `at_most` of the time since then counts.
+    pub(crate) fn since(wall: Wall, now: Now, at_most: Duration) -> Self {
+        let ahead = now.wall.duration_since(wall);
+        let spent = if ahead.is_negative() {
+            Duration::ZERO
+        } else {
+            ahead.unsigned_abs()
+        };
+        Self {
+            mono: now.mono,
+            spent: spent.min(at_most),
+            wall: wall.min(now.wall),
+        }
+    }
+
+    /// When `grace` has passed.
+    pub(crate) fn ends(&self, grace: Duration) -> Mono {
+        self.mono + grace.saturating_sub(self.spent)
+    }
+}
+
+/// What is known of a node's lease.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LeaseTrack {
+    seen: bool,
+    /// It is in the API now.
+    present: bool,
+    version: u64,
+    /// renewTime of the last renewal.
+    saved: Option<Wall>,
+    /// renewTime as it is; differs from `saved` only while upstream ignores it (NL-048).
+    pub(crate) latest: Option<Wall>,
+}
+
+impl LeaseTrack {
+    /// Takes a lease as it is now; true if that is a sign of life. A lease older than what is known is ignored unless it is part of
+    /// a `snapshot`: then the server itself went back, and so do we.
+    pub(crate) fn take(&mut self, lease: &LeaseFacts, snapshot: bool, profile: Profile) -> bool {
+        let version = version_number(&lease.resource_version).unwrap_or(0);
+        if version < self.version && version > 0 && !snapshot {
+            return false;
+        }
+        self.version = version;
+        self.latest = lease.renewed;
+        self.present = true;
+        let first = !std::mem::replace(&mut self.seen, true);
+        let renewed = first || is_renewal(self.saved, lease.renewed, profile);
+        if renewed {
+            self.saved = lease.renewed;
+        }
+        renewed
+    }
+
+    /// A lease is known.
+    pub(crate) fn is_seen(&self) -> bool {
+        self.seen
+    }
+
+    /// The lease was deleted. What was seen of it stays: created again with the same renewTime it is no sign of life.
+    pub(crate) fn set_gone(&mut self) {
+        self.present = false;
+    }
+
+    /// The lease that stays when the node goes: it is not new to the next node of that name.
+    pub(crate) fn left_behind(&self, name: &NodeName) -> Option<LeaseFacts> {
+        self.present.then(|| LeaseFacts {
+            name: name.clone(),
+            resource_version: ResourceVersion::from(self.version.to_string()),
+            renewed: self.latest,
+        })
+    }
+
+    /// Upstream drops the saved lease when a status comes (NL-045), so a renewTime it ignored counts from then on.
+    pub(crate) fn drop_saved(&mut self) {
+        self.saved = self.latest;
+    }
+}
+
+/// NL-047, NL-048: later is a renewal. Unless told to be as upstream, earlier is one too: somebody wrote it, and a clock that was
+/// stepped back must not kill a node. No renewTime is none.
+fn is_renewal(old: Option<Wall>, new: Option<Wall>, profile: Profile) -> bool {
+    match (old, new, profile) {
+        (_, None, _) => false,
+        (None, Some(_), profile) => profile == Profile::Bailiff,
+        (Some(old), Some(new), Profile::Bailiff) => new != old,
+        (Some(old), Some(new), Profile::Upstream) => new > old,
+    }
+}
+
+/// A status write under way.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) asked: Now,
+    pub(crate) since: Wall,
+    pub(crate) version: ResourceVersion,
+    pub(crate) was: ReadyStatus,
+}
+
+/// Where a node is between its grace and a verdict.
+#[derive(Debug, Default)]
+pub(crate) enum Phase {
+    /// Nothing is under way; a timer says when to look again.
+    #[default]
+    Watched,
+    /// Its grace ended; it waits to be read. Left by reading, or by a sign of life.
+    Queued,
+    /// It is being read. Left by the answer.
+    Reading { asked: Now },
+    /// The read showed no sign of life; it waits to be written. Left by writing, or by a sign of life.
+    Confirmed { asked: Now, answered: Mono },
+    /// It is being written. Left by the answer, or by the condition's arrival through the watch.
+    Writing(Box<Attempt>),
+}
+
+/// A node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) uid: NodeUid,
+    pub(crate) version: ResourceVersion,
+    pub(crate) created: Wall,
+    pub(crate) zone: Zone,
+    pub(crate) excluded: bool,
+    pub(crate) ready: ReadyFacts,
+    pub(crate) pressures: Pressures,
+    pub(crate) lease: LeaseTrack,
+    pub(crate) sign: Option<Sign>,
+    pub(crate) count: Count,
+    pub(crate) late_since: Option<Wall>,
+    pub(crate) incident: Option<TraceContext>,
+    pub(crate) phase: Phase,
+    /// Failed requests in a row.
+    pub(crate) failures: u32,
+    /// Not to be tried again before.
+    pub(crate) not_before: Mono,
+    /// Nothing can be said about it (NL-057): it has no vote until a request succeeds or a sign of life comes.
+    pub(crate) unsaid: bool,
+    /// What Ready was when a write was tried whose end is not known.
+    pub(crate) doubtful: Option<ReadyStatus>,
+    pub(crate) vote: Vote,
+    pub(crate) timer: Option<Mono>,
+    /// Verdict of the record published last.
+    pub(crate) said: Option<Verdict>,
+    /// Count of the record published last.
+    pub(crate) said_count: Mono,
+    /// The record published last is not what would be published now.
+    pub(crate) changed: bool,
+}
+
+impl Node {
+    /// A node seen for the first time. Zone and reason are to be interned by the caller.
+    pub(crate) fn new(facts: NodeFacts, now: Now) -> (NodeName, Self) {
+        let node = Self {
+            uid: facts.uid,
+            version: facts.resource_version,
+            created: facts.created,
+            zone: facts.zone,
+            excluded: facts.excluded,
+            ready: facts.ready,
+            pressures: facts.pressures,
+            lease: LeaseTrack::default(),
+            sign: None,
+            count: Count::anew(now.mono, now.wall),
+            late_since: None,
+            incident: None,
+            phase: Phase::Watched,
+            failures: 0,
+            not_before: Mono::ORIGIN,
+            unsaid: false,
+            doubtful: None,
+            vote: Vote::None,
+            timer: None,
+            said: None,
+            said_count: Mono::ORIGIN,
+            changed: false,
+        };
+        (facts.name, node)
+    }
+
+    /// The reference to it, as of the state known.
+    pub(crate) fn reference(&self, name: &NodeName) -> NodeRef {
+        NodeRef {
+            name: name.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.version.clone(),
+        }
+    }
+
+    /// NL-041, NL-042, NL-059: the startup grace holds as long as there is no Ready.
+    pub(crate) fn grace(&self, config: &Config) -> Duration {
+        match self.ready.status {
+            ReadyStatus::Absent => config.startup_grace,
+            ReadyStatus::True | ReadyStatus::False | ReadyStatus::Unknown => config.grace,
+        }
+    }
+
+    /// From when on it is late.
+    pub(crate) fn late_at(&self, config: &Config) -> Mono {
+        let grace = self.grace(config);
+        self.count.ends(grace - grace / 4)
+    }
+
+    /// When its grace ends; it is over strictly after (NL-052).
+    pub(crate) fn grace_ends(&self, config: &Config) -> Mono {
+        self.count.ends(self.grace(config))
+    }
+
+    /// The judgement that the API's condition stands for.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.ready.status {
+            ReadyStatus::Unknown => Verdict::Unreachable,
+            ReadyStatus::False => Verdict::NotReady,
+            ReadyStatus::Absent => Verdict::NoStatus,
+            ReadyStatus::True if self.late_since.is_some() => Verdict::Late,
+            ReadyStatus::True => Verdict::Healthy,
+        }
+    }
+
+    /// NL-044, NL-045, NL-046: a status that a kubelet posted, seen by its heartbeat. Ready that appears as Unknown was written by a
+    /// monitor, this one or another.
+    pub(crate) fn is_posted(&self, new: &ReadyFacts) -> bool {
+        match (self.ready.status, new.status) {
+            (_, ReadyStatus::Absent) | (ReadyStatus::Absent, ReadyStatus::Unknown) => false,
+            (ReadyStatus::Absent, ReadyStatus::True | ReadyStatus::False) => true,
+            (_, ReadyStatus::True | ReadyStatus::False | ReadyStatus::Unknown) => self.ready.heartbeat != new.heartbeat,
+        }
+    }
+
+    /// True if `facts` are of an older state than the one known.
+    pub(crate) fn is_ahead_of(&self, facts: &NodeFacts) -> bool {
+        match (version_number(&self.version), version_number(&facts.resource_version)) {
+            (Some(known), Some(told)) => told < known,
+            _ => false,
+        }
+    }
+
+    /// True if a record made of `facts` differs from one made now.
+    pub(crate) fn says_otherwise(&self, facts: &NodeFacts) -> bool {
+        let (ready, new) = (&self.ready, &facts.ready);
+        self.excluded != facts.excluded
+            || self.zone != facts.zone
+            || (ready.status, &ready.reason, ready.since) != (new.status, &new.reason, new.since)
+    }
+
+    /// Back to what a node is before leadership: facts stay, what was made of them goes.
+    pub(crate) fn stand_by(&mut self) {
+        self.sign = None;
+        self.late_since = None;
+        self.incident = None;
+        self.phase = Phase::Watched;
+        self.failures = 0;
+        self.not_before = Mono::ORIGIN;
+        self.unsaid = false;
+        self.doubtful = None;
+        self.vote = Vote::None;
+        self.timer = None;
+        self.said = None;
+        self.changed = false;
+    }
+}

@@ -1,0 +1,73 @@
+//! How reads are batched and bounded.
+
+use bailiff_node_health_core::{Config, ReadBy};
+
+use crate::support::{Answers, Pending, World, name};
+
+fn mk_names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("n{n:03}")).collect()
+}
+
+fn mk_world(count: usize) -> (World, Vec<String>) {
+    let names = mk_names(count);
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::running(Config::default(), &nodes);
+    world.answers = Answers::Later;
+    (world, names)
+}
+
+#[test]
+fn a_zone_that_falls_silent_together_is_read_by_one_list() {
+    let (mut world, names) = mk_world(60);
+    world.pass(10.0);
+    for node in &names[20..] {
+        world.renew(node);
+    }
+    world.pass(40.1);
+    let [Pending::Read(_, ReadBy::List, nodes)] = world.pending.as_slice() else {
+        panic!("{:?}", world.pending)
+    };
+    assert_eq!(nodes.len(), 20);
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 20));
+}
+
+#[test]
+fn a_few_of_many_are_read_one_by_one_and_not_all_at_once() {
+    let (mut world, names) = mk_world(400);
+    world.pass(10.0);
+    for node in &names[20..] {
+        world.renew(node);
+    }
+    world.pass(40.1);
+    assert_eq!(world.pending.len(), 8);
+    assert!(
+        world
+            .pending
+            .iter()
+            .all(|request| matches!(request, Pending::Read(_, ReadBy::Get, nodes) if nodes.len() == 1))
+    );
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 20));
+    assert_eq!(world.monitor.summary().under_way, 0);
+}
+
+/// An answer that was lost in one entry does not block the next: every read gives its place back.
+#[test]
+fn places_are_given_back_even_if_the_nodes_are_gone() {
+    let (mut world, names) = mk_world(400);
+    world.pass(10.0);
+    for node in &names[8..] {
+        world.renew(node);
+    }
+    world.pass(40.1);
+    assert_eq!(world.pending.len(), 8);
+    for node in &names[..8] {
+        world.delete(node);
+    }
+    world.answer_pending();
+    assert_eq!(world.monitor.summary().under_way, 0);
+    assert!(!world.nodes.contains_key(&name("n000")));
+}

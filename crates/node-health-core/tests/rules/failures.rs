@@ -1,0 +1,106 @@
+//! Requests that fail: no verdict, no vote, and another try.
+
+use std::time::Duration;
+
+use bailiff_model::ReadyStatus;
+use bailiff_node_health_core::{Config, Input, Read};
+
+use crate::support::{Answers, Pending, World, check};
+
+/// NL-057, NL-152
+#[test]
+fn while_requests_fail_nothing_is_decided_and_everything_is_tried_again() {
+    for answers in [Answers::Fails, Answers::FailsWrites] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.answers = answers;
+        world.pass(600.0);
+        assert_eq!(world.verdict("n1"), "late", "{answers:?}");
+        let tries = world.story().iter().filter(|line| line.contains(" get ")).count();
+        assert!((105..125).contains(&tries), "{answers:?}: about one per period, {tries}");
+        world.answers = Answers::AtOnce;
+        world.pass(5.0);
+        assert_eq!(world.verdict("n1"), "unreachable", "{answers:?}");
+    }
+}
+
+/// NL-057: the vote of a node that could not be judged is missing; it does not count as ready nor as not ready.
+#[test]
+fn a_node_that_cannot_be_judged_has_no_vote() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.change("n2", |facts| facts.ready.status = ReadyStatus::Unknown);
+    assert!(!world.monitor.summary().everything_down, "n1 votes ready");
+    world.answers = Answers::Fails;
+    world.pass(51.0);
+    assert!(world.monitor.summary().everything_down, "only n2 votes");
+    world.renew("n1");
+    assert!(!world.monitor.summary().everything_down);
+}
+
+/// NL-056: a node that the read does not find is left alone until the watch says so too.
+#[test]
+fn a_node_that_is_gone_is_not_written() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(45.0);
+    world.watch_stalled = true;
+    world.delete("n1");
+    world.pass(20.0);
+    let story = world.story();
+    assert!(!story.iter().any(|line| line.contains("write")), "{story:?}");
+    world.give(Input::NodeDeleted {
+        name: "n1".into(),
+        uid: "u1".into(),
+    });
+    check(&mut world, &["65 event RemovingNode n1 u1", "65 retract n1"]);
+}
+
+/// A write whose answer was lost is found done by the next read; the event is emitted all the same, once.
+#[test]
+fn a_write_whose_answer_was_lost_is_still_told() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::StoresInSilence;
+    world.pass(55.0);
+    let story = world.story();
+    assert_eq!(
+        story.iter().filter(|line| line.contains("NodeNotReady")).count(),
+        1,
+        "{story:?}"
+    );
+    assert_eq!(story.iter().filter(|line| line.contains("write")).count(), 1, "{story:?}");
+    assert_eq!(world.verdict("n1"), "unreachable");
+}
+
+/// 429 with Retry-After.
+#[test]
+fn the_server_may_ask_for_a_longer_pause() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    let Some(Pending::Read(asked, by, nodes)) = world.pending.pop() else {
+        panic!("a read was asked for")
+    };
+    let read = Read::Failed {
+        retry_after: Some(Duration::from_secs(20)),
+    };
+    world.give(Input::Confirmed {
+        asked,
+        by,
+        answers: vec![(nodes[0].clone(), read)],
+    });
+    world.pass(19.9);
+    assert!(world.pending.is_empty());
+    world.pass(0.2);
+    assert_eq!(world.pending.len(), 1);
+}
+
+/// A failing API does not keep a node late that speaks.
+#[test]
+fn a_sign_of_life_ends_the_retries() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Fails;
+    world.pass(60.0);
+    world.renew("n1");
+    world.story();
+    world.pass(37.4);
+    check(&mut world, &[]);
+    assert_eq!(world.verdict("n1"), "healthy");
+}

@@ -1,0 +1,201 @@
+//! When a node is late, and when it is judged.
+
+use bailiff_model::ReadyStatus;
+use bailiff_node_health_core::{Config, Input};
+
+use crate::support::{Answers, World, check, secs};
+
+/// NL-040, NL-043, NL-052, NL-053, NL-060, NL-085
+#[test]
+fn a_silent_node_is_late_then_confirmed_then_written_then_published() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass_alive(60.0, &["n2"]);
+    check(
+        &mut world,
+        &[
+            "37.5 n1 late",
+            "50 get n1",
+            "50 write n1 Ready,MemoryPressure,DiskPressure,PIDPressure",
+            "50 event NodeNotReady n1 u1",
+            "50 n1 unreachable",
+        ],
+    );
+    assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+    assert_eq!(world.ready("n2"), ReadyStatus::True);
+}
+
+/// NL-052: exactly at the end of its grace a node is not expired.
+#[test]
+fn the_grace_is_over_strictly_after_its_end() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(50.0);
+    check(&mut world, &["37.5 n1 late"]);
+    world.now.mono = world.now.mono + std::time::Duration::from_nanos(1);
+    world.give(Input::Wake);
+    assert_eq!(world.verdict("n1"), "unreachable");
+}
+
+/// NL-041, NL-059, NL-065
+#[test]
+fn a_node_without_status_has_its_startup_grace_from_its_creation() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(10.0);
+    world.renew("n1");
+    world.create("new", "u", ReadyStatus::Absent);
+    world.pass_alive(70.0, &["n1"]);
+    check(
+        &mut world,
+        &[
+            "10 event RegisteredNode new u",
+            "10 new no_status",
+            "70 get new",
+            "70 write new Ready(never),MemoryPressure(never),DiskPressure(never),PIDPressure(never)",
+            "70 new unreachable",
+        ],
+    );
+    let created = world.nodes["new"].created;
+    assert_eq!(world.nodes["new"].ready.heartbeat, Some(created));
+    assert_eq!(
+        world.record("new").grace,
+        secs(50.0),
+        "it has a Ready now: the monitor grace holds (NL-059)"
+    );
+}
+
+/// NL-041: creation counts between the far past and now, whatever the API server's clock says.
+#[test]
+fn creation_is_clamped_to_now() {
+    for (age, judged_at) in [(3600, 0.0), (20, 40.0), (-3600, 60.0)] {
+        let mut world = World::new(Config::default(), &[]);
+        world.put_node("new", "u", ReadyStatus::Absent);
+        let created = world.now.wall - jiff::SignedDuration::from_secs(age);
+        world.nodes.get_mut("new").unwrap().created = created;
+        world.start();
+        world.pass(judged_at);
+        assert_eq!(world.verdict("new"), "no_status", "created {age} s ago");
+        world.pass(0.001);
+        assert_eq!(world.verdict("new"), "unreachable", "created {age} s ago");
+    }
+}
+
+/// NL-042, NL-073
+#[test]
+fn ready_removed_from_a_live_node_is_no_sign_of_life_and_brings_the_startup_grace() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(20.0);
+    world.change("n1", |facts| facts.ready = Default::default());
+    assert_eq!(world.verdict("n1"), "no_status");
+    world.pass(40.0);
+    assert_eq!(
+        world.verdict("n1"),
+        "no_status",
+        "60 s since the last sign, 40 s since the removal"
+    );
+    world.pass(0.1);
+    assert_eq!(world.verdict("n1"), "unreachable");
+}
+
+/// NL-044
+#[test]
+fn the_first_status_of_a_node_is_a_sign_of_life() {
+    let mut world = World::running(Config::default(), &[]);
+    world.create("new", "u", ReadyStatus::Absent);
+    world.pass(40.0);
+    world.post("new", ReadyStatus::False);
+    assert_eq!(world.verdict("new"), "not_ready");
+    world.pass(50.0);
+    assert_eq!(world.verdict("new"), "not_ready");
+    world.pass(0.1);
+    assert_eq!(world.verdict("new"), "unreachable");
+}
+
+#[test]
+fn a_late_node_that_speaks_is_healthy_again() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(40.0);
+    let late_since = world.record("n1").late_since.expect("it is late");
+    assert_eq!(
+        late_since,
+        crate::support::epoch() + jiff::SignedDuration::from_millis(37_500)
+    );
+    world.renew("n1");
+    world.pass(37.0);
+    check(&mut world, &["37.5 n1 late", "40 n1 healthy"]);
+    assert_eq!(world.record("n1").late_since, None);
+}
+
+/// Design §10: a lost process or a stopped machine is not a dead node.
+#[test]
+fn after_the_process_stood_still_nothing_is_late_until_inputs_were_taken_in() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass(12.0);
+    world.stand_still(600.0);
+    world.give(Input::Wake);
+    world.renew("n1");
+    assert_eq!(world.verdict("n2"), "healthy", "there was no time to hear it");
+    world.pass(5.1);
+    world.story();
+    assert_eq!(world.verdict("n1"), "healthy");
+    assert_eq!(
+        world.verdict("n2"),
+        "unreachable",
+        "it was silent all the time, and the read confirmed it"
+    );
+}
+
+/// NL-065: wall clock steps move no deadline.
+#[test]
+fn wall_clock_steps_change_nothing() {
+    for step in [-86_400, 86_400] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.pass(10.0);
+        world.now.wall += jiff::SignedDuration::from_secs(step);
+        world.pass(27.4);
+        check(&mut world, &[]);
+        world.pass(12.6);
+        check(&mut world, &["37.5 n1 late"]);
+        world.pass(0.1);
+        assert_eq!(world.verdict("n1"), "unreachable", "step {step}");
+    }
+}
+
+/// NL-151
+#[test]
+fn a_quiet_cluster_costs_no_request_and_no_record() {
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3"]);
+    world.pass_alive(600.0, &["n1", "n2", "n3"]);
+    check(&mut world, &[]);
+}
+
+/// A renewal allocates nothing that stays, and does not even return anything.
+#[test]
+fn a_renewal_asks_for_nothing() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    let mut lease = world.leases["n1"].clone();
+    lease.renewed = lease.renewed.map(|at| at + jiff::SignedDuration::from_secs(1));
+    let effects = world.monitor.apply(Input::LeaseApplied(lease), world.now);
+    assert_eq!(effects.capacity(), 0);
+}
+
+/// Holds: nothing is written while acts are held, late is said all the same, and it ends by itself.
+#[test]
+fn nothing_is_written_while_acts_are_held() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.give(Input::Held(true));
+    world.pass(120.0);
+    check(&mut world, &["37.5 n1 late"]);
+    world.give(Input::Held(false));
+    world.pass(5.0);
+    assert_eq!(world.verdict("n1"), "unreachable");
+}
+
+#[test]
+fn a_hold_that_begins_between_read_and_write_holds_the_write() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.give(Input::Held(true));
+    world.answer_pending();
+    assert!(world.pending.is_empty(), "{:?}", world.pending);
+    assert_eq!(world.ready("n1"), ReadyStatus::True);
+}

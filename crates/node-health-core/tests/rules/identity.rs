@@ -1,0 +1,165 @@
+//! Nodes come and go; identity is the uid.
+
+use bailiff_model::{ReadyStatus, Zone};
+use bailiff_node_health_core::{Config, EventKind, Input, NodeEvent};
+
+use crate::support::{Answers, World, check};
+
+/// NL-031, NL-032, NL-034
+#[test]
+fn nodes_are_announced_when_they_come_and_go() {
+    let mut world = World::new(Config::default(), &["n1"]);
+    world.start();
+    world.create("n2", "u2", ReadyStatus::True);
+    world.delete("n1");
+    check(
+        &mut world,
+        &[
+            "0 event RegisteredNode n1 u1",
+            "0 n1 healthy",
+            "0 complete",
+            "0 event RegisteredNode n2 u2",
+            "0 n2 healthy",
+            "0 event RemovingNode n1 u1",
+            "0 retract n1",
+        ],
+    );
+}
+
+/// NL-130
+#[test]
+fn events_say_what_upstream_says() {
+    let node = bailiff_model::NodeRef {
+        name: "n1".into(),
+        ..Default::default()
+    };
+    for (kind, reason, message) in [
+        (
+            EventKind::RegisteredNode,
+            "RegisteredNode",
+            "Node n1 event: Registered Node n1 in Controller",
+        ),
+        (
+            EventKind::RemovingNode,
+            "RemovingNode",
+            "Node n1 event: Removing Node n1 from Controller",
+        ),
+        (EventKind::NodeNotReady, "NodeNotReady", "Node n1 status is now: NodeNotReady"),
+    ] {
+        let event = NodeEvent {
+            node: node.clone(),
+            kind,
+            trace: None,
+        };
+        assert_eq!((kind.reason(), event.message().as_str()), (reason, message));
+    }
+}
+
+/// NL-035, NL-036: design §10: a re-created node inherits nothing, whether or not its deletion was seen.
+#[test]
+fn another_node_of_the_same_name_inherits_nothing() {
+    for deletion_seen in [true, false] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.pass(51.0);
+        world.story();
+        if deletion_seen {
+            world.delete("n1");
+        }
+        world.create("n1", "u2", ReadyStatus::Absent);
+        let story = world.story();
+        assert_eq!(story.first().map(String::as_str), Some("51 event RemovingNode n1 u1"));
+        assert_eq!(story.last().map(String::as_str), Some("51 n1 no_status"));
+        world.pass(59.0);
+        assert_eq!(world.verdict("n1"), "no_status", "it has a startup grace of its own");
+        assert_eq!(world.record("n1").node.uid.as_str(), "u2");
+    }
+}
+
+#[test]
+fn what_is_under_way_for_the_old_node_does_not_touch_the_new_one() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.create("n1", "u2", ReadyStatus::True);
+    world.answer_pending();
+    assert!(world.pending.is_empty());
+    assert_eq!(world.verdict("n1"), "healthy");
+
+    // The same between read and write: the uid is a precondition.
+    world.pass(50.1);
+    world.answer_pending();
+    world.watch_stalled = true;
+    world.create("n1", "u3", ReadyStatus::True);
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    assert_eq!(world.ready("n1"), ReadyStatus::True);
+    assert_eq!(
+        world.record("n1").node.uid.as_str(),
+        "u3",
+        "the read after the conflict found it"
+    );
+}
+
+/// A deletion of an earlier node of that name, told late.
+#[test]
+fn the_deletion_of_another_uid_is_ignored() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.give(Input::NodeDeleted {
+        name: "n1".into(),
+        uid: "u0".into(),
+    });
+    check(&mut world, &[]);
+}
+
+/// NL-037: a repeated list says what is gone.
+#[test]
+fn a_list_removes_what_it_does_not_mention() {
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3"]);
+    world.nodes.remove("n2");
+    world.give(Input::Nodes(world.nodes.values().cloned().collect()));
+    check(&mut world, &["0 event RemovingNode n2 u1", "0 retract n2"]);
+}
+
+/// NL-020, NL-026, NL-091: what else a record says is republished when it changes.
+#[test]
+fn zone_exclusion_and_reason_are_published_when_they_change() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.change("n1", |facts| facts.zone = Zone::new("r", "other"));
+    assert_eq!((world.published(), &world.record("n1").zone), (1, &Zone::new("r", "other")));
+    world.change("n1", |facts| facts.excluded = true);
+    assert_eq!((world.published(), world.record("n1").excluded_from_disruption), (1, true));
+    world.change("n1", |facts| facts.ready.reason = "Other".into());
+    assert_eq!((world.published(), world.record("n1").ready.reason.as_str()), (1, "Other"));
+    world.change("n1", |_| {});
+    world.post("n1", ReadyStatus::True);
+    assert_eq!(
+        world.published(),
+        1,
+        "the reason again; neither heartbeats nor versions cross the bus"
+    );
+}
+
+/// Malformed beyond what a shell can see: nodes of a list may repeat a name; the last one counts.
+#[test]
+fn nothing_happens_before_leadership_and_snapshots() {
+    let mut world = World::new(Config::default(), &["n1"]);
+    let (nodes, leases) = (
+        world.nodes.values().cloned().collect(),
+        world.leases.values().cloned().collect(),
+    );
+    assert_eq!(world.monitor.summary().waits_for, Some("leadership"));
+    world.give(Input::Leading(true));
+    assert_eq!(world.monitor.summary().waits_for, Some("the list of nodes"));
+    world.give(Input::Nodes(nodes));
+    assert_eq!(world.monitor.summary().waits_for, Some("the list of leases"));
+    world.give(Input::Leases(leases));
+    assert_eq!(world.monitor.summary().waits_for, Some("the records of its own topic"));
+    check(&mut world, &[]);
+    world.pass(10.0);
+    assert_eq!(
+        world.monitor.summary().waits_for,
+        None,
+        "a bus that does not answer is not waited for"
+    );
+    check(&mut world, &["10 event RegisteredNode n1 u1", "10 n1 healthy", "10 complete"]);
+}

@@ -1,0 +1,163 @@
+//! Restarts and changes of leader.
+
+use bailiff_model::ReadyStatus;
+use bailiff_node_health_core::{Config, Input};
+
+use crate::support::{Answers, World, check};
+
+/// NL-043, NL-034, NL-153
+#[test]
+fn after_a_restart_everybody_who_was_not_late_has_a_full_grace() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(30.0);
+    world.restart(Config::default());
+    world.story();
+    world.pass(49.0);
+    assert_eq!(world.ready("n1"), ReadyStatus::True);
+    world.pass(1.1);
+    assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+}
+
+/// Design §8: judged nodes are inherited, with the moment their silence began and with their trace.
+#[test]
+fn a_judged_node_is_inherited() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(55.0);
+    let before = world.topic["n1"].clone();
+    world.restart(Config::default());
+    check(
+        &mut world,
+        &[
+            "37.5 n1 late",
+            "50 get n1",
+            "50 write n1 Ready,MemoryPressure,DiskPressure,PIDPressure",
+            "50 event NodeNotReady n1 u1",
+            "50 n1 unreachable",
+            "1 -- restart",
+            "1 event RegisteredNode n1 u1",
+            "1 n1 unreachable",
+            "1 complete",
+        ],
+    );
+    let after = &world.topic["n1"];
+    assert_eq!(after.health.counted_from, before.health.counted_from);
+    assert_eq!(after.health.late_since, before.health.late_since);
+    assert_eq!(after.health.last_sign_of_life, before.health.last_sign_of_life);
+    assert_eq!(after.trace, before.trace);
+    assert!(after.trace.is_some());
+}
+
+/// Design §8: late nodes are inherited: the brake stays on, and what another process counted is credited up to 3/4.
+#[test]
+fn a_late_node_is_inherited() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(45.0);
+    let trace = world.topic["n1"].trace;
+    world.restart(Config::default());
+    assert_eq!(world.verdict("n1"), "late");
+    world.pass(12.4);
+    assert_eq!(world.ready("n1"), ReadyStatus::True);
+    world.pass(0.2);
+    assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+    assert_eq!(world.topic["n1"].trace, trace);
+}
+
+/// A late node that renews its lease after the restart is alive, although the first sight of its lease said nothing.
+#[test]
+fn a_late_node_that_speaks_after_the_restart_is_healthy() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(45.0);
+    world.restart(Config::default());
+    world.pass(10.0);
+    world.renew("n1");
+    assert_eq!(world.verdict("n1"), "healthy");
+}
+
+/// The record may be long out of date: a lease renewed well after it is a sign of life.
+#[test]
+fn a_node_that_spoke_while_nobody_listened_is_not_late() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(40.0);
+    assert_eq!(world.verdict("n1"), "late");
+    world.watch_stalled = true;
+    world.renew("n1");
+    world.watch_stalled = false;
+    world.restart(Config::default());
+    assert_eq!(world.verdict("n1"), "healthy");
+}
+
+/// Wall clocks of two processes are never compared to justify an act: whatever they say, the last quarter is counted here.
+#[test]
+fn a_wall_clock_step_across_a_restart_judges_nobody() {
+    for hours in [-24, 24] {
+        let mut world = World::running(Config::default(), &["n1", "n2"]);
+        world.pass(45.0);
+        world.renew("n2");
+        world.now.wall += jiff::SignedDuration::from_hours(hours);
+        world.restart(Config::default());
+        world.pass(12.4);
+        assert_eq!(world.ready("n1"), ReadyStatus::True, "{hours} h");
+        world.pass(37.5);
+        assert_eq!(world.ready("n2"), ReadyStatus::True, "{hours} h");
+    }
+}
+
+/// NL-035: the record of another uid says nothing.
+#[test]
+fn the_record_of_another_uid_is_not_inherited() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(45.0);
+    world.put_node("n1", "u2", ReadyStatus::True);
+    world.restart(Config::default());
+    assert_eq!(world.verdict("n1"), "healthy");
+}
+
+/// A node that became Unknown by other hands while nobody led is judged all the same (NL-054); one that recovered is healthy.
+#[test]
+fn the_api_wins_over_the_record() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass(55.0);
+    world.watch_stalled = true;
+    world.post("n1", ReadyStatus::True);
+    world.watch_stalled = false;
+    world.restart(Config::default());
+    assert_eq!((world.verdict("n1"), world.verdict("n2")), ("healthy", "unreachable"));
+}
+
+/// Without a bus nothing is inherited, and nothing is forgotten that the API says.
+#[test]
+fn without_the_topic_there_is_the_api() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass_alive(45.0, &["n2"]);
+    world.topic.clear();
+    world.restart(Config::default());
+    assert_eq!(world.verdict("n1"), "healthy", "it gets a full grace");
+    world.pass_alive(49.0, &["n2"]);
+    assert_eq!(world.ready("n1"), ReadyStatus::True);
+}
+
+/// Leadership lost: nothing is written or published any more, what is under way is not heeded; regained: as after a restart.
+#[test]
+fn without_leadership_nothing_is_done() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.give(Input::Leading(false));
+    world.story();
+    world.answer_pending();
+    world.pass(100.0);
+    world.renew("n1");
+    check(&mut world, &[]);
+    assert_eq!(world.monitor.summary().under_way, 0);
+
+    world.answers = Answers::AtOnce;
+    world.give(Input::Leading(true));
+    world.give(Input::Topic(bailiff_node_health_core::TopicNews::Snapshot {
+        records: Vec::new(),
+        complete: true,
+    }));
+    world.pass(50.0);
+    assert_eq!(world.ready("n1"), ReadyStatus::True);
+    world.pass(0.1);
+    assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+}

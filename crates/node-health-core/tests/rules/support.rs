@@ -1,0 +1,448 @@
+//! A small API beside a monitor: performs its effects at once, or as a test says, and keeps a log that reads like a story.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::{Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone};
+use bailiff_node_health_core::{
+    Config, Effect, Inherited, Input, LeaseFacts, Monitor, NodeFacts, Pressures, Read, ReadBy, ReadyFacts, StatusWrite, TopicNews,
+    WriteOutcome,
+};
+
+/// What the API does with requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Answers them at once.
+    AtOnce,
+    /// Keeps them in `pending`.
+    Later,
+    /// Fails them at once.
+    Fails,
+    /// Answers reads, fails writes.
+    FailsWrites,
+    /// Answers reads, fails writes after storing them.
+    StoresInSilence,
+}
+
+/// A request kept.
+#[derive(Clone, Debug)]
+pub enum Pending {
+    Read(Mono, ReadBy, Vec<NodeName>),
+    Write(StatusWrite),
+}
+
+pub struct World {
+    pub monitor: Monitor,
+    pub now: Now,
+    start: Mono,
+    pub nodes: BTreeMap<NodeName, NodeFacts>,
+    pub leases: BTreeMap<NodeName, LeaseFacts>,
+    pub answers: Answers,
+    pub pending: Vec<Pending>,
+    pub log: Vec<String>,
+    /// The own topic.
+    pub topic: BTreeMap<NodeName, Inherited>,
+    /// The watches deliver nothing.
+    pub watch_stalled: bool,
+    version: u64,
+    wake: Option<Mono>,
+    inbox: VecDeque<Input>,
+    /// Writes asked for, and when, in seconds since the start.
+    pub writes: Vec<(NodeName, f64)>,
+    busy: bool,
+    said: usize,
+}
+
+pub fn secs(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+pub fn name(text: &str) -> NodeName {
+    NodeName::from(text)
+}
+
+/// 2024-01-01T00:00:00Z
+pub fn epoch() -> Wall {
+    Wall::from_second(1_704_067_200).unwrap()
+}
+
+impl World {
+    /// A world of these nodes, Ready=True with a heartbeat and a lease, in zone `z`; the monitor does not run yet.
+    pub fn new(config: Config, nodes: &[&str]) -> Self {
+        let mono = Mono::from_origin(secs(1000.0));
+        let mut world = Self {
+            monitor: Monitor::new(config),
+            now: Now { mono, wall: epoch() },
+            start: mono,
+            nodes: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            answers: Answers::AtOnce,
+            pending: Vec::new(),
+            log: Vec::new(),
+            topic: BTreeMap::new(),
+            watch_stalled: false,
+            version: 1,
+            wake: None,
+            inbox: VecDeque::new(),
+            writes: Vec::new(),
+            busy: false,
+            said: 0,
+        };
+        for node in nodes {
+            world.put_node(node, "u1", ReadyStatus::True);
+            world.put_lease(node);
+        }
+        world
+    }
+
+    /// The same, running.
+    pub fn running(config: Config, nodes: &[&str]) -> Self {
+        let mut world = Self::new(config, nodes);
+        world.start();
+        world.log.clear();
+        world.said = 0;
+        world
+    }
+
+    /// Gives the monitor everything there is and leadership.
+    pub fn start(&mut self) {
+        self.give(Input::Nodes(self.nodes.values().cloned().collect()));
+        self.give(Input::Leases(self.leases.values().cloned().collect()));
+        self.give(Input::Leading(true));
+        let records = self.topic.values().cloned().collect();
+        self.give(Input::Topic(TopicNews::Snapshot { records, complete: true }));
+    }
+
+    /// Another process takes over: a new monitor, the topic survives. Its monotonic clock begins anew.
+    pub fn restart(&mut self, config: Config) {
+        self.monitor = Monitor::new(config);
+        self.now.mono = Mono::from_origin(secs(1.0));
+        self.start = Mono::ORIGIN;
+        self.pending.clear();
+        self.wake = None;
+        self.say("-- restart".to_owned());
+        self.start();
+    }
+
+    fn next_version(&mut self) -> ResourceVersion {
+        self.version += 1;
+        ResourceVersion::from(self.version.to_string())
+    }
+
+    pub fn put_node(&mut self, node: &str, uid: &str, ready: ReadyStatus) {
+        let heartbeat = (ready != ReadyStatus::Absent).then_some(self.now.wall);
+        let pressure = if ready == ReadyStatus::Absent {
+            ReadyStatus::Absent
+        } else {
+            ReadyStatus::False
+        };
+        let facts = NodeFacts {
+            name: name(node),
+            uid: NodeUid::from(uid),
+            resource_version: self.next_version(),
+            created: self.now.wall,
+            zone: Zone::new("r", "z"),
+            excluded: false,
+            ready: ReadyFacts {
+                status: ready,
+                reason: Arc::from(if ready == ReadyStatus::Absent { "" } else { "Kubelet" }),
+                heartbeat,
+                since: heartbeat,
+            },
+            pressures: Pressures {
+                memory: pressure,
+                disk: pressure,
+                pid: pressure,
+            },
+        };
+        self.nodes.insert(name(node), facts);
+    }
+
+    pub fn put_lease(&mut self, node: &str) {
+        let lease = LeaseFacts {
+            name: name(node),
+            resource_version: self.next_version(),
+            renewed: Some(self.now.wall),
+        };
+        self.leases.insert(name(node), lease);
+    }
+
+    /// A node is created.
+    pub fn create(&mut self, node: &str, uid: &str, ready: ReadyStatus) {
+        self.put_node(node, uid, ready);
+        self.tell_node(node);
+    }
+
+    /// A node is deleted.
+    pub fn delete(&mut self, node: &str) {
+        if let Some(facts) = self.nodes.remove(&name(node)) {
+            self.give_watched(Input::NodeDeleted {
+                name: facts.name,
+                uid: facts.uid,
+            });
+        }
+    }
+
+    /// A node's facts change, and the watch says so.
+    pub fn change(&mut self, node: &str, change: impl FnOnce(&mut NodeFacts)) {
+        let version = self.next_version();
+        let facts = self.nodes.get_mut(node).expect("the node exists");
+        change(facts);
+        facts.resource_version = version;
+        self.tell_node(node);
+    }
+
+    /// The kubelet posts its status.
+    pub fn post(&mut self, node: &str, ready: ReadyStatus) {
+        let wall = self.now.wall;
+        self.change(node, |facts| {
+            facts.ready.heartbeat = Some(wall);
+            if facts.ready.status != ready {
+                facts.ready.since = Some(wall);
+            }
+            facts.ready.status = ready;
+            facts.ready.reason = Arc::from("Kubelet");
+        });
+    }
+
+    /// The kubelet renews its lease.
+    pub fn renew(&mut self, node: &str) {
+        self.renew_at(node, Some(self.now.wall));
+    }
+
+    /// The lease gets this renewTime.
+    pub fn renew_at(&mut self, node: &str, renewed: Option<Wall>) {
+        self.put_lease(node);
+        let lease = self.leases.get_mut(node).expect("just put");
+        lease.renewed = renewed;
+        let lease = lease.clone();
+        self.give_watched(Input::LeaseApplied(lease));
+    }
+
+    fn tell_node(&mut self, node: &str) {
+        let facts = self.nodes[node].clone();
+        self.give_watched(Input::NodeApplied(facts));
+    }
+
+    fn give_watched(&mut self, input: Input) {
+        if !self.watch_stalled {
+            self.give(input);
+        }
+    }
+
+    /// Time passes; the monitor is woken when it asked to be.
+    pub fn pass(&mut self, seconds: f64) {
+        let end = self.now.mono + secs(seconds);
+        while let Some(wake) = self.wake.filter(|&wake| wake <= end) {
+            self.move_to(wake.max(self.now.mono));
+            self.wake = None;
+            self.give(Input::Wake);
+        }
+        self.move_to(end);
+    }
+
+    /// Time passes and the process does not run.
+    pub fn stand_still(&mut self, seconds: f64) {
+        self.move_to(self.now.mono + secs(seconds));
+    }
+
+    /// `pass`, with leases of these nodes renewed every second.
+    pub fn pass_alive(&mut self, seconds: f64, alive: &[&str]) {
+        let whole = seconds as u64;
+        for _ in 0..whole {
+            self.pass(1.0);
+            for node in alive {
+                self.renew(node);
+            }
+        }
+        self.pass(seconds - whole as f64);
+    }
+
+    fn move_to(&mut self, mono: Mono) {
+        let by = mono.saturating_since(self.now.mono);
+        self.now.wall = self.now.wall.checked_add(by).unwrap();
+        self.now.mono = mono;
+    }
+
+    pub fn give(&mut self, input: Input) {
+        self.inbox.push_back(input);
+        if std::mem::replace(&mut self.busy, true) {
+            return;
+        }
+        while let Some(input) = self.inbox.pop_front() {
+            for effect in self.monitor.apply(input, self.now) {
+                self.perform(effect);
+            }
+        }
+        self.busy = false;
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Confirm { asked, by, nodes } => {
+                let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+                self.say(format!(
+                    "{} {}",
+                    if by == ReadBy::Get { "get" } else { "list" },
+                    names.join(",")
+                ));
+                self.take(Pending::Read(asked, by, nodes));
+            }
+            Effect::WriteUnknown(write) => {
+                let kinds: Vec<String> = write
+                    .conditions
+                    .iter()
+                    .map(|c| format!("{}{}", c.kind, if c.heartbeat.is_some() { "(never)" } else { "" }))
+                    .collect();
+                self.say(format!("write {} {}", write.node.name, kinds.join(",")));
+                self.writes.push((write.node.name.clone(), self.elapsed()));
+                self.take(Pending::Write(write));
+            }
+            Effect::Publish { health, trace } => self.publish(*health, trace),
+            Effect::Retract(node) => {
+                self.topic.remove(&node);
+                self.say(format!("retract {node}"));
+            }
+            Effect::Complete => {
+                self.topic.retain(|node, _| self.nodes.contains_key(node));
+                self.say("complete".to_owned());
+            }
+            Effect::Event(event) => self.say(format!(
+                "event {} {} {}",
+                event.kind.reason(),
+                event.node.name,
+                event.node.uid
+            )),
+            Effect::Measure(_) => {}
+            Effect::WakeAt(at) => self.wake = Some(at),
+        }
+    }
+
+    fn publish(&mut self, health: NodeHealth, trace: Option<TraceContext>) {
+        self.said += 1;
+        self.say(format!("{} {}", health.node.name, health.verdict.as_str()));
+        self.topic.insert(health.node.name.clone(), Inherited { health, trace });
+    }
+
+    fn take(&mut self, request: Pending) {
+        match self.answers {
+            Answers::Later => self.pending.push(request),
+            _ => self.answer(request),
+        }
+    }
+
+    /// Answers a request as the API is now.
+    pub fn answer(&mut self, request: Pending) {
+        match request {
+            Pending::Read(asked, by, nodes) => {
+                let fails = self.answers == Answers::Fails;
+                let answers = nodes
+                    .into_iter()
+                    .map(|node| (node.clone(), self.read(&node, fails)))
+                    .collect();
+                self.give(Input::Confirmed { asked, by, answers });
+            }
+            Pending::Write(write) => {
+                let outcome = self.store(&write);
+                let stored = matches!(outcome, WriteOutcome::Stored(_));
+                self.give(Input::Written {
+                    node: write.node.clone(),
+                    outcome,
+                });
+                if stored {
+                    self.tell_node(write.node.name.as_str());
+                }
+            }
+        }
+    }
+
+    /// Answers everything kept, in order.
+    pub fn answer_pending(&mut self) {
+        for request in std::mem::take(&mut self.pending) {
+            self.answer(request);
+        }
+    }
+
+    fn read(&self, node: &NodeName, fails: bool) -> Read {
+        if fails {
+            return Read::Failed { retry_after: None };
+        }
+        self.nodes.get(node).map_or(Read::Gone, |facts| Read::Found {
+            node: Box::new(facts.clone()),
+            lease: self.leases.get(node).cloned(),
+        })
+    }
+
+    fn store(&mut self, write: &StatusWrite) -> WriteOutcome {
+        if matches!(self.answers, Answers::Fails | Answers::FailsWrites) {
+            return WriteOutcome::Failed { retry_after: None };
+        }
+        let version = self.next_version();
+        let Some(facts) = self.nodes.get_mut(&write.node.name) else {
+            return WriteOutcome::Gone;
+        };
+        if facts.uid != write.node.uid || facts.resource_version != write.node.resource_version {
+            return WriteOutcome::Conflict;
+        }
+        for condition in &write.conditions {
+            match condition.kind {
+                "Ready" => {
+                    facts.ready.status = ReadyStatus::Unknown;
+                    facts.ready.reason = Arc::from(condition.reason);
+                    facts.ready.since = Some(condition.since);
+                    facts.ready.heartbeat = condition.heartbeat.or(facts.ready.heartbeat);
+                }
+                "MemoryPressure" => facts.pressures.memory = ReadyStatus::Unknown,
+                "DiskPressure" => facts.pressures.disk = ReadyStatus::Unknown,
+                "PIDPressure" => facts.pressures.pid = ReadyStatus::Unknown,
+                other => panic!("{other} is not the monitor's"),
+            }
+        }
+        facts.resource_version = version.clone();
+        if self.answers == Answers::StoresInSilence {
+            return WriteOutcome::Failed { retry_after: None };
+        }
+        WriteOutcome::Stored(version)
+    }
+
+    fn say(&mut self, what: String) {
+        let at = self.now.mono.saturating_since(self.start).as_millis() as f64 / 1000.0;
+        self.log.push(format!("{at} {what}"));
+    }
+
+    /// The log since the last call.
+    pub fn story(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+
+    /// Records published since the last call.
+    pub fn published(&mut self) -> usize {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Verdict on record.
+    pub fn verdict(&self, node: &str) -> &'static str {
+        self.topic.get(node).map_or("none", |record| record.health.verdict.as_str())
+    }
+
+    /// The record.
+    pub fn record(&self, node: &str) -> &NodeHealth {
+        &self.topic[node].health
+    }
+
+    /// Ready in the API.
+    pub fn ready(&self, node: &str) -> ReadyStatus {
+        self.nodes[node].ready.status
+    }
+
+    /// Seconds since the start.
+    pub fn elapsed(&self) -> f64 {
+        self.now.mono.saturating_since(self.start).as_secs_f64()
+    }
+}
+
+#[track_caller]
+pub fn check(world: &mut World, wanted: &[&str]) {
+    assert_eq!(world.story(), wanted);
+}
