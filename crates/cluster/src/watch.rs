@@ -34,6 +34,9 @@ pub const WATCH_FOR: Duration = Duration::from_secs(45);
 /// A stream that gave no sign of life for so long is dropped, and the watch counts as stale: [`WATCH_FOR`] and a third.
 pub const SILENT_AFTER: Duration = Duration::from_secs(60);
 
+/// A timer may fire that much before what the clock says, for its granularity of a millisecond.
+const TIMER_SLACK: Duration = Duration::from_millis(10);
+
 /// Objects a page of a list asks for, as client-go does.
 const PAGE: usize = 500;
 
@@ -277,6 +280,7 @@ impl<T: View> Task<T> {
 
     async fn read(&mut self, mut body: Body, position: &mut String) -> Result<Ended, Unwanted> {
         let mut buffer = BytesMut::new();
+        let mut heard = false;
         loop {
             let frame = match tokio::time::timeout(SILENT_AFTER, body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
@@ -284,13 +288,19 @@ impl<T: View> Task<T> {
                     self.failed(&Error::new(Kind::Unavailable, error.to_string())).await?;
                     return Ok(Ended::Resume);
                 }
-                Ok(None) => return Ok(Ended::Resume),
+                Ok(None) if heard => return Ok(Ended::Resume),
+                Ok(None) => {
+                    // A server that ends every watch at once is not to be asked again at once.
+                    self.failed(&Error::new(Kind::Unavailable, "the watch ended at once")).await?;
+                    return Ok(Ended::Resume);
+                }
                 Err(_) => {
                     self.failed(&Error::new(Kind::Timeout, "the watch fell silent")).await?;
                     return Ok(Ended::Resume);
                 }
             };
             let Ok(data) = frame.into_data() else { continue };
+            heard = true;
             self.alive().await?;
             buffer.extend_from_slice(&data);
             if let Some(ended) = self.read_lines(&mut buffer, position).await? {
@@ -368,7 +378,7 @@ impl<T: View> Task<T> {
         tracing::warn!(resource, %error, "Watch was interrupted");
         let now = self.api.clock().now().mono;
         let last = self.life.last();
-        let silent = last.is_none_or(|last| now.saturating_since(last) >= SILENT_AFTER);
+        let silent = last.is_none_or(|last| now.saturating_since(last) + TIMER_SLACK >= SILENT_AFTER);
         if silent && !self.stale {
             self.stale = true;
             let reason = error.to_string();

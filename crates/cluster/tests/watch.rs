@@ -187,7 +187,11 @@ async fn a_silent_stream_is_dropped_and_said_to_be_stale_once() {
     ]);
     let started = tokio::time::Instant::now();
     assert_eq!(read(&mut watch, 3).await, ["snapshot ", "applied a=1", "stale true"]);
-    assert_eq!(started.elapsed(), SILENT_AFTER);
+    assert!(
+        started.elapsed().abs_diff(SILENT_AFTER) < Duration::from_millis(10),
+        "{:?}",
+        started.elapsed()
+    );
     assert_eq!(read(&mut watch, 2).await, ["fresh", "applied b=1"]);
 }
 

@@ -6,9 +6,12 @@
 pub mod alarm;
 pub mod beacon;
 pub mod env;
+pub mod health;
+pub mod process;
 pub mod requests;
 
 pub use alarm::Alarm;
 pub use beacon::Beacon;
 pub use env::{Env, Error, Shard, Stage};
+pub use process::Process;
 pub use requests::Requests;
