@@ -5,7 +5,10 @@
 //! and nothing here talks to Kubernetes; what a record means is the stages' business.
 
 pub mod client;
+pub mod engine;
 pub mod record;
+pub mod server;
+pub mod wire;
 
 pub use client::{
     Bus, PublishOptions, Published, Publisher, RouteFilter, SubscribeOptions, Subscription, Update, publish, subscribe,

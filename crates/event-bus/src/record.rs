@@ -82,6 +82,23 @@ pub struct Draft {
     pub body: Body,
 }
 
+/// A record as it reaches the bus: a draft with its time, or a removal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Incoming {
+    /// Key.
+    pub key: String,
+    /// Route, or empty.
+    pub route: String,
+    /// Revision of the record this one was derived from, or 0.
+    pub derived_from: Revision,
+    /// When it was made, by the producer's clock.
+    pub produced_at: Wall,
+    /// Trace it belongs to.
+    pub trace: Option<TraceContext>,
+    /// What it says; `None` removes the key.
+    pub body: Option<Body>,
+}
+
 /// The state of one shard of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardStatus {

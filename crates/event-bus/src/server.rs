@@ -1,0 +1,203 @@
+//! The gRPC side of the bus: a tonic service over an engine.
+//!
+//! A [`Server`] is a handle; all its clones are the same bus. It can be killed and started again, which loses its memory, behind the
+//! same handle: that is how tests and worlds kill a bus. Nothing here decides what a record means; rules live in
+//! [`crate::engine`], checks of single values in [`crate::wire`].
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bailiff_proto::v1 as pb;
+use bailiff_proto::v1::event_bus_server::EventBusServer;
+use bailiff_runtime::{Clock, Seed};
+use prometheus_client::registry::Registry;
+use tokio::time::MissedTickBehavior;
+use tonic::{Request, Response, Status, Streaming};
+
+mod hub;
+mod metrics;
+mod publish;
+mod status;
+mod subscribe;
+mod unary;
+
+use self::hub::Hub;
+use self::metrics::Metrics;
+use crate::engine::{Limits, Memory};
+
+pub use self::status::REFUSAL_METADATA;
+
+/// How often the engine learns that time passed. Liveness is announced at most this late; durations are 5 s and more.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Largest message accepted: a batch of 1,000 records of a few hundred bytes, several times over.
+pub const MESSAGE_MAX: usize = 4 * 1024 * 1024;
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Bounds and durations of the engine.
+    pub limits: Limits,
+    /// Open subscriptions. A stage needs one or two per replica.
+    pub subscribers: usize,
+    /// Longest time between two messages of a subscription.
+    pub bookmark_every: Duration,
+    /// How much of a set goes into one message, in bytes: far below what receivers accept.
+    pub chunk_bytes: usize,
+}
+
+/// A bus that can be reached.
+#[derive(Clone, Debug)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: ServerOptions,
+    clock: Clock,
+    seed: Seed,
+    metrics: Metrics,
+    hub: Mutex<Option<Arc<Hub>>>,
+}
+
+// === impl ServerOptions ===
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            subscribers: 1_024,
+            bookmark_every: Duration::from_secs(2),
+            chunk_bytes: 1024 * 1024,
+        }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    /// A bus with an empty memory. Must be called inside a tokio runtime.
+    pub fn new(options: ServerOptions, clock: &Clock, seed: &Seed) -> Self {
+        let server = Self {
+            inner: Arc::new(Inner {
+                options,
+                clock: clock.clone(),
+                seed: seed.fork("event-bus"),
+                metrics: Metrics::default(),
+                hub: Mutex::new(None),
+            }),
+        };
+        server.restart();
+        server
+    }
+
+    /// The generated gRPC service.
+    pub fn service(&self) -> EventBusServer<Self> {
+        EventBusServer::new(self.clone()).max_decoding_message_size(MESSAGE_MAX)
+    }
+
+    /// Adds the bus's metrics. Sizes are read when they are asked for.
+    pub fn register(&self, registry: &mut Registry) {
+        self.inner.metrics.register(registry);
+        registry.register_collector(Box::new(metrics::Sizes::new(&self.inner)));
+    }
+
+    /// Identity of the bus's memory; `None` while it is down.
+    pub fn incarnation(&self) -> Option<String> {
+        self.hub().map(|hub| hub.read(|engine| engine.incarnation().to_owned()))
+    }
+
+    /// Ends the bus as a crash would: all streams end with UNAVAILABLE, its memory is lost, and calls fail until
+    /// [`Server::restart`].
+    pub fn kill(&self) {
+        if let Some(hub) = self.inner.take() {
+            hub.shut_down();
+        }
+    }
+
+    /// Starts the bus with an empty memory and a new incarnation, ending what was there.
+    pub fn restart(&self) {
+        self.kill();
+        let Inner {
+            options,
+            clock,
+            seed,
+            metrics,
+            ..
+        } = &*self.inner;
+        let engine = Memory::new(seed.uuid(), options.limits.clone());
+        let hub = Arc::new(Hub::new(Box::new(engine), options.clone(), clock.clone(), metrics.clone()));
+        // Owned by the hub: it ends when the hub is shut down. It cannot fail; were it to panic, liveness would not be announced
+        // any more but is still judged whenever a bookmark is sent.
+        tokio::spawn(tend(Arc::clone(&hub)));
+        *self.inner.hub.lock().unwrap_or_else(PoisonError::into_inner) = Some(hub);
+    }
+
+    fn hub(&self) -> Option<Arc<Hub>> {
+        self.inner.hub()
+    }
+
+    fn reach(&self) -> Result<Arc<Hub>, Status> {
+        self.hub().ok_or_else(status::down)
+    }
+}
+
+impl Inner {
+    fn hub(&self) -> Option<Arc<Hub>> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn take(&self) -> Option<Arc<Hub>> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(hub) = self.take() {
+            hub.shut_down();
+        }
+    }
+}
+
+/// Tells the engine that time passes, until the hub is shut down.
+async fn tend(hub: Arc<Hub>) {
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = hub.is_down() => return,
+            _ = tick.tick() => hub.tick(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl pb::event_bus_server::EventBus for Server {
+    type SubscribeStream = subscribe::Stream;
+    type PublishStream = publish::Stream;
+
+    async fn subscribe(&self, request: Request<pb::SubscribeRequest>) -> Result<Response<Self::SubscribeStream>, Status> {
+        subscribe::open(self.reach()?, request.into_inner()).map(Response::new)
+    }
+
+    async fn publish(&self, request: Request<Streaming<pb::PublishRequest>>) -> Result<Response<Self::PublishStream>, Status> {
+        Ok(Response::new(publish::open(self.reach()?, request.into_inner())))
+    }
+
+    async fn get_history(&self, request: Request<pb::GetHistoryRequest>) -> Result<Response<pb::GetHistoryResponse>, Status> {
+        unary::history(&*self.reach()?, &request.into_inner()).map(Response::new)
+    }
+
+    async fn get_status(&self, _request: Request<pb::GetStatusRequest>) -> Result<Response<pb::GetStatusResponse>, Status> {
+        Ok(Response::new(unary::status(&*self.reach()?)))
+    }
+
+    async fn reset_epoch(&self, request: Request<pb::ResetEpochRequest>) -> Result<Response<pb::ResetEpochResponse>, Status> {
+        unary::reset_epoch(&*self.reach()?, request.into_inner())
+            .await
+            .map(Response::new)
+    }
+}

@@ -1,0 +1,271 @@
+//! One incarnation of a bus at work: its engine behind a lock that no await holds, and whom to wake.
+//!
+//! Every subscriber is woken by a [`Notify`] of its own, in the order in which they came. A tokio `watch` channel would do, but it
+//! spreads its waiters at random, and worlds must replay.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bailiff_model::{Now, Topic};
+use bailiff_runtime::Clock;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::ServerOptions;
+use super::metrics::Metrics;
+use super::status;
+use crate::engine::{Answer, Command, Effect, Engine, Open, Refusal, SessionId, Ticket};
+
+/// One incarnation of a bus.
+pub(super) struct Hub {
+    pub(super) options: ServerOptions,
+    pub(super) metrics: Metrics,
+    clock: Clock,
+    down: CancellationToken,
+    state: Mutex<State>,
+}
+
+struct State {
+    engine: Box<dyn Engine>,
+    last_ticket: Ticket,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Result<Answer, Refusal>>>,
+    /// Whom to tell when a session is ended by the engine, and the receivers that nobody took yet.
+    endings: BTreeMap<SessionId, oneshot::Sender<Refusal>>,
+    unclaimed: BTreeMap<SessionId, oneshot::Receiver<Refusal>>,
+    subscribers: BTreeMap<u64, Subscriber>,
+    last_subscriber: u64,
+}
+
+struct Subscriber {
+    topics: Vec<Topic>,
+    wake: Arc<Notify>,
+}
+
+/// A subscriber's place; leaving it is dropping it.
+pub(super) struct Seat {
+    hub: Arc<Hub>,
+    number: u64,
+    pub(super) wake: Arc<Notify>,
+}
+
+/// An open session; dropping it closes the session.
+pub(super) struct Lease {
+    hub: Arc<Hub>,
+    pub(super) session: SessionId,
+    pub(super) ended: oneshot::Receiver<Refusal>,
+}
+
+// === impl Hub ===
+
+impl Hub {
+    pub(super) fn new(engine: Box<dyn Engine>, options: ServerOptions, clock: Clock, metrics: Metrics) -> Self {
+        Self {
+            options,
+            metrics,
+            clock,
+            down: CancellationToken::new(),
+            state: Mutex::new(State {
+                engine,
+                last_ticket: 0,
+                waiting: BTreeMap::new(),
+                endings: BTreeMap::new(),
+                unclaimed: BTreeMap::new(),
+                subscribers: BTreeMap::new(),
+                last_subscriber: 0,
+            }),
+        }
+    }
+
+    pub(super) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Ends all streams.
+    pub(super) fn shut_down(&self) {
+        self.down.cancel();
+    }
+
+    /// Waits until the hub is shut down.
+    pub(super) async fn is_down(&self) {
+        self.down.cancelled().await;
+    }
+
+    /// Reads from the engine.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&dyn Engine) -> T) -> T {
+        read(&*self.lock().engine)
+    }
+
+    /// Gives the engine a command and waits for the answer.
+    pub(super) async fn call(&self, command: Command) -> Result<Answer, Status> {
+        let answer = {
+            let now = self.now();
+            let mut state = self.lock();
+            let (tx, rx) = oneshot::channel();
+            let ticket = state.next_ticket();
+            state.waiting.insert(ticket, tx);
+            state.apply(ticket, command, now);
+            rx
+        };
+        let result = tokio::select! {
+            biased;
+            result = answer => result.map_err(|_| status::down())?,
+            () = self.is_down() => return Err(status::down()),
+        };
+        result.map_err(|refusal| self.refuse(&refusal))
+    }
+
+    /// The status of a refusal, counted.
+    pub(super) fn refuse(&self, refusal: &Refusal) -> Status {
+        self.metrics.refused(refusal.kind());
+        status::of_refusal(refusal)
+    }
+
+    /// The status of a value that the contract does not allow, counted.
+    pub(super) fn refuse_invalid(&self, error: &crate::wire::Error) -> Status {
+        self.metrics.refused("invalid");
+        status::of_wire(error)
+    }
+
+    pub(super) fn tick(&self) {
+        self.tell(Command::Tick);
+    }
+
+    /// Opens a session.
+    pub(super) async fn open_session(self: &Arc<Self>, open: Open) -> Result<(Lease, u64, bool), Status> {
+        match self.call(Command::Open(open)).await? {
+            Answer::Opened {
+                session,
+                epoch,
+                complete,
+            } => {
+                let claimed = self.lock().unclaimed.remove(&session);
+                let ended = claimed.ok_or_else(status::down)?;
+                let hub = Arc::clone(self);
+                Ok((Lease { hub, session, ended }, epoch, complete))
+            }
+            answer => Err(unexpected(&answer)),
+        }
+    }
+
+    /// Gives a subscriber a place.
+    pub(super) fn seat(self: &Arc<Self>, topics: Vec<Topic>) -> Result<Seat, Status> {
+        let mut state = self.lock();
+        let most = self.options.subscribers;
+        if state.subscribers.len() >= most {
+            self.metrics.refused("subscribers");
+            let status = Status::resource_exhausted(format!("the bus has {most} subscribers, which is its bound"));
+            return Err(status::with_kind(status, "subscribers"));
+        }
+        state.last_subscriber += 1;
+        let (number, wake) = (state.last_subscriber, Arc::new(Notify::new()));
+        let subscriber = Subscriber {
+            topics,
+            wake: Arc::clone(&wake),
+        };
+        state.subscribers.insert(number, subscriber);
+        let hub = Arc::clone(self);
+        Ok(Seat { hub, number, wake })
+    }
+
+    pub(super) fn subscriber_count(&self) -> usize {
+        self.lock().subscribers.len()
+    }
+
+    pub(super) fn subscribers_of(&self, topic: Topic) -> usize {
+        let state = self.lock();
+        let subscribers = state.subscribers.values();
+        subscribers.filter(|subscriber| subscriber.topics.contains(&topic)).count()
+    }
+
+    /// Gives the engine a command whose answer nobody waits for.
+    fn tell(&self, command: Command) {
+        let now = self.now();
+        let mut state = self.lock();
+        let ticket = state.next_ticket();
+        state.apply(ticket, command, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it was a bug; the data is still that of the last finished step of the engine.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").finish_non_exhaustive()
+    }
+}
+
+pub(super) fn unexpected(answer: &Answer) -> Status {
+    tracing::error!(?answer, "Engine gave the answer to another command");
+    Status::internal("the engine gave the answer to another command")
+}
+
+// === impl State ===
+
+impl State {
+    fn next_ticket(&mut self) -> Ticket {
+        self.last_ticket += 1;
+        self.last_ticket
+    }
+
+    fn apply(&mut self, ticket: Ticket, command: Command, now: Now) {
+        let closed = match &command {
+            Command::Close { session } => Some(*session),
+            _ => None,
+        };
+        for effect in self.engine.apply(ticket, command, now) {
+            self.perform(effect);
+        }
+        if let Some(session) = closed {
+            self.endings.remove(&session);
+            self.unclaimed.remove(&session);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Answer { ticket, result } => {
+                if let Ok(Answer::Opened { session, .. }) = &result {
+                    let (tx, rx) = oneshot::channel();
+                    self.endings.insert(*session, tx);
+                    self.unclaimed.insert(*session, rx);
+                }
+                if let Some(waiting) = self.waiting.remove(&ticket) {
+                    // A caller that left does not want the answer.
+                    let _ = waiting.send(result);
+                }
+            }
+            Effect::Ended { session, refusal } => {
+                if let Some(ending) = self.endings.remove(&session) {
+                    // A stream that has ended by itself does not want to know.
+                    let _ = ending.send(refusal);
+                }
+            }
+            Effect::Advanced { .. } => {
+                for subscriber in self.subscribers.values() {
+                    subscriber.wake.notify_one();
+                }
+            }
+        }
+    }
+}
+
+// === impl Seat ===
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.hub.lock().subscribers.remove(&self.number);
+    }
+}
+
+// === impl Lease ===
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.hub.tell(Command::Close { session: self.session });
+    }
+}

@@ -1,0 +1,116 @@
+//! Metrics of a bus: what was refused and published is counted, sizes are read at scrape time.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::Inner;
+use super::hub::Hub;
+
+/// Label of refusals.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabels {
+    /// `Refusal::kind`, or `invalid`.
+    kind: &'static str,
+}
+
+/// Label of topics.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TopicLabels {
+    topic: &'static str,
+}
+
+/// Counters; cloning gives the same ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Metrics {
+    refusals: Family<RefusalLabels, Counter>,
+    published: Family<TopicLabels, Counter>,
+    delivered: Counter,
+}
+
+impl Metrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let refusals = self.refusals.clone();
+        registry.register("event_bus_refusals", "Calls and sessions refused or ended, by kind", refusals);
+        let published = self.published.clone();
+        registry.register(
+            "event_bus_published_records",
+            "Records accepted, staged ones included",
+            published,
+        );
+        let delivered = self.delivered.clone();
+        registry.register("event_bus_delivered_records", "Records sent to subscribers", delivered);
+    }
+
+    pub(super) fn refused(&self, kind: &'static str) {
+        self.refusals.get_or_create(&RefusalLabels { kind }).inc();
+    }
+
+    pub(super) fn published(&self, topic: bailiff_model::Topic, records: usize) {
+        let labels = TopicLabels { topic: topic.as_str() };
+        self.published.get_or_create(&labels).inc_by(records as u64);
+    }
+
+    pub(super) fn delivered(&self, records: usize) {
+        self.delivered.inc_by(records as u64);
+    }
+}
+
+/// Sizes of whatever bus runs when they are asked for; nothing while none does.
+pub(super) struct Sizes(Weak<Inner>);
+
+impl Sizes {
+    pub(super) fn new(inner: &Arc<Inner>) -> Self {
+        Self(Arc::downgrade(inner))
+    }
+}
+
+impl fmt::Debug for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sizes")
+    }
+}
+
+impl Collector for Sizes {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let Some(hub) = self.0.upgrade().and_then(|inner| inner.hub()) else {
+            return Ok(());
+        };
+        let figures = hub.read(|engine| engine.figures());
+        let gauge = |value: usize| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+        type Read = fn(&crate::engine::TopicFigures) -> usize;
+        let per_topic: [(&str, &str, Read); 4] = [
+            ("event_bus_keys", "Live keys", |figures| figures.keys),
+            ("event_bus_tombstones", "Tombstones kept", |figures| figures.tombstones),
+            ("event_bus_records", "Records kept, history included", |figures| {
+                figures.records
+            }),
+            ("event_bus_sessions", "Open sessions of producers", |figures| figures.sessions),
+        ];
+        for (name, help, read) in per_topic {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for figures in &figures {
+                let labels = TopicLabels {
+                    topic: figures.topic.as_str(),
+                };
+                gauge(read(figures)).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let subscribers = encoder.encode_descriptor("event_bus_subscribers", "Open subscriptions", None, MetricType::Gauge)?;
+        gauge(hub.subscriber_count()).encode(subscribers)?;
+        encode_revision(&hub, encoder)
+    }
+}
+
+fn encode_revision(hub: &Hub, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+    let head = hub.read(|engine| engine.head().0);
+    let revision = ConstGauge::new(i64::try_from(head).unwrap_or(i64::MAX));
+    revision.encode(encoder.encode_descriptor("event_bus_revision", "Newest revision", None, MetricType::Gauge)?)
+}

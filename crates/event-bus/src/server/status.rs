@@ -1,0 +1,37 @@
+//! From refusals to gRPC statuses, in one place.
+
+use tonic::metadata::MetadataValue;
+use tonic::{Code, Status};
+
+use crate::engine::Refusal;
+use crate::wire;
+
+/// Metadata of a refusing status: [`Refusal::kind`], because several kinds share a code.
+pub const REFUSAL_METADATA: &str = "bailiff-refusal";
+
+/// The bus is down or going down.
+pub(super) fn down() -> Status {
+    Status::unavailable("the bus is down")
+}
+
+pub(super) fn of_refusal(refusal: &Refusal) -> Status {
+    let code = match refusal {
+        Refusal::Shard { .. } | Refusal::Batch { .. } | Refusal::NotReplacing | Refusal::Cursor { .. } => Code::InvalidArgument,
+        Refusal::Epoch { .. } | Refusal::Layout { .. } => Code::FailedPrecondition,
+        Refusal::Fenced { .. } | Refusal::Reset { .. } => Code::Aborted,
+        Refusal::Ended | Refusal::Silent { .. } => Code::Unavailable,
+        Refusal::Keys { .. } | Refusal::Sessions { .. } => Code::ResourceExhausted,
+    };
+    with_kind(Status::new(code, refusal.to_string()), refusal.kind())
+}
+
+pub(super) fn of_wire(error: &wire::Error) -> Status {
+    with_kind(Status::invalid_argument(error.to_string()), "invalid")
+}
+
+pub(super) fn with_kind(mut status: Status, kind: &'static str) -> Status {
+    status
+        .metadata_mut()
+        .insert(REFUSAL_METADATA, MetadataValue::from_static(kind));
+    status
+}

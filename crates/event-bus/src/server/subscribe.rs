@@ -1,0 +1,244 @@
+//! Subscriptions: a position in the engine, read whenever the transport has room.
+//!
+//! Nothing is buffered for a reader but the set it is in the middle of, as pointers; while it does not read it costs nothing more.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bailiff_model::{Revision, Topic};
+use bailiff_proto::v1 as pb;
+use bailiff_proto::v1::subscribe_response::Step;
+use futures::stream;
+use prost::Message as _;
+use tokio::time::{Interval, MissedTickBehavior};
+use tonic::Status;
+
+use super::hub::{Hub, Seat};
+use super::status;
+use crate::engine::{Position, Selection, Set, SnapshotReason, cursor};
+use crate::record::{Record, ShardStatus};
+use crate::wire::{self, envelope, scalar};
+
+/// Most records in one message; `chunk_bytes` is the other bound.
+const CHUNK_RECORDS: usize = 1_000;
+/// Most routes in one filter: nodes of one zone-evictor shard, for a cluster of the largest supported size.
+const ROUTES_MAX: usize = 10_000;
+
+/// The stream of a subscription.
+pub(super) type Stream = Pin<Box<dyn stream::Stream<Item = Result<pb::SubscribeResponse, Status>> + Send>>;
+
+struct Reader {
+    hub: Arc<Hub>,
+    seat: Seat,
+    selection: Selection,
+    fingerprint: u64,
+    incarnation: String,
+    position: Position,
+    /// What is to be sent before anything is read again.
+    steps: VecDeque<Step>,
+    set: Option<Pending>,
+    bookmark: Interval,
+    /// The snapshot, or what was missed, is not yet said to be complete.
+    owes_boundary: bool,
+}
+
+/// A set that is being sent.
+struct Pending {
+    records: std::vec::IntoIter<Arc<Record>>,
+    shards: Vec<ShardStatus>,
+    upto: Revision,
+}
+
+/// Opens a subscription.
+pub(super) fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Stream, Status> {
+    let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
+    let selection = selection(request.topics, request.filters).map_err(|error| hub.refuse_invalid(&error))?;
+    let fingerprint = selection.fingerprint();
+    let (incarnation, position) = hub.read(|engine| {
+        let incarnation = engine.incarnation().to_owned();
+        let position = cursor::position(&request.cursor, &incarnation, engine.head(), fingerprint);
+        (incarnation, position)
+    });
+    let position = position.map_err(|refusal| hub.refuse(&refusal))?;
+    let seat = hub.seat(selection.topics.iter().copied().collect())?;
+    let mut bookmark = tokio::time::interval(hub.options.bookmark_every);
+    bookmark.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tracing::debug!(subscriber, ?position, "Subscription was opened");
+    let reader = Reader {
+        hub,
+        seat,
+        selection,
+        fingerprint,
+        incarnation,
+        position,
+        steps: VecDeque::new(),
+        set: None,
+        bookmark,
+        owes_boundary: true,
+    };
+    let steps = stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(step) => Some((Ok(pb::SubscribeResponse { step: Some(step) }), Some(reader))),
+            Err(status) => Some((Err(status), None)),
+        }
+    });
+    Ok(Box::pin(steps))
+}
+
+fn selection(topics: Vec<String>, filters: Vec<pb::RouteFilter>) -> Result<Selection, wire::Error> {
+    if topics.is_empty() {
+        return Err(wire::Error::new("topics", topics, "at least one topic"));
+    }
+    let mut selected = BTreeSet::new();
+    for (index, text) in topics.iter().enumerate() {
+        let field = format!("topics[{index}]");
+        if !selected.insert(envelope::topic(&field, text)?) {
+            return Err(wire::Error::new(&field, text, "each topic once"));
+        }
+    }
+    let mut routes = BTreeMap::new();
+    for (index, filter) in filters.into_iter().enumerate() {
+        let (topic, wanted) = route_filter(filter, &selected).map_err(|error| error.under(&format!("filters[{index}]")))?;
+        if routes.insert(topic, wanted).is_some() {
+            let field = format!("filters[{index}].topic");
+            return Err(wire::Error::new(&field, topic.as_str(), "one filter per topic"));
+        }
+    }
+    Ok(Selection {
+        topics: selected,
+        filters: routes,
+    })
+}
+
+fn route_filter(filter: pb::RouteFilter, selected: &BTreeSet<Topic>) -> Result<(Topic, BTreeSet<String>), wire::Error> {
+    let topic = envelope::topic("topic", &filter.topic)?;
+    if !selected.contains(&topic) {
+        return Err(wire::Error::new("topic", topic.as_str(), "a topic subscribed to"));
+    }
+    if filter.routes.len() > ROUTES_MAX {
+        let found = filter.routes.len();
+        return Err(wire::Error::new("routes", found, format!("at most {ROUTES_MAX}")));
+    }
+    let mut routes = BTreeSet::new();
+    for (index, route) in filter.routes.into_iter().enumerate() {
+        routes.insert(scalar::token(&format!("routes[{index}]"), route, 1, scalar::NAME_MAX)?);
+    }
+    Ok((topic, routes))
+}
+
+// === impl Reader ===
+
+impl Reader {
+    async fn next(&mut self) -> Result<Step, Status> {
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return Ok(step);
+            }
+            if let Some(step) = self.next_chunk() {
+                return Ok(step);
+            }
+            if self.has_news() {
+                self.read();
+                continue;
+            }
+            if std::mem::take(&mut self.owes_boundary) {
+                // The states of the shards follow at once: a reader that resumed learns who is live without waiting.
+                self.bookmark.reset_immediately();
+                return Ok(Step::Boundary(pb::Boundary { cursor: self.cursor() }));
+            }
+            tokio::select! {
+                biased;
+                () = self.hub.is_down() => return Err(status::down()),
+                _ = self.bookmark.tick() => return Ok(self.mk_bookmark()),
+                () = self.seat.wake.notified() => {}
+            }
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        match self.position {
+            Position::Start(_) => true,
+            Position::After(revision) => self.hub.read(|engine| engine.head()) > revision,
+        }
+    }
+
+    /// Takes everything there is as one set.
+    fn read(&mut self) {
+        let now = self.hub.now();
+        let set = self.hub.read(|engine| engine.read(&self.selection, self.position, now));
+        let Set {
+            snapshot,
+            records,
+            shards,
+            upto,
+        } = set;
+        self.position = Position::After(upto);
+        if let Some(reason) = snapshot {
+            self.owes_boundary = true;
+            self.steps.push_back(Step::SnapshotStart(pb::SnapshotStart {
+                reason: to_reason(reason).into(),
+                incarnation: self.incarnation.clone(),
+            }));
+        } else if records.is_empty() && shards.is_empty() {
+            // News of other topics only.
+            return;
+        }
+        self.hub.metrics.delivered(records.len());
+        self.set = Some(Pending {
+            records: records.into_iter(),
+            shards,
+            upto,
+        });
+    }
+
+    /// The next part of the set that is being sent.
+    fn next_chunk(&mut self) -> Option<Step> {
+        let pending = self.set.as_mut()?;
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while records.len() < CHUNK_RECORDS && bytes < self.hub.options.chunk_bytes {
+            let Some(record) = pending.records.next() else { break };
+            let envelope = envelope::to_envelope(&record);
+            bytes += envelope.encoded_len();
+            records.push(envelope);
+        }
+        let more = pending.records.len() > 0;
+        let (mut shards, mut text) = (Vec::new(), String::new());
+        if !more {
+            shards = pending.shards.iter().map(envelope::to_shard_status).collect();
+            text = cursor::to_text(&self.incarnation, pending.upto, self.fingerprint);
+            self.set = None;
+        }
+        Some(Step::Changes(pb::Changes {
+            records,
+            shards,
+            more,
+            cursor: text,
+        }))
+    }
+
+    fn mk_bookmark(&self) -> Step {
+        let now = self.hub.now();
+        let shards = self.hub.read(|engine| engine.shards(&self.selection.topics, now));
+        Step::Bookmark(pb::Bookmark {
+            cursor: self.cursor(),
+            shards: shards.iter().map(envelope::to_shard_status).collect(),
+        })
+    }
+
+    fn cursor(&self) -> String {
+        match self.position {
+            Position::Start(_) => String::new(),
+            Position::After(revision) => cursor::to_text(&self.incarnation, revision, self.fingerprint),
+        }
+    }
+}
+
+fn to_reason(reason: SnapshotReason) -> pb::SnapshotReason {
+    match reason {
+        SnapshotReason::NoCursor => pb::SnapshotReason::NoCursor,
+        SnapshotReason::ForeignCursor => pb::SnapshotReason::ForeignCursor,
+        SnapshotReason::CursorTooOld => pb::SnapshotReason::CursorTooOld,
+    }
+}

@@ -1,0 +1,270 @@
+//! Envelopes: whether topic, key, route and payload agree, and the states of shards.
+
+use bailiff_model::intent::Intent;
+use bailiff_model::outcome::Outcome;
+use bailiff_model::{Revision, Topic, Zone};
+use bailiff_proto::v1 as pb;
+
+use super::{Error, Twin, Wire, scalar, twins};
+use crate::record::{Body, Incoming, Record, ShardStatus, TombstoneReason};
+
+twins!(
+    pb::TombstoneReason,
+    TombstoneReason,
+    [Withdrawn, Replaced, Expired, LeftFilter, LayoutChanged]
+);
+
+/// A record as it comes from a producer whose session is on `topic`.
+///
+/// # Errors
+/// What the contract forbids; revision, epoch, producer and shard are the bus's to set.
+pub fn incoming(topic: Topic, envelope: pb::Envelope) -> Result<Incoming, Error> {
+    if envelope.topic != topic.as_str() {
+        let allowed = format!("the session's topic {:?}", topic.as_str());
+        return Err(Error::new("topic", envelope.topic, allowed));
+    }
+    set_by_the_bus(&envelope)?;
+    let key = key(topic, &envelope.key)?;
+    let (body, tombstone) = body(envelope.body)?;
+    if !matches!(tombstone, None | Some(TombstoneReason::Withdrawn)) {
+        let allowed = pb::TombstoneReason::Withdrawn.as_str_name();
+        return Err(Error::new("tombstone.reason", tombstone, allowed));
+    }
+    let route = scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?;
+    if let Some(body) = &body {
+        agree(topic, &key, &route, body)?;
+    }
+    Ok(Incoming {
+        key,
+        route,
+        derived_from: Revision(envelope.derived_from),
+        produced_at: scalar::time("produced_at", envelope.produced_at)?,
+        trace: scalar::trace("traceparent", &envelope.traceparent)?,
+        body,
+    })
+}
+
+impl TryFrom<Wire<pb::Envelope>> for Record {
+    type Error = Error;
+
+    fn try_from(Wire(envelope): Wire<pb::Envelope>) -> Result<Self, Error> {
+        let topic = topic("topic", &envelope.topic)?;
+        let key = key(topic, &envelope.key)?;
+        let route = scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?;
+        let (body, tombstone) = body(envelope.body)?;
+        if let Some(body) = &body {
+            agree(topic, &key, &route, body)?;
+        }
+        Ok(Self {
+            topic,
+            key,
+            route,
+            revision: Revision(envelope.revision),
+            derived_from: Revision(envelope.derived_from),
+            epoch: envelope.epoch,
+            shard: envelope.shard,
+            producer: scalar::identity("producer", envelope.producer)?,
+            produced_at: scalar::time("produced_at", envelope.produced_at)?,
+            trace: scalar::trace("traceparent", &envelope.traceparent)?,
+            body,
+            tombstone,
+        })
+    }
+}
+
+impl TryFrom<Wire<pb::ShardStatus>> for ShardStatus {
+    type Error = Error;
+
+    fn try_from(Wire(status): Wire<pb::ShardStatus>) -> Result<Self, Error> {
+        if status.shard >= status.shard_count {
+            let allowed = format!("below the shard count {}", status.shard_count);
+            return Err(Error::new("shard", status.shard, allowed));
+        }
+        Ok(Self {
+            topic: topic("topic", &status.topic)?,
+            shard: status.shard,
+            shard_count: status.shard_count,
+            epoch: status.epoch,
+            complete: status.complete,
+            live: status.live,
+            lag: scalar::duration("lag", status.lag)?,
+            producer: status.producer,
+        })
+    }
+}
+
+/// The topic of this name.
+///
+/// # Errors
+/// There is none.
+pub fn topic(field: &str, text: &str) -> Result<Topic, Error> {
+    Topic::parse(text).ok_or_else(|| {
+        let allowed = Topic::ALL.map(Topic::as_str).join(", ");
+        Error::new(field, text, allowed)
+    })
+}
+
+/// A key of `topic`, checked for the form that the topic's payloads give it.
+///
+/// # Errors
+/// Too long, or not of that form.
+pub fn key(topic: Topic, key: &str) -> Result<String, Error> {
+    let text = scalar::token("key", key.to_owned(), 1, scalar::KEY_MAX)?;
+    let (has_form, allowed) = match topic {
+        Topic::NodeHealth => (is_segment(key, scalar::NAME_MAX), "<node name>"),
+        Topic::EvictionIntents => (is_node_or_pod(key), "node/<name> or pod/<uid>"),
+        Topic::EvictionOutcomes => {
+            let is_zone = key.strip_prefix("zone/").is_some_and(|zone| zone.parse::<Zone>().is_ok());
+            (
+                is_zone || is_node_or_pod(key),
+                "zone/<region>:<zone>, node/<name> or pod/<uid>",
+            )
+        }
+        Topic::DaemonRollouts => {
+            let parts = key.split_once('/');
+            let is_pair = parts.is_some_and(|(ns, name)| is_segment(ns, scalar::NAME_MAX) && is_segment(name, scalar::NAME_MAX));
+            (is_pair, "<namespace>/<name>")
+        }
+    };
+    if has_form {
+        return Ok(text);
+    }
+    Err(Error::new("key", key, allowed))
+}
+
+fn is_node_or_pod(key: &str) -> bool {
+    match key.split_once('/') {
+        Some(("node", name)) => is_segment(name, scalar::NAME_MAX),
+        Some(("pod", uid)) => is_segment(uid, scalar::UID_MAX),
+        _ => false,
+    }
+}
+
+fn is_segment(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && !text.contains('/')
+}
+
+fn set_by_the_bus(envelope: &pb::Envelope) -> Result<(), Error> {
+    let numbers = [
+        ("revision", envelope.revision),
+        ("epoch", envelope.epoch),
+        ("shard", u64::from(envelope.shard)),
+    ];
+    if let Some((field, number)) = numbers.into_iter().find(|(_, number)| *number != 0) {
+        return Err(Error::new(field, number, "0: the bus sets it"));
+    }
+    if !envelope.producer.is_empty() {
+        return Err(Error::new("producer", &envelope.producer, "empty: the bus sets it"));
+    }
+    Ok(())
+}
+
+/// Topic, key and route must be those of the payload; a route may be left out.
+fn agree(topic: Topic, key: &str, route: &str, body: &Body) -> Result<(), Error> {
+    if body.topic() != topic {
+        let found = body.topic().as_str();
+        return Err(Error::new("body", found, format!("a payload of topic {:?}", topic.as_str())));
+    }
+    let wanted = body.key();
+    if key != wanted {
+        return Err(Error::new("key", key, format!("{wanted:?}, as the payload says")));
+    }
+    let wanted = body.route();
+    if !route.is_empty() && route != wanted {
+        return Err(Error::new(
+            "route",
+            route,
+            format!("{wanted:?}, as the payload says, or empty"),
+        ));
+    }
+    Ok(())
+}
+
+fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<TombstoneReason>), Error> {
+    use pb::envelope::Body as W;
+    fn under<T>(field: &'static str, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|error| error.under(field))
+    }
+    let body = match body.ok_or_else(|| Error::absent("body"))? {
+        W::Tombstone(tombstone) => {
+            let unset = tombstone.reason == i32::from(pb::TombstoneReason::Unspecified);
+            let reason = if unset {
+                TombstoneReason::Withdrawn
+            } else {
+                TombstoneReason::from_wire("tombstone.reason", tombstone.reason)?
+            };
+            return Ok((None, Some(reason)));
+        }
+        W::NodeHealth(health) => Body::NodeHealth(under("node_health", Wire(health).try_into())?),
+        W::NodeIsolation(isolation) => Body::Intent(Intent::Isolation(under("node_isolation", Wire(isolation).try_into())?)),
+        W::NodeEviction(eviction) => Body::Intent(Intent::NodeEviction(under("node_eviction", Wire(eviction).try_into())?)),
+        W::PodEviction(eviction) => Body::Intent(Intent::Pod(under("pod_eviction", Wire(eviction).try_into())?)),
+        W::ZoneStatus(status) => Body::Outcome(Outcome::Zone(under("zone_status", Wire(status).try_into())?)),
+        W::NodeOutcome(outcome) => Body::Outcome(Outcome::Node(under("node_outcome", Wire(outcome).try_into())?)),
+        W::PodOutcome(outcome) => Body::Outcome(Outcome::Pod(under("pod_outcome", Wire(outcome).try_into())?)),
+        W::DaemonSetSync(sync) => Body::DaemonSetSync(under("daemon_set_sync", Wire(sync).try_into())?),
+    };
+    Ok((Some(body), None))
+}
+
+/// The wire form of a record.
+pub fn to_envelope(record: &Record) -> pb::Envelope {
+    pb::Envelope {
+        topic: record.topic.to_string(),
+        key: record.key.clone(),
+        route: record.route.clone(),
+        revision: record.revision.0,
+        derived_from: record.derived_from.0,
+        epoch: record.epoch,
+        producer: record.producer.clone(),
+        produced_at: Some(scalar::to_time(record.produced_at)),
+        traceparent: scalar::to_trace(record.trace),
+        shard: record.shard,
+        body: Some(to_body(record.body.as_ref(), record.tombstone)),
+    }
+}
+
+/// The wire form of what a producer publishes to `topic`.
+pub fn to_incoming(topic: Topic, incoming: &Incoming) -> pb::Envelope {
+    pb::Envelope {
+        topic: topic.to_string(),
+        key: incoming.key.clone(),
+        route: incoming.route.clone(),
+        derived_from: incoming.derived_from.0,
+        produced_at: Some(scalar::to_time(incoming.produced_at)),
+        traceparent: scalar::to_trace(incoming.trace),
+        body: Some(to_body(incoming.body.as_ref(), None)),
+        ..pb::Envelope::default()
+    }
+}
+
+fn to_body(body: Option<&Body>, tombstone: Option<TombstoneReason>) -> pb::envelope::Body {
+    use pb::envelope::Body as W;
+    match body {
+        None => W::Tombstone(pb::Tombstone {
+            reason: tombstone.unwrap_or(TombstoneReason::Withdrawn).to_wire(),
+        }),
+        Some(Body::NodeHealth(health)) => W::NodeHealth(super::to_node_health(health)),
+        Some(Body::Intent(Intent::Isolation(isolation))) => W::NodeIsolation(super::to_node_isolation(isolation)),
+        Some(Body::Intent(Intent::NodeEviction(eviction))) => W::NodeEviction(super::to_node_eviction(eviction)),
+        Some(Body::Intent(Intent::Pod(eviction))) => W::PodEviction(super::to_pod_eviction(eviction)),
+        Some(Body::Outcome(Outcome::Zone(status))) => W::ZoneStatus(super::to_zone_status(status)),
+        Some(Body::Outcome(Outcome::Node(outcome))) => W::NodeOutcome(super::to_node_outcome(outcome)),
+        Some(Body::Outcome(Outcome::Pod(outcome))) => W::PodOutcome(super::to_pod_outcome(outcome)),
+        Some(Body::DaemonSetSync(sync)) => W::DaemonSetSync(super::to_daemon_set_sync(sync)),
+    }
+}
+
+/// The wire form of a shard's state.
+pub fn to_shard_status(status: &ShardStatus) -> pb::ShardStatus {
+    pb::ShardStatus {
+        topic: status.topic.to_string(),
+        shard: status.shard,
+        shard_count: status.shard_count,
+        epoch: status.epoch,
+        complete: status.complete,
+        live: status.live,
+        lag: Some(scalar::to_duration(status.lag)),
+        producer: status.producer.clone(),
+    }
+}
