@@ -1,0 +1,294 @@
+//! What goes into the core and what comes out of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::rollout::{Counts, DaemonSetSync};
+use bailiff_model::{Hold, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
+use serde_json::{Value, json};
+
+use crate::facts::{DaemonSet, Node, Pod, Revision};
+use crate::template::Blueprint;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// All nodes there are.
+    Nodes(Vec<Node>),
+    /// A node was created or changed.
+    NodeApplied(Node),
+    /// A node is gone.
+    NodeDeleted(NodeName),
+    /// All pods there are.
+    Pods(Vec<Pod>),
+    /// A pod was created or changed.
+    PodApplied(Pod),
+    /// A pod is gone.
+    PodDeleted(PodUid),
+    /// All DaemonSets there are.
+    DaemonSets(Vec<DaemonSet>),
+    /// A DaemonSet was created or changed.
+    DaemonSetApplied(DaemonSet),
+    /// A DaemonSet is gone.
+    DaemonSetDeleted {
+        /// Namespace.
+        namespace: Namespace,
+        /// Name.
+        name: Arc<str>,
+        /// Uid: one of another uid that took its name stays.
+        uid: Arc<str>,
+    },
+    /// All revisions there are.
+    Revisions(Vec<Revision>),
+    /// A revision was created or changed.
+    RevisionApplied(Revision),
+    /// A revision is gone.
+    RevisionDeleted {
+        /// Namespace.
+        namespace: Namespace,
+        /// Name.
+        name: Arc<str>,
+        /// Uid.
+        uid: Arc<str>,
+    },
+    /// From now on nothing may be written, for this reason; or it may again.
+    Held(Option<Hold>),
+    /// A request ended.
+    Answered(RequestId, Answer),
+    /// Time has passed.
+    Tick,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send a request, and answer it by [`Input::Answered`]: every request is answered exactly once.
+    Send {
+        /// What the answer names.
+        id: RequestId,
+        /// On whose behalf.
+        owner: Arc<Owner>,
+        /// What goes first.
+        urgency: Urgency,
+        /// The request.
+        request: Request,
+    },
+    /// Emit a Kubernetes Event about a DaemonSet (DS-187).
+    Event {
+        /// The DaemonSet.
+        owner: Arc<Owner>,
+        /// Severity.
+        severity: Severity,
+        /// Reason.
+        reason: &'static str,
+        /// Message.
+        message: String,
+    },
+    /// Publish the state of a DaemonSet.
+    Publish(Box<DaemonSetSync>),
+    /// Withdraw what was published of a DaemonSet.
+    Withdraw(Arc<Owner>),
+    /// Wake the core at this time; replaces what was asked for before.
+    WakeAt(Option<Mono>),
+}
+
+/// Severity of a Kubernetes Event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Information.
+    Normal,
+    /// Something may be wrong.
+    Warning,
+}
+
+/// Order among requests that wait; within one urgency DaemonSets take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// A pod that a node lacks, of a priority class that systems depend on.
+    Critical,
+    /// A pod that a node lacks, or whatever has to be known before it can be created.
+    Missing,
+    /// Everything else: rollouts, status, clean-up.
+    Routine,
+}
+
+/// Names a request. Unique within the life of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// The DaemonSet that something is done for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// `metadata.namespace`.
+    pub namespace: Namespace,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+}
+
+impl Owner {
+    /// The owner reference of everything it controls (DS-064).
+    pub(crate) fn reference(&self) -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": &*self.name, "uid": &*self.uid,
+            "controller": true, "blockOwnerDeletion": true,
+        })
+    }
+}
+
+/// A request to the API server. Its HTTP form is [`crate::wire`]'s.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Create a daemon pod for a node. Answered with [`Answer::Pod`].
+    CreatePod {
+        /// The pod.
+        blueprint: Arc<Blueprint>,
+        /// Its node.
+        node: NodeName,
+    },
+    /// Delete a pod of this uid. Answered with [`Answer::Done`].
+    DeletePod {
+        /// Name.
+        name: PodName,
+        /// Uid.
+        uid: PodUid,
+    },
+    /// Make an orphan ours (DS-064). Answered with [`Answer::Pod`].
+    AdoptPod {
+        /// Name.
+        name: PodName,
+        /// Uid.
+        uid: PodUid,
+    },
+    /// Let a pod go (DS-065). Answered with [`Answer::Pod`].
+    ReleasePod {
+        /// Name.
+        name: PodName,
+        /// Uid.
+        uid: PodUid,
+    },
+    /// Change a pod's hash label (DS-160). Answered with [`Answer::Pod`].
+    RelabelPod {
+        /// Name.
+        name: PodName,
+        /// Uid.
+        uid: PodUid,
+        /// The hash.
+        hash: Arc<str>,
+    },
+    /// Read the DaemonSet from the API server's store (DS-063). Answered with [`Answer::DaemonSet`].
+    ReadDaemonSet,
+    /// Create a revision. Answered with [`Answer::Revision`].
+    CreateRevision(Arc<RevisionDraft>),
+    /// Read a revision from the API server's store. Answered with [`Answer::Revision`].
+    ReadRevision {
+        /// Name.
+        name: Arc<str>,
+    },
+    /// Change a revision. Answered with [`Answer::Revision`].
+    ChangeRevision {
+        /// Name.
+        name: Arc<str>,
+        /// Uid.
+        uid: Arc<str>,
+        /// What to change.
+        change: RevisionChange,
+    },
+    /// Delete a revision of this uid. Answered with [`Answer::Done`].
+    DeleteRevision {
+        /// Name.
+        name: Arc<str>,
+        /// Uid.
+        uid: Arc<str>,
+    },
+    /// Write the counters and the observed generation. Answered with [`Answer::DaemonSet`].
+    WriteStatus {
+        /// Counters.
+        counts: Counts,
+        /// `observedGeneration`.
+        observed_generation: i64,
+    },
+    /// Raise the collision count (DS-158). Answered with [`Answer::DaemonSet`].
+    RaiseCollisionCount {
+        /// The DaemonSet must be at this version.
+        version: ResourceVersion,
+        /// The new count.
+        to: i32,
+    },
+}
+
+/// A revision to be created (DS-157).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevisionDraft {
+    /// Name.
+    pub name: String,
+    /// Labels, with the hash.
+    pub labels: Value,
+    /// Annotations.
+    pub annotations: Value,
+    /// Number.
+    pub number: i64,
+    /// Data, byte for byte.
+    pub data: Arc<[u8]>,
+}
+
+/// What to change of a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RevisionChange {
+    /// Make an orphan ours (DS-064).
+    Adopt,
+    /// Let it go (DS-065).
+    Release,
+    /// Give it this hash label (DS-154).
+    Label(Arc<str>),
+    /// Give it this number (DS-155).
+    Renumber(i64),
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// Done, and this is the pod now.
+    Pod(Box<Pod>),
+    /// Done, and this is the revision now.
+    Revision(Box<Revision>),
+    /// Done, and this is the DaemonSet now.
+    DaemonSet(Box<DaemonSet>),
+    /// Not done.
+    Failed(Failure),
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What to decide on.
+    pub kind: FailureKind,
+    /// The API server's message.
+    pub message: String,
+    /// The pause it asked for.
+    pub retry_after: Option<Duration>,
+}
+
+/// Kinds of failure that are treated differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The object is not there.
+    NotFound,
+    /// An object of that name is there.
+    AlreadyExists,
+    /// A precondition on uid or resourceVersion failed.
+    Conflict,
+    /// The request will never be accepted as it is.
+    Invalid,
+    /// The namespace is being deleted.
+    NamespaceTerminating,
+    /// It may have been done or not: no answer, or a broken connection.
+    Unknown,
+    /// It was never sent, because this process does not lead.
+    NotSent,
+    /// Anything else: not done.
+    Other,
+}

@@ -1,0 +1,524 @@
+//! Facts out of the API server's JSON.
+//!
+//! Decoding is lenient where the API is (absent and null are the same, unknown fields are skipped) and strict where a rule could
+//! not be applied: an object that is malformed there is an error naming the field, and is not used. Templates and revision data
+//! are taken as raw JSON, so that fields this program does not know survive.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::rollout::Counts;
+use bailiff_model::wellknown::CONDITION_READY;
+use bailiff_model::{Effect, Namespace, NodeName, PodName, PodUid, ResourceVersion, Taint, Wall};
+use serde::de::{Error as _, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::{ANNOTATION_GENERATION, Amount, Controller, DaemonSet, Labels, Node, Phase, Pod, Revision, Status, Strategy, Trouble};
+use crate::selector::Selector;
+use crate::template::Template;
+
+/// `revisionHistoryLimit` where the API server left it out (DS-161, DS-170).
+const DEFAULT_HISTORY_LIMIT: usize = 10;
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta {
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+    #[serde(deserialize_with = "nullable")]
+    namespace: String,
+    #[serde(deserialize_with = "nullable")]
+    uid: String,
+    #[serde(deserialize_with = "nullable")]
+    resource_version: String,
+    #[serde(deserialize_with = "nullable")]
+    generation: i64,
+    creation_timestamp: Option<Stamp>,
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+    #[serde(deserialize_with = "nullable")]
+    labels: Labels,
+    #[serde(deserialize_with = "nullable")]
+    annotations: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
+    owner_references: Vec<Owner>,
+}
+
+impl Meta {
+    fn created(&self) -> Wall {
+        self.creation_timestamp.as_ref().map_or(Wall::UNIX_EPOCH, |stamp| stamp.0)
+    }
+
+    fn controller(&self) -> Controller {
+        match self.owner_references.iter().find(|owner| owner.controller) {
+            None => Controller::None,
+            Some(owner) if owner.kind == "DaemonSet" => Controller::DaemonSet {
+                name: Arc::from(owner.name.as_str()),
+                uid: Arc::from(owner.uid.as_str()),
+            },
+            Some(_) => Controller::Other,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Owner {
+    kind: String,
+    name: String,
+    uid: String,
+    #[serde(deserialize_with = "nullable")]
+    controller: bool,
+}
+
+/// A time of RFC 3339.
+struct Stamp(Wall);
+
+impl<'de> Deserialize<'de> for Stamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(deserialize_with = "nullable")]
+    reason: String,
+    last_transition_time: Option<Stamp>,
+}
+
+fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind)
+}
+
+// === Node ===
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NodeObject {
+    metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    spec: NodeSpec,
+    #[serde(deserialize_with = "nullable")]
+    status: NodeStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NodeSpec {
+    #[serde(deserialize_with = "nullable")]
+    taints: Vec<TaintObject>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TaintObject {
+    key: String,
+    #[serde(deserialize_with = "nullable")]
+    value: String,
+    effect: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct NodeStatus {
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<Condition>,
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = NodeObject::deserialize(deserializer)?;
+        named(&object.metadata)?;
+        let taints = object.spec.taints.iter().filter_map(|taint| {
+            Some(Taint {
+                key: Arc::from(taint.key.as_str()),
+                value: Arc::from(taint.value.as_str()),
+                effect: Effect::parse(&taint.effect)?,
+                time_added: None,
+            })
+        });
+        let bad_since = match condition(&object.status.conditions, CONDITION_READY) {
+            Some(ready) if ready.status == "True" => None,
+            Some(ready) => Some(
+                ready
+                    .last_transition_time
+                    .as_ref()
+                    .map_or(object.metadata.created(), |stamp| stamp.0),
+            ),
+            None => Some(object.metadata.created()),
+        };
+        Ok(Self {
+            name: NodeName::from(object.metadata.name.as_str()),
+            uid: Arc::from(object.metadata.uid.as_str()),
+            taints: taints.collect(),
+            labels: Arc::new(object.metadata.labels),
+            bad_since,
+        })
+    }
+}
+
+// === Pod ===
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PodObject {
+    metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    spec: PodSpec,
+    #[serde(deserialize_with = "nullable")]
+    status: PodStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    #[serde(deserialize_with = "nullable")]
+    node_name: String,
+    #[serde(deserialize_with = "nullable")]
+    affinity: Affinity,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    #[serde(deserialize_with = "nullable")]
+    node_affinity: NodeAffinity,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nullable")]
+    required: Required,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Required {
+    #[serde(deserialize_with = "nullable")]
+    node_selector_terms: Vec<Term>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Term {
+    #[serde(deserialize_with = "nullable")]
+    match_fields: Vec<FieldRequirement>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FieldRequirement {
+    key: String,
+    operator: String,
+    #[serde(deserialize_with = "nullable")]
+    values: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatus {
+    #[serde(deserialize_with = "nullable")]
+    phase: String,
+    #[serde(deserialize_with = "nullable")]
+    reason: String,
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<Condition>,
+    #[serde(deserialize_with = "nullable")]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nullable")]
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ContainerStatus {
+    #[serde(deserialize_with = "nullable")]
+    state: ContainerState,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ContainerState {
+    #[serde(deserialize_with = "nullable")]
+    waiting: Waiting,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Waiting {
+    #[serde(deserialize_with = "nullable")]
+    reason: String,
+}
+
+impl PodSpec {
+    /// DS-070
+    fn target(&self) -> Option<NodeName> {
+        if !self.node_name.is_empty() {
+            return Some(NodeName::from(self.node_name.as_str()));
+        }
+        let terms = &self.affinity.node_affinity.required.node_selector_terms;
+        let mut requirements = terms.iter().flat_map(|term| &term.match_fields);
+        let pin = requirements.find(|requirement| requirement.key == "metadata.name" && requirement.operator == "In")?;
+        match pin.values.as_slice() {
+            [node] => Some(NodeName::from(node.as_str())),
+            _ => None,
+        }
+    }
+}
+
+impl PodStatus {
+    fn phase(&self) -> Phase {
+        match self.phase.as_str() {
+            "Succeeded" => Phase::Succeeded,
+            "Failed" => Phase::Failed,
+            _ => Phase::Active,
+        }
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        let is_unschedulable =
+            condition(&self.conditions, "PodScheduled").is_some_and(|scheduled| scheduled.reason == "Unschedulable");
+        if self.reason.starts_with("OutOf") || is_unschedulable {
+            return Some(Trouble::NoRoom);
+        }
+        let statuses = self.init_container_statuses.iter().chain(&self.container_statuses);
+        let mut reasons = statuses.map(|status| status.state.waiting.reason.as_str());
+        reasons.find_map(|reason| match reason {
+            "CrashLoopBackOff" => Some(Trouble::CrashLoop),
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => Some(Trouble::Image),
+            _ => None,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let object = PodObject::deserialize(deserializer)?;
+        let meta = object.metadata;
+        named(&meta)?;
+        let ready = condition(&object.status.conditions, CONDITION_READY);
+        Ok(Self {
+            namespace: Namespace::from(meta.namespace.as_str()),
+            name: PodName::from(meta.name.as_str()),
+            uid: PodUid::from(meta.uid.as_str()),
+            version: ResourceVersion::from(meta.resource_version.as_str()),
+            controller: meta.controller(),
+            target: object.spec.target(),
+            bound: !object.spec.node_name.is_empty(),
+            phase: object.status.phase(),
+            ready: ready.is_some_and(|ready| ready.status == "True"),
+            ready_changed: ready.and_then(|ready| ready.last_transition_time.as_ref().map(|stamp| stamp.0)),
+            deleting: meta.deletion_timestamp.is_some(),
+            created: meta.created(),
+            trouble: object.status.trouble(),
+            labels: Arc::new(meta.labels),
+        })
+    }
+}
+
+// === DaemonSet ===
+
+#[derive(Deserialize)]
+struct DaemonSetObject {
+    #[serde(default)]
+    metadata: Meta,
+    spec: DaemonSetSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    status: StatusObject,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DaemonSetSpec {
+    #[serde(default)]
+    selector: Selector,
+    template: Box<RawValue>,
+    #[serde(default, deserialize_with = "nullable")]
+    update_strategy: StrategyObject,
+    #[serde(default, deserialize_with = "nullable")]
+    min_ready_seconds: i64,
+    revision_history_limit: Option<i64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct StrategyObject {
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    kind: String,
+    #[serde(deserialize_with = "nullable")]
+    rolling_update: RollingObject,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RollingObject {
+    max_unavailable: Option<Amount>,
+    max_surge: Option<Amount>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct StatusObject {
+    desired_number_scheduled: u32,
+    current_number_scheduled: u32,
+    number_ready: u32,
+    number_available: u32,
+    number_unavailable: u32,
+    updated_number_scheduled: u32,
+    number_misscheduled: u32,
+    observed_generation: i64,
+    collision_count: Option<i32>,
+}
+
+impl StatusObject {
+    fn to_facts(&self) -> Status {
+        Status {
+            counts: Counts {
+                desired: self.desired_number_scheduled,
+                current: self.current_number_scheduled,
+                ready: self.number_ready,
+                available: self.number_available,
+                unavailable: self.number_unavailable,
+                updated: self.updated_number_scheduled,
+                misscheduled: self.number_misscheduled,
+            },
+            observed_generation: self.observed_generation,
+            collision_count: self.collision_count,
+        }
+    }
+}
+
+impl StrategyObject {
+    /// DS-170
+    fn to_facts(&self) -> Strategy {
+        if self.kind == "OnDelete" {
+            return Strategy::OnDelete;
+        }
+        Strategy::RollingUpdate {
+            max_unavailable: self.rolling_update.max_unavailable.unwrap_or(Amount::Absolute(1)),
+            max_surge: self.rolling_update.max_surge.unwrap_or(Amount::Absolute(0)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for DaemonSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let DaemonSetObject {
+            metadata: meta,
+            spec,
+            status,
+        } = DaemonSetObject::deserialize(deserializer)?;
+        named(&meta)?;
+        let template = Template::parse(&spec.template).map_err(|error| D::Error::custom(format!("spec.template: {error}")))?;
+        let template_generation = meta.annotations.get(ANNOTATION_GENERATION).and_then(|text| text.parse().ok());
+        Ok(Self {
+            namespace: Namespace::from(meta.namespace.as_str()),
+            name: Arc::from(meta.name.as_str()),
+            uid: Arc::from(meta.uid.as_str()),
+            version: ResourceVersion::from(meta.resource_version.as_str()),
+            generation: meta.generation,
+            template_generation,
+            deleting: meta.deletion_timestamp.is_some(),
+            annotations: Arc::new(meta.annotations),
+            selector: spec.selector,
+            template: Arc::new(template),
+            strategy: spec.update_strategy.to_facts(),
+            min_ready: Duration::from_secs(u64::try_from(spec.min_ready_seconds).unwrap_or(0)),
+            history_limit: spec
+                .revision_history_limit
+                .map_or(DEFAULT_HISTORY_LIMIT, |limit| usize::try_from(limit).unwrap_or(0)),
+            status: status.to_facts(),
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Wanted;
+
+        impl Visitor<'_> for Wanted {
+            type Value = Amount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number or a percentage such as \"10%\"")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Amount, E> {
+                Ok(Amount::Absolute(u32::try_from(value).unwrap_or(u32::MAX)))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Amount, E> {
+                Ok(Amount::Absolute(u32::try_from(value.max(0)).unwrap_or(u32::MAX)))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Amount, E> {
+                let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+                percent
+                    .map(Amount::Percent)
+                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_any(Wanted)
+    }
+}
+
+// === ControllerRevision ===
+
+#[derive(Deserialize)]
+struct RevisionObject {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    data: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "nullable")]
+    revision: i64,
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let RevisionObject {
+            metadata: meta,
+            data,
+            revision,
+        } = RevisionObject::deserialize(deserializer)?;
+        named(&meta)?;
+        Ok(Self {
+            namespace: Namespace::from(meta.namespace.as_str()),
+            name: Arc::from(meta.name.as_str()),
+            uid: Arc::from(meta.uid.as_str()),
+            version: ResourceVersion::from(meta.resource_version.as_str()),
+            controller: meta.controller(),
+            deleting: meta.deletion_timestamp.is_some(),
+            created: meta.created(),
+            number: revision,
+            data: data.map_or_else(|| Arc::from(&b""[..]), |raw| Arc::from(raw.get().as_bytes())),
+            labels: Arc::new(meta.labels),
+        })
+    }
+}
+
+fn named<E: serde::de::Error>(meta: &Meta) -> Result<(), E> {
+    if meta.name.is_empty() {
+        return Err(E::custom("metadata.name is missing"));
+    }
+    Ok(())
+}
+
+/// Decodes null like an absent field.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -1,0 +1,47 @@
+//! Names of new revisions.
+//!
+//! Upstream's hash is taken over Go's reflective dump of a struct and cannot be made outside Go (DS-156, DS-205). Nothing ever
+//! recomputes a hash, so a new revision only needs one that is stable, spread, and made of the same letters: ours is taken over
+//! the canonical bytes. The hash of a revision that exists is read from its label, whoever made it.
+
+/// Letters of a hash: no vowels and nothing that looks like one, so that no words appear.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The hash for a new revision of `data`, told apart from others by `collision_count` (DS-158).
+pub(crate) fn of(data: &[u8], collision_count: Option<i32>) -> String {
+    let mut sum = fnv1a(0x811c_9dc5, data);
+    if let Some(count) = collision_count {
+        let mut suffix = [0_u8; 8];
+        suffix[..4].copy_from_slice(&count.to_le_bytes());
+        sum = fnv1a(sum, &suffix);
+    }
+    let letter = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
+    sum.to_string().bytes().map(letter).collect()
+}
+
+fn fnv1a(start: u32, bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .fold(start, |sum, byte| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DS-156, DS-158, DS-205
+    #[test]
+    fn a_hash_is_stable_and_a_collision_count_changes_it() {
+        let plain = of(b"data", None);
+        assert_eq!(plain, of(b"data", None));
+        assert_ne!(plain, of(b"datb", None));
+        assert_ne!(plain, of(b"data", Some(1)));
+        assert_ne!(of(b"data", Some(1)), of(b"data", Some(2)));
+        // The empty input gives FNV-1a's offset basis, 2166136261.
+        assert_eq!(of(b"", None), "65bb57b6b5");
+        assert!(
+            plain.len() <= 10 && plain.bytes().all(|byte| ALPHABET.contains(&byte)),
+            "{plain}"
+        );
+    }
+}

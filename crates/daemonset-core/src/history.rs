@@ -1,0 +1,299 @@
+//! Revisions of a DaemonSet as a step function (DS-150 to DS-162): `(what is known, last answer) -> next request`.
+//!
+//! One request at a time is under way; its answer changes what is known, and the next step is decided from that. So the order of
+//! upstream's pass is kept (release, adopt, label, create or dedupe, renumber), and a crash between two steps costs nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bailiff_model::{ResourceVersion, Wall};
+use serde_json::Value;
+
+use crate::effect::{Request, RevisionChange, RevisionDraft};
+use crate::facts::{Controller, DaemonSet, LABEL_HASH, Revision};
+use crate::hash;
+use crate::retry::Retry;
+
+/// The revision that new pods belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Current {
+    pub(crate) name: Arc<str>,
+    /// Value of its hash label, whatever it says (DS-042).
+    pub(crate) hash: Arc<str>,
+    pub(crate) number: i64,
+    pub(crate) created: Wall,
+}
+
+impl Current {
+    fn of(revision: &Revision) -> Self {
+        Self {
+            name: revision.name.clone(),
+            hash: revision.hash().cloned().unwrap_or_default(),
+            number: revision.number,
+            created: revision.created,
+        }
+    }
+}
+
+/// What a step is decided on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) ds: &'a DaemonSet,
+    /// Pods that count, by value of their hash label.
+    pub(crate) pods_by_hash: &'a BTreeMap<Arc<str>, u32>,
+    /// Every pod with another hash is relabelled, as upstream does, not only those of the duplicates (DS-160, DS-234).
+    pub(crate) relabel_all: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Next {
+    /// Everything is as it should be.
+    Settled(Current),
+    /// Send this; nothing else happens before the answer.
+    Ask(Step, Request),
+    /// Give pods with one of these hashes the hash `to`; come back when there are none.
+    Relabel { from: BTreeSet<Arc<str>>, to: Arc<str> },
+    /// Nothing can be done now.
+    Wait,
+}
+
+/// The request that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Reads the DaemonSet before anything is adopted (DS-063).
+    ReadForAdoption,
+    /// Changes a revision.
+    Change,
+    /// Lets a revision go.
+    Release,
+    /// Creates the current revision under this name.
+    Create { name: Arc<str> },
+    /// Reads the revision that has the name already (DS-158).
+    ReadExisting,
+    /// Reads the DaemonSet before its collision count is raised.
+    ReadForCollision,
+    /// Raises the collision count.
+    RaiseCollisionCount,
+    /// Deletes a revision of this name and uid.
+    Delete { name: Arc<str>, uid: Arc<str> },
+}
+
+/// What is remembered between steps. Nothing of it survives a restart, and nothing of it has to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) busy: bool,
+    pub(crate) retry: Retry,
+    follow: Follow,
+    /// The live DaemonSet allowed adoption; used up by the claims that follow (DS-063).
+    may_adopt: bool,
+    /// A revision of the current data under our name that is not ours to claim (DS-158).
+    borrowed: Option<Revision>,
+}
+
+/// What an answer made necessary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Follow {
+    #[default]
+    Nothing,
+    /// The name is taken: look by whom.
+    ReadExisting(Arc<str>),
+    /// It is taken by other data: look at the live DaemonSet.
+    ReadDaemonSet,
+    /// Raise the collision count of the DaemonSet at this version.
+    Raise(ResourceVersion, i32),
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended<'a> {
+    /// As wanted.
+    Done,
+    /// With this revision.
+    Revision(&'a Revision),
+    /// With the live DaemonSet.
+    DaemonSet(&'a DaemonSet),
+    /// A revision of that name exists.
+    AlreadyExists,
+    /// The object is not there.
+    NotFound,
+    /// Otherwise.
+    Failed,
+}
+
+impl History {
+    /// Forgets what belongs to a template that is no longer current.
+    pub(crate) fn template_changed(&mut self) {
+        self.follow = Follow::Nothing;
+        self.borrowed = None;
+        self.retry.reset();
+    }
+
+    /// Decides the next step over the revisions of the namespace.
+    pub(crate) fn next<'a>(&mut self, view: &View<'a>, revisions: impl Iterator<Item = &'a Revision>) -> Next {
+        match std::mem::take(&mut self.follow) {
+            Follow::Nothing => {}
+            Follow::ReadExisting(name) => return Next::Ask(Step::ReadExisting, Request::ReadRevision { name }),
+            Follow::ReadDaemonSet => return Next::Ask(Step::ReadForCollision, Request::ReadDaemonSet),
+            Follow::Raise(version, to) => {
+                return Next::Ask(Step::RaiseCollisionCount, Request::RaiseCollisionCount { version, to });
+            }
+        }
+        let claims = Claims::sort(view.ds, revisions);
+        if let Some(revision) = claims.foreign.first() {
+            return change(Step::Release, revision, RevisionChange::Release);
+        }
+        if let Some(revision) = claims.orphans.first() {
+            if !self.may_adopt {
+                return Next::Ask(Step::ReadForAdoption, Request::ReadDaemonSet);
+            }
+            return change(Step::Change, revision, RevisionChange::Adopt);
+        }
+        self.may_adopt = false;
+        if let Some(revision) = claims.mine.iter().find(|revision| revision.hash().is_none()) {
+            // DS-154
+            return change(Step::Change, revision, RevisionChange::Label(revision.name.clone()));
+        }
+        self.choose(view, &claims.mine)
+    }
+
+    /// DS-150, DS-155
+    fn choose(&mut self, view: &View<'_>, mine: &[&Revision]) -> Next {
+        let (current, old): (Vec<&Revision>, Vec<&Revision>) =
+            mine.iter().partition(|revision| revision.data == *view.ds.template.data());
+        let number = 1 + old.iter().map(|revision| revision.number).max().unwrap_or(0);
+        let Some(kept) = current.iter().max_by_key(|revision| (revision.number, &revision.name)) else {
+            if let Some(borrowed) = &self.borrowed {
+                return Next::Settled(Current::of(borrowed));
+            }
+            let draft = draft(view.ds, number);
+            let name = Arc::from(draft.name.as_str());
+            return Next::Ask(Step::Create { name }, Request::CreateRevision(Arc::new(draft)));
+        };
+        self.borrowed = None;
+        if current.len() > 1 {
+            return dedupe(view, kept, &current);
+        }
+        if kept.number < number {
+            return change(Step::Change, kept, RevisionChange::Renumber(number));
+        }
+        Next::Settled(Current::of(kept))
+    }
+
+    /// Takes the answer of a step. `Err` is a failure that has to be waited out.
+    pub(crate) fn ended(&mut self, ds: &DaemonSet, step: &Step, ended: Ended<'_>) -> Result<(), ()> {
+        match (step, ended) {
+            (Step::ReadForAdoption, Ended::DaemonSet(live)) if live.uid == ds.uid && !live.deleting => self.may_adopt = true,
+            (Step::Create { name }, Ended::AlreadyExists) => self.follow = Follow::ReadExisting(name.clone()),
+            (Step::ReadExisting, Ended::Revision(found)) if found.data == *ds.template.data() => {
+                self.borrowed = Some(found.clone());
+            }
+            (Step::ReadExisting, Ended::Revision(_)) => self.follow = Follow::ReadDaemonSet,
+            (Step::ReadForCollision, Ended::DaemonSet(live)) => {
+                // Another count than ours was raised by somebody since: take that one first.
+                if live.uid != ds.uid || live.status.collision_count != ds.status.collision_count {
+                    return Err(());
+                }
+                let raised = live.status.collision_count.unwrap_or(0).saturating_add(1);
+                self.follow = Follow::Raise(live.version.clone(), raised);
+            }
+            // What was to be changed is gone, or was let go already (DS-065, DS-066).
+            (Step::Change | Step::Release | Step::Delete { .. }, Ended::NotFound) => {}
+            (_, Ended::Done) | (Step::Create { .. } | Step::Change | Step::Release, Ended::Revision(_)) => {}
+            (Step::RaiseCollisionCount, Ended::DaemonSet(_)) => {}
+            _ => return Err(()),
+        }
+        self.retry.reset();
+        Ok(())
+    }
+}
+
+fn change(step: Step, revision: &Revision, change: RevisionChange) -> Next {
+    let (name, uid) = (revision.name.clone(), revision.uid.clone());
+    Next::Ask(step, Request::ChangeRevision { name, uid, change })
+}
+
+/// Revisions by what a DaemonSet has to do with them (DS-061, DS-062, DS-162).
+#[derive(Default)]
+struct Claims<'a> {
+    mine: Vec<&'a Revision>,
+    orphans: Vec<&'a Revision>,
+    foreign: Vec<&'a Revision>,
+}
+
+impl<'a> Claims<'a> {
+    fn sort(ds: &DaemonSet, revisions: impl Iterator<Item = &'a Revision>) -> Self {
+        let mut claims = Self::default();
+        for revision in revisions {
+            let is_selected = ds.selector.matches(&revision.labels);
+            if revision.is_controlled_by(&ds.uid) {
+                if is_selected { &mut claims.mine } else { &mut claims.foreign }.push(revision);
+            } else if revision.controller == Controller::None && is_selected && !revision.deleting {
+                claims.orphans.push(revision);
+            }
+        }
+        claims
+    }
+}
+
+/// DS-160
+fn dedupe(view: &View<'_>, kept: &Revision, current: &[&Revision]) -> Next {
+    let kept_hash = kept.hash().cloned().unwrap_or_default();
+    let is_duplicate = |hash: &Arc<str>| current.iter().any(|revision| revision.hash() == Some(hash));
+    let hashes = view
+        .pods_by_hash
+        .keys()
+        .filter(|hash| **hash != kept_hash && (view.relabel_all || is_duplicate(hash)));
+    let from: BTreeSet<Arc<str>> = hashes.cloned().collect();
+    if !from.is_empty() {
+        return Next::Relabel { from, to: kept_hash };
+    }
+    let duplicate = current.iter().find(|revision| revision.uid != kept.uid);
+    duplicate.map_or(Next::Wait, |revision| delete(revision))
+}
+
+fn delete(revision: &Revision) -> Next {
+    let (name, uid) = (revision.name.clone(), revision.uid.clone());
+    let step = Step::Delete {
+        name: name.clone(),
+        uid: uid.clone(),
+    };
+    Next::Ask(step, Request::DeleteRevision { name, uid })
+}
+
+/// DS-157
+fn draft(ds: &DaemonSet, number: i64) -> RevisionDraft {
+    let hash = hash::of(ds.template.data(), ds.status.collision_count);
+    let mut labels = ds.template.labels();
+    labels.insert(LABEL_HASH.to_owned(), Value::from(hash.as_str()));
+    let annotations = ds
+        .annotations
+        .iter()
+        .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    RevisionDraft {
+        name: format!("{}-{hash}", ds.name),
+        labels: Value::Object(labels),
+        annotations: Value::Object(annotations.collect()),
+        number,
+        data: ds.template.data().clone(),
+    }
+}
+
+/// The next old revision to delete, if there are more than the limit (DS-161).
+pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a Revision>) -> Next {
+    let claims = Claims::sort(view.ds, revisions);
+    let mut old: Vec<&Revision> = claims
+        .mine
+        .into_iter()
+        .filter(|revision| revision.data != *view.ds.template.data())
+        .collect();
+    if old.len() <= view.ds.history_limit {
+        return Next::Wait;
+    }
+    old.sort_by_key(|revision| (revision.number, revision.name.clone()));
+    let is_live = |revision: &Revision| revision.hash().is_some_and(|hash| view.pods_by_hash.contains_key(hash));
+    old.into_iter().find(|revision| !is_live(revision)).map_or(Next::Wait, delete)
+}
+
+#[cfg(test)]
+mod tests;

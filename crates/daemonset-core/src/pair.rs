@@ -1,0 +1,396 @@
+//! What one (DaemonSet, node) pair needs: the heart of manage (DS-100 to DS-109), rolling update (DS-134 to DS-138) and status
+//! (DS-142), as one pure function of the pair.
+//!
+//! A judgement is what the pair adds to the DaemonSet's counters and candidate sets. Whatever is asked for and not yet seen counts
+//! as if it had happened: a pod with a delete on its way is going, a pod being created is there and not available. So budgets hold
+//! without waiting for caches to catch up (DS-050 to DS-056).
+
+use std::time::Duration;
+
+use bailiff_model::rollout::WhyNot;
+use bailiff_model::{Mono, Now, PodUid, Wall};
+
+use crate::facts::{Availability, LABEL_GENERATION, Node, Phase, Pod, Trouble};
+use crate::placement::Verdict;
+use crate::retry::PodBackoff;
+
+/// What all pairs of a DaemonSet are judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules<'a> {
+    /// Hash label value of the current revision (DS-042).
+    pub(crate) hash: &'a str,
+    /// When the current revision was created.
+    pub(crate) since: Wall,
+    /// The template generation as its label value.
+    pub(crate) generation: Option<&'a str>,
+    pub(crate) min_ready: Duration,
+    /// New pods are made beside old ones (DS-131).
+    pub(crate) surging: bool,
+    /// Old pods stay until someone deletes them (DS-140).
+    pub(crate) on_delete: bool,
+    pub(crate) now: Now,
+}
+
+/// The pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts<'a> {
+    /// The node; `None` if there is none of that name.
+    pub(crate) node: Option<&'a Node>,
+    pub(crate) verdict: Verdict,
+    /// All claimed pods with this target (DS-070).
+    pub(crate) pods: &'a [Look<'a>],
+    /// A pod is being created and not seen yet.
+    pub(crate) creating: bool,
+    /// A pod there is about to be adopted, so that nothing can be said yet.
+    pub(crate) blocked: bool,
+    pub(crate) backoff: Option<PodBackoff>,
+}
+
+/// A pod and what is under way with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) work: Work,
+}
+
+/// What is under way with a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Nothing.
+    None,
+    /// Its deletion was asked for.
+    Going,
+    /// Something that has to end before it can be deleted.
+    Busy,
+}
+
+/// Why a pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// One too many, misplaced, or old.
+    Plain,
+    /// It failed (DS-105).
+    Failed,
+    /// It succeeded (DS-101).
+    Succeeded,
+}
+
+/// What a rolling update may do with the pair.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Not part of it.
+    #[default]
+    Idle,
+    /// Without surge: uses up one of maxUnavailable.
+    Unavailable,
+    /// Old pod to be deleted at once. Without surge it uses up one of maxUnavailable.
+    Replace(PodUid),
+    /// Old and available: may be deleted within maxUnavailable.
+    Candidate(PodUid),
+    /// With surge: uses up one of maxSurge.
+    Surged,
+    /// Old and not available: gets a new pod beside it, outside of maxSurge.
+    CreateNow,
+    /// Old and available: may get a new pod beside it within maxSurge.
+    SurgeCandidate,
+    /// Old, available and misplaced: goes once enough others are available.
+    DeleteLate(PodUid),
+    /// Old pod on a node that does not exist (DS-139).
+    Lost,
+}
+
+/// What the pair adds to the counters of the status (DS-142).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) desired: bool,
+    pub(crate) current: bool,
+    pub(crate) ready: bool,
+    pub(crate) available: bool,
+    pub(crate) updated: bool,
+    pub(crate) misscheduled: bool,
+}
+
+/// The outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub(crate) share: Share,
+    /// A pod should be created.
+    pub(crate) create: bool,
+    /// Pods that manage deletes, whatever the strategy.
+    pub(crate) deletes: Vec<(PodUid, Cause)>,
+    pub(crate) class: Class,
+    /// With surge: an available pod serves the node (DS-138).
+    pub(crate) served: bool,
+    /// Why the node has no available current pod.
+    pub(crate) reason: Option<WhyNot>,
+    /// When to look again.
+    pub(crate) wake: Option<Mono>,
+}
+
+/// Judges a pair.
+pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
+    // DS-071
+    let mut grouped: Vec<Look<'_>> = facts
+        .pods
+        .iter()
+        .copied()
+        .filter(|look| !(look.pod.is_terminal() && look.pod.deleting))
+        .collect();
+    grouped.sort_by(|a, b| order(a.pod).cmp(&order(b.pod)));
+    let mut judgement = Judgement {
+        share: share(rules, facts, &grouped),
+        ..Judgement::default()
+    };
+    let live: Vec<Look<'_>> = grouped
+        .iter()
+        .copied()
+        .filter(|look| !look.pod.deleting && look.work != Work::Going)
+        .collect();
+    if !facts.blocked {
+        manage(rules, facts, &grouped, &live, &mut judgement);
+    }
+    let staying: Vec<&Pod> = live
+        .iter()
+        .map(|look| look.pod)
+        .filter(|pod| !is_deleted(&judgement, pod))
+        .collect();
+    roll(rules, facts, &grouped, &staying, &mut judgement);
+    judgement.reason = reason(rules, facts, &grouped, &staying, &judgement);
+    judgement.wake = wake(rules, facts, &grouped, judgement.wake);
+    judgement
+}
+
+/// DS-103: bound before unbound, then older, then by name.
+fn order(pod: &Pod) -> (bool, Wall, &str) {
+    (!pod.bound, pod.created, pod.name.as_str())
+}
+
+fn is_deleted(judgement: &Judgement, pod: &Pod) -> bool {
+    judgement.deletes.iter().any(|(uid, _)| *uid == pod.uid)
+}
+
+/// DS-130
+fn is_updated(rules: &Rules<'_>, pod: &Pod) -> bool {
+    let has_hash = !rules.hash.is_empty() && pod.hash() == rules.hash;
+    let generation = pod.labels.get(LABEL_GENERATION);
+    has_hash
+        || rules
+            .generation
+            .is_some_and(|wanted| generation.is_some_and(|label| **label == *wanted))
+}
+
+fn is_available(rules: &Rules<'_>, pod: &Pod) -> bool {
+    pod.availability(rules.min_ready, rules.now.wall) == Availability::Yes
+}
+
+/// DS-142, DS-143
+fn share(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>]) -> Share {
+    let first = grouped.first().map(|look| look.pod);
+    if facts.node.is_none() {
+        return Share::default();
+    }
+    if !facts.verdict.run {
+        return Share {
+            misscheduled: first.is_some(),
+            ..Share::default()
+        };
+    }
+    Share {
+        desired: true,
+        current: first.is_some(),
+        ready: first.is_some_and(|pod| pod.ready),
+        available: first.is_some_and(|pod| is_available(rules, pod)),
+        updated: first.is_some_and(|pod| is_updated(rules, pod)),
+        misscheduled: false,
+    }
+}
+
+// === manage ===
+
+fn manage(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], live: &[Look<'_>], judgement: &mut Judgement) {
+    if facts.node.is_none() {
+        // DS-109
+        let unbound = live.iter().filter(|look| !look.pod.bound);
+        return delete_all(unbound, judgement);
+    }
+    if !facts.verdict.keep {
+        // DS-107
+        return delete_all(live.iter(), judgement);
+    }
+    if grouped.is_empty() {
+        // DS-100, DS-108
+        judgement.create = facts.verdict.run && !facts.creating;
+        return;
+    }
+    let running = sort_out(rules, facts, live, judgement);
+    if rules.surging {
+        manage_surge(rules, facts, &running, judgement);
+    } else {
+        // DS-102
+        delete_all(running.iter().skip(1), judgement);
+    }
+}
+
+fn delete_all<'a>(looks: impl Iterator<Item = &'a Look<'a>>, judgement: &mut Judgement) {
+    let free = looks.filter(|look| look.work == Work::None);
+    judgement
+        .deletes
+        .extend(free.map(|look| (look.pod.uid.clone(), Cause::Plain)));
+}
+
+/// Deletes finished pods (DS-101, DS-105, DS-106) and returns those that run.
+fn sort_out<'a>(rules: &Rules<'_>, facts: &Facts<'_>, live: &[Look<'a>], judgement: &mut Judgement) -> Vec<Look<'a>> {
+    let mut wait = facts.backoff.and_then(|backoff| backoff.wait(rules.now.mono));
+    let mut running = Vec::new();
+    for look in live {
+        match look.pod.phase {
+            Phase::Active => running.push(*look),
+            Phase::Succeeded if look.work == Work::None => judgement.deletes.push((look.pod.uid.clone(), Cause::Succeeded)),
+            Phase::Failed if look.work == Work::None => match wait {
+                Some(delay) => judgement.wake = Some(rules.now.mono + delay),
+                None => {
+                    judgement.deletes.push((look.pod.uid.clone(), Cause::Failed));
+                    // The delete opens the next window: one per window and node.
+                    let next = PodBackoff::advance(facts.backoff, rules.now.mono);
+                    wait = next.wait(rules.now.mono);
+                }
+            },
+            Phase::Succeeded | Phase::Failed => {}
+        }
+    }
+    running
+}
+
+/// DS-104
+fn manage_surge(rules: &Rules<'_>, facts: &Facts<'_>, running: &[Look<'_>], judgement: &mut Judgement) {
+    if running.is_empty() {
+        judgement.create = facts.verdict.run && !facts.creating;
+    }
+    if running.len() < 2 {
+        return;
+    }
+    let is_new = |look: &Look<'_>| look.pod.hash() == rules.hash;
+    let new = running.iter().position(is_new);
+    let old = running.iter().position(|look| !is_new(look));
+    let others = running
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| Some(*index) != new && Some(*index) != old);
+    delete_all(others.map(|(_, look)| look), judgement);
+    if let (Some(new), Some(old)) = (new, old) {
+        let (new, old) = (&running[new], &running[old]);
+        if !old.pod.ready || is_available(rules, new.pod) {
+            delete_all(std::iter::once(old), judgement);
+        }
+    }
+}
+
+// === rolling update ===
+
+fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[&Pod], judgement: &mut Judgement) {
+    // DS-133
+    if grouped.is_empty() && !facts.verdict.run && !facts.creating && !facts.blocked {
+        return;
+    }
+    let (new, old): (Vec<&Pod>, Vec<&Pod>) = staying.iter().partition(|pod| is_updated(rules, pod));
+    if rules.surging {
+        judgement.served = match (new.as_slice(), old.as_slice()) {
+            (_, [old]) => is_available(rules, old),
+            ([new], []) => is_available(rules, new),
+            _ => false,
+        };
+        judgement.class = roll_surge(rules, facts, &new, &old);
+    } else {
+        judgement.class = roll_plain(rules, facts, &new, &old);
+    }
+}
+
+/// DS-134
+fn roll_plain(rules: &Rules<'_>, facts: &Facts<'_>, new: &[&Pod], old: &[&Pod]) -> Class {
+    if facts.creating || facts.blocked {
+        return Class::Unavailable;
+    }
+    match (new, old) {
+        ([new], []) if is_available(rules, new) => Class::Idle,
+        ([], [old]) if is_available(rules, old) => Class::Candidate(old.uid.clone()),
+        ([], [old]) => Class::Replace(old.uid.clone()),
+        _ => Class::Unavailable,
+    }
+}
+
+/// The table above DS-138.
+fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, new: &[&Pod], old: &[&Pod]) -> Class {
+    if facts.blocked || new.len() > 1 || old.len() > 1 {
+        return Class::Surged;
+    }
+    let [old] = old else { return Class::Idle };
+    match new {
+        [new] if is_available(rules, new) => Class::Replace(old.uid.clone()),
+        [_, ..] => Class::Surged,
+        [] if facts.creating => Class::Surged,
+        [] if facts.node.is_none() => Class::Lost,
+        [] => match (is_available(rules, old), facts.verdict.run) {
+            (false, true) => Class::CreateNow,
+            (false, false) => Class::Replace(old.uid.clone()),
+            (true, true) => Class::SurgeCandidate,
+            (true, false) => Class::DeleteLate(old.uid.clone()),
+        },
+    }
+}
+
+// === reason and wake ===
+
+fn reason(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[&Pod], judgement: &Judgement) -> Option<WhyNot> {
+    let node = facts.node?;
+    if !facts.verdict.run && (grouped.is_empty() || !facts.verdict.keep) {
+        return None;
+    }
+    let is_current = |pod: &&&Pod| is_updated(rules, pod);
+    let current = staying.iter().rfind(is_current);
+    if current.is_some_and(|pod| is_available(rules, pod)) {
+        return None;
+    }
+    if let Some(since) = node.bad_since {
+        return Some(if since <= rules.since {
+            WhyNot::NodeBadBefore
+        } else {
+            WhyNot::NodeBadAfter
+        });
+    }
+    if facts.creating || facts.blocked || judgement.create {
+        return Some(WhyNot::RequestPending);
+    }
+    let Some(pod) = current.or_else(|| staying.last()) else {
+        let is_failed = judgement.deletes.iter().any(|(_, cause)| *cause == Cause::Failed);
+        return Some(if is_failed { WhyNot::FailedBackoff } else { WhyNot::Deleting });
+    };
+    Some(match (pod.phase, pod.trouble) {
+        (_, Some(Trouble::NoRoom)) => WhyNot::NoRoom,
+        (Phase::Failed | Phase::Succeeded, _) => WhyNot::FailedBackoff,
+        _ if current.is_none() && rules.on_delete => WhyNot::OnDelete,
+        _ if current.is_none() => WhyNot::WaitingForBudget,
+        (_, Some(Trouble::Image)) => WhyNot::Image,
+        (_, Some(Trouble::CrashLoop)) => WhyNot::CrashLoop,
+        _ if !pod.bound => WhyNot::Unscheduled,
+        _ if pod.ready => WhyNot::MinReady,
+        _ => WhyNot::NotReady,
+    })
+}
+
+/// When a ready pod of the pair becomes available (DS-148, DS-233), or a failed one may go.
+fn wake(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], failed: Option<Mono>) -> Option<Mono> {
+    if facts.node.is_none() {
+        return failed;
+    }
+    let availabilities = grouped
+        .iter()
+        .map(|look| look.pod.availability(rules.min_ready, rules.now.wall));
+    let moments = availabilities.filter_map(|availability| match availability {
+        Availability::At(at) => Some(rules.now.mono_of(at)),
+        Availability::Yes | Availability::No => None,
+    });
+    moments.chain(failed).min()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,462 @@
+//! One DaemonSet: its pairs, what is under way, and one sync of it (DS-040).
+//!
+//! Events mark pairs as touched; [`Set::sync`] judges the touched ones again and acts on counters and candidate sets. A sync costs
+//! the touched pairs and the requests it makes, never the number of nodes.
+
+mod answers;
+mod claims;
+mod creates;
+mod deletes;
+mod report;
+mod status;
+mod tally;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::{Hold, Mono, NodeName, Now, PodUid, Wall};
+
+use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
+use crate::facts::{DaemonSet, Pod, Strategy};
+use crate::history::{self, Current, History, Next, View};
+use crate::pair::{self, Facts, Judgement, Look, Rules};
+use crate::placement::Verdict;
+use crate::retry::PodBackoff;
+use crate::syncer::Profile;
+use crate::template::Blueprint;
+use crate::timers::Timers;
+use crate::world::World;
+
+pub(crate) use answers::Op;
+
+/// Creates, and separately deletes, that may be under way and not seen yet (DS-003, DS-110).
+const BURST: usize = 250;
+
+/// How long something that was answered may stay unseen before it is no longer waited for (DS-050).
+const UNSEEN: Duration = Duration::from_secs(5 * 60);
+
+/// The surroundings of one call.
+pub(crate) struct Cx<'a> {
+    pub(crate) now: Now,
+    pub(crate) world: &'a World,
+    pub(crate) profile: Profile,
+    /// Why nothing may be written, if so.
+    pub(crate) held: Option<&'a Hold>,
+    pub(crate) out: &'a mut Out,
+}
+
+/// Effects, and what their answers will mean.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) asked: BTreeMap<RequestId, (Arc<Owner>, Op)>,
+    requests: u64,
+}
+
+impl Out {
+    fn send(&mut self, owner: &Arc<Owner>, urgency: Urgency, request: Request, op: Op) {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.asked.insert(id, (owner.clone(), op));
+        let owner = owner.clone();
+        self.effects.push(Effect::Send {
+            id,
+            owner,
+            urgency,
+            request,
+        });
+    }
+
+    fn event(&mut self, owner: &Arc<Owner>, severity: Severity, reason: &'static str, message: String) {
+        let owner = owner.clone();
+        self.effects.push(Effect::Event {
+            owner,
+            severity,
+            reason,
+            message,
+        });
+    }
+}
+
+/// A DaemonSet with everything that is known and under way about it.
+#[derive(Debug)]
+pub(crate) struct Set {
+    pub(crate) ds: DaemonSet,
+    pub(crate) owner: Arc<Owner>,
+    /// It was created or changed since the last sync.
+    changed: bool,
+    pairs: BTreeMap<NodeName, Pair>,
+    /// Pairs to be judged again.
+    touched: BTreeSet<NodeName>,
+    /// All pairs are to be judged again, by new rules.
+    rules_changed: bool,
+    tally: tally::Tally,
+    timers: Timers<Timer>,
+    claims: claims::Claims,
+    /// Pods with a known target, by value of their hash label.
+    pods_by_hash: BTreeMap<Arc<str>, u32>,
+    history: History,
+    history_dirty: bool,
+    /// Old revisions may have become superfluous.
+    surplus_dirty: bool,
+    /// The current revision is known and as it should be.
+    settled: bool,
+    current: Option<Current>,
+    blueprint: Option<Arc<Blueprint>>,
+    generation_label: Option<String>,
+    creates: creates::Creates,
+    deletes: deletes::Deletes,
+    backoffs: BTreeMap<NodeName, PodBackoff>,
+    status: status::Writer,
+    report: report::Report,
+}
+
+/// One node of a DaemonSet: one that should run a pod, or holds one.
+#[derive(Clone, Debug, Default)]
+struct Pair {
+    verdict: Verdict,
+    pods: Vec<PodUid>,
+    /// Orphans there that are about to be adopted.
+    adopting: u32,
+    creating: Option<creates::Creating>,
+    judgement: Judgement,
+    /// Since when the present reason is known.
+    since: Option<Wall>,
+}
+
+impl Pair {
+    fn is_empty(&self) -> bool {
+        !self.verdict.run && self.pods.is_empty() && self.adopting == 0 && self.creating.is_none()
+    }
+}
+
+/// What a timer is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// The pair has to be judged again.
+    Pair(NodeName),
+    /// A pod being created there was not seen in time.
+    Creating(NodeName),
+    /// A pod's work may be tried again, or is no longer waited for.
+    Pod(PodUid),
+    /// The failed-pod backoff of a node is forgotten.
+    Forget(NodeName),
+    /// A pause ends, or a status or report is due.
+    Sync,
+}
+
+impl Set {
+    pub(crate) fn new(ds: DaemonSet, world: &World) -> Self {
+        let owner = Arc::new(Owner {
+            namespace: ds.namespace.clone(),
+            name: ds.name.clone(),
+            uid: ds.uid.clone(),
+        });
+        let mut set = Self {
+            generation_label: ds.template_generation.map(|generation| generation.to_string()),
+            ds,
+            owner,
+            changed: true,
+            pairs: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            rules_changed: true,
+            tally: tally::Tally::default(),
+            timers: Timers::default(),
+            claims: claims::Claims::default(),
+            pods_by_hash: BTreeMap::new(),
+            history: History::default(),
+            history_dirty: true,
+            surplus_dirty: true,
+            settled: false,
+            current: None,
+            blueprint: None,
+            creates: creates::Creates::default(),
+            deletes: deletes::Deletes::default(),
+            backoffs: BTreeMap::new(),
+            status: status::Writer::default(),
+            report: report::Report::default(),
+        };
+        set.place_all(world);
+        set
+    }
+
+    /// Takes a newer state of the same DaemonSet. A change of status alone costs no pair.
+    pub(crate) fn update(&mut self, ds: DaemonSet, world: &World) {
+        let old = std::mem::replace(&mut self.ds, ds);
+        let ds = &self.ds;
+        let template_changed = old.template != ds.template;
+        let moved = old.template.placement() != ds.template.placement();
+        if old.generation != ds.generation || old.template_generation != ds.template_generation || template_changed {
+            self.rules_changed = true;
+            self.generation_label = ds.template_generation.map(|generation| generation.to_string());
+            // A person repaired it, perhaps: try again at once.
+            self.creates.retry.reset();
+        }
+        if template_changed {
+            self.settled = false;
+            self.history.template_changed();
+        }
+        if template_changed || old.deleting != ds.deleting || old.status.collision_count != ds.status.collision_count {
+            self.history_dirty = true;
+        }
+        if old.status.observed_generation != ds.status.observed_generation {
+            // DS-105: a new key.
+            self.touched.extend(std::mem::take(&mut self.backoffs).into_keys());
+        }
+        self.surplus_dirty |= template_changed || old.history_limit != ds.history_limit;
+        self.changed = true;
+        if moved {
+            self.place_all(world);
+        }
+    }
+
+    pub(crate) fn revisions_changed(&mut self) {
+        self.history_dirty = true;
+        self.surplus_dirty = true;
+    }
+
+    /// When it wants to be synced again.
+    pub(crate) fn next_wake(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    // === nodes ===
+
+    fn place_all(&mut self, world: &World) {
+        let names: BTreeSet<NodeName> = world.nodes.keys().chain(self.pairs.keys()).cloned().collect();
+        for name in names {
+            self.place(&name, world);
+        }
+    }
+
+    /// Judges placement on a node again, whether it exists or not, and touches the pair.
+    fn place(&mut self, name: &NodeName, world: &World) -> Verdict {
+        let node = world.nodes.get(name);
+        let verdict = node.map(|node| self.ds.template.placement().judge(node)).unwrap_or_default();
+        if !verdict.run && !self.pairs.contains_key(name) {
+            return verdict;
+        }
+        self.pair(name, world).verdict = verdict;
+        self.touched.insert(name.clone());
+        verdict
+    }
+
+    /// A node was created, changed or deleted. Returns true if the DaemonSet has to be synced for it.
+    ///
+    /// Upstream misses some of what matters here (DS-031, DS-225, DS-226): under its profile the pair then waits for the next sync.
+    pub(crate) fn node_changed(&mut self, name: &NodeName, placement_changed: bool, profile: Profile, world: &World) -> bool {
+        let verdict = if placement_changed {
+            self.place(name, world)
+        } else {
+            self.touched.extend(self.pairs.contains_key(name).then(|| name.clone()));
+            self.pairs.get(name).map(|pair| pair.verdict).unwrap_or_default()
+        };
+        if profile == Profile::Bailiff {
+            return self.touched.contains(name);
+        }
+        if !placement_changed || !world.nodes.contains_key(name) {
+            return false;
+        }
+        let pods = self.pairs.get(name).map(|pair| pair.pods.as_slice()).unwrap_or_default();
+        let is_bound = |uid: &PodUid| world.pod(uid).is_some_and(|pod| pod.bound);
+        if pods.iter().any(is_bound) {
+            !verdict.keep || self.ds.status.counts.misscheduled > 0
+        } else {
+            verdict.run
+        }
+    }
+
+    /// The pair of a node, made if need be.
+    fn pair(&mut self, name: &NodeName, world: &World) -> &mut Pair {
+        let placement = self.ds.template.placement();
+        self.pairs.entry(name.clone()).or_insert_with(|| Pair {
+            verdict: world.nodes.get(name).map(|node| placement.judge(node)).unwrap_or_default(),
+            ..Pair::default()
+        })
+    }
+
+    // === sync ===
+
+    /// Does what there is to do (DS-040).
+    pub(crate) fn sync(&mut self, cx: &mut Cx<'_>) {
+        self.fire_timers(cx);
+        let changed = std::mem::take(&mut self.changed);
+        if self.ds.selector.is_everything() && changed && !self.ds.deleting {
+            let message = "This daemon set is selecting all pods. A non-empty selector is required.".to_owned();
+            cx.out.event(&self.owner, Severity::Warning, "SelectingAll", message);
+        }
+        if self.ds.deleting || self.ds.selector.is_idle() {
+            return;
+        }
+        let may_write = cx.held.is_none();
+        if may_write {
+            self.claim(cx);
+            self.advance_history(cx);
+        }
+        if self.settled {
+            self.judge_touched(cx);
+        }
+        if self.settled && may_write {
+            self.delete_unwanted(cx);
+            self.roll(cx);
+            self.create_wanted(cx);
+            self.clean_history(cx);
+            self.write_status(cx);
+        }
+        self.report(cx);
+        self.arm(cx.now.mono);
+    }
+
+    fn fire_timers(&mut self, cx: &Cx<'_>) {
+        while let Some(timer) = self.timers.pop(cx.now.mono) {
+            match timer {
+                Timer::Pair(node) => drop(self.touched.insert(node)),
+                Timer::Creating(node) => self.stop_waiting_for_create(&node),
+                Timer::Pod(uid) => self.stop_waiting_for_pod(&uid, cx.world),
+                Timer::Forget(node) => drop(self.backoffs.remove(&node)),
+                Timer::Sync => {}
+            }
+        }
+    }
+
+    /// Sets the timer for whatever waits for a pause to end.
+    fn arm(&mut self, now: Mono) {
+        let history = (self.history_dirty || self.surplus_dirty).then_some(&self.history.retry);
+        let retries = [
+            Some(&self.creates.retry),
+            Some(&self.status.retry),
+            Some(&self.claims.retry),
+            history,
+        ];
+        let pauses = retries.into_iter().flatten().filter_map(|retry| retry.opens_at(now));
+        let due = [self.status.due, self.report.due]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > now);
+        let next = pauses.chain(due).min();
+        self.timers.set(&Timer::Sync, next);
+    }
+
+    fn judge_touched(&mut self, cx: &Cx<'_>) {
+        let touched = if std::mem::take(&mut self.rules_changed) {
+            self.touched.clear();
+            self.pairs.keys().cloned().collect()
+        } else {
+            std::mem::take(&mut self.touched)
+        };
+        for node in touched {
+            self.judge(&node, cx);
+        }
+    }
+
+    /// Judges a pair and brings counters and candidate sets up to date.
+    fn judge(&mut self, node: &NodeName, cx: &Cx<'_>) {
+        let (Some(current), Some(pair)) = (&self.current, self.pairs.get_mut(node)) else {
+            return;
+        };
+        let rules = Rules {
+            hash: &current.hash,
+            since: current.created,
+            generation: self.generation_label.as_deref(),
+            min_ready: self.ds.min_ready,
+            surging: self.ds.strategy.is_surging(),
+            on_delete: self.ds.strategy == Strategy::OnDelete,
+            now: cx.now,
+        };
+        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|uid| cx.world.pod(uid)).collect();
+        let look = |pod| Look {
+            pod,
+            work: self.claims.work(pod),
+        };
+        let looks: Vec<Look<'_>> = pods.into_iter().map(look).collect();
+        let facts = Facts {
+            node: cx.world.nodes.get(node),
+            verdict: pair.verdict,
+            pods: &looks,
+            creating: pair.creating.is_some(),
+            blocked: pair.adopting > 0,
+            backoff: self.backoffs.get(node).copied(),
+        };
+        let judgement = pair::judge(&rules, &facts);
+        // The earlier moment stays: looking too early only looks again.
+        let timer = Timer::Pair(node.clone());
+        let wake = judgement
+            .wake
+            .map(|wake| self.timers.get(&timer).map_or(wake, |set| set.min(wake)));
+        self.timers.set(&timer, wake);
+        if pair.judgement != judgement {
+            if pair.judgement.reason != judgement.reason {
+                pair.since = judgement.reason.is_some().then_some(cx.now.wall);
+            }
+            self.tally.remove(node, &pair.judgement);
+            self.tally.add(node, &judgement);
+            pair.judgement = judgement;
+            self.report.dirty = true;
+        }
+        if pair.is_empty() {
+            self.tally.remove(node, &pair.judgement);
+            self.pairs.remove(node);
+        }
+    }
+
+    // === history ===
+
+    fn view(&self, profile: Profile) -> View<'_> {
+        View {
+            ds: &self.ds,
+            pods_by_hash: &self.pods_by_hash,
+            relabel_all: profile == Profile::Upstream,
+        }
+    }
+
+    fn advance_history(&mut self, cx: &mut Cx<'_>) {
+        if !self.history_dirty || self.history.busy || !self.history.retry.is_open(cx.now.mono) {
+            return;
+        }
+        self.history_dirty = false;
+        let mut history = std::mem::take(&mut self.history);
+        let next = history.next(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace));
+        self.history = history;
+        match next {
+            Next::Settled(current) => self.settle(current),
+            Next::Ask(step, request) => {
+                self.settled = false;
+                self.history.busy = true;
+                cx.out.send(&self.owner, Urgency::Missing, request, Op::History(step));
+            }
+            Next::Relabel { from, to } => {
+                self.settled = false;
+                self.relabel(&from, &to, cx);
+            }
+            Next::Wait => self.settled = false,
+        }
+    }
+
+    fn settle(&mut self, current: Current) {
+        self.settled = true;
+        if self.current.as_ref() == Some(&current) && !self.rules_changed {
+            return;
+        }
+        let blueprint = Blueprint::new(&self.owner, &self.ds.template, self.ds.template_generation, &current.hash);
+        // A pod without labels cannot be (DS-096): the selector would match everything.
+        self.blueprint = blueprint.ok().map(Arc::new);
+        self.current = Some(current);
+        self.rules_changed = true;
+        self.report.dirty = true;
+    }
+
+    /// DS-161
+    fn clean_history(&mut self, cx: &mut Cx<'_>) {
+        if !self.surplus_dirty || self.history.busy || !self.history.retry.is_open(cx.now.mono) {
+            return;
+        }
+        match history::surplus(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace)) {
+            Next::Ask(step, request) => {
+                self.history.busy = true;
+                cx.out.send(&self.owner, Urgency::Routine, request, Op::History(step));
+            }
+            _ => self.surplus_dirty = false,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the answer to a request means.
+
+use std::sync::Arc;
+
+use bailiff_model::{NodeName, PodName, PodUid};
+
+pub(crate) use super::claims::Kind;
+use super::{Cx, Set};
+use crate::effect::{Answer, FailureKind};
+use crate::history::{Ended, Step};
+
+/// What a request was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// A pod for this node.
+    CreatePod { node: NodeName },
+    /// A pod.
+    Pod {
+        uid: PodUid,
+        name: PodName,
+        node: Option<NodeName>,
+        kind: Kind,
+    },
+    /// To know whether pods may be adopted.
+    ReadForPods,
+    /// A step of the history.
+    History(Step),
+    /// The status.
+    WriteStatus,
+}
+
+impl Op {
+    /// The revision that is gone if this succeeded, as name and uid.
+    pub(crate) fn deleted_revision(&self, answer: &Answer) -> Option<(Arc<str>, Arc<str>)> {
+        let is_gone = match answer {
+            Answer::Done => true,
+            Answer::Failed(failure) => failure.kind == FailureKind::NotFound,
+            _ => false,
+        };
+        match self {
+            Self::History(Step::Delete { name, uid }) if is_gone => Some((name.clone(), uid.clone())),
+            _ => None,
+        }
+    }
+}
+
+impl Set {
+    /// Takes an answer. Objects in it are known to the world already.
+    pub(crate) fn answered(&mut self, op: &Op, answer: &Answer, cx: &mut Cx<'_>) {
+        match op {
+            Op::CreatePod { node } => self.create_answered(node, answer, cx),
+            Op::Pod { uid, name, node, kind } => self.pod_answered((uid, name.as_str(), node.as_ref()), *kind, answer, cx),
+            Op::ReadForPods => self.read_for_pods(answer, cx.now.mono),
+            Op::History(step) => self.history_answered(step, answer, cx),
+            Op::WriteStatus => self.status_answered(answer, cx.now.mono),
+        }
+    }
+
+    fn history_answered(&mut self, step: &Step, answer: &Answer, cx: &Cx<'_>) {
+        self.history.busy = false;
+        self.history_dirty = true;
+        self.surplus_dirty = true;
+        let (ended, pause) = match answer {
+            Answer::Done | Answer::Pod(_) => (Ended::Done, None),
+            Answer::Revision(revision) => (Ended::Revision(revision), None),
+            Answer::DaemonSet(ds) => (Ended::DaemonSet(ds), None),
+            Answer::Failed(failure) => {
+                let ended = match failure.kind {
+                    FailureKind::AlreadyExists => Ended::AlreadyExists,
+                    FailureKind::NotFound => Ended::NotFound,
+                    _ => Ended::Failed,
+                };
+                (ended, failure.retry_after)
+            }
+        };
+        if self.history.ended(&self.ds, step, ended).is_err() {
+            self.history.retry.fail(cx.now.mono, pause);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Which pods are ours (DS-060 to DS-071), and what is under way with single pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bailiff_model::{Mono, PodUid};
+
+use super::{Cx, Op, Set, Timer, UNSEEN};
+use crate::effect::{Answer, Failure, FailureKind, Request, Urgency};
+use crate::facts::{Controller, Pod};
+use crate::pair;
+use crate::retry::Retry;
+use crate::world::World;
+
+/// What a pod is to a DaemonSet (DS-062).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Ours, and selected.
+    Member,
+    /// Ours, and not selected: to be released.
+    Misfit,
+    /// Nobody's, and selected: to be adopted.
+    Orphan,
+    /// Of no concern.
+    Stranger,
+}
+
+/// Claims, and requests about pods.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    works: BTreeMap<PodUid, PodWork>,
+    /// Orphans to adopt.
+    adoptable: BTreeSet<PodUid>,
+    /// Pods of ours that the selector does not select.
+    releasable: BTreeSet<PodUid>,
+    /// The DaemonSet is being read (DS-063).
+    reading: bool,
+    /// The live DaemonSet allowed the adoptions that wait now.
+    allowed: bool,
+    pub(super) retry: Retry,
+}
+
+/// One request about a pod, and what follows it. There is at most one per pod.
+#[derive(Clone, Copy, Debug)]
+struct PodWork {
+    kind: Kind,
+    stage: Stage,
+    retry: Retry,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Its deletion.
+    Delete,
+    /// An owner reference.
+    Adopt,
+    /// No owner reference.
+    Release,
+    /// Another hash label.
+    Relabel,
+}
+
+/// How far a request about a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Not answered.
+    Asked,
+    /// Done, and not seen yet (DS-050).
+    Unseen,
+    /// Failed; a pause runs.
+    Paused,
+    /// The pause is over; only the number of failures is remembered.
+    Ready,
+}
+
+impl PodWork {
+    fn is_going(&self) -> bool {
+        self.kind == Kind::Delete && matches!(self.stage, Stage::Asked | Stage::Unseen)
+    }
+}
+
+impl Claims {
+    /// What is under way with a pod, as its pair is judged.
+    pub(super) fn work(&self, pod: &Pod) -> pair::Work {
+        match self.works.get(&pod.uid).map(|work| (work.stage, work.kind)) {
+            None | Some((Stage::Ready, _)) => pair::Work::None,
+            Some((Stage::Asked | Stage::Unseen, Kind::Delete)) => pair::Work::Going,
+            Some(_) => pair::Work::Busy,
+        }
+    }
+
+    fn is_free(&self, uid: &PodUid) -> bool {
+        self.works.get(uid).is_none_or(|work| work.stage == Stage::Ready)
+    }
+}
+
+impl Set {
+    fn role(&self, pod: &Pod) -> Role {
+        let is_selected = self.ds.selector.matches(&pod.labels);
+        match &pod.controller {
+            // DS-022, DS-060
+            Controller::DaemonSet { name, uid } if *uid == self.ds.uid && *name == self.ds.name => {
+                if is_selected {
+                    Role::Member
+                } else {
+                    Role::Misfit
+                }
+            }
+            Controller::None if is_selected && !pod.deleting => Role::Orphan,
+            _ => Role::Stranger,
+        }
+    }
+
+    /// A pod came, or came back changed. Returns true if it concerns this DaemonSet.
+    pub(crate) fn attach(&mut self, pod: &Pod, world: &World) -> bool {
+        let role = self.role(pod);
+        match role {
+            Role::Member => {
+                if let Some(node) = &pod.target {
+                    self.created_pod_seen(node, &pod.uid);
+                }
+                if let Some(node) = &pod.target {
+                    *self.pods_by_hash.entry(Arc::from(pod.hash())).or_default() += 1;
+                    self.pair(node, world).pods.push(pod.uid.clone());
+                }
+            }
+            Role::Misfit => drop(self.claims.releasable.insert(pod.uid.clone())),
+            Role::Orphan => {
+                self.claims.adoptable.insert(pod.uid.clone());
+                if let Some(node) = &pod.target {
+                    self.pair(node, world).adopting += 1;
+                }
+            }
+            Role::Stranger => return false,
+        }
+        // What was asked for has been seen (DS-052).
+        self.end_work(&pod.uid, |work| {
+            work.stage == Stage::Unseen && (pod.deleting || work.kind != Kind::Delete)
+        });
+        self.touched.extend(pod.target.clone());
+        true
+    }
+
+    /// Takes a pod out, as it was known. Returns true if it concerned this DaemonSet.
+    pub(crate) fn detach(&mut self, pod: &Pod) -> bool {
+        let role = self.role(pod);
+        let pair = pod.target.as_ref().and_then(|node| self.pairs.get_mut(node));
+        match role {
+            Role::Member => {
+                if let Some(pair) = pair {
+                    pair.pods.retain(|uid| *uid != pod.uid);
+                    self.uncount_hash(pod.hash());
+                }
+            }
+            Role::Misfit => drop(self.claims.releasable.remove(&pod.uid)),
+            Role::Orphan => {
+                self.claims.adoptable.remove(&pod.uid);
+                if let Some(pair) = pair {
+                    pair.adopting -= 1;
+                }
+            }
+            Role::Stranger => return false,
+        }
+        self.touched.extend(pod.target.clone());
+        true
+    }
+
+    fn uncount_hash(&mut self, hash: &str) {
+        if let Some(pods) = self.pods_by_hash.get_mut(hash) {
+            *pods -= 1;
+            if *pods == 0 {
+                self.pods_by_hash.remove(hash);
+                // Its revision may be superfluous now (DS-161), and a dedupe may go on.
+                self.surplus_dirty = true;
+            }
+        }
+    }
+
+    /// A pod is gone for good: nothing that was done to it is waited for.
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
+        self.end_work(uid, |work| work.stage != Stage::Asked);
+    }
+
+    fn end_work(&mut self, uid: &PodUid, is_over: impl Fn(&PodWork) -> bool) {
+        let Some(work) = self.claims.works.get(uid).filter(|work| is_over(work)) else {
+            return;
+        };
+        if work.is_going() {
+            self.deletes.outstanding -= 1;
+        }
+        self.claims.works.remove(uid);
+        self.timers.set(&Timer::Pod(uid.clone()), None);
+    }
+
+    /// The time to see it, or the pause, is over.
+    pub(super) fn stop_waiting_for_pod(&mut self, uid: &PodUid, world: &World) {
+        self.end_work(uid, |work| work.stage == Stage::Unseen);
+        if let Some(work) = self.claims.works.get_mut(uid).filter(|work| work.stage == Stage::Paused) {
+            work.stage = Stage::Ready;
+        }
+        self.history_dirty = true;
+        self.touched.extend(world.pod(uid).and_then(|pod| pod.target.clone()));
+    }
+
+    /// Sends a request about a pod.
+    pub(super) fn work_on(&mut self, pod: &Pod, kind: Kind, request: Request, cx: &mut Cx<'_>) {
+        let retry = self.claims.works.get(&pod.uid).map(|work| work.retry).unwrap_or_default();
+        let stage = Stage::Asked;
+        self.claims.works.insert(pod.uid.clone(), PodWork { kind, stage, retry });
+        if kind == Kind::Delete {
+            self.deletes.outstanding += 1;
+            self.deletes.in_flight += 1;
+        }
+        let op = Op::Pod {
+            uid: pod.uid.clone(),
+            name: pod.name.clone(),
+            node: pod.target.clone(),
+            kind,
+        };
+        cx.out.send(&self.owner, Urgency::Routine, request, op);
+    }
+
+    /// A request about a pod was done, or turned out to be needless: what follows from it will be seen.
+    pub(super) fn pod_done(&mut self, uid: &PodUid, kind: Kind, is_moot: bool, cx: &Cx<'_>) {
+        let is_awaited = kind == Kind::Delete || is_moot;
+        let is_seen = cx.world.pod(uid).is_none_or(|pod| pod.deleting && kind == Kind::Delete);
+        let Some(work) = self.claims.works.get_mut(uid) else { return };
+        if is_awaited && !is_seen {
+            work.stage = Stage::Unseen;
+            self.timers.set(&Timer::Pod(uid.clone()), Some(cx.now.mono + UNSEEN));
+        } else {
+            self.end_work(uid, |_| true);
+        }
+    }
+
+    /// A request about a pod failed: it may be tried again after a pause.
+    pub(super) fn pod_failed(&mut self, uid: &PodUid, failure: &Failure, cx: &Cx<'_>) {
+        if cx.world.pod(uid).is_none() {
+            return self.end_work(uid, |_| true);
+        }
+        let Some(work) = self.claims.works.get_mut(uid) else { return };
+        if work.is_going() {
+            self.deletes.outstanding -= 1;
+        }
+        work.stage = Stage::Paused;
+        let until = work.retry.fail(cx.now.mono, failure.retry_after);
+        self.timers.set(&Timer::Pod(uid.clone()), Some(until));
+    }
+
+    /// Releases and adopts (DS-062 to DS-068).
+    pub(super) fn claim(&mut self, cx: &mut Cx<'_>) {
+        let free = |set: &BTreeSet<PodUid>, claims: &Claims| -> Vec<PodUid> {
+            set.iter().filter(|uid| claims.is_free(uid)).cloned().collect()
+        };
+        for uid in free(&self.claims.releasable, &self.claims) {
+            if let Some(pod) = cx.world.pod(&uid) {
+                let (name, uid) = (pod.name.clone(), uid);
+                self.work_on(pod, Kind::Release, Request::ReleasePod { name, uid }, cx);
+            }
+        }
+        let orphans = free(&self.claims.adoptable, &self.claims);
+        if orphans.is_empty() {
+            self.claims.allowed = false;
+            return;
+        }
+        if std::mem::take(&mut self.claims.allowed) {
+            for uid in orphans {
+                if let Some(pod) = cx.world.pod(&uid) {
+                    let (name, uid) = (pod.name.clone(), uid);
+                    self.work_on(pod, Kind::Adopt, Request::AdoptPod { name, uid }, cx);
+                }
+            }
+        } else if !self.claims.reading && self.claims.retry.is_open(cx.now.mono) {
+            self.claims.reading = true;
+            cx.out
+                .send(&self.owner, Urgency::Missing, Request::ReadDaemonSet, Op::ReadForPods);
+        }
+    }
+
+    /// The DaemonSet was read before pods are adopted (DS-063, DS-191).
+    pub(super) fn read_for_pods(&mut self, answer: &Answer, now: Mono) {
+        self.claims.reading = false;
+        match answer {
+            Answer::DaemonSet(live) if live.uid == self.ds.uid && !live.deleting => {
+                self.claims.allowed = true;
+                self.claims.retry.reset();
+            }
+            Answer::Failed(failure) => drop(self.claims.retry.fail(now, failure.retry_after)),
+            _ => drop(self.claims.retry.fail(now, None)),
+        }
+    }
+
+    /// Gives pods another hash label (DS-160).
+    pub(super) fn relabel(&mut self, from: &BTreeSet<Arc<str>>, to: &Arc<str>, cx: &mut Cx<'_>) {
+        let members = self.pairs.values().flat_map(|pair| &pair.pods);
+        let stray = members
+            .filter_map(|uid| cx.world.pod(uid))
+            .filter(|pod| from.contains(pod.hash()) && self.claims.is_free(&pod.uid));
+        let stray: Vec<&Pod> = stray.take(super::BURST).collect();
+        for pod in stray {
+            let (name, uid, hash) = (pod.name.clone(), pod.uid.clone(), to.clone());
+            self.work_on(pod, Kind::Relabel, Request::RelabelPod { name, uid, hash }, cx);
+        }
+    }
+}
+
+/// True if a failed request about a pod needs no other try: the pod is gone, or another one has its name.
+pub(super) fn is_moot(kind: Kind, failure: &Failure) -> bool {
+    match failure.kind {
+        FailureKind::NotFound => true,
+        FailureKind::Conflict => kind == Kind::Delete,
+        _ => false,
+    }
+}

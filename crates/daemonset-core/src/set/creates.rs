@@ -1,0 +1,205 @@
+//! Creating pods: slow start, the burst, and what was created and not seen yet (DS-050, DS-110 to DS-112).
+
+use bailiff_model::{NodeName, PodUid};
+
+use super::{BURST, Cx, Op, Set, Timer, UNSEEN};
+use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
+use crate::retry::Retry;
+use crate::syncer::Profile;
+
+use std::time::Duration;
+
+/// How long a create without a clear answer is taken as done: long enough for the watch to show its pod, if there is one.
+const AMBIGUOUS: Duration = Duration::from_secs(10);
+
+/// Requests to create.
+#[derive(Debug, Default)]
+pub(crate) struct Creates {
+    /// Size of the last batch; the next one is twice as large (DS-111). Zero before the first.
+    window: usize,
+    /// Creates of the present batch that are not answered.
+    pub(super) in_flight: usize,
+    /// One of the present batch failed, with this pause asked for.
+    failed: Option<Option<Duration>>,
+    /// Pairs with a pod that is being created or not seen yet.
+    outstanding: usize,
+    pub(super) retry: Retry,
+}
+
+/// A pod that is being created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Creating {
+    /// Not answered.
+    Asked,
+    /// Created with this uid, or perhaps created, and not seen yet.
+    Unseen(Option<PodUid>),
+}
+
+impl Set {
+    /// Sends the next batch, once the last one is answered as a whole.
+    pub(super) fn create_wanted(&mut self, cx: &mut Cx<'_>) {
+        if self.creates.in_flight > 0 || !self.creates.retry.is_open(cx.now.mono) {
+            return;
+        }
+        let room = (self.creates.window * 2)
+            .max(1)
+            .min(BURST.saturating_sub(self.creates.outstanding));
+        let mut nodes: Vec<(NodeName, Urgency)> = Vec::new();
+        let missing = if self.ds.template.is_critical() {
+            Urgency::Critical
+        } else {
+            Urgency::Missing
+        };
+        nodes.extend(self.tally.create.iter().take(room).map(|node| (node.clone(), missing)));
+        let rest = room - nodes.len();
+        nodes.extend(
+            self.surge_nodes(rest, cx.profile)
+                .map(|node| (node.clone(), Urgency::Routine)),
+        );
+        if nodes.is_empty() {
+            if room > 0 {
+                self.creates.window = 0;
+            }
+            return;
+        }
+        self.creates.window = nodes.len();
+        for (node, urgency) in nodes {
+            self.create(&node, urgency, cx);
+        }
+    }
+
+    /// Nodes that get a new pod beside the old one (DS-138).
+    fn surge_nodes(&self, room: usize, profile: Profile) -> impl Iterator<Item = &NodeName> {
+        let is_stuck = self.tally.lost > 0 && profile == Profile::Upstream;
+        let limit = self.ds.strategy.limits(self.tally.counts().desired).surge;
+        let free = usize::try_from(limit.saturating_sub(self.tally.used)).unwrap_or(usize::MAX);
+        let room = if is_stuck { 0 } else { room };
+        self.tally
+            .create_now
+            .iter()
+            .chain(self.tally.surge_candidates.iter().take(free))
+            .take(room)
+    }
+
+    fn create(&mut self, node: &NodeName, urgency: Urgency, cx: &mut Cx<'_>) {
+        let (Some(blueprint), Some(pair)) = (&self.blueprint, self.pairs.get_mut(node)) else {
+            return;
+        };
+        pair.creating = Some(Creating::Asked);
+        self.creates.in_flight += 1;
+        self.creates.outstanding += 1;
+        let (blueprint, node) = (blueprint.clone(), node.clone());
+        let op = Op::CreatePod { node: node.clone() };
+        cx.out.send(
+            &self.owner,
+            urgency,
+            Request::CreatePod {
+                blueprint,
+                node: node.clone(),
+            },
+            op,
+        );
+        self.judge(&node, cx);
+    }
+
+    /// A create was answered.
+    pub(super) fn create_answered(&mut self, node: &NodeName, answer: &Answer, cx: &mut Cx<'_>) {
+        self.creates.in_flight -= 1;
+        match answer {
+            Answer::Pod(pod) => {
+                cx.out.event(
+                    &self.owner,
+                    Severity::Normal,
+                    "SuccessfulCreate",
+                    format!("Created pod: {}", pod.name),
+                );
+                if cx.world.has_seen(&pod.uid) {
+                    self.stop_waiting_for_create(node);
+                } else {
+                    self.wait_for_created(node, Some(pod.uid.clone()), UNSEEN, cx);
+                }
+            }
+            Answer::Failed(failure) => self.create_failed(node, failure, cx),
+            // An answer without the pod: it will be seen.
+            _ => self.wait_for_created(node, None, UNSEEN, cx),
+        }
+        if self.creates.in_flight == 0 {
+            self.batch_answered(cx);
+        }
+        self.touched.insert(node.clone());
+    }
+
+    /// DS-112
+    fn create_failed(&mut self, node: &NodeName, failure: &Failure, cx: &mut Cx<'_>) {
+        if failure.kind == FailureKind::NamespaceTerminating {
+            // Nothing is said, and nothing is tried again for as long as upstream's expectations stay unmet (DS-193, DS-230).
+            return self.wait_for_created(node, None, UNSEEN, cx);
+        }
+        self.creates.failed = Some(failure.retry_after.max(self.creates.failed.flatten()));
+        match failure.kind {
+            FailureKind::Unknown => self.wait_for_created(node, None, AMBIGUOUS, cx),
+            _ => self.stop_waiting_for_create(node),
+        }
+        if failure.kind != FailureKind::NotSent {
+            cx.out.event(
+                &self.owner,
+                Severity::Warning,
+                "FailedCreate",
+                format!("Error creating: {}", failure.message),
+            );
+        }
+    }
+
+    fn batch_answered(&mut self, cx: &Cx<'_>) {
+        match self.creates.failed.take() {
+            Some(pause) => {
+                self.creates.window = 0;
+                self.creates.retry.fail(cx.now.mono, pause);
+            }
+            None => self.creates.retry.reset(),
+        }
+    }
+
+    fn wait_for_created(&mut self, node: &NodeName, uid: Option<PodUid>, time: Duration, cx: &Cx<'_>) {
+        let Some(pair) = self.pairs.get_mut(node) else { return };
+        // The pod came before the answer that told nothing of it.
+        if pair.creating.is_some() {
+            pair.creating = Some(Creating::Unseen(uid));
+            self.timers.set(&Timer::Creating(node.clone()), Some(cx.now.mono + time));
+        }
+    }
+
+    /// A pod of ours is there: is it the one that was created?
+    pub(super) fn created_pod_seen(&mut self, node: &NodeName, uid: &PodUid) {
+        let creating = self.pairs.get(node).and_then(|pair| pair.creating.as_ref());
+        match creating {
+            Some(Creating::Unseen(Some(created))) if created == uid => self.stop_waiting_for_create(node),
+            Some(Creating::Unseen(None)) if !self.pairs[node].pods.contains(uid) => self.stop_waiting_for_create(node),
+            _ => {}
+        }
+    }
+
+    pub(super) fn stop_waiting_for_create(&mut self, node: &NodeName) {
+        self.timers.set(&Timer::Creating(node.clone()), None);
+        let creating = self.pairs.get_mut(node).and_then(|pair| pair.creating.take());
+        if creating.is_some() {
+            self.creates.outstanding -= 1;
+        }
+        self.touched.insert(node.clone());
+    }
+
+    /// All pods were listed anew: what a list and the watch behind it do not show soon was deleted meanwhile.
+    pub(crate) fn pods_listed(&mut self, now: bailiff_model::Mono) {
+        let unseen = self
+            .pairs
+            .iter()
+            .filter(|(_, pair)| matches!(pair.creating, Some(Creating::Unseen(Some(_)))));
+        let nodes: Vec<NodeName> = unseen.map(|(node, _)| node.clone()).collect();
+        for node in nodes {
+            let timer = Timer::Creating(node);
+            let soon = now + AMBIGUOUS;
+            let at = self.timers.get(&timer).map_or(soon, |set| set.min(soon));
+            self.timers.set(&timer, Some(at));
+        }
+    }
+}

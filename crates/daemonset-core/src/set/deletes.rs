@@ -1,0 +1,155 @@
+//! Deleting pods: what manage wants gone (DS-101 to DS-113), and what a rolling update replaces (DS-134 to DS-138).
+
+use bailiff_model::{NodeName, PodUid};
+
+use super::claims::{self, Kind};
+use super::{BURST, Cx, Set, Timer};
+use crate::effect::{Answer, Request, Severity};
+use crate::facts::Strategy;
+use crate::pair::Cause;
+use crate::retry::PodBackoff;
+use crate::syncer::Profile;
+
+use std::collections::BTreeMap;
+
+/// Requests to delete.
+#[derive(Debug, Default)]
+pub(crate) struct Deletes {
+    /// Deletes that are not answered.
+    pub(super) in_flight: usize,
+    /// Deletes that are not answered or not seen yet.
+    pub(super) outstanding: usize,
+}
+
+impl Set {
+    fn room_for_deletes(&self) -> usize {
+        BURST.saturating_sub(self.deletes.outstanding)
+    }
+
+    /// Deletes what manage wants gone.
+    pub(super) fn delete_unwanted(&mut self, cx: &mut Cx<'_>) {
+        let unwanted = self.tally.delete.iter().take(self.room_for_deletes());
+        let unwanted: Vec<(PodUid, NodeName, Cause)> = unwanted
+            .map(|(uid, (node, cause))| (uid.clone(), node.clone(), *cause))
+            .collect();
+        for (uid, node, cause) in unwanted {
+            // Deleting one pod of a node may save another one.
+            if self.tally.delete.contains_key(&uid) {
+                self.delete(&node, &uid, cause, cx);
+            }
+        }
+    }
+
+    fn delete(&mut self, node: &NodeName, uid: &PodUid, cause: Cause, cx: &mut Cx<'_>) {
+        let Some(pod) = cx.world.pod(uid) else { return };
+        let (namespace, name) = (&pod.namespace, &pod.name);
+        match cause {
+            Cause::Plain => {}
+            Cause::Failed => {
+                self.advance_backoff(node, cx);
+                let message = format!("Found failed daemon pod {namespace}/{name} on node {node}, will try to kill it");
+                cx.out.event(&self.owner, Severity::Warning, "FailedDaemonPod", message);
+            }
+            Cause::Succeeded => {
+                let message = format!("Found succeeded daemon pod {namespace}/{name} on node {node}, will try to delete it");
+                cx.out.event(&self.owner, Severity::Normal, "SucceededDaemonPod", message);
+            }
+        }
+        let (name, uid) = (name.clone(), uid.clone());
+        self.work_on(pod, Kind::Delete, Request::DeletePod { name, uid }, cx);
+        self.judge(node, cx);
+    }
+
+    /// DS-105, DS-106
+    fn advance_backoff(&mut self, node: &NodeName, cx: &Cx<'_>) {
+        let backoff = PodBackoff::advance(self.backoffs.get(node).copied(), cx.now.mono);
+        self.backoffs.insert(node.clone(), backoff);
+        self.timers.set(&Timer::Forget(node.clone()), Some(backoff.forgotten_at()));
+    }
+
+    /// Replaces old pods as far as the budgets go. Creating new ones is [`Set::create_wanted`]'s.
+    pub(super) fn roll(&mut self, cx: &mut Cx<'_>) {
+        if self.ds.strategy == Strategy::OnDelete || (self.tally.lost > 0 && cx.profile == Profile::Upstream) {
+            return;
+        }
+        let replace = std::mem::take(&mut self.tally.replace);
+        for (node, uid) in self.keep_surplus(replace) {
+            self.delete(&node, &uid, Cause::Plain, cx);
+        }
+        let desired = self.tally.counts().desired;
+        if self.ds.strategy.is_surging() {
+            // DS-138: capacity is not lost before others serve.
+            while self.tally.served > desired && self.roll_one(|set| &set.tally.late, cx) {}
+        } else {
+            // DS-135
+            let limit = self.ds.strategy.limits(desired).unavailable;
+            while self.tally.used < limit && self.roll_one(|set| &set.tally.candidates, cx) {}
+        }
+    }
+
+    /// Splits off what there is room for; the rest goes back.
+    fn keep_surplus(&mut self, mut replace: BTreeMap<NodeName, PodUid>) -> Vec<(NodeName, PodUid)> {
+        let room = self.room_for_deletes();
+        let now: Vec<(NodeName, PodUid)> = replace
+            .iter()
+            .take(room)
+            .map(|(node, uid)| (node.clone(), uid.clone()))
+            .collect();
+        if replace.len() > room {
+            for (node, _) in &now {
+                replace.remove(node);
+            }
+            self.tally.replace = replace;
+        }
+        now
+    }
+
+    /// Deletes the first pod of a candidate set; false if there is none or no room.
+    fn roll_one(&mut self, candidates: impl Fn(&Self) -> &BTreeMap<NodeName, PodUid>, cx: &mut Cx<'_>) -> bool {
+        if self.room_for_deletes() == 0 {
+            return false;
+        }
+        let Some((node, uid)) = candidates(self)
+            .first_key_value()
+            .map(|(node, uid)| (node.clone(), uid.clone()))
+        else {
+            return false;
+        };
+        self.delete(&node, &uid, Cause::Plain, cx);
+        candidates(self).get(&node) != Some(&uid)
+    }
+
+    /// A request about a pod was answered.
+    pub(super) fn pod_answered(&mut self, pod: (&PodUid, &str, Option<&NodeName>), kind: Kind, answer: &Answer, cx: &mut Cx<'_>) {
+        let (uid, name, node) = pod;
+        let is_delete = kind == Kind::Delete;
+        if is_delete {
+            self.deletes.in_flight -= 1;
+        }
+        match answer {
+            Answer::Failed(failure) if claims::is_moot(kind, failure) => self.pod_done(uid, kind, true, cx),
+            Answer::Failed(failure) => {
+                if is_delete {
+                    let message = format!("Error deleting: {}", failure.message);
+                    cx.out.event(&self.owner, Severity::Warning, "FailedDelete", message);
+                }
+                self.pod_failed(uid, failure, cx);
+            }
+            _ => {
+                if is_delete {
+                    cx.out.event(
+                        &self.owner,
+                        Severity::Normal,
+                        "SuccessfulDelete",
+                        format!("Deleted pod: {name}"),
+                    );
+                }
+                self.pod_done(uid, kind, false, cx);
+            }
+        }
+        if kind == Kind::Relabel {
+            self.history_dirty = true;
+        }
+        self.touched.extend(node.cloned());
+    }
+}

@@ -1,0 +1,406 @@
+//! The entry point: routes every input to the DaemonSets it concerns and syncs those.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bailiff_model::{Hold, Mono, Namespace, NodeName, Now, PodUid};
+
+use crate::effect::{Answer, Effect, Input, RequestId};
+use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
+use crate::set::{Cx, Out, Set};
+use crate::timers::Timers;
+use crate::world::World;
+
+/// Which of the documented differences from upstream apply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// What matters is never missed.
+    #[default]
+    Bailiff,
+    /// As kube-controller-manager does, wherever that can be switched.
+    Upstream,
+}
+
+/// Settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Profile.
+    pub profile: Profile,
+}
+
+/// Namespace and name of a DaemonSet (DS-006).
+type Key = (Namespace, Arc<str>);
+
+/// The decisions of the daemonset-syncer.
+///
+/// # Guarantees
+/// - Nothing is decided before all nodes, pods, revisions and DaemonSets were listed once (DS-005).
+/// - The same inputs give the same effects.
+/// - Applying [`Input::Tick`] with nothing changed and no time passed gives no effect.
+///
+/// # Assumptions
+/// - Every [`Effect::Send`] is answered exactly once.
+#[derive(Debug, Default)]
+pub struct Syncer {
+    options: Options,
+    world: World,
+    sets: BTreeMap<Key, Set>,
+    listed: Listed,
+    held: Option<Hold>,
+    /// DaemonSets to be synced by this input.
+    woken: BTreeSet<Key>,
+    wakes: Timers<Key>,
+    announced: Option<Mono>,
+    out: Out,
+}
+
+#[derive(Debug, Default)]
+struct Listed {
+    nodes: bool,
+    pods: bool,
+    daemonsets: bool,
+    revisions: bool,
+}
+
+impl Syncer {
+    /// A core that knows nothing yet.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            ..Self::default()
+        }
+    }
+
+    /// True once everything was listed.
+    pub fn is_ready(&self) -> bool {
+        let Listed {
+            nodes,
+            pods,
+            daemonsets,
+            revisions,
+        } = self.listed;
+        nodes && pods && daemonsets && revisions
+    }
+
+    /// Takes one input and says what to do.
+    pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        self.route(input, now);
+        if self.is_ready() {
+            self.sync(now);
+        }
+        std::mem::take(&mut self.out.effects)
+    }
+
+    fn route(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Nodes(nodes) => self.nodes_listed(nodes),
+            Input::NodeApplied(node) => self.node_applied(node),
+            Input::NodeDeleted(name) => self.node_deleted(&name),
+            Input::Pods(pods) => self.pods_listed(pods, now.mono),
+            Input::PodApplied(pod) => self.pod_applied(pod),
+            Input::PodDeleted(uid) => self.pod_deleted(&uid),
+            Input::DaemonSets(daemonsets) => self.daemonsets_listed(daemonsets),
+            Input::DaemonSetApplied(ds) => self.daemonset_applied(ds),
+            Input::DaemonSetDeleted { namespace, name, uid } => self.daemonset_deleted(&(namespace, name), &uid),
+            Input::Revisions(revisions) => self.revisions_listed(revisions),
+            Input::RevisionApplied(revision) => self.revision_applied(revision),
+            Input::RevisionDeleted { namespace, name, uid } => self.revision_deleted(&namespace, &name, &uid),
+            Input::Held(hold) => {
+                self.held = hold;
+                self.woken.extend(self.sets.keys().cloned());
+            }
+            Input::Answered(id, answer) => self.answered(id, &answer, now),
+            Input::Tick => {}
+        }
+    }
+
+    fn sync(&mut self, now: Now) {
+        while let Some(key) = self.wakes.pop(now.mono) {
+            self.woken.insert(key);
+        }
+        for key in std::mem::take(&mut self.woken) {
+            let Some(set) = self.sets.get_mut(&key) else {
+                self.wakes.set(&key, None);
+                continue;
+            };
+            let mut cx = Cx {
+                now,
+                world: &self.world,
+                profile: self.options.profile,
+                held: self.held.as_ref(),
+                out: &mut self.out,
+            };
+            set.sync(&mut cx);
+            self.wakes.set(&key, set.next_wake());
+        }
+        let next = self.wakes.next();
+        if next != self.announced {
+            self.announced = next;
+            self.out.effects.push(Effect::WakeAt(next));
+        }
+    }
+
+    // === nodes ===
+
+    fn nodes_listed(&mut self, nodes: Vec<Node>) {
+        self.listed.nodes = true;
+        let names: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+        let gone: Vec<NodeName> = self
+            .world
+            .nodes
+            .keys()
+            .filter(|name| !names.contains(name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.node_deleted(&name);
+        }
+        for node in nodes {
+            self.node_applied(node);
+        }
+    }
+
+    fn node_applied(&mut self, node: Node) {
+        let known = self.world.nodes.get(&node.name);
+        if known == Some(&node) {
+            return;
+        }
+        let placement_changed = known.is_none_or(|known| known.labels != node.labels || known.taints != node.taints);
+        let name = node.name.clone();
+        self.world.nodes.insert(name.clone(), node);
+        self.node_changed(&name, placement_changed);
+    }
+
+    fn node_deleted(&mut self, name: &NodeName) {
+        if self.world.nodes.remove(name).is_some() {
+            self.node_changed(name, true);
+        }
+    }
+
+    fn node_changed(&mut self, name: &NodeName, placement_changed: bool) {
+        for (key, set) in &mut self.sets {
+            if set.node_changed(name, placement_changed, self.options.profile, &self.world) {
+                self.woken.insert(key.clone());
+            }
+        }
+    }
+
+    // === pods ===
+
+    fn pods_listed(&mut self, pods: Vec<Pod>, now: Mono) {
+        self.listed.pods = true;
+        let uids: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
+        let gone: Vec<PodUid> = self.world.pod_uids().into_iter().filter(|uid| !uids.contains(uid)).collect();
+        for uid in gone {
+            self.pod_deleted(&uid);
+        }
+        for pod in pods {
+            self.pod_applied(pod);
+        }
+        for (key, set) in &mut self.sets {
+            set.pods_listed(now);
+            self.woken.insert(key.clone());
+        }
+    }
+
+    fn pod_applied(&mut self, pod: Pod) {
+        if self.world.is_gone(pod.uid.as_str()) {
+            return;
+        }
+        if let Some(known) = self.world.pod(&pod.uid)
+            && (known.version == pod.version || is_older(&pod.version, &known.version))
+        {
+            return;
+        }
+        let uid = pod.uid.clone();
+        self.unlink(&uid);
+        self.world.insert_pod(pod);
+        self.link(&uid);
+    }
+
+    fn pod_deleted(&mut self, uid: &PodUid) {
+        self.world.bury(uid.as_str());
+        let Some(pod) = self.unlink(uid) else { return };
+        for key in self.concerned(&pod) {
+            if let Some(set) = self.sets.get_mut(&key) {
+                set.forget(uid);
+            }
+        }
+    }
+
+    /// Takes a pod out of the DaemonSets it concerned and out of the world.
+    fn unlink(&mut self, uid: &PodUid) -> Option<Pod> {
+        let pod = self.world.remove_pod(uid)?;
+        for key in self.concerned(&pod) {
+            if self.sets.get_mut(&key).is_some_and(|set| set.detach(&pod)) {
+                self.woken.insert(key);
+            }
+        }
+        Some(pod)
+    }
+
+    /// Shows a pod of the world to the DaemonSets it may concern.
+    fn link(&mut self, uid: &PodUid) {
+        let Some(pod) = self.world.pod(uid) else { return };
+        for key in self.concerned(pod) {
+            if self.sets.get_mut(&key).is_some_and(|set| set.attach(pod, &self.world)) {
+                self.woken.insert(key);
+            }
+        }
+    }
+
+    /// DaemonSets that a pod may concern: its owner (DS-022), or all of its namespace if it is an orphan (DS-024).
+    fn concerned(&self, pod: &Pod) -> Vec<Key> {
+        match &pod.controller {
+            Controller::DaemonSet { name, .. } => vec![(pod.namespace.clone(), name.clone())],
+            Controller::None => self.of_namespace(&pod.namespace),
+            Controller::Other => Vec::new(),
+        }
+    }
+
+    fn of_namespace(&self, namespace: &Namespace) -> Vec<Key> {
+        let first = (namespace.clone(), Arc::from(""));
+        let keys = self.sets.range(first..).map(|(key, _)| key);
+        keys.take_while(|(of, _)| of == namespace).cloned().collect()
+    }
+
+    // === DaemonSets ===
+
+    fn daemonsets_listed(&mut self, daemonsets: Vec<DaemonSet>) {
+        self.listed.daemonsets = true;
+        let keys: BTreeSet<Key> = daemonsets.iter().map(|ds| (ds.namespace.clone(), ds.name.clone())).collect();
+        let gone: Vec<Key> = self.sets.keys().filter(|key| !keys.contains(key)).cloned().collect();
+        for key in gone {
+            self.remove_set(&key);
+        }
+        for ds in daemonsets {
+            self.daemonset_applied(ds);
+        }
+    }
+
+    fn daemonset_applied(&mut self, ds: DaemonSet) {
+        if self.world.is_gone(&ds.uid) {
+            return;
+        }
+        let key = (ds.namespace.clone(), ds.name.clone());
+        if let Some(set) = self.sets.get_mut(&key) {
+            if set.ds.uid == ds.uid && is_older(&ds.version, &set.ds.version) {
+                return;
+            }
+            if set.ds.uid == ds.uid && set.ds.selector == ds.selector {
+                set.update(ds, &self.world);
+                self.woken.insert(key);
+                return;
+            }
+            // DS-021: another one of that name.
+            self.remove_set(&key);
+        }
+        let mut pods = self.world.owned(&ds.uid);
+        pods.extend(self.world.orphans(&ds.namespace));
+        let mut set = Set::new(ds, &self.world);
+        for pod in pods.iter().filter_map(|uid| self.world.pod(uid)) {
+            set.attach(pod, &self.world);
+        }
+        self.sets.insert(key.clone(), set);
+        self.woken.insert(key);
+    }
+
+    fn daemonset_deleted(&mut self, key: &Key, uid: &str) {
+        self.world.bury(uid);
+        if self.sets.get(key).is_some_and(|set| *set.ds.uid == *uid) {
+            self.remove_set(key);
+        }
+    }
+
+    fn remove_set(&mut self, key: &Key) {
+        if let Some(set) = self.sets.remove(key) {
+            self.out.effects.push(Effect::Withdraw(set.owner));
+            self.wakes.set(key, None);
+        }
+    }
+
+    // === revisions ===
+
+    fn revisions_listed(&mut self, revisions: Vec<Revision>) {
+        self.listed.revisions = true;
+        let uids: BTreeSet<&Arc<str>> = revisions.iter().map(|revision| &revision.uid).collect();
+        let gone: Vec<Revision> = self
+            .world
+            .all_revisions()
+            .filter(|known| !uids.contains(&known.uid))
+            .cloned()
+            .collect();
+        for revision in gone {
+            self.revision_deleted(&revision.namespace, &revision.name, &revision.uid);
+        }
+        for revision in revisions {
+            self.revision_applied(revision);
+        }
+    }
+
+    fn revision_applied(&mut self, revision: Revision) {
+        let (known, is_kept) = self.world.apply_revision(revision.clone());
+        if is_kept && known.as_ref() != Some(&revision) {
+            self.revision_changed(known.as_ref());
+            self.revision_changed(Some(&revision));
+        }
+    }
+
+    fn revision_deleted(&mut self, namespace: &Namespace, name: &str, uid: &str) {
+        let known = self.world.remove_revision(namespace, name, uid);
+        self.revision_changed(known.as_ref());
+    }
+
+    /// DS-032
+    fn revision_changed(&mut self, revision: Option<&Revision>) {
+        let Some(revision) = revision else { return };
+        for key in self.of_namespace(&revision.namespace) {
+            let Some(set) = self.sets.get_mut(&key) else { continue };
+            let is_orphan = revision.controller == Controller::None;
+            if revision.is_controlled_by(&set.ds.uid) || (is_orphan && set.ds.selector.matches(&revision.labels)) {
+                set.revisions_changed();
+                self.woken.insert(key);
+            }
+        }
+    }
+
+    // === answers ===
+
+    fn answered(&mut self, id: RequestId, answer: &Answer, now: Now) {
+        let Some((owner, op)) = self.out.asked.remove(&id) else {
+            return;
+        };
+        match answer {
+            // A created pod is left to the watch: an answer may come after the pod is gone again.
+            Answer::Pod(pod) if self.world.pod(&pod.uid).is_some() => self.pod_applied((**pod).clone()),
+            Answer::Revision(revision) => self.revision_applied((**revision).clone()),
+            Answer::DaemonSet(ds) if self.set_of(&owner).is_some_and(|set| set.ds.uid == ds.uid) => {
+                self.daemonset_applied((**ds).clone());
+            }
+            _ => {}
+        }
+        if let Some((name, uid)) = op.deleted_revision(answer) {
+            self.revision_deleted(&owner.namespace, &name, &uid);
+        }
+        let key = (owner.namespace.clone(), owner.name.clone());
+        let Some(set) = self.sets.get_mut(&key).filter(|set| set.ds.uid == owner.uid) else {
+            return;
+        };
+        let mut cx = Cx {
+            now,
+            world: &self.world,
+            profile: self.options.profile,
+            held: self.held.as_ref(),
+            out: &mut self.out,
+        };
+        set.answered(&op, answer, &mut cx);
+        self.woken.insert(key);
+    }
+
+    fn set_of(&self, owner: &crate::effect::Owner) -> Option<&Set> {
+        self.sets.get(&(owner.namespace.clone(), owner.name.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

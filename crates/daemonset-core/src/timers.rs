@@ -1,0 +1,58 @@
+//! Timers as data: when something has to be looked at again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bailiff_model::Mono;
+
+/// At most one timer per key. All operations cost the logarithm of the number of timers.
+#[derive(Clone, Debug)]
+pub(crate) struct Timers<K> {
+    by_key: BTreeMap<K, Mono>,
+    by_time: BTreeSet<(Mono, K)>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        Self {
+            by_key: BTreeMap::new(),
+            by_time: BTreeSet::new(),
+        }
+    }
+}
+
+impl<K: Ord + Clone> Timers<K> {
+    /// Sets the timer of `key`, or takes it off.
+    pub(crate) fn set(&mut self, key: &K, at: Option<Mono>) {
+        if self.by_key.get(key).copied() == at {
+            return;
+        }
+        if let Some(old) = self.by_key.remove(key) {
+            self.by_time.remove(&(old, key.clone()));
+        }
+        if let Some(at) = at {
+            self.by_key.insert(key.clone(), at);
+            self.by_time.insert((at, key.clone()));
+        }
+    }
+
+    /// When the timer of `key` goes off.
+    pub(crate) fn get(&self, key: &K) -> Option<Mono> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Takes a timer that is due.
+    pub(crate) fn pop(&mut self, now: Mono) -> Option<K> {
+        let (at, key) = self.by_time.first()?.clone();
+        if at > now {
+            return None;
+        }
+        self.by_time.remove(&(at, key.clone()));
+        self.by_key.remove(&key);
+        Some(key)
+    }
+
+    /// The earliest timer.
+    pub(crate) fn next(&self) -> Option<Mono> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+}

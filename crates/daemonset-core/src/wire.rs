@@ -1,0 +1,298 @@
+//! The HTTP form of requests: path, method, body. Every write carries the uid as its precondition.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::effect::{Owner, Request, RevisionChange, RevisionDraft};
+use crate::facts::LABEL_HASH;
+
+/// What to send.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// GET.
+    Get {
+        /// Path of the object.
+        path: String,
+    },
+    /// POST of raw JSON.
+    Create {
+        /// Path of the collection.
+        path: String,
+        /// The object, byte for byte.
+        body: Box<RawValue>,
+    },
+    /// PATCH, `application/strategic-merge-patch+json`.
+    Strategic {
+        /// Path of the object.
+        path: String,
+        /// The patch.
+        body: Value,
+    },
+    /// PATCH, `application/merge-patch+json`.
+    Merge {
+        /// Path of the object.
+        path: String,
+        /// The patch.
+        body: Value,
+    },
+    /// DELETE with a precondition.
+    Delete {
+        /// Path of the object.
+        path: String,
+        /// The object must have this uid.
+        uid: String,
+    },
+}
+
+/// A body that is no JSON: the bytes of a revision's data were none.
+#[derive(Debug, thiserror::Error)]
+#[error("body is not JSON")]
+pub struct Error(#[from] serde_json::Error);
+
+impl Request {
+    /// Its HTTP form, on behalf of `owner`.
+    pub fn call(&self, owner: &Owner) -> Result<Call, Error> {
+        let namespace = owner.namespace.as_str();
+        let pod = |name: &str| format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        let revisions = format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions");
+        let daemonset = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{}", owner.name);
+        Ok(match self {
+            Self::CreatePod { blueprint, node } => Call::Create {
+                path: format!("/api/v1/namespaces/{namespace}/pods"),
+                body: RawValue::from_string(blueprint.render(node.as_str()))?,
+            },
+            Self::DeletePod { name, uid } => Call::Delete {
+                path: pod(name.as_str()),
+                uid: uid.as_str().to_owned(),
+            },
+            Self::AdoptPod { name, uid } => Call::Strategic {
+                path: pod(name.as_str()),
+                body: adopt(owner, uid.as_str()),
+            },
+            Self::ReleasePod { name, uid } => Call::Strategic {
+                path: pod(name.as_str()),
+                body: release(owner, uid.as_str()),
+            },
+            Self::RelabelPod { name, uid, hash } => Call::Merge {
+                path: pod(name.as_str()),
+                body: json!({"metadata": {"uid": uid.as_str(), "labels": {LABEL_HASH: &**hash}}}),
+            },
+            Self::ReadDaemonSet => Call::Get { path: daemonset },
+            Self::CreateRevision(draft) => Call::Create {
+                path: revisions,
+                body: create_revision(owner, draft)?,
+            },
+            Self::ReadRevision { name } => Call::Get {
+                path: format!("{revisions}/{name}"),
+            },
+            Self::ChangeRevision { name, uid, change } => change_revision(owner, format!("{revisions}/{name}"), uid, change),
+            Self::DeleteRevision { name, uid } => Call::Delete {
+                path: format!("{revisions}/{name}"),
+                uid: uid.to_string(),
+            },
+            Self::WriteStatus {
+                counts,
+                observed_generation,
+            } => Call::Merge {
+                path: format!("{daemonset}/status"),
+                body: json!({"metadata": {"uid": &*owner.uid}, "status": {
+                    "currentNumberScheduled": counts.current,
+                    "numberMisscheduled": counts.misscheduled,
+                    "desiredNumberScheduled": counts.desired,
+                    "numberReady": counts.ready,
+                    "observedGeneration": observed_generation,
+                    "updatedNumberScheduled": counts.updated,
+                    "numberAvailable": counts.available,
+                    "numberUnavailable": counts.unavailable,
+                }}),
+            },
+            Self::RaiseCollisionCount { version, to } => Call::Merge {
+                path: format!("{daemonset}/status"),
+                body: json!({
+                    "metadata": {"uid": &*owner.uid, "resourceVersion": version.as_str()},
+                    "status": {"collisionCount": to},
+                }),
+            },
+        })
+    }
+
+    /// The kind of answer that is wanted.
+    pub fn wanted(&self) -> Wanted {
+        match self {
+            Self::DeletePod { .. } | Self::DeleteRevision { .. } => Wanted::Nothing,
+            Self::CreatePod { .. } | Self::AdoptPod { .. } | Self::ReleasePod { .. } | Self::RelabelPod { .. } => Wanted::Pod,
+            Self::CreateRevision(_) | Self::ReadRevision { .. } | Self::ChangeRevision { .. } => Wanted::Revision,
+            Self::ReadDaemonSet | Self::WriteStatus { .. } | Self::RaiseCollisionCount { .. } => Wanted::DaemonSet,
+        }
+    }
+}
+
+/// What a successful answer's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Of no interest.
+    Nothing,
+    /// A Pod.
+    Pod,
+    /// A ControllerRevision.
+    Revision,
+    /// A DaemonSet.
+    DaemonSet,
+}
+
+/// DS-064
+fn adopt(owner: &Owner, uid: &str) -> Value {
+    json!({"metadata": {"ownerReferences": [owner.reference()], "uid": uid}})
+}
+
+/// DS-065
+fn release(owner: &Owner, uid: &str) -> Value {
+    json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": &*owner.uid}], "uid": uid}})
+}
+
+/// DS-157. The data is copied byte for byte: what is stored is what was posted (DS-208).
+fn create_revision(owner: &Owner, draft: &RevisionDraft) -> Result<Box<RawValue>, Error> {
+    let metadata = json!({
+        "name": &draft.name,
+        "namespace": owner.namespace.as_str(),
+        "labels": draft.labels,
+        "annotations": draft.annotations,
+        "ownerReferences": [owner.reference()],
+    });
+    let data: &RawValue = serde_json::from_slice(&draft.data)?;
+    let body = format!(
+        r#"{{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{metadata},"data":{},"revision":{}}}"#,
+        data.get(),
+        draft.number,
+    );
+    Ok(RawValue::from_string(body)?)
+}
+
+/// Patches leave `data` out, so that its bytes stay (DS-209).
+fn change_revision(owner: &Owner, path: String, uid: &str, change: &RevisionChange) -> Call {
+    match change {
+        RevisionChange::Adopt => Call::Strategic {
+            path,
+            body: adopt(owner, uid),
+        },
+        RevisionChange::Release => Call::Strategic {
+            path,
+            body: release(owner, uid),
+        },
+        RevisionChange::Label(hash) => Call::Merge {
+            path,
+            body: json!({"metadata": {"uid": uid, "labels": {LABEL_HASH: &**hash}}}),
+        },
+        RevisionChange::Renumber(number) => Call::Merge {
+            path,
+            body: json!({"metadata": {"uid": uid}, "revision": number}),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bailiff_model::rollout::Counts;
+    use bailiff_model::{Namespace, PodName, PodUid, ResourceVersion};
+
+    use super::*;
+
+    fn mk_owner() -> Owner {
+        Owner {
+            namespace: Namespace::from("ns"),
+            name: Arc::from("ds"),
+            uid: Arc::from("u"),
+        }
+    }
+
+    fn check(request: &Request, wanted: &str) {
+        let text = match request.call(&mk_owner()).expect("a call") {
+            Call::Get { path } => format!("GET {path}"),
+            Call::Create { path, body } => format!("POST {path} {}", body.get()),
+            Call::Strategic { path, body } => format!("STRATEGIC {path} {body}"),
+            Call::Merge { path, body } => format!("MERGE {path} {body}"),
+            Call::Delete { path, uid } => format!("DELETE {path} {uid}"),
+        };
+        assert_eq!(text, wanted);
+    }
+
+    /// DS-064, DS-065, DS-160, DS-229; upstream's TestGeneratePatchBytesForDelete
+    #[test]
+    fn pods_are_patched_and_deleted_by_uid() {
+        let (name, uid) = (PodName::from("p"), PodUid::from("pu"));
+        let (n, u) = (|| name.clone(), || uid.clone());
+        check(
+            &Request::AdoptPod { name: n(), uid: u() },
+            r#"STRATEGIC /api/v1/namespaces/ns/pods/p {"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"ds","uid":"u","controller":true,"blockOwnerDeletion":true}],"uid":"pu"}}"#,
+        );
+        check(
+            &Request::ReleasePod { name: n(), uid: u() },
+            r#"STRATEGIC /api/v1/namespaces/ns/pods/p {"metadata":{"ownerReferences":[{"$patch":"delete","uid":"u"}],"uid":"pu"}}"#,
+        );
+        let hash = Arc::from("h");
+        check(
+            &Request::RelabelPod {
+                name: n(),
+                uid: u(),
+                hash,
+            },
+            r#"MERGE /api/v1/namespaces/ns/pods/p {"metadata":{"uid":"pu","labels":{"controller-revision-hash":"h"}}}"#,
+        );
+        check(
+            &Request::DeletePod { name: n(), uid: u() },
+            "DELETE /api/v1/namespaces/ns/pods/p pu",
+        );
+    }
+
+    /// DS-154, DS-155, DS-157, DS-208, DS-209
+    #[test]
+    fn revisions_keep_their_bytes() {
+        let draft = RevisionDraft {
+            name: "ds-h".to_owned(),
+            labels: json!({"a": "b"}),
+            annotations: json!({"c": "d"}),
+            number: 3,
+            data: Arc::from(&br#"{"a":"\u003c","b":1.50}"#[..]),
+        };
+        check(
+            &Request::CreateRevision(Arc::new(draft)),
+            r#"POST /apis/apps/v1/namespaces/ns/controllerrevisions {"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"ds-h","namespace":"ns","labels":{"a":"b"},"annotations":{"c":"d"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"ds","uid":"u","controller":true,"blockOwnerDeletion":true}]},"data":{"a":"\u003c","b":1.50},"revision":3}"#,
+        );
+        let change = |change| Request::ChangeRevision {
+            name: Arc::from("r"),
+            uid: Arc::from("ru"),
+            change,
+        };
+        check(
+            &change(RevisionChange::Renumber(4)),
+            r#"MERGE /apis/apps/v1/namespaces/ns/controllerrevisions/r {"metadata":{"uid":"ru"},"revision":4}"#,
+        );
+        check(
+            &change(RevisionChange::Label(Arc::from("r"))),
+            r#"MERGE /apis/apps/v1/namespaces/ns/controllerrevisions/r {"metadata":{"uid":"ru","labels":{"controller-revision-hash":"r"}}}"#,
+        );
+    }
+
+    /// DS-144, DS-158, DS-238: conditions and collisionCount survive a status write, and a recreated DaemonSet gets none.
+    #[test]
+    fn status_writes_name_their_fields_and_the_uid() {
+        let counts = Counts {
+            desired: 1,
+            ..Counts::default()
+        };
+        check(
+            &Request::WriteStatus {
+                counts,
+                observed_generation: 2,
+            },
+            r#"MERGE /apis/apps/v1/namespaces/ns/daemonsets/ds/status {"metadata":{"uid":"u"},"status":{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":1,"numberReady":0,"observedGeneration":2,"updatedNumberScheduled":0,"numberAvailable":0,"numberUnavailable":0}}"#,
+        );
+        let version = ResourceVersion::from("9");
+        check(
+            &Request::RaiseCollisionCount { version, to: 1 },
+            r#"MERGE /apis/apps/v1/namespaces/ns/daemonsets/ds/status {"metadata":{"uid":"u","resourceVersion":"9"},"status":{"collisionCount":1}}"#,
+        );
+    }
+}
