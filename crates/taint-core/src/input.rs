@@ -1,0 +1,123 @@
+//! What a [`crate::Manager`] is told.
+
+use std::time::Duration;
+
+use bailiff_model::intent::Intent;
+use bailiff_model::{NodeHealth, NodeName, NodeUid, PodUid, ResourceVersion, Revision, TraceContext};
+
+use crate::facts::{NodeFacts, PodFacts};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// These are all Nodes there are.
+    Nodes(Vec<NodeFacts>),
+    /// A Node was created or changed.
+    Node(NodeFacts),
+    /// A Node is gone.
+    NodeGone {
+        /// Name.
+        name: NodeName,
+        /// Uid of the one that is gone.
+        uid: NodeUid,
+    },
+    /// These are all Pods there are.
+    Pods(Vec<PodFacts>),
+    /// A Pod was created or changed.
+    Pod(PodFacts),
+    /// A Pod is gone.
+    PodGone(PodUid),
+    /// News of topic `node-health`.
+    Health {
+        /// Forget what was known of the topic; these records are all there is.
+        snapshot: bool,
+        /// Every shard of the topic is complete: a missing key means something.
+        complete: bool,
+        /// Records, in rising order.
+        records: Vec<HealthRecord>,
+    },
+    /// What the bus remembers of the own topic from before this process. Only the first one counts.
+    Inherit(Vec<Inherited>),
+    /// The answer to [`crate::Effect::PatchNode`]. Every effect gets exactly one.
+    NodePatched {
+        /// The node.
+        name: NodeName,
+        /// What became of it.
+        answer: Answer,
+    },
+    /// The answer to [`crate::Effect::ReadNode`].
+    NodeRead {
+        /// The node.
+        name: NodeName,
+        /// What was read.
+        reading: Reading<NodeFacts>,
+    },
+    /// The answer to [`crate::Effect::MarkPod`].
+    PodMarked {
+        /// The pod.
+        uid: PodUid,
+        /// What became of it.
+        answer: Answer,
+    },
+    /// The answer to [`crate::Effect::ReadPod`].
+    PodRead {
+        /// The pod that was meant.
+        uid: PodUid,
+        /// What was read.
+        reading: Reading<PodFacts>,
+    },
+    /// Time has passed: the moment of the last [`crate::Effect::WakeAt`], or any other.
+    Wake,
+}
+
+/// One record of topic `node-health`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthRecord {
+    /// Key.
+    pub name: NodeName,
+    /// Revision.
+    pub revision: Revision,
+    /// Trace of the incident.
+    pub trace: Option<TraceContext>,
+    /// What was judged; `None` for a tombstone.
+    pub health: Option<NodeHealth>,
+}
+
+/// One record of topic `eviction-intents` that was published before this process began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inherited {
+    /// What it says.
+    pub intent: Intent,
+    /// Revision of the health record it was derived from, or 0.
+    pub derived_from: Revision,
+    /// Its trace.
+    pub trace: Option<TraceContext>,
+}
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Written; the object is at this version now.
+    Done(ResourceVersion),
+    /// The object, or this incarnation of it, is not there any more.
+    Gone,
+    /// Not written. It will be tried again from a fresh read, not before this long.
+    Failed {
+        /// What the server asked for.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What became of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading<T> {
+    /// The object as it is now.
+    Found(T),
+    /// It is not there.
+    Gone,
+    /// No answer.
+    Failed {
+        /// What the server asked for.
+        retry_after: Option<Duration>,
+    },
+}

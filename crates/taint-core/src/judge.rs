@@ -1,0 +1,207 @@
+//! One pod against the NoExecute taints of its node (TE-050 to TE-063).
+
+use std::time::Duration;
+
+use bailiff_model::intent::WithdrawnReason;
+use bailiff_model::{Mono, Toleration, taint};
+
+use crate::config::Profile;
+use crate::start::{Standing, Start};
+
+/// A toleration time beyond this is without end: the longest that upstream can express, 2⁶³−1 nanoseconds (TE-120).
+const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
+
+/// A toleration time that runs, or ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Armed {
+    /// Since when the pod has been under finite tolerations without a break.
+    pub(crate) since: Start,
+    /// When it is over.
+    pub(crate) due: Mono,
+}
+
+/// What a pod's tolerations say about the taints of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Nothing to do.
+    Clear(WithdrawnReason),
+    /// Nothing tolerates the taint at this index.
+    Untolerated(usize),
+    /// It may stay until [`Armed::due`], because of the taint at this index.
+    Timed(usize, Armed),
+}
+
+/// Judges a pod. `armed` is the time that runs already; a new one counts from `arming`.
+///
+/// A running time is never shortened, except to nothing when a taint is not tolerated at all (TE-052). Under
+/// [`Profile::Upstream`] it is not lengthened either (TE-063).
+pub(crate) fn judge(
+    taints: &[Standing],
+    tolerations: &[Toleration],
+    armed: Option<Armed>,
+    arming: Start,
+    profile: Profile,
+) -> Judgement {
+    if taints.is_empty() {
+        return Judgement::Clear(WithdrawnReason::TaintsGone);
+    }
+    let since = armed.map_or(arming, |armed| armed.since);
+    let mut earliest: Option<(Mono, usize)> = None;
+    for (index, standing) in taints.iter().enumerate() {
+        let Some(used) = taint::used(&standing.taint, tolerations) else {
+            return Judgement::Untolerated(index);
+        };
+        if let Some(limit) = finite(used) {
+            let end = (standing.since.max(since).plus(limit), index);
+            earliest = Some(earliest.map_or(end, |known| known.min(end)));
+        }
+    }
+    let Some((end, index)) = earliest else {
+        return Judgement::Clear(WithdrawnReason::Tolerated);
+    };
+    let due = match (armed, profile) {
+        (None, _) => end,
+        (Some(armed), Profile::Bailiff) => armed.due.max(end),
+        (Some(armed), Profile::Upstream) => armed.due,
+    };
+    Judgement::Timed(index, Armed { since, due })
+}
+
+/// The limit that a toleration sets; `None` is forever.
+fn finite(toleration: &Toleration) -> Option<Duration> {
+    let limit = taint::limit(toleration.seconds?);
+    (limit <= LONGEST).then_some(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::{Effect, Now, Taint, Wall};
+
+    use super::*;
+
+    fn mk_start(seconds: u64) -> Start {
+        Start::at(Now {
+            mono: mk_mono(seconds),
+            wall: Wall::UNIX_EPOCH + Duration::from_secs(seconds),
+        })
+    }
+
+    fn mk_mono(seconds: u64) -> Mono {
+        Mono::from_origin(Duration::from_secs(seconds))
+    }
+
+    fn mk_standing(key: &str, since: u64) -> Standing {
+        Standing {
+            taint: Taint::new(key, Effect::NoExecute),
+            since: mk_start(since),
+            live: true,
+        }
+    }
+
+    fn mk_toleration(key: &str, seconds: Option<i64>) -> Toleration {
+        Toleration {
+            seconds,
+            ..Toleration::exists(key, Effect::NoExecute)
+        }
+    }
+
+    fn check(
+        taints: &[(&str, u64)],
+        tolerations: &[(&str, Option<i64>)],
+        armed: Option<(u64, u64)>,
+        arming: u64,
+        profile: Profile,
+    ) -> Judgement {
+        let taints: Vec<Standing> = taints.iter().map(|(key, since)| mk_standing(key, *since)).collect();
+        let tolerations: Vec<Toleration> = tolerations.iter().map(|(key, s)| mk_toleration(key, *s)).collect();
+        let armed = armed.map(|(since, due)| mk_armed(since, due));
+        judge(&taints, &tolerations, armed, mk_start(arming), profile)
+    }
+
+    fn mk_armed(since: u64, due: u64) -> Armed {
+        Armed {
+            since: mk_start(since),
+            due: mk_mono(due),
+        }
+    }
+
+    /// TE-032, TE-051, TE-052, TE-053, TE-054, TE-055, TE-120, TE-121, TE-122, TE-123
+    #[test]
+    fn a_pod_without_a_running_time_gets_the_minimum() {
+        use Judgement::{Clear, Timed, Untolerated};
+        type Case<'a> = (&'a [(&'a str, u64)], &'a [(&'a str, Option<i64>)], Judgement);
+        let cases: [Case; 12] = [
+            (&[], &[], Clear(WithdrawnReason::TaintsGone)),
+            (&[("a", 1)], &[], Untolerated(0)),
+            (&[("a", 1), ("b", 1)], &[("a", None)], Untolerated(1)),
+            (&[("a", 1)], &[("a", None)], Clear(WithdrawnReason::Tolerated)),
+            (&[("a", 1)], &[("", None)], Clear(WithdrawnReason::Tolerated)),
+            (&[("a", 1)], &[("a", Some(i64::MAX))], Clear(WithdrawnReason::Tolerated)),
+            (&[("a", 1)], &[("a", Some(9_223_372_037))], Clear(WithdrawnReason::Tolerated)),
+            (&[("a", 1)], &[("a", Some(0))], Timed(0, mk_armed(5, 5))),
+            (&[("a", 1)], &[("a", Some(-7))], Timed(0, mk_armed(5, 5))),
+            (
+                &[("a", 1), ("b", 1)],
+                &[("a", Some(9)), ("b", Some(2))],
+                Timed(1, mk_armed(5, 7)),
+            ),
+            (
+                &[("a", 1), ("b", 1)],
+                &[("a", None), ("b", Some(60))],
+                Timed(1, mk_armed(5, 65)),
+            ),
+            (
+                &[("a", 1)],
+                &[("a", Some(3600)), ("a", Some(10))],
+                Timed(0, mk_armed(5, 3605)),
+            ),
+        ];
+        for (taints, tolerations, wanted) in cases {
+            for profile in [Profile::Bailiff, Profile::Upstream] {
+                let found = check(taints, tolerations, None, 5, profile);
+                assert_eq!(found, wanted, "{taints:?} {tolerations:?}");
+            }
+        }
+    }
+
+    /// TE-063, and the difference from it
+    #[test]
+    fn a_running_time_is_lengthened_but_never_shortened() {
+        type Case<'a> = (&'a str, &'a [(&'a str, u64)], &'a [(&'a str, Option<i64>)], u64);
+        let cases: [Case; 6] = [
+            ("unchanged", &[("a", 2)], &[("a", Some(5))], 7),
+            ("lengthened", &[("a", 2)], &[("a", Some(100))], 102),
+            ("shortened", &[("a", 2)], &[("a", Some(1))], 7),
+            (
+                "second, shorter taint",
+                &[("a", 2), ("b", 4)],
+                &[("a", Some(5)), ("b", Some(1))],
+                7,
+            ),
+            ("the shorter one is gone", &[("b", 2)], &[("a", Some(5)), ("b", Some(30))], 32),
+            ("another value", &[("a", 4)], &[("a", Some(20))], 24),
+        ];
+        for (name, taints, tolerations, due) in cases {
+            let found = check(taints, tolerations, Some((2, 7)), 4, Profile::Bailiff);
+            let Judgement::Timed(_, armed) = found else {
+                panic!("{name}: {found:?}");
+            };
+            assert_eq!(armed, mk_armed(2, due), "{name}");
+            let kept = check(taints, tolerations, Some((2, 7)), 4, Profile::Upstream);
+            assert!(
+                matches!(kept, Judgement::Timed(_, armed) if armed == mk_armed(2, 7)),
+                "{name}: {kept:?}"
+            );
+        }
+    }
+
+    /// TE-052, TE-054, TE-064, TE-065: what changes a running time under either profile
+    #[test]
+    fn a_running_time_ends_when_nothing_or_everything_is_tolerated() {
+        for profile in [Profile::Bailiff, Profile::Upstream] {
+            let check = |tolerations| check(&[("a", 2)], tolerations, Some((2, 7)), 4, profile);
+            assert_eq!(check(&[]), Judgement::Untolerated(0));
+            assert_eq!(check(&[("a", None)]), Judgement::Clear(WithdrawnReason::Tolerated));
+        }
+    }
+}

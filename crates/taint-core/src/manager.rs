@@ -1,0 +1,151 @@
+//! The state machine: dispatches what happened to the parts that decide.
+
+mod evict;
+mod inherit;
+mod marking;
+mod node_events;
+mod pod_events;
+mod wishes;
+
+use std::collections::BTreeMap;
+
+use bailiff_model::{Mono, NodeName, Now, PodUid, Revision, Wall};
+
+use crate::config::Config;
+use crate::deadlines::{Deadlines, Timer};
+use crate::effect::Effect;
+use crate::input::{Inherited, Input};
+use crate::nodes::Node;
+use crate::pods::Pods;
+use crate::stats::Stats;
+use crate::tasks::Tasks;
+use wishes::Wish;
+
+/// The decisions of one taint-manager over the nodes it is responsible for.
+///
+/// # Guarantees
+/// - The same facts twice give no effect the second time: a quiet world is neither written nor published to.
+/// - [`Effect::Complete`] comes once, after all Nodes, all Pods and what the bus remembers are known.
+/// - Verdicts that are missing while `node-health` is not complete withdraw nothing.
+/// - Work is proportional to what changed: an event of a pod costs that pod, an event of a node costs its own pods.
+#[derive(Debug)]
+pub struct Manager {
+    config: Config,
+    now: Now,
+    effects: Vec<Effect>,
+    nodes: BTreeMap<NodeName, Node>,
+    pods: Pods,
+    wishes: BTreeMap<NodeName, Wish>,
+    health: Health,
+    deadlines: Deadlines,
+    node_writes: Tasks<NodeName>,
+    marks: Tasks<PodUid>,
+    progress: Progress,
+    stats: Stats,
+}
+
+/// What is known of topic `node-health`.
+#[derive(Debug, Default)]
+struct Health {
+    /// Newest record per node.
+    revisions: BTreeMap<NodeName, Revision>,
+    /// A missing key means something.
+    complete: bool,
+    /// It was complete before in this process's life: what comes now is news, not history.
+    was_complete: bool,
+}
+
+/// How far the start has come.
+#[derive(Debug, Default)]
+struct Progress {
+    nodes_listed: bool,
+    pods_listed: bool,
+    inherited: Option<Vec<Inherited>>,
+    /// Marking that an earlier process began was taken up.
+    marking_finished: bool,
+    /// Intents are decided; before, starts are only collected.
+    begun: bool,
+}
+
+impl Manager {
+    /// A manager that knows nothing yet.
+    pub fn new(config: Config) -> Self {
+        Self {
+            now: Now {
+                mono: Mono::ORIGIN,
+                wall: Wall::UNIX_EPOCH,
+            },
+            effects: Vec::new(),
+            nodes: BTreeMap::new(),
+            pods: Pods::default(),
+            wishes: BTreeMap::new(),
+            health: Health::default(),
+            deadlines: Deadlines::default(),
+            node_writes: Tasks::new(config.node_writes),
+            marks: Tasks::new(config.pod_marks),
+            progress: Progress::default(),
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// Takes in what happened; returns what to do about it, in order.
+    pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Nodes(nodes) => self.nodes_listed(nodes),
+            Input::Node(facts) => self.node_seen(facts, false),
+            Input::NodeGone { name, uid } => self.node_gone(&name, &uid),
+            Input::Pods(pods) => self.pods_listed(pods),
+            Input::Pod(facts) => self.pod_seen(facts, false),
+            Input::PodGone(uid) => self.pod_gone(&uid),
+            Input::Health {
+                snapshot,
+                complete,
+                records,
+            } => self.health_changed(snapshot, complete, records),
+            Input::Inherit(records) => self.inherit(records),
+            Input::NodePatched { name, answer } => self.node_patched(&name, answer),
+            Input::NodeRead { name, reading } => self.node_read(&name, reading),
+            Input::PodMarked { uid, answer } => self.pod_marked(&uid, answer),
+            Input::PodRead { uid, reading } => self.pod_read(&uid, reading),
+            Input::Wake => self.wake(),
+        }
+        self.begin();
+        self.start_node_writes();
+        self.start_marks();
+        if let Some(at) = self.deadlines.announce() {
+            self.effects.push(Effect::WakeAt(at));
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Sizes of what is held.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            pods: self.pods.len(),
+            wishes: self.wishes.len(),
+            node_writes: self.node_writes.len(),
+            pod_marks: self.marks.len(),
+            ..self.stats
+        }
+    }
+
+    /// True once everything that is needed to decide is known and [`Effect::Complete`] was said.
+    pub fn has_begun(&self) -> bool {
+        self.progress.begun
+    }
+
+    fn wake(&mut self) {
+        while let Some(timer) = self.deadlines.pop(self.now.mono) {
+            match timer {
+                Timer::Pod(uid) => self.time_is_over(&uid),
+                Timer::Node(name) => self.evaluate_node(&name),
+                Timer::NodeWrite(name) => self.node_write_expired(&name),
+                Timer::PodMark(uid) => {
+                    self.marks.expired(&uid);
+                }
+            }
+        }
+    }
+}

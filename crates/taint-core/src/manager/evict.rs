@@ -1,0 +1,342 @@
+//! What should happen to pods: judging them, running their times, publishing what was decided.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
+use bailiff_model::{Mono, NodeName, NodeRef, PodUid, Revision, Taint, Toleration, TraceContext, taint};
+
+use super::Manager;
+use crate::config::EvictionMode;
+use crate::deadlines::Timer;
+use crate::effect::{Effect, Event};
+use crate::judge::{Armed, Judgement, judge};
+use crate::nodes::Node;
+use crate::pods::{Pod, Published};
+use crate::start::{Standing, Start};
+
+/// Most taints, and most tolerations, that a cause names: as many as the bus accepts. What is judged is never cut.
+const MOST_IN_CAUSE: usize = 256;
+
+/// What is to be published about a pod.
+pub(super) struct Word {
+    pub(super) state: IntentState,
+    pub(super) trigger: Trigger,
+    pub(super) due: Mono,
+    pub(super) cause: EvictionCause,
+    pub(super) derived_from: Revision,
+    pub(super) trace: Option<TraceContext>,
+}
+
+impl Manager {
+    /// Judges all pods of a node.
+    pub(super) fn evaluate_node(&mut self, name: &NodeName) {
+        if !self.progress.begun {
+            return;
+        }
+        let Some(node) = self.nodes.get(name) else { return };
+        let pods: Vec<PodUid> = node.pods.iter().cloned().collect();
+        for uid in &pods {
+            self.evaluate_pod(uid);
+        }
+    }
+
+    /// Judges one pod, now that intents are decided at all.
+    pub(super) fn evaluate_pod(&mut self, uid: &PodUid) {
+        if self.progress.begun {
+            self.judge_pod(uid, Start::at(self.now));
+        }
+    }
+
+    /// Judges one pod; a time that is not running yet counts from `arming`.
+    pub(super) fn judge_pod(&mut self, uid: &PodUid, arming: Start) {
+        match self.config.mode {
+            EvictionMode::Taint if self.config.duties.taint_eviction => {
+                let Some(pod) = self.pods.get(uid) else { return };
+                // A Node that is gone has no taints to judge by; what runs goes on (TE-034, TE-040).
+                if self.nodes.get(&pod.node).is_some_and(|node| node.present) {
+                    self.judge_by_taints(uid, arming);
+                }
+            }
+            EvictionMode::Node if self.config.duties.node_lifecycle => self.judge_by_node(uid),
+            EvictionMode::Taint | EvictionMode::Node => {}
+        }
+    }
+
+    /// The toleration time of a pod is over (TE-055). Judged once more, unless there is no Node to judge by: what ran because of
+    /// one that is gone fires as scheduled (TE-034).
+    pub(super) fn time_is_over(&mut self, uid: &PodUid) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(node) = self.nodes.get(&pod.node) else { return };
+        if node.present {
+            return self.judge_by_taints(uid, Start::at(self.now));
+        }
+        let Some(known) = self.published(uid) else { return };
+        let word = Word {
+            state: IntentState::Due,
+            trigger: known.trigger,
+            due: known.due,
+            cause: cause(node, pod),
+            derived_from: known.derived_from,
+            trace: known.trace,
+        };
+        self.publish_pod(uid, word);
+    }
+
+    // === Taint mode ===
+
+    fn judge_by_taints(&mut self, uid: &PodUid, arming: Start) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let Some(node) = self.nodes.get(&pod.node) else { return };
+        let armed = pod.armed.as_deref().copied();
+        let judgement = judge(&node.taints, &pod.tolerations, armed, arming, self.config.profile);
+        let armed = match judgement {
+            Judgement::Timed(_, armed) => Some(armed),
+            Judgement::Clear(_) | Judgement::Untolerated(_) => None,
+        };
+        pod.armed = armed.map(Box::new);
+        match armed {
+            Some(armed) if armed.due > self.now.mono => self.deadlines.set(Timer::Pod(uid.clone()), armed.due),
+            _ => self.deadlines.cancel(&Timer::Pod(uid.clone())),
+        }
+        match judgement {
+            Judgement::Clear(reason) => self.withdraw(uid, reason),
+            Judgement::Untolerated(index) => self.untolerated(uid, index),
+            Judgement::Timed(index, armed) => self.timed(uid, index, armed),
+        }
+    }
+
+    /// TE-052: at once. A running time is called off first, and said so (TE-081).
+    fn untolerated(&mut self, uid: &PodUid, index: usize) {
+        self.say_cancelled(uid);
+        let due = self
+            .published(uid)
+            .filter(|known| known.state == IntentState::Due && known.trigger == Trigger::Untolerated)
+            .map_or(self.now.mono, |known| known.due);
+        self.publish_by_taint(uid, index, IntentState::Due, Trigger::Untolerated, due);
+    }
+
+    /// TE-055. No event when a time starts to run (TE-082).
+    fn timed(&mut self, uid: &PodUid, index: usize, armed: Armed) {
+        let state = if armed.due > self.now.mono {
+            IntentState::Scheduled
+        } else {
+            IntentState::Due
+        };
+        self.publish_by_taint(uid, index, state, Trigger::Expired, armed.due);
+    }
+
+    fn publish_by_taint(&mut self, uid: &PodUid, index: usize, state: IntentState, trigger: Trigger, due: Mono) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(node) = self.nodes.get(&pod.node) else { return };
+        let (derived_from, trace) = self.origin(node, &node.taints[index]);
+        let word = Word {
+            state,
+            trigger,
+            due,
+            cause: cause(node, pod),
+            derived_from,
+            trace: Some(trace),
+        };
+        self.publish_pod(uid, word);
+    }
+
+    /// Where an eviction for this taint comes from: the health record behind it, or a hand.
+    fn origin(&self, node: &Node, standing: &Standing) -> (Revision, TraceContext) {
+        let identity = &node.facts.node;
+        let wish = self
+            .wishes
+            .get(&identity.name)
+            .filter(|wish| wish.causes(identity, &standing.taint));
+        if let Some((derived_from, Some(trace))) = wish.map(|wish| (wish.derived_from, wish.trace)) {
+            return (derived_from, trace);
+        }
+        let (taint, since) = (standing.taint.to_string(), standing.since.wall.as_microsecond().to_string());
+        let parts = [identity.uid.as_str(), "\0", &taint, "\0", &since];
+        let derived_from = wish.map_or(Revision::default(), |wish| wish.derived_from);
+        (derived_from, TraceContext::derived(&parts))
+    }
+
+    // === Node mode ===
+
+    /// Every pod of a node that is to be evicted goes when the node's time is over, whatever it tolerates (NL-202, NL-208).
+    ///
+    /// Pods of a DaemonSet are spared. Upstream goes by the DaemonSets' selectors, not by ownership (NL-206).
+    fn judge_by_node(&mut self, uid: &PodUid) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let node = self.nodes.get(&pod.node);
+        let wish = self.wishes.get(&pod.node).filter(|wish| {
+            let replaced = node.is_some_and(|node| node.present && node.facts.node.uid != wish.node.uid);
+            !pod.daemon && !replaced
+        });
+        let Some((wish, due)) = wish.and_then(|wish| Some((wish, wish.due?))) else {
+            return self.withdraw(uid, WithdrawnReason::NodeRecovered);
+        };
+        let word = Word {
+            state: if due > self.now.mono {
+                IntentState::Scheduled
+            } else {
+                IntentState::Due
+            },
+            trigger: Trigger::Expired,
+            due,
+            cause: EvictionCause::Node,
+            derived_from: wish.derived_from,
+            trace: wish.trace,
+        };
+        self.publish_pod(uid, word);
+    }
+
+    /// The node does not exist any more and was not due: its pods are left alone (recording `lg-node-deleted`).
+    pub(super) fn drop_intents(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name) else { return };
+        for uid in node.pods.clone() {
+            let taken = self.pods.get_mut(&uid).and_then(|pod| pod.intent.take());
+            if let Some(published) = taken {
+                self.count(Some(published.state), None);
+                let key = super::pod_events::key(&uid);
+                self.effects.push(Effect::Remove { key });
+            }
+        }
+    }
+
+    // === Publishing ===
+
+    /// Calls off what was published, if it stands (TE-032, TE-054, TE-066).
+    fn withdraw(&mut self, uid: &PodUid, reason: WithdrawnReason) {
+        let Some(known) = self.published(uid) else { return };
+        if matches!(known.state, IntentState::Withdrawn(_)) {
+            return;
+        }
+        self.say_cancelled(uid);
+        let Some(pod) = self.pods.get(uid) else { return };
+        let cause = match (self.config.mode, self.nodes.get(&pod.node)) {
+            (EvictionMode::Taint, Some(node)) => cause(node, pod),
+            _ => EvictionCause::Node,
+        };
+        let word = Word {
+            state: IntentState::Withdrawn(reason),
+            trigger: known.trigger,
+            due: known.due,
+            cause,
+            derived_from: known.derived_from,
+            trace: known.trace,
+        };
+        self.publish_pod(uid, word);
+    }
+
+    /// TE-080, TE-066: only a running time is called off with an Event. Node mode has no such Event.
+    fn say_cancelled(&mut self, uid: &PodUid) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(known) = &pod.intent else { return };
+        if known.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
+            self.effects.push(Effect::Event(Event::cancelling(&pod.pod, known.trace)));
+        }
+    }
+
+    fn published(&self, uid: &PodUid) -> Option<Published> {
+        self.pods.get(uid)?.intent.as_deref().copied()
+    }
+
+    pub(super) fn publish_pod(&mut self, uid: &PodUid, word: Word) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let node = match self.nodes.get(&pod.node) {
+            Some(node) if !node.facts.node.uid.is_empty() => node.facts.node.clone(),
+            // Node mode: a Node that was never seen here, known from its health record.
+            _ => self
+                .wishes
+                .get(&pod.node)
+                .map_or_else(NodeRef::default, |wish| wish.node.clone()),
+        };
+        let digest = digest(&word, &node);
+        let before = pod.intent.as_deref().map(|known| (known.state, known.digest));
+        if before.is_some_and(|(_, known)| known == digest) {
+            return;
+        }
+        pod.intent = Some(Box::new(Published {
+            state: word.state,
+            trigger: word.trigger,
+            due: word.due,
+            digest,
+            derived_from: word.derived_from,
+            trace: word.trace,
+        }));
+        let eviction = PodEviction {
+            pod: pod.pod.clone(),
+            node,
+            cause: word.cause,
+            state: word.state,
+            trigger: word.trigger,
+            due_at: self.now.wall_of(word.due),
+            decided_at: self.now.wall,
+        };
+        self.effects.push(Effect::Publish {
+            intent: Box::new(Intent::Pod(eviction)),
+            derived_from: word.derived_from,
+            trace: word.trace,
+        });
+        self.count(before.map(|(state, _)| state), Some(word.state));
+    }
+
+    /// Keeps the sizes by state.
+    pub(super) fn count(&mut self, before: Option<IntentState>, after: Option<IntentState>) {
+        if let Some(before) = before {
+            *self.counter(before) -= 1;
+        }
+        if let Some(after) = after {
+            *self.counter(after) += 1;
+        }
+    }
+
+    fn counter(&mut self, state: IntentState) -> &mut usize {
+        match state {
+            IntentState::Scheduled => &mut self.stats.scheduled,
+            IntentState::Due => &mut self.stats.due,
+            IntentState::Withdrawn(_) => &mut self.stats.withdrawn,
+        }
+    }
+
+    /// Another Node took the name: times that ran because of the old one are void (TE-035 by uid).
+    pub(super) fn forget_running_times(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name) else { return };
+        for uid in &node.pods {
+            if let Some(pod) = self.pods.get_mut(uid) {
+                pod.armed = None;
+            }
+        }
+    }
+}
+
+/// The taints that stand, each with the start that this pod's time counts from, and the tolerations that applied (TE-051).
+fn cause(node: &Node, pod: &Pod) -> EvictionCause {
+    let counted = |standing: &Standing| match &pod.armed {
+        Some(armed) => standing.since.max(armed.since).wall,
+        None => standing.since.wall,
+    };
+    let taints = node.taints.iter().take(MOST_IN_CAUSE).map(|standing| Taint {
+        time_added: Some(counted(standing)),
+        ..standing.taint.clone()
+    });
+    let mut tolerations: Vec<Toleration> = Vec::new();
+    for standing in node.taints.iter().take(MOST_IN_CAUSE) {
+        if let Some(used) = taint::used(&standing.taint, &pod.tolerations)
+            && !tolerations.contains(used)
+        {
+            tolerations.push(used.clone());
+        }
+    }
+    EvictionCause::Taints {
+        taints: taints.collect(),
+        tolerations,
+    }
+}
+
+/// A digest of what a reader can act on: not of the moment of the decision, nor of versions.
+fn digest(word: &Word, node: &NodeRef) -> u64 {
+    // Of the standard library, with fixed keys: the same in every run.
+    let mut hasher = DefaultHasher::new();
+    (word.state, word.trigger, word.due, &node.uid).hash(&mut hasher);
+    if let EvictionCause::Taints { taints, tolerations } = &word.cause {
+        (taints, tolerations).hash(&mut hasher);
+    }
+    hasher.finish()
+}

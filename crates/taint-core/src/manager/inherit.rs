@@ -1,0 +1,173 @@
+//! Taking over what the bus remembers of the own topic, and beginning to decide.
+//!
+//! A restart does not start toleration times again (TE-057, TE-102): since when a taint was counted, and until when a pod may stay, is
+//! in the intents that were published before. Under the upstream profile none of that is used.
+
+use std::collections::BTreeMap;
+
+use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
+use bailiff_model::{NodeName, PodUid, Taint};
+
+use super::Manager;
+use super::evict::Word;
+use crate::config::{EvictionMode, Profile};
+use crate::deadlines::Timer;
+use crate::effect::Effect;
+use crate::input::Inherited;
+use crate::judge::Armed;
+use crate::start::{Standing, Start, follow};
+
+impl Manager {
+    /// What the own topic held when this process came to it. Later snapshots of it are this process's own words.
+    pub(super) fn inherit(&mut self, records: Vec<Inherited>) {
+        if self.progress.begun || self.progress.inherited.is_some() {
+            return;
+        }
+        let (pods, nodes): (Vec<Inherited>, Vec<Inherited>) = records
+            .into_iter()
+            .partition(|record| matches!(record.intent, Intent::Pod(_)));
+        for record in nodes {
+            self.inherit_wish(record.intent, record.derived_from, record.trace);
+        }
+        self.progress.inherited = Some(pods);
+    }
+
+    /// Begins to decide intents once Nodes, Pods and the past are known; says so when all that there is to say is said.
+    pub(super) fn begin(&mut self) {
+        let known = self.progress.nodes_listed && self.progress.pods_listed;
+        if self.progress.begun || !known {
+            return;
+        }
+        let Some(inherited) = self.progress.inherited.take() else {
+            return;
+        };
+        let takes_over = self.config.mode == EvictionMode::Taint && self.config.profile == Profile::Bailiff;
+        let remembered = if takes_over {
+            self.take_over(&inherited)
+        } else {
+            BTreeMap::new()
+        };
+        self.progress.begun = true;
+        let now = Start::at(self.now);
+        let pods: Vec<PodUid> = self.pods.uids().cloned().collect();
+        for uid in &pods {
+            let Some(pod) = self.pods.get_mut(uid) else { continue };
+            let bound = pod.bound.take().map_or(now, |bound| *bound);
+            let node_gone = self.nodes.get(&pod.node).is_some_and(|node| !node.present);
+            match remembered.get(uid) {
+                Some((record, eviction)) if node_gone => self.stand_by(record, eviction),
+                _ => self.judge_pod(uid, bound),
+            }
+        }
+        self.effects.push(Effect::Complete);
+    }
+
+    /// The Node is gone; what was decided because of it stands as it was (TE-034).
+    fn stand_by(&mut self, record: &Inherited, eviction: &PodEviction) {
+        if !self.config.duties.taint_eviction {
+            return;
+        }
+        let (uid, due) = (&eviction.pod.uid, self.now.mono_of(eviction.due_at));
+        if eviction.state == IntentState::Scheduled {
+            self.deadlines.set(Timer::Pod(uid.clone()), due);
+        }
+        let word = Word {
+            state: eviction.state,
+            trigger: eviction.trigger,
+            due,
+            cause: eviction.cause.clone(),
+            derived_from: record.derived_from,
+            trace: record.trace,
+        };
+        self.publish_pod(uid, word);
+    }
+
+    /// Takes over starts and times; returns what there was to take over, by pod.
+    fn take_over<'a>(&mut self, inherited: &'a [Inherited]) -> BTreeMap<PodUid, (&'a Inherited, &'a PodEviction)> {
+        let mut pods = BTreeMap::new();
+        let mut remembered: BTreeMap<NodeName, Vec<Standing>> = BTreeMap::new();
+        for record in inherited {
+            if let Intent::Pod(eviction) = &record.intent
+                && let EvictionCause::Taints { taints, .. } = &eviction.cause
+                && matches!(eviction.state, IntentState::Scheduled | IntentState::Due)
+                && self.is_about_present(eviction)
+            {
+                pods.insert(eviction.pod.uid.clone(), (record, eviction));
+                self.take_over_time(eviction, taints);
+                let known = remembered.entry(eviction.node.name.clone()).or_default();
+                for taint in taints {
+                    self.remember(known, taint);
+                }
+            }
+        }
+        for (name, known) in remembered {
+            self.take_over_starts(&name, &known);
+        }
+        pods
+    }
+
+    /// The pod is there, on that node, and the Node is the same one, or gone. Makes room for one that is gone.
+    fn is_about_present(&mut self, eviction: &PodEviction) -> bool {
+        let Some(pod) = self.pods.get(&eviction.pod.uid) else {
+            return false;
+        };
+        if pod.node != eviction.node.name {
+            return false;
+        }
+        let node = self.nodes.entry(pod.node.clone()).or_default();
+        if node.facts.node.uid.is_empty() {
+            node.facts.node = eviction.node.clone();
+        }
+        node.facts.node.uid == eviction.node.uid
+    }
+
+    /// The time that ran, or was over. What was due because nothing tolerated it had none.
+    fn take_over_time(&mut self, eviction: &PodEviction, taints: &[Taint]) {
+        let since = taints.iter().filter_map(|taint| taint.time_added).min();
+        let now = self.now;
+        if let Some(pod) = self.pods.get_mut(&eviction.pod.uid)
+            && let Some(since) = since
+            && eviction.trigger == Trigger::Expired
+        {
+            pod.armed = Some(Box::new(Armed {
+                since: Start::of_wall(since, now),
+                due: now.mono_of(eviction.due_at),
+            }));
+        }
+    }
+
+    /// Keeps the earliest start of a taint that any pod's time counted from.
+    fn remember(&self, known: &mut Vec<Standing>, taint: &Taint) {
+        let Some(since) = taint.time_added else { return };
+        let since = Start::of_wall(since, self.now);
+        let same = |standing: &&mut Standing| standing.taint.key == taint.key && standing.taint.value == taint.value;
+        match known.iter_mut().find(same) {
+            Some(standing) => standing.since = standing.since.min(since),
+            None => known.push(Standing {
+                taint: taint.clone(),
+                since,
+                live: false,
+            }),
+        }
+    }
+
+    /// Gives the taints of a node the starts that are remembered, except those that were seen to appear since.
+    fn take_over_starts(&mut self, name: &NodeName, known: &[Standing]) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        if !node.present {
+            node.taints = known.to_vec();
+            return;
+        }
+        let before = std::mem::take(&mut node.taints);
+        let taints: Vec<Taint> = before.iter().map(|standing| standing.taint.clone()).collect();
+        let at = |taint: &Taint| before.iter().find(|standing| standing.taint == *taint);
+        let fallback = |taint: &Taint| at(taint).map_or((Start::at(self.now), true), |standing| (standing.since, standing.live));
+        let mut taken = follow(known, &taints, fallback);
+        for (taken, before) in taken.iter_mut().zip(before) {
+            if before.live {
+                *taken = before;
+            }
+        }
+        node.taints = taken;
+    }
+}

@@ -1,0 +1,147 @@
+//! Marking the pods of a silent node not ready (NL-084 to NL-089).
+//!
+//! Upstream marks in the pass in which it flips a node's Ready to Unknown. Here the flip is read from the API: each pod of the node is
+//! wanted to be marked, once, and stays wanted until it is, or is gone, or the node is ready again. A process that starts and finds a
+//! node in that state wants the same, so marking is finished after a crash half-way. A pod whose kubelet sets it ready again
+//! afterwards is left alone, as upstream does.
+
+use bailiff_model::{NodeName, PodUid, ReadyStatus};
+
+use super::Manager;
+use crate::deadlines::Timer;
+use crate::effect::{Effect, Event, PodMark};
+use crate::facts::PodFacts;
+use crate::input::{Answer, Reading};
+use crate::tasks::Step;
+
+impl Manager {
+    /// All pods of a node that was just declared silent.
+    pub(super) fn mark_all(&mut self, name: &NodeName) {
+        if !self.progress.nodes_listed || !self.progress.pods_listed {
+            // `finish_marking` will come.
+            return;
+        }
+        let Some(node) = self.nodes.get(name) else { return };
+        let pods: Vec<PodUid> = node.pods.iter().cloned().collect();
+        for uid in &pods {
+            self.want_mark(uid);
+        }
+    }
+
+    /// After the first lists: nodes that were declared silent before this process began.
+    pub(super) fn finish_marking(&mut self) {
+        if !self.progress.nodes_listed || !self.progress.pods_listed || self.progress.marking_finished {
+            return;
+        }
+        self.progress.marking_finished = true;
+        let silent = self.nodes.iter().filter(|(_, node)| {
+            let ready = node.facts.ready;
+            node.present && ready.status == ReadyStatus::Unknown && ready.stopped_posting
+        });
+        let silent: Vec<NodeName> = silent.map(|(name, _)| name.clone()).collect();
+        for name in silent {
+            self.mark_all(&name);
+        }
+    }
+
+    /// A pod that was bound to a node that is not ready (NL-089). Here a Ready=False of the kubelet counts too.
+    pub(super) fn mark_late_arrival(&mut self, uid: &PodUid) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(node) = self.nodes.get(&pod.node) else { return };
+        if node.present && matches!(node.facts.ready.status, ReadyStatus::False | ReadyStatus::Unknown) {
+            self.want_mark(uid);
+        }
+    }
+
+    fn want_mark(&mut self, uid: &PodUid) {
+        if !self.config.duties.node_lifecycle {
+            return;
+        }
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if needs_mark(pod.ready) {
+            pod.mark = true;
+            self.marks.want(uid);
+        }
+    }
+
+    /// The node is ready again, or gone, or another: nothing of it is to be marked any more (NL-088).
+    pub(super) fn clear_marks(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let pods: Vec<PodUid> = node.pods.iter().cloned().collect();
+        for uid in &pods {
+            self.clear_mark(uid);
+        }
+    }
+
+    pub(super) fn clear_mark(&mut self, uid: &PodUid) {
+        let wanted = self.pods.get_mut(uid).is_some_and(|pod| std::mem::take(&mut pod.mark));
+        if wanted {
+            self.marks.forget(uid);
+            self.deadlines.cancel(&Timer::PodMark(uid.clone()));
+        }
+    }
+
+    pub(super) fn start_marks(&mut self) {
+        while let Some((uid, step)) = self.marks.next() {
+            match self.pods.get(&uid).filter(|pod| pod.mark) {
+                None => self.marks.done(&uid),
+                Some(pod) if step == Step::Read => self.effects.push(Effect::ReadPod(pod.pod.clone())),
+                Some(pod) => self.effects.push(Effect::MarkPod(PodMark {
+                    pod: pod.pod.clone(),
+                    node: pod.node.clone(),
+                    since: self.now.wall,
+                })),
+            }
+        }
+    }
+
+    pub(super) fn pod_marked(&mut self, uid: &PodUid, answer: Answer) {
+        match answer {
+            Answer::Done(_) => {
+                self.marks.done(uid);
+                self.stats.marked += 1;
+                let Some(pod) = self.pods.get_mut(uid) else { return };
+                pod.mark = false;
+                let trace = self.wishes.get(&pod.node).and_then(|wish| wish.trace);
+                self.effects.push(Effect::Event(Event::not_ready(&pod.pod, trace)));
+            }
+            // NL-088: treated as done, nothing is said.
+            Answer::Gone => self.mark_unnecessary(uid),
+            Answer::Failed { retry_after } => self.mark_failed(uid, retry_after),
+        }
+    }
+
+    pub(super) fn pod_read(&mut self, uid: &PodUid, reading: Reading<PodFacts>) {
+        let wanted = self.pods.get(uid).is_some_and(|pod| pod.mark);
+        match reading {
+            Reading::Found(facts) if wanted && facts.pod.uid == *uid && needs_mark(facts.ready) => {
+                self.effects.push(Effect::MarkPod(PodMark {
+                    pod: facts.pod,
+                    node: facts.node,
+                    since: self.now.wall,
+                }));
+            }
+            Reading::Found(_) | Reading::Gone => self.mark_unnecessary(uid),
+            Reading::Failed { retry_after } => self.mark_failed(uid, retry_after),
+        }
+    }
+
+    fn mark_unnecessary(&mut self, uid: &PodUid) {
+        self.marks.done(uid);
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.mark = false;
+        }
+    }
+
+    fn mark_failed(&mut self, uid: &PodUid, retry_after: Option<std::time::Duration>) {
+        self.stats.failed_writes += 1;
+        if let Some(at) = self.marks.failed(uid, retry_after, self.now) {
+            self.deadlines.set(Timer::PodMark(uid.clone()), at);
+        }
+    }
+}
+
+/// NL-087: an absent condition, or one that is False, stays as it is.
+fn needs_mark(ready: ReadyStatus) -> bool {
+    matches!(ready, ReadyStatus::True | ReadyStatus::Unknown)
+}

@@ -1,0 +1,182 @@
+//! Nodes come, change and go; their NoSchedule taints and labels follow (NL-110 to NL-122).
+
+use std::collections::BTreeSet;
+
+use bailiff_model::{NodeName, NodeUid, ReadyStatus, Taint};
+
+use super::Manager;
+use crate::config::Profile;
+use crate::deadlines::Timer;
+use crate::effect::Effect;
+use crate::facts::NodeFacts;
+use crate::input::{Answer, Reading};
+use crate::schedule;
+use crate::start::{Start, follow};
+use crate::tasks::Step;
+
+impl Manager {
+    pub(super) fn nodes_listed(&mut self, list: Vec<NodeFacts>) {
+        let first = !self.progress.nodes_listed;
+        self.progress.nodes_listed = true;
+        let listed: BTreeSet<NodeName> = list.iter().map(|facts| facts.node.name.clone()).collect();
+        let gone: Vec<(NodeName, NodeUid)> = self
+            .nodes
+            .iter()
+            .filter(|(name, node)| node.present && !listed.contains(*name))
+            .map(|(name, node)| (name.clone(), node.facts.node.uid.clone()))
+            .collect();
+        for (name, uid) in gone {
+            self.node_gone(&name, &uid);
+        }
+        for facts in list {
+            self.node_writes.listed(&facts.node.name);
+            self.node_seen(facts, first);
+        }
+        self.finish_marking();
+    }
+
+    /// A Node as the watch shows it; `first` in the first list of this process.
+    pub(super) fn node_seen(&mut self, facts: NodeFacts, first: bool) {
+        if !self.config.shard.owns(&facts.node.name) {
+            return;
+        }
+        let name = facts.node.name.clone();
+        if self.node_writes.saw(&name, &facts.node.resource_version) {
+            self.deadlines.cancel(&Timer::NodeWrite(name.clone()));
+        }
+        let starts = self.starts_of_new_taints(&facts, first);
+        let node = self.nodes.entry(name.clone()).or_default();
+        // Identity is the uid: another Node of the same name inherits nothing (NL-035, NL-036, TE-035).
+        let replaced = !node.facts.node.uid.is_empty() && node.facts.node.uid != facts.node.uid;
+        let ready_before = (node.present && !replaced).then_some(node.facts.ready.status);
+        let known = if replaced { &[][..] } else { &node.taints[..] };
+        let taints = follow(known, &facts.taints, starts);
+        let before = node.taints.iter().map(|standing| &standing.taint);
+        // TE-012: any difference in the ordered list counts, other effects do not.
+        let moved = replaced || !node.present || before.ne(taints.iter().map(|standing| &standing.taint));
+        self.stats.nodes += usize::from(!node.present);
+        node.taints = taints;
+        node.facts = facts;
+        node.present = true;
+        if replaced {
+            self.forget_running_times(&name);
+        }
+        self.ready_changed(&name, ready_before);
+        self.want_node_write(&name);
+        if moved {
+            self.evaluate_node(&name);
+        }
+    }
+
+    /// When taints that were not known before start: when seen, if seen to appear; else at `timeAdded`, clamped between the
+    /// node's creation and now; else now (differences.md, "start of a toleration").
+    fn starts_of_new_taints(&self, facts: &NodeFacts, first: bool) -> impl Fn(&Taint) -> (Start, bool) + use<> {
+        let (now, created) = (self.now, facts.created);
+        let inherits = first && self.config.profile == Profile::Bailiff;
+        move |taint: &Taint| match taint.time_added {
+            Some(added) if inherits => {
+                let added = created.map_or(added, |created| added.max(created));
+                (Start::of_wall(added, now), false)
+            }
+            _ => (Start::at(now), !first),
+        }
+    }
+
+    /// The Node is gone. Its taints are remembered as they were: running times go on (TE-034).
+    pub(super) fn node_gone(&mut self, name: &NodeName, uid: &NodeUid) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        if !node.present || node.facts.node.uid != *uid {
+            return;
+        }
+        node.present = false;
+        self.stats.nodes -= 1;
+        self.clear_marks(name);
+        self.node_writes.forget(name);
+        self.deadlines.cancel(&Timer::NodeWrite(name.clone()));
+        self.drop_unused_node(name);
+    }
+
+    /// Forgets a node name that has neither a Node nor pods.
+    pub(super) fn drop_unused_node(&mut self, name: &NodeName) {
+        let unused = self.nodes.get(name).is_some_and(|node| !node.present && node.pods.is_empty());
+        if unused {
+            self.nodes.remove(name);
+            self.orphan_without_pods(name);
+        }
+    }
+
+    /// Condition Ready of the node is known (again); `before` is what it was on this incarnation of it.
+    fn ready_changed(&mut self, name: &NodeName, before: Option<ReadyStatus>) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let ready = node.facts.ready;
+        match (before, ready.status) {
+            (None, _) | (_, ReadyStatus::True | ReadyStatus::Absent) if before != Some(ready.status) => self.clear_marks(name),
+            // Only our own flip marks pods, never a Ready=False of the kubelet (NL-085, NL-086).
+            (Some(ReadyStatus::True), ReadyStatus::Unknown) if ready.stopped_posting => self.mark_all(name),
+            _ => {}
+        }
+    }
+
+    // === Writing ===
+
+    /// Queues a write if the node is not what it should be.
+    fn want_node_write(&mut self, name: &NodeName) {
+        if !self.config.duties.node_lifecycle {
+            return;
+        }
+        let wrong = |facts: &NodeFacts| schedule::plan(facts, self.now).is_some();
+        if self.nodes.get(name).is_some_and(|node| node.present && wrong(&node.facts)) {
+            self.node_writes.want(name);
+        }
+    }
+
+    pub(super) fn start_node_writes(&mut self) {
+        while let Some((name, step)) = self.node_writes.next() {
+            if step == Step::Read {
+                self.effects.push(Effect::ReadNode(name));
+                continue;
+            }
+            let node = self.nodes.get(&name).filter(|node| node.present);
+            match node.and_then(|node| schedule::plan(&node.facts, self.now)) {
+                Some(patch) => self.effects.push(Effect::PatchNode(patch)),
+                None => self.node_writes.done(&name),
+            }
+        }
+    }
+
+    pub(super) fn node_patched(&mut self, name: &NodeName, answer: Answer) {
+        match answer {
+            Answer::Done(version) => match self.node_writes.settle(name, &version, self.now) {
+                Some(until) => self.deadlines.set(Timer::NodeWrite(name.clone()), until),
+                None => self.want_node_write(name),
+            },
+            Answer::Gone => self.node_writes.done(name),
+            Answer::Failed { retry_after } => self.node_write_failed(name, retry_after),
+        }
+    }
+
+    pub(super) fn node_read(&mut self, name: &NodeName, reading: Reading<NodeFacts>) {
+        match reading {
+            // The state stays with the watch: a read is newer than what the watch will show next, and time would seem to go back.
+            Reading::Found(facts) => match schedule::plan(&facts, self.now) {
+                Some(patch) => self.effects.push(Effect::PatchNode(patch)),
+                None => self.node_writes.done(name),
+            },
+            Reading::Gone => self.node_writes.done(name),
+            Reading::Failed { retry_after } => self.node_write_failed(name, retry_after),
+        }
+    }
+
+    fn node_write_failed(&mut self, name: &NodeName, retry_after: Option<std::time::Duration>) {
+        self.stats.failed_writes += 1;
+        if let Some(at) = self.node_writes.failed(name, retry_after, self.now) {
+            self.deadlines.set(Timer::NodeWrite(name.clone()), at);
+        }
+    }
+
+    pub(super) fn node_write_expired(&mut self, name: &NodeName) {
+        if self.node_writes.expired(name) {
+            self.want_node_write(name);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Pods come, change and go.
+
+use std::collections::BTreeSet;
+
+use bailiff_model::intent::IntentState;
+use bailiff_model::{NodeName, PodUid, ReadyStatus};
+
+use super::Manager;
+use crate::config::{EvictionMode, Profile};
+use crate::deadlines::Timer;
+use crate::effect::{Effect, Event};
+use crate::facts::PodFacts;
+use crate::start::Start;
+
+impl Manager {
+    pub(super) fn pods_listed(&mut self, list: Vec<PodFacts>) {
+        let first = !self.progress.pods_listed;
+        let listed: BTreeSet<&PodUid> = list.iter().map(|facts| &facts.pod.uid).collect();
+        let gone: Vec<PodUid> = self.pods.uids().filter(|uid| !listed.contains(uid)).cloned().collect();
+        for uid in gone {
+            self.pod_gone(&uid);
+        }
+        for facts in list {
+            self.pod_seen(facts, first);
+        }
+        self.progress.pods_listed = true;
+        self.finish_marking();
+    }
+
+    /// A Pod as the watch shows it; `first` in the first list of this process.
+    pub(super) fn pod_seen(&mut self, facts: PodFacts, first: bool) {
+        let uid = facts.pod.uid.clone();
+        let known_on = self.pods.get(&uid).map(|pod| pod.node.clone());
+        match known_on {
+            // An assignment is for life, so this is another pod in all but its uid.
+            Some(node) if node != facts.node => {
+                self.pod_gone(&uid);
+                self.pod_arrived(facts, first);
+            }
+            Some(_) => self.pod_changed(facts),
+            None => self.pod_arrived(facts, first),
+        }
+    }
+
+    fn pod_arrived(&mut self, facts: PodFacts, first: bool) {
+        // Unassigned pods concern nobody here (TE-021).
+        if facts.node.is_empty() || !self.config.shard.owns(&facts.node) {
+            return;
+        }
+        let (uid, node) = (facts.pod.uid.clone(), facts.node.clone());
+        let bound = (!self.progress.begun).then(|| match facts.bound {
+            Some(bound) if first && self.config.profile == Profile::Bailiff => Start::of_wall(bound, self.now),
+            _ => Start::at(self.now),
+        });
+        let name = self.nodes.get_key_value(&node).map_or(node, |(name, _)| name.clone());
+        self.nodes.entry(name.clone()).or_default().pods.insert(uid.clone());
+        self.pods.insert(facts, name, bound);
+        if !first {
+            self.mark_late_arrival(&uid);
+        }
+        self.evaluate_pod(&uid);
+    }
+
+    /// TE-011: only tolerations matter; status, labels, deletion and resyncs do not.
+    fn pod_changed(&mut self, facts: PodFacts) {
+        let uid = facts.pod.uid.clone();
+        if matches!(facts.ready, ReadyStatus::False | ReadyStatus::Absent) {
+            self.clear_mark(&uid);
+        }
+        if self.pods.update(facts) {
+            self.evaluate_pod(&uid);
+        }
+    }
+
+    /// TE-042: a running time is called off, and said so, although the pod is gone.
+    pub(super) fn pod_gone(&mut self, uid: &PodUid) {
+        self.clear_mark(uid);
+        self.deadlines.cancel(&Timer::Pod(uid.clone()));
+        let Some(pod) = self.pods.remove(uid) else { return };
+        if let Some(intent) = &pod.intent {
+            if intent.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
+                self.effects.push(Effect::Event(Event::cancelling(&pod.pod, intent.trace)));
+            }
+            self.count(Some(intent.state), None);
+            self.effects.push(Effect::Remove { key: key(uid) });
+        }
+        self.leave_node(&pod.node, uid);
+    }
+
+    fn leave_node(&mut self, name: &NodeName, uid: &PodUid) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.pods.remove(uid);
+        }
+        self.drop_unused_node(name);
+    }
+}
+
+/// Key of a pod's intent.
+pub(super) fn key(uid: &PodUid) -> String {
+    format!("pod/{uid}")
+}

@@ -1,0 +1,158 @@
+//! When toleration times start: of each NoExecute taint of a node, as this process knows it.
+//!
+//! A taint seen to appear starts then. One that stood already starts when the bus remembers, else at `timeAdded`, else now. A start
+//! may lie before the process's monotonic origin, so it is kept as a signed number of nanoseconds.
+
+use std::time::Duration;
+
+use bailiff_model::intent::HealthTaint;
+use bailiff_model::{Effect, Mono, Now, Taint, Wall};
+
+/// A moment that toleration times are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Start {
+    /// Nanoseconds since the monotonic origin; negative before it.
+    nanos: i128,
+    /// The same moment for people, and for the next process.
+    pub(crate) wall: Wall,
+}
+
+impl Start {
+    /// This moment.
+    pub(crate) fn at(now: Now) -> Self {
+        Self {
+            nanos: nanos_of(now.mono),
+            wall: now.wall,
+        }
+    }
+
+    /// The moment `wall`, which is not later than now.
+    pub(crate) fn of_wall(wall: Wall, now: Now) -> Self {
+        let wall = wall.min(now.wall);
+        Self {
+            nanos: nanos_of(now.mono) - now.wall.duration_since(wall).as_nanos(),
+            wall,
+        }
+    }
+
+    /// The moment that lies `after` later; the origin if that is before it, never if it cannot be expressed.
+    pub(crate) fn plus(self, after: Duration) -> Mono {
+        let nanos = self
+            .nanos
+            .saturating_add(i128::try_from(after.as_nanos()).unwrap_or(i128::MAX));
+        let nanos = u128::try_from(nanos).unwrap_or(0);
+        const SECOND: u128 = 1_000_000_000;
+        match u64::try_from(nanos / SECOND) {
+            // The remainder is below a second and fits.
+            Ok(seconds) => Mono::from_origin(Duration::new(seconds, (nanos % SECOND) as u32)),
+            Err(_) => Mono::FAR_FUTURE,
+        }
+    }
+}
+
+fn nanos_of(mono: Mono) -> i128 {
+    i128::try_from(mono.since_origin().as_nanos()).unwrap_or(i128::MAX)
+}
+
+/// A NoExecute taint that stands on a node, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The taint as the API has it.
+    pub(crate) taint: Taint,
+    /// What toleration times are counted from.
+    pub(crate) since: Start,
+    /// It was seen to appear: what the bus remembers is about an earlier one.
+    pub(crate) live: bool,
+}
+
+/// The NoExecute taints of `taints` with their starts: those that stood `before` keep theirs, the others get `new`'s.
+///
+/// Identity is key and value; `timeAdded` is not (TE-063: stamping a taint again moves nothing). A swap of the two health taints
+/// keeps the start, whether it comes in one step or in two (TE-111).
+pub(crate) fn follow(before: &[Standing], taints: &[Taint], new: impl Fn(&Taint) -> (Start, bool)) -> Vec<Standing> {
+    let no_execute = taints.iter().filter(|taint| taint.effect == Effect::NoExecute);
+    no_execute
+        .map(|taint| {
+            let (since, live) = known(before, taint).map_or_else(|| new(taint), |known| (known.since, known.live));
+            Standing {
+                taint: taint.clone(),
+                since,
+                live,
+            }
+        })
+        .collect()
+}
+
+fn known<'a>(before: &'a [Standing], taint: &Taint) -> Option<&'a Standing> {
+    let same = |standing: &&Standing| standing.taint.key == taint.key && standing.taint.value == taint.value;
+    if let Some(standing) = before.iter().find(same) {
+        return Some(standing);
+    }
+    let opposite = HealthTaint::of(taint)?.opposite();
+    before
+        .iter()
+        .find(|standing| HealthTaint::of(&standing.taint) == Some(opposite))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_now(seconds: u64) -> Now {
+        Now {
+            mono: Mono::from_origin(Duration::from_secs(seconds)),
+            wall: Wall::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds),
+        }
+    }
+
+    /// TE-120
+    #[test]
+    fn a_start_before_the_origin_still_counts() {
+        let start = Start::of_wall(mk_now(0).wall - Duration::from_secs(200), mk_now(10));
+        assert_eq!(
+            start.plus(Duration::from_secs(300)),
+            Mono::from_origin(Duration::from_secs(100))
+        );
+        assert_eq!(start.plus(Duration::ZERO), Mono::ORIGIN);
+        assert_eq!(Start::at(mk_now(10)).plus(Duration::MAX), Mono::FAR_FUTURE);
+        let future = Start::of_wall(Wall::MAX, mk_now(10));
+        assert_eq!(future, Start::at(mk_now(10)));
+        let past = Start::of_wall(Wall::MIN, mk_now(10));
+        assert_eq!(past.plus(Duration::from_secs(5)), Mono::ORIGIN);
+    }
+
+    /// TE-063, TE-111, TE-125
+    #[test]
+    fn a_taint_keeps_its_start_until_its_value_changes() {
+        let mk = |key: &str, value: &str| Taint {
+            value: value.into(),
+            ..Taint::new(key, Effect::NoExecute)
+        };
+        let (not_ready, unreachable) = (HealthTaint::NotReady.key(), HealthTaint::Unreachable.key());
+        let restamped = Taint {
+            time_added: Some(Wall::UNIX_EPOCH),
+            ..mk("k", "v")
+        };
+        let (early, late) = (Start::at(mk_now(1)), Start::at(mk_now(5)));
+        let cases = [
+            (vec![mk("k", "v")], restamped, early),
+            (vec![mk("k", "v")], mk("k", "w"), late),
+            (vec![mk("k", "v")], mk("l", "v"), late),
+            (vec![mk(not_ready, "")], mk(unreachable, ""), early),
+            (vec![mk(unreachable, "")], mk(not_ready, ""), early),
+            (vec![mk("k", "")], mk(not_ready, ""), late),
+        ];
+        for (before, after, wanted) in cases {
+            let before = follow(&[], &before, |_| (early, false));
+            let found = follow(&before, &[Taint::new("x", Effect::NoSchedule), after.clone()], |_| {
+                (late, true)
+            });
+            let wanted = Standing {
+                taint: after.clone(),
+                since: wanted,
+                live: wanted == late,
+            };
+            assert_eq!(found, [wanted], "{after}");
+        }
+    }
+}

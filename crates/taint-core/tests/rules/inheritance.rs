@@ -1,0 +1,259 @@
+//! What a restart keeps, and what it must not do.
+
+use bailiff_model::intent::{Intent, IntentState};
+use bailiff_model::{Revision, Taint, Verdict};
+use bailiff_taint_core::{Effect, Inherited, Input, NodeFacts, Profile};
+
+use crate::harness::{Harness, mk_config, mk_health, mk_node, mk_pod, mk_taint, mk_toleration, recreated, seconds, wall};
+use IntentState::{Due, Scheduled};
+
+/// Plays taint `m` at 2 s and a pod that tolerates it for 8 s, and restarts at 6 s with what `keep` leaves of the bus's memory.
+fn restart(profile: Profile, keep: impl Fn(&mut Vec<Inherited>), node: NodeFacts) -> Harness {
+    let mut before = Harness::begun(profile, vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[("m", Some(8))])]);
+    before.at(2).node(mk_node("n1", &["m"]));
+    before.assert_state("p", Scheduled, 10);
+    let mut memory = before.memory();
+    keep(&mut memory);
+    let mut after = Harness::new(mk_config(profile));
+    after
+        .at(6)
+        .begin(vec![node], vec![mk_pod("p", "n1", &[("m", Some(8))])], memory);
+    after
+}
+
+fn mk_stamped(added: i64) -> NodeFacts {
+    NodeFacts {
+        taints: vec![Taint {
+            time_added: Some(wall(added)),
+            ..mk_taint("m")
+        }],
+        ..mk_node("n1", &[])
+    }
+}
+
+/// TE-057, TE-102 and the difference: recording `te-restart`
+#[test]
+fn a_restart_does_not_start_the_clock_again() {
+    let bailiff = restart(Profile::Bailiff, |_| {}, mk_node("n1", &["m"]));
+    bailiff.assert_state("p", Scheduled, 10);
+    let upstream = restart(Profile::Upstream, |_| {}, mk_stamped(2));
+    upstream.assert_state("p", Scheduled, 14);
+}
+
+/// What the bus lost is replaced: by `timeAdded`, clamped; else by now. What was over before the process began is due at its origin
+#[test]
+fn without_memory_time_added_counts() {
+    let forget = |memory: &mut Vec<Inherited>| memory.clear();
+    let young = NodeFacts {
+        created: Some(wall(3)),
+        ..mk_stamped(1)
+    };
+    let cases = [
+        (mk_stamped(3), Scheduled, 11),
+        (mk_stamped(-500), Due, 0),
+        (mk_stamped(900), Scheduled, 14),
+        (young, Scheduled, 11),
+        (mk_node("n1", &["m"]), Scheduled, 14),
+    ];
+    for (node, state, due) in cases {
+        let text = format!("{node:?}");
+        let h = restart(Profile::Bailiff, forget, node);
+        assert_eq!((h.state("p"), h.due("p")), (Some(state), Some(due)), "{text}");
+    }
+}
+
+/// Bound-at is PodScheduled's transition
+#[test]
+fn without_memory_the_binding_counts_too() {
+    let mut h = Harness::new(mk_config(Profile::Bailiff));
+    let mut pod = mk_pod("p", "n1", &[("m", Some(8))]);
+    pod.bound = Some(wall(4));
+    h.at(6).begin(vec![mk_stamped(2)], vec![pod], Vec::new());
+    h.assert_state("p", Scheduled, 12);
+}
+
+/// TE-043, NL-035: what is remembered of another pod, or another Node of the name, is void
+#[test]
+fn memory_is_by_uid() {
+    let node = restart(Profile::Bailiff, |_| {}, recreated(mk_node("n1", &["m"])));
+    node.assert_state("p", Scheduled, 14);
+    let mut h = Harness::new(mk_config(Profile::Bailiff));
+    let memory = restart(Profile::Bailiff, |_| {}, mk_node("n1", &["m"])).memory();
+    h.at(6).begin(
+        vec![mk_node("n1", &["m"])],
+        vec![mk_pod("q", "n1", &[("m", Some(8))])],
+        memory,
+    );
+    h.assert_only(&["q"]);
+}
+
+/// What was due stays due; what ended meanwhile is not said again, without an event
+#[test]
+fn memory_of_what_ended_is_dropped() {
+    let h = restart(Profile::Bailiff, |_| {}, mk_node("n1", &[]));
+    h.assert_only(&[]);
+    assert_eq!((h.events.len(), h.completed), (0, 1));
+    let mut late = Harness::new(mk_config(Profile::Bailiff));
+    let memory = restart(Profile::Bailiff, |_| {}, mk_node("n1", &["m"])).memory();
+    late.at(60).begin(
+        vec![mk_node("n1", &["m"])],
+        vec![mk_pod("p", "n1", &[("m", Some(8))])],
+        memory,
+    );
+    late.assert_state("p", Due, 10);
+}
+
+/// A deadline that was kept (TE-063) is kept by the next process too, although the pod asks for less now
+#[test]
+fn a_restart_makes_nothing_earlier() {
+    let mut before = Harness::begun(
+        Profile::Bailiff,
+        vec![mk_node("n1", &["m"])],
+        vec![mk_pod("p", "n1", &[("m", Some(50))])],
+    );
+    before.at(1).pod(mk_pod("p", "n1", &[("m", Some(3))]));
+    before.assert_state("p", Scheduled, 50);
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    after.at(6).begin(
+        vec![mk_node("n1", &["m"])],
+        vec![mk_pod("p", "n1", &[("m", Some(3))])],
+        before.memory(),
+    );
+    after.assert_state("p", Scheduled, 50);
+}
+
+/// TE-111 across a restart
+#[test]
+fn a_swap_while_nobody_looked_keeps_the_deadline() {
+    let (unreachable, not_ready) = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready");
+    let pod = || {
+        let mut pod = mk_pod("p", "n1", &[]);
+        pod.tolerations = [unreachable, not_ready].map(|key| mk_toleration(key, Some(300))).to_vec();
+        pod
+    };
+    let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], vec![pod()]);
+    before.at(2).node(mk_node("n1", &[unreachable]));
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    after
+        .at(60)
+        .begin(vec![mk_node("n1", &[not_ready])], vec![pod()], before.memory());
+    after.assert_state("p", Scheduled, 302);
+}
+
+/// TE-034: a Node that is gone leaves its intents standing, also across a restart
+#[test]
+fn intents_of_a_gone_node_survive_a_restart() {
+    let pods = || vec![mk_pod("waits", "n1", &[("m", Some(8))]), mk_pod("due", "n1", &[])];
+    let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods());
+    before.at(2);
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    after.at(4).begin(Vec::new(), pods(), before.memory());
+    after.assert_state("waits", Scheduled, 8);
+    assert_eq!(after.state("due"), Some(Due));
+    after.at(8).assert_state("waits", Due, 8);
+}
+
+/// What is seen to happen between the first list and the beginning is not what the bus remembers
+#[test]
+fn a_taint_put_back_before_the_beginning_starts_anew() {
+    let mut before = Harness::begun(
+        Profile::Bailiff,
+        vec![mk_node("n1", &["m"])],
+        vec![mk_pod("p", "n1", &[("m", Some(8))])],
+    );
+    before.at(1);
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    after.at(2).apply(Input::Nodes(vec![mk_node("n1", &["m"])]));
+    after.apply(Input::Pods(vec![mk_pod("p", "n1", &[("m", Some(8))])]));
+    after.at(4).node(mk_node("n1", &[]));
+    after.at(30).node(mk_node("n1", &["m"]));
+    after.at(35).apply(Input::Inherit(before.memory()));
+    after.assert_state("p", Scheduled, 38);
+}
+
+/// Nothing is completed, nothing decided about pods, before Nodes, Pods and the past are known, in whatever order
+#[test]
+fn nothing_is_complete_before_everything_is_known() {
+    let inputs = || {
+        [
+            Input::Nodes(vec![mk_node("n1", &["m"])]),
+            Input::Pods(vec![mk_pod("p", "n1", &[])]),
+            Input::Inherit(Vec::new()),
+        ]
+    };
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut h = Harness::new(mk_config(Profile::Bailiff));
+        for (position, index) in order.into_iter().enumerate() {
+            let effects = h.apply(inputs()[index].clone());
+            let last = position == 2;
+            assert_eq!(effects.last() == Some(&Effect::Complete), last, "{order:?}");
+            assert_eq!(
+                (h.completed == 1, h.state("p").is_some(), h.manager.has_begun()),
+                (last, last, last),
+                "{order:?}"
+            );
+        }
+        let again = h.apply(Input::Inherit(Vec::new()));
+        assert_eq!(again, [], "{order:?}");
+    }
+}
+
+/// NL-034: wishes survive a restart until a verdict says otherwise, and are not dropped while node-health is incomplete
+#[test]
+fn wishes_are_carried_over_until_health_is_complete() {
+    let mut before = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    before.health(vec![
+        mk_health("n1", 3, Verdict::Unreachable, 0, 2),
+        mk_health("n2", 4, Verdict::NotReady, 0, 2),
+        mk_health("n3", 5, Verdict::Unreachable, 0, 2),
+    ]);
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    after.begin(Vec::new(), Vec::new(), before.memory());
+    assert_eq!(after.completed, 1);
+    assert_eq!(after.memory(), before.memory(), "as they were, derived from the same records");
+    after.apply(Input::Health {
+        snapshot: true,
+        complete: false,
+        records: vec![mk_health("n1", 9, Verdict::Healthy, 0, 2)],
+    });
+    assert_eq!(after.published.keys().collect::<Vec<_>>(), ["node/n2", "node/n3"]);
+    after.health(vec![mk_health("n2", 10, Verdict::NotReady, 0, 2)]);
+    assert_eq!(
+        after.published.keys().collect::<Vec<_>>(),
+        ["node/n2"],
+        "complete: n3 is known to be gone"
+    );
+    assert_eq!(after.published["node/n2"].derived_from, Revision(10));
+}
+
+/// NL-207: node mode forgets timeouts; recording `lg-restart-waiting`
+#[test]
+fn a_restart_starts_node_timeouts_again() {
+    for profile in [Profile::Bailiff, Profile::Upstream] {
+        let config = bailiff_taint_core::Config {
+            mode: bailiff_taint_core::EvictionMode::Node,
+            ..mk_config(profile)
+        };
+        let not_before = |h: &Harness| match &h.published["node/n1"].intent {
+            Intent::NodeEviction(wish) => seconds(wish.not_before),
+            other => panic!("{other:?}"),
+        };
+        let mut before = Harness::new(config);
+        before.begin(vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[])], Vec::new());
+        before.health(Vec::new());
+        before.at(50).health(vec![mk_health("n1", 3, Verdict::Unreachable, 0, 50)]);
+        assert_eq!(not_before(&before), 300);
+        let mut after = Harness::new(config);
+        after
+            .at(100)
+            .begin(vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[])], before.memory());
+        assert_eq!(not_before(&after), 400);
+        after.at(101).apply(Input::Health {
+            snapshot: true,
+            complete: true,
+            records: vec![mk_health("n1", 3, Verdict::Unreachable, 0, 50)],
+        });
+        assert_eq!(not_before(&after), 401);
+        after.assert_state("p", Scheduled, 401);
+    }
+}

@@ -1,0 +1,10 @@
+//! The rules of the taint-manager, each against the whole state machine.
+
+mod harness;
+mod inheritance;
+mod marking;
+mod node_mode;
+mod node_writes;
+mod properties;
+mod taint_mode;
+mod wishes;

@@ -1,0 +1,183 @@
+//! Marking pods of silent nodes not ready.
+
+use bailiff_model::ReadyStatus::{self, Absent, False, True, Unknown};
+use bailiff_taint_core::{Answer, Component, Config, Input, NodeFacts, NodeReady, PodFacts, Profile, Reading, Severity};
+
+use crate::harness::{FAILED, Harness, done, mk_node, mk_pod, mk_ready};
+
+fn mk(status: ReadyStatus) -> NodeFacts {
+    NodeFacts {
+        ready: mk_ready(status),
+        ..mk_node("n1", &[])
+    }
+}
+
+fn mk_pod_ready(uid: &str, ready: ReadyStatus) -> PodFacts {
+    PodFacts {
+        ready,
+        ..mk_pod(uid, "n1", &[])
+    }
+}
+
+fn marked(h: &Harness) -> Vec<&str> {
+    h.marks.iter().map(|mark| mark.pod.uid.as_str()).collect()
+}
+
+fn answer(h: &mut Harness, uid: &str, answer: Answer) {
+    h.apply(Input::PodMarked { uid: uid.into(), answer });
+}
+
+/// NL-085, NL-086: only the controller's own flip from True marks
+#[test]
+fn only_a_node_that_fell_silent_while_ready_is_marked() {
+    let by_hand = NodeFacts {
+        ready: NodeReady {
+            status: Unknown,
+            stopped_posting: false,
+        },
+        ..mk_node("n1", &[])
+    };
+    let cases = [
+        (vec![mk(True), mk(Unknown)], 1),
+        (vec![mk(True), mk(False)], 0),
+        (vec![mk(True), mk(False), mk(Unknown)], 0),
+        (vec![mk(Absent), mk(Unknown)], 0),
+        (vec![mk(True), by_hand], 0),
+        (vec![mk(True), mk(Absent)], 0),
+    ];
+    for (states, wanted) in cases {
+        let mut h = Harness::begun(Profile::Bailiff, vec![states[0].clone()], vec![mk_pod_ready("p", True)]);
+        for state in &states[1..] {
+            h.node(state.clone());
+        }
+        assert_eq!(h.marks.len(), wanted, "{states:?}");
+    }
+}
+
+/// NL-087, NL-131
+#[test]
+fn a_pod_is_marked_once_and_said_to_be() {
+    let pods = [("t", True), ("u", Unknown), ("f", False), ("a", Absent)].map(|(uid, ready)| mk_pod_ready(uid, ready));
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], pods.to_vec());
+    h.at(3).node(mk(Unknown));
+    assert_eq!(marked(&h), ["t", "u"]);
+    assert_eq!(h.marks[0].since, h.now().wall);
+    assert_eq!(h.events, [""; 0], "said when it is done");
+    answer(&mut h, "t", done("2"));
+    let event = h.all_events.first().expect("said").clone();
+    assert_eq!(
+        (event.component, event.severity),
+        (Component::NodeController, Severity::Warning)
+    );
+    assert_eq!(
+        (event.reason, &*event.message, event.pod.uid.as_str()),
+        ("NodeNotReady", "Node is not ready", "t")
+    );
+    h.pod(mk_pod_ready("t", False));
+    h.node(mk(Unknown));
+    h.pod(mk_pod_ready("t", True));
+    assert_eq!(h.marks.len(), 2, "a pod that its kubelet sets ready again is left alone");
+}
+
+/// NL-088: what failed is tried again from a fresh read, while the node is not ready
+#[test]
+fn a_failed_mark_is_tried_again() {
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], vec![mk_pod_ready("p", True)]);
+    h.node(mk(Unknown));
+    answer(&mut h, "p", FAILED);
+    assert_eq!(h.reads, [""; 0]);
+    h.at(1);
+    assert_eq!(h.reads, ["pod/p"]);
+    let mut fresh = mk_pod_ready("p", True);
+    fresh.pod.resource_version = "7".into();
+    let read = |facts| Input::PodRead {
+        uid: "p".into(),
+        reading: Reading::Found(facts),
+    };
+    h.apply(read(fresh.clone()));
+    assert_eq!(h.marks[1].pod.resource_version.as_str(), "7");
+    answer(&mut h, "p", FAILED);
+    h.at(2);
+    h.node(mk(True));
+    h.apply(read(fresh));
+    assert_eq!(
+        (h.marks.len(), h.manager.stats().pod_marks),
+        (2, 0),
+        "ready again: not marked any more"
+    );
+}
+
+/// NL-088: a pod that is gone is done, and nothing is said
+#[test]
+fn a_pod_that_is_gone_needs_no_mark() {
+    let pods = ["a", "b", "c"].map(|uid| mk_pod_ready(uid, True));
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], pods.to_vec());
+    h.node(mk(Unknown));
+    answer(&mut h, "a", Answer::Gone);
+    h.apply(Input::PodGone("b".into()));
+    answer(&mut h, "b", FAILED);
+    answer(&mut h, "c", FAILED);
+    h.at(1).apply(Input::PodRead {
+        uid: "c".into(),
+        reading: Reading::Found(PodFacts {
+            pod: bailiff_model::PodRef {
+                uid: "another".into(),
+                ..mk_pod("c", "n1", &[]).pod
+            },
+            ..mk_pod("c", "n1", &[])
+        }),
+    });
+    h.at(100);
+    assert_eq!((h.events.len(), h.marks.len(), h.manager.stats().pod_marks), (0, 3, 0));
+}
+
+/// NL-084: a crash half-way is finished by the next process, whatever the lists' order
+#[test]
+fn marking_is_finished_after_a_restart() {
+    let pods = vec![mk_pod_ready("left", True), mk_pod_ready("done", False)];
+    for nodes_first in [true, false] {
+        let mut h = Harness::new(Config::default());
+        let lists = [Input::Nodes(vec![mk(Unknown)]), Input::Pods(pods.clone())];
+        let order = if nodes_first { [0, 1] } else { [1, 0] };
+        for index in order {
+            h.apply(lists[index].clone());
+        }
+        assert_eq!(marked(&h), ["left"], "without waiting for the bus");
+    }
+}
+
+/// NL-089: pods bound later are marked, on a node whose kubelet says False too
+#[test]
+fn pods_bound_later_are_marked() {
+    for (status, wanted) in [(Unknown, 1), (False, 1), (True, 0), (Absent, 0)] {
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk(status)], Vec::new());
+        h.pod(PodFacts {
+            node: "".into(),
+            ..mk_pod_ready("p", True)
+        });
+        h.pod(mk_pod_ready("p", True));
+        assert_eq!(h.marks.len(), wanted, "{status:?}");
+        h.pod(mk_pod_ready("young", Absent));
+        assert_eq!(h.marks.len(), wanted, "{status:?}");
+    }
+    let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    h.pod(mk_pod_ready("p", True));
+    h.node(mk(Unknown));
+    assert_eq!(h.marks.len(), 0, "a node that was never judged marks nothing");
+}
+
+/// A node with a thousand pods does not open a thousand requests
+#[test]
+fn marks_under_way_are_bounded() {
+    let pods: Vec<PodFacts> = (0..1000).map(|index| mk_pod_ready(&format!("p{index:04}"), True)).collect();
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], pods);
+    h.node(mk(Unknown));
+    let limit = Config::default().pod_marks;
+    assert_eq!(h.marks.len(), limit);
+    for index in 0..1000 {
+        let uid = h.marks[index].pod.uid.to_string();
+        answer(&mut h, &uid, done("2"));
+        assert!(h.marks.len() <= index + 1 + limit);
+    }
+    assert_eq!((h.marks.len(), h.events.len(), h.manager.stats().marked), (1000, 1000, 1000));
+}

@@ -1,0 +1,172 @@
+//! From verdicts to wishes for nodes, in taint mode.
+
+use bailiff_model::intent::{HealthTaint, Intent};
+use bailiff_model::{Revision, Shard, Verdict};
+use bailiff_taint_core::{Config, Duties, Effect, Input, Profile};
+
+use crate::harness::{Harness, mk_health, mk_tombstone};
+
+fn wanted(h: &Harness, name: &str) -> Option<HealthTaint> {
+    match &h.published.get(&format!("node/{name}"))?.intent {
+        Intent::Isolation(isolation) => Some(isolation.taint),
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// NL-070, NL-071, NL-073
+#[test]
+fn a_wish_follows_the_verdict() {
+    use HealthTaint::{NotReady, Unreachable};
+    let cases: [(&[Verdict], Option<HealthTaint>); 10] = [
+        (&[Verdict::Healthy], None),
+        (&[Verdict::NotReady], Some(NotReady)),
+        (&[Verdict::Unreachable], Some(Unreachable)),
+        (&[Verdict::NotReady, Verdict::Unreachable], Some(Unreachable)),
+        (&[Verdict::Unreachable, Verdict::Healthy], None),
+        (&[Verdict::NoStatus], None),
+        (&[Verdict::NotReady, Verdict::NoStatus], Some(NotReady)),
+        (&[Verdict::Healthy, Verdict::Late], None),
+        (&[Verdict::Late, Verdict::Unreachable], Some(Unreachable)),
+        (&[Verdict::Unreachable, Verdict::Late], None),
+    ];
+    for (verdicts, taint) in cases {
+        let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+        for (revision, verdict) in (1..).zip(verdicts) {
+            h.health(vec![mk_health("n1", revision, *verdict, 0, 1)]);
+        }
+        assert_eq!(wanted(&h, "n1"), taint, "{verdicts:?}");
+    }
+}
+
+/// LATE while the kubelet reports Ready=False changes nothing by itself, but is answered, so that the wish is not older than it
+#[test]
+fn every_record_is_answered_by_a_standing_wish() {
+    let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    h.health(vec![mk_health("n1", 3, Verdict::NotReady, 0, 1)]);
+    let mut late = mk_health("n1", 4, Verdict::NotReady, 0, 1);
+    late.health.as_mut().expect("a record").verdict = Verdict::Late;
+    h.health(vec![late.clone()]);
+    assert_eq!(wanted(&h, "n1"), Some(HealthTaint::NotReady));
+    assert_eq!(h.published["node/n1"].derived_from, Revision(4));
+    assert_eq!(h.published["node/n1"].trace, late.trace);
+    let before = h.publications;
+    h.apply(Input::Health {
+        snapshot: true,
+        complete: true,
+        records: vec![late],
+    });
+    assert_eq!(h.publications, before, "the same record twice is no news");
+}
+
+/// Another Node of the name: the wish for the old one goes
+#[test]
+fn a_wish_is_for_one_incarnation() {
+    let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    h.health(vec![mk_health("n1", 3, Verdict::Unreachable, 0, 1)]);
+    let mut new = mk_health("n1", 4, Verdict::NoStatus, 0, 1);
+    new.health.as_mut().expect("a record").node.uid = "n1-2".into();
+    h.health(vec![new]);
+    assert_eq!(wanted(&h, "n1"), None);
+}
+
+/// Absence says nothing before the topic is complete, and neither does a tombstone
+#[test]
+fn nothing_is_withdrawn_by_absence_before_health_is_complete() {
+    let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    h.health(vec![
+        mk_health("n1", 3, Verdict::Unreachable, 0, 1),
+        mk_health("n2", 4, Verdict::Unreachable, 0, 1),
+    ]);
+    let lost = h.apply(Input::Health {
+        snapshot: true,
+        complete: false,
+        records: vec![mk_tombstone("n1", 9)],
+    });
+    assert_eq!(lost, []);
+    let complete = h.apply(Input::Health {
+        snapshot: false,
+        complete: true,
+        records: vec![mk_health("n2", 10, Verdict::Unreachable, 0, 1)],
+    });
+    let removed: Vec<_> = complete
+        .iter()
+        .filter(|effect| matches!(effect, Effect::Remove { .. }))
+        .collect();
+    assert_eq!(
+        removed,
+        [&Effect::Remove {
+            key: "node/n1".to_owned()
+        }]
+    );
+    h.health(vec![mk_tombstone("n2", 11)]);
+    assert!(h.published.is_empty());
+}
+
+/// NL-009, TE-116: a duty that was not asked for is not done
+#[test]
+fn duties_are_separate() {
+    let play = |duties: Duties| {
+        let mut h = Harness::new(Config {
+            duties,
+            ..Config::default()
+        });
+        let node = crate::harness::mk_node("n1", &["m"]);
+        let mut silent = crate::harness::mk_node("n2", &[]);
+        silent.ready = crate::harness::mk_ready(bailiff_model::ReadyStatus::Unknown);
+        let pods = vec![crate::harness::mk_pod("p", "n1", &[]), crate::harness::mk_pod("q", "n2", &[])];
+        h.begin(vec![node, silent], pods, Vec::new());
+        h.health(vec![mk_health("n2", 3, Verdict::Unreachable, 0, 1)]);
+        let keys: Vec<String> = h.published.keys().cloned().collect();
+        (keys.join(" "), h.patches.len(), h.marks.len())
+    };
+    let cases = [
+        (true, true, "node/n2 pod/p", 1),
+        (true, false, "node/n2", 1),
+        (false, true, "pod/p", 0),
+    ];
+    for (node_lifecycle, taint_eviction, keys, writes) in cases {
+        let duties = Duties {
+            node_lifecycle,
+            taint_eviction,
+        };
+        assert_eq!(play(duties), (keys.to_owned(), writes, writes), "{duties:?}");
+    }
+}
+
+/// Two shards together do what one does, and no node or pod is looked after twice
+#[test]
+fn shards_divide_the_nodes() {
+    let play = |shard: Shard| {
+        let mut h = Harness::new(Config {
+            shard,
+            ..Config::default()
+        });
+        let names: Vec<String> = (0..20).map(|index| format!("n{index}")).collect();
+        let silent = |name: &String| {
+            let mut node = crate::harness::mk_node(name, &["m"]);
+            node.ready = crate::harness::mk_ready(bailiff_model::ReadyStatus::Unknown);
+            node
+        };
+        let pods = names
+            .iter()
+            .map(|name| crate::harness::mk_pod(&format!("p-{name}"), name, &[]));
+        h.begin(names.iter().map(silent).collect(), pods.collect(), Vec::new());
+        h.health(
+            names
+                .iter()
+                .map(|name| mk_health(name, 3, Verdict::Unreachable, 0, 1))
+                .collect(),
+        );
+        h
+    };
+    let whole: Vec<String> = play(Shard::WHOLE).published.into_keys().collect();
+    let halves: Vec<Harness> = (0..2).map(|index| play(Shard { index, count: 2 })).collect();
+    let mut together: Vec<String> = halves.iter().flat_map(|half| half.published.keys().cloned()).collect();
+    together.sort_unstable();
+    assert_eq!((whole.len(), &whole), (40, &together));
+    assert!(
+        halves
+            .iter()
+            .all(|half| half.manager.stats().nodes == half.published.len() / 2)
+    );
+}
