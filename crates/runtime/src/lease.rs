@@ -49,9 +49,6 @@ impl Leadership {
 
     /// What is known about leadership. [`State::Leading`] may have ended since: ask [`Leadership::epoch_at`] before acting.
     pub fn state(&self) -> State {
-        if self.state.has_changed().is_err() {
-            return State::Lost;
-        }
         self.state.borrow().clone()
     }
 
@@ -68,15 +65,13 @@ impl Leadership {
         }
     }
 
-    /// Waits for news: leadership won or lost, another holder. Renewals are no news. Cancel-safe; after [`State::Lost`] it never
-    /// resolves.
+    /// Waits for news since the last call: leadership won or lost, another holder. Renewals are no news. Cancel-safe; after
+    /// [`State::Lost`] it never resolves.
     pub async fn changed(&mut self) -> State {
-        if matches!(*self.state.borrow_and_update(), State::Lost) {
-            std::future::pending::<()>().await;
-        }
         match self.state.changed().await {
             Ok(()) => self.state.borrow_and_update().clone(),
-            Err(_closed) => State::Lost,
+            // The election has ended and said so before.
+            Err(_closed) => std::future::pending().await,
         }
     }
 
@@ -96,5 +91,61 @@ impl Leadership {
     pub async fn lost(&mut self) {
         // An error means that the election's task is gone, and with it the hope to lead.
         let _ = self.state.wait_for(|state| matches!(state, State::Lost)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bailiff_model::Wall;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            mono: Mono::from_origin(Duration::from_secs(seconds)),
+            wall: Wall::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_past_its_lease_does_not_act() {
+        let until = at(10).mono;
+        let (sender, state) = watch::channel(State::Leading { epoch: 7, until });
+        let leadership = Leadership::of(state);
+        assert_eq!(leadership.epoch_at(at(9)), Some(7));
+        assert_eq!(
+            (leadership.epoch_at(at(10)), leadership.is_leading_now(at(10))),
+            (None, false)
+        );
+        sender.send_replace(State::Lost);
+        assert_eq!(leadership.epoch_at(at(9)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_election_leadership_never_ends() {
+        let mut leadership = Leadership::always(3);
+        assert_eq!(leadership.acquired().await, Ok(3));
+        assert!(leadership.is_leading_now(at(u64::MAX / 2)));
+        let year = Duration::from_secs(365 * 24 * 3600);
+        assert!(tokio::time::timeout(year, leadership.lost()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn news_that_came_while_nobody_waited_is_not_missed() {
+        let (sender, state) = watch::channel(State::Standby { holder: None });
+        let mut leadership = Leadership::of(state);
+        sender.send_replace(State::Lost);
+        drop(sender);
+        assert_eq!(leadership.changed().await, State::Lost);
+        assert_eq!(leadership.acquired().await, Err(Lost));
+        let silence = tokio::time::timeout(Duration::from_secs(3600), leadership.changed());
+        assert!(silence.await.is_err());
+    }
+
+    #[test]
+    fn each_shard_has_a_lease_of_its_own() {
+        assert_eq!(lease_name("taint-manager", 2), "taint-manager-2");
     }
 }

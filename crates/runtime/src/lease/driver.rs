@@ -154,7 +154,7 @@ impl Driver {
                 biased;
                 () = release.cancelled(), if !is_released => { is_released = true; Input::Release }
                 answer = answered(&mut self.request) => self.take(answer),
-                () = tokio::time::sleep_until(self.clock.instant_of(self.wake)) => Input::Tick,
+                () = tokio::time::sleep_until(self.clock.instant_of(self.wake)) => { self.wake = Mono::FAR_FUTURE; Input::Tick }
             };
             for effect in self.elector.apply(input, self.clock.now()) {
                 match effect {
@@ -240,7 +240,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.status.set(0);
-        self.state.send_replace(State::Lost);
+        self.state
+            .send_if_modified(|state| std::mem::replace(state, State::Lost) != State::Lost);
     }
 }
 
@@ -272,7 +273,12 @@ async fn answered(request: &mut Option<Request>) -> Answer {
 }
 
 async fn read(api: &Api<Lease>, name: &str) -> Answer {
-    match api.get_opt(name).await {
+    let outcome = match api.get(name).await {
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    };
+    match outcome {
         Ok(lease) => Answer {
             input: Input::Got(lease.as_ref().map(observed_of)),
             lease,
@@ -286,12 +292,18 @@ async fn read(api: &Api<Lease>, name: &str) -> Answer {
 
 fn written(outcome: Result<Lease, kube::Error>) -> Answer {
     match outcome {
-        Ok(lease) => Answer {
-            input: Input::Wrote(observed_of(&lease)),
-            lease: Some(lease),
-        },
+        Ok(lease) => {
+            let observed = observed_of(&lease);
+            if observed.version.number().is_none() {
+                tracing::error!(version = %observed.version.0, "the lease's resourceVersion is no number: no leader can be told from an older one");
+            }
+            Answer {
+                input: Input::Wrote(observed),
+                lease: Some(lease),
+            }
+        }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-            tracing::debug!(code = status.code, "somebody else wrote the lease");
+            tracing::info!(code = status.code, message = %status.message, "the lease was not written: another was faster, or deleted it");
             Answer::failed(Failure::Conflict)
         }
         Err(error) => {
