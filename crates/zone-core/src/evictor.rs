@@ -1,0 +1,237 @@
+//! The state machine: what came in, what follows from it, in a fixed order.
+//!
+//! ```text
+//! input ─▶ facts, records, answers ─▶ votes ─▶ zone states ─▶ gates ─▶ plans of touched nodes ─▶ grants ─▶ pods ─▶ what is said
+//! ```
+//!
+//! Everything one input brings is taken in before anything is granted: a set of records in which a zone falls silent is judged whole.
+//! The parts are in the submodules: [`bus`] takes records in, [`nodes`] plans taints, [`node_mode`] plans whole-node evictions,
+//! [`zones`] keeps states, holds and grants, [`pods`] evicts.
+
+mod bus;
+mod holds;
+mod inherit;
+mod node_mode;
+mod nodes;
+mod pods;
+mod zones;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bailiff_model::outcome::Outcome;
+use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, PodUid, Revision, Topic, TraceContext, Zone};
+
+use crate::config::Config;
+use crate::effect::{Draft, Effect, Ticket};
+use crate::input::{HoldScope, Input};
+use crate::timers::Timers;
+use crate::topics::Topics;
+use crate::votes::Votes;
+
+pub use zones::ZoneView;
+
+/// Who waits for a moment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// The lost bus becomes stale.
+    Bus,
+    /// A read of a node may be made.
+    Confirm,
+    /// An overdue pod may be evicted.
+    Pace,
+    Zone(Zone),
+    Node(NodeName),
+    Pod(PodUid),
+}
+
+/// Whom an answer is for.
+#[derive(Clone, Debug)]
+enum Asker {
+    Node(NodeName),
+    Confirm(NodeName),
+    Pod(PodUid),
+}
+
+/// The zone-evictor's decisions. See the crate's documentation for what it guarantees.
+#[derive(Debug)]
+pub struct Evictor {
+    config: Config,
+    topics: Topics,
+    api_fresh: bool,
+    nodes_synced: bool,
+    nodes: BTreeMap<NodeName, nodes::Node>,
+    votes: Votes,
+    zones: BTreeMap<Zone, zones::Entry>,
+    /// All voting zones are fully disrupted: as things are, and for the brake. Kept as they were while node-health is incomplete.
+    all_down: bool,
+    all_down_for_brake: bool,
+    /// The last grants were inherited; from here on rates are handed out.
+    begun: bool,
+    completed: bool,
+    inherited: inherit::Inherited,
+    external: BTreeMap<(HoldScope, HoldReason), Hold>,
+    external_changes: u64,
+    gates: holds::Gates,
+    pods: pods::Pods,
+    confirm: nodes::Confirm,
+    /// Nodes whose swap waits for a gate.
+    blocked: BTreeSet<NodeName>,
+    touched: BTreeSet<NodeName>,
+    changed_zones: BTreeSet<Zone>,
+    timers: Timers<Timer>,
+    askers: BTreeMap<Ticket, Asker>,
+    next_ticket: u64,
+    woken_at: Option<Mono>,
+    effects: Vec<Effect>,
+}
+
+// === impl Evictor ===
+
+impl Evictor {
+    /// An evictor that knows nothing yet, and therefore does nothing.
+    pub fn new(config: Config) -> Self {
+        let pods = pods::Pods::new(config.overdue_per_second);
+        Self {
+            config,
+            topics: Topics::default(),
+            api_fresh: false,
+            nodes_synced: false,
+            nodes: BTreeMap::new(),
+            votes: Votes::default(),
+            zones: BTreeMap::new(),
+            all_down: false,
+            all_down_for_brake: false,
+            begun: false,
+            completed: false,
+            inherited: inherit::Inherited::default(),
+            external: BTreeMap::new(),
+            external_changes: 0,
+            gates: holds::Gates::default(),
+            pods,
+            confirm: nodes::Confirm::default(),
+            blocked: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            changed_zones: BTreeSet::new(),
+            timers: Timers::default(),
+            askers: BTreeMap::new(),
+            next_ticket: 0,
+            woken_at: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes one thing in and says what follows.
+    pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        self.take_in(input, now);
+        self.settle(now);
+        std::mem::take(&mut self.effects)
+    }
+
+    fn take_in(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Nodes(all) => self.nodes_listed(all, now),
+            Input::NodeApplied(facts) => self.node_applied(facts, now),
+            Input::NodeDeleted { name, uid } => self.node_deleted(&name, uid.as_ref(), now),
+            Input::ApiFresh(fresh) => self.api_fresh = fresh,
+            Input::Snapshot { records, shards } => self.snapshot(records, shards, now),
+            Input::Changes { records, shards } => self.changes(records, shards, now),
+            Input::Status(shards) => self.topics.note(shards),
+            Input::BusLost { since } => self.topics.lost(since),
+            Input::NodeAnswer { ticket, result } => match self.askers.remove(&ticket) {
+                Some(Asker::Node(name)) => self.node_answered(&name, ticket, result, now),
+                Some(Asker::Confirm(name)) => self.node_confirmed(&name, result, now),
+                Some(Asker::Pod(_)) | None => {}
+            },
+            Input::PodAnswer { ticket, result } => {
+                if let Some(Asker::Pod(uid)) = self.askers.remove(&ticket) {
+                    self.pod_answered(&uid, ticket, result, now);
+                }
+            }
+            Input::Hold { scope, reason, detail } => self.hold_from_outside(scope, reason, detail, now),
+            Input::Wake => self.woken_at = None,
+        }
+    }
+
+    fn settle(&mut self, now: Now) {
+        self.run_timers(now);
+        if !self.nodes_synced {
+            return self.wake();
+        }
+        self.forget_what_is_gone(now);
+        self.count_votes(now);
+        self.begin(now);
+        self.judge_zones(now);
+        self.check_gates(now);
+        while let Some(name) = self.touched.pop_first() {
+            self.plan(&name, now);
+        }
+        self.grant(now);
+        self.evict(now);
+        self.say_zones(now);
+        self.complete();
+        self.wake();
+    }
+
+    fn run_timers(&mut self, now: Now) {
+        while let Some(timer) = self.timers.pop_due(now.mono) {
+            match timer {
+                Timer::Bus | Timer::Confirm | Timer::Pace => {}
+                Timer::Zone(zone) => {
+                    self.changed_zones.insert(zone);
+                }
+                Timer::Node(name) => {
+                    self.touched.insert(name);
+                }
+                Timer::Pod(uid) => self.pods.wake(uid),
+            }
+        }
+        if let Some(at) = self.topics.stale_at().filter(|at| *at > now.mono) {
+            self.timers.set(Timer::Bus, at);
+        }
+    }
+
+    /// The initial state is said once nodes and a view of the bus are there: from then on a missing outcome means something.
+    fn complete(&mut self) {
+        if !self.completed && self.topics.is_connected_once() {
+            self.completed = true;
+            self.effects.push(Effect::Complete);
+        }
+    }
+
+    fn wake(&mut self) {
+        let next = self.timers.next();
+        if next != self.woken_at {
+            self.woken_at = next;
+            if let Some(at) = next {
+                self.effects.push(Effect::WakeAt(at));
+            }
+        }
+    }
+
+    fn ticket(&mut self, asker: Asker) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.askers.insert(ticket, asker);
+        ticket
+    }
+
+    fn publish(&mut self, key: String, route: String, derived_from: Revision, trace: Option<TraceContext>, outcome: Outcome) {
+        self.effects.push(Effect::Publish(Draft {
+            key,
+            route,
+            derived_from,
+            trace,
+            outcome,
+        }));
+    }
+
+    fn is_complete(&self, topic: Topic) -> bool {
+        self.topics.is_complete(topic)
+    }
+
+    /// True if this instance works on the node. A node that is gone has no zone any more and counts as unlabelled.
+    fn owns(&self, name: &NodeName) -> bool {
+        let zone = self.nodes.get(name).and_then(nodes::Node::zone);
+        self.config.shard.owns(zone.unwrap_or(&Zone::default()))
+    }
+}

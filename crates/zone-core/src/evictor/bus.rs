@@ -1,0 +1,123 @@
+//! Taking records in: health, wishes, pod intents, and what an earlier instance said.
+
+use std::collections::BTreeSet;
+
+use bailiff_model::intent::Intent;
+use bailiff_model::{NodeName, Now, PodUid, Revision, Topic};
+
+use super::Evictor;
+use super::nodes::{Health, Wish};
+use crate::input::{Body, Record, ShardStatus};
+
+const TOPICS_WITH_MEANING: [Topic; 2] = [Topic::NodeHealth, Topic::EvictionIntents];
+
+impl Evictor {
+    /// A new view: what it does not show is doubted until its topic is complete.
+    pub(super) fn snapshot(&mut self, records: Vec<Record>, shards: Vec<ShardStatus>, now: Now) {
+        self.topics.begin();
+        for topic in TOPICS_WITH_MEANING {
+            let held = self.held_keys(topic);
+            self.topics.doubt(topic, held);
+        }
+        // What is due in a snapshot became due while nobody watched: it is paced.
+        self.take_records(records, true, now);
+        self.topics.note(shards);
+    }
+
+    pub(super) fn changes(&mut self, records: Vec<Record>, shards: Vec<ShardStatus>, now: Now) {
+        self.take_records(records, false, now);
+        self.topics.note(shards);
+    }
+
+    /// Keys that a complete topic no longer shows are tombstones.
+    pub(super) fn forget_what_is_gone(&mut self, now: Now) {
+        for topic in TOPICS_WITH_MEANING {
+            for key in self.topics.take_gone(topic) {
+                self.take_tombstone(topic, &key, now);
+            }
+        }
+    }
+
+    fn held_keys(&self, topic: Topic) -> BTreeSet<String> {
+        match topic {
+            Topic::NodeHealth => self
+                .nodes
+                .iter()
+                .filter(|(_, node)| node.health.is_some())
+                .map(|(name, _)| name.to_string())
+                .collect(),
+            Topic::EvictionIntents => {
+                let wishes = self.nodes.iter().filter(|(_, node)| node.wish.is_some());
+                let wishes = wishes.map(|(name, _)| format!("node/{name}"));
+                wishes.chain(self.pods.uids().map(|uid| format!("pod/{uid}"))).collect()
+            }
+            Topic::EvictionOutcomes | Topic::DaemonRollouts => BTreeSet::new(),
+        }
+    }
+
+    fn take_records(&mut self, records: Vec<Record>, overdue: bool, now: Now) {
+        for record in records {
+            self.topics.confirm(record.topic, &record.key);
+            match record.body {
+                None => self.take_tombstone(record.topic, &record.key, now),
+                Some(Body::Health(health)) => {
+                    let health = Health::new(record.revision, record.trace, health);
+                    self.take_health(NodeName::from(record.key), Some(health));
+                }
+                Some(Body::Intent(Intent::Pod(intent))) => {
+                    self.take_pod_intent(record.revision, record.trace, intent, overdue, now);
+                }
+                Some(Body::Intent(intent)) => {
+                    let wish = Wish::new(record.revision, record.derived_from, record.trace, intent, now);
+                    if let (Some(name), Some(wish)) = (record.key.strip_prefix("node/"), wish) {
+                        self.take_wish(NodeName::from(name), Some(wish));
+                    }
+                }
+                Some(Body::Outcome(outcome)) => self.inherit(outcome, now),
+            }
+        }
+    }
+
+    fn take_tombstone(&mut self, topic: Topic, key: &str, now: Now) {
+        match topic {
+            Topic::NodeHealth => self.take_health(NodeName::from(key), None),
+            Topic::EvictionIntents => {
+                if let Some(name) = key.strip_prefix("node/") {
+                    self.take_wish(NodeName::from(name), None);
+                } else if let Some(uid) = key.strip_prefix("pod/") {
+                    self.withdraw_pod(&PodUid::from(uid), now);
+                }
+            }
+            Topic::EvictionOutcomes | Topic::DaemonRollouts => {}
+        }
+    }
+
+    fn take_health(&mut self, name: NodeName, health: Option<Health>) {
+        if health.is_none() && !self.nodes.contains_key(&name) {
+            return;
+        }
+        let node = self.nodes.entry(name.clone()).or_default();
+        node.unhealthy_since = health
+            .as_ref()
+            .and_then(|health| health.unhealthy_since(node.unhealthy_since));
+        node.health = health;
+        self.touched.insert(name);
+    }
+
+    fn take_wish(&mut self, name: NodeName, wish: Option<Wish>) {
+        if wish.is_none() && !self.nodes.contains_key(&name) {
+            return;
+        }
+        let node = self.nodes.entry(name.clone()).or_default();
+        node.wish = wish;
+        self.touched.insert(name);
+    }
+
+    /// The revision that a node's outcome follows from.
+    pub(super) fn revision_behind(&self, name: &NodeName) -> Revision {
+        let node = self.nodes.get(name);
+        let wish = node.and_then(|node| node.wish.as_ref().map(|wish| wish.revision));
+        let health = node.and_then(|node| node.health.as_ref().map(|health| health.revision));
+        wish.or(health).unwrap_or_default()
+    }
+}

@@ -1,0 +1,139 @@
+//! Why an act that is decided does not happen at the moment.
+//!
+//! What health causes needs `node-health` and `eviction-intents`, complete and live; an eviction for a hand-made taint needs only
+//! `eviction-intents`. Both need fresh watches. Every hold ends by itself when its reason does.
+
+use bailiff_model::intent::{EvictionCause, PodEviction};
+use bailiff_model::{Hold, HoldReason, NodeName, Now, Topic, Zone};
+
+use super::Evictor;
+use crate::input::HoldScope;
+use crate::judge::is_caused_by_health;
+
+/// What holds depend on. A change of it is the one thing that is looked at for everything that waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gates {
+    begun: bool,
+    api_fresh: bool,
+    health: (bool, bool),
+    intents: (bool, bool),
+    all_down: (bool, bool),
+    external_changes: u64,
+}
+
+/// A reason, and one sentence for people.
+pub(super) type Reason = (HoldReason, String);
+
+impl Evictor {
+    pub(super) fn hold_from_outside(&mut self, scope: HoldScope, reason: HoldReason, detail: Option<String>, now: Now) {
+        let key = (scope, reason);
+        match detail {
+            Some(detail) => {
+                let since = self.external.get(&key).map_or(now.wall, |hold| hold.since);
+                self.external.insert(key, Hold { reason, detail, since });
+            }
+            None => {
+                self.external.remove(&key);
+            }
+        }
+        self.external_changes += 1;
+    }
+
+    /// Looks again at everything that waits, if a gate opened or closed.
+    pub(super) fn check_gates(&mut self, now: Now) {
+        let state = |topic| (self.is_complete(topic), self.topics.is_live(topic, now.mono));
+        let gates = Gates {
+            begun: self.begun,
+            api_fresh: self.api_fresh,
+            health: state(Topic::NodeHealth),
+            intents: state(Topic::EvictionIntents),
+            all_down: (self.all_down, self.all_down_for_brake),
+            external_changes: self.external_changes,
+        };
+        if gates != self.gates {
+            let externals_changed = gates.external_changes != self.gates.external_changes;
+            self.gates = gates;
+            self.changed_zones.extend(self.zones.keys().cloned());
+            self.touched.append(&mut self.blocked);
+            if externals_changed {
+                self.touch_waiting();
+            }
+            self.pods.look_again_at_held();
+        }
+        for zone in self.changed_zones.clone() {
+            self.hold_zone(&zone, now);
+        }
+    }
+
+    fn external(&self, scope: &HoldScope) -> Option<Reason> {
+        let first = self.external.range((scope.clone(), HoldReason::Incomplete)..).next()?;
+        let ((found, reason), hold) = first;
+        (found == scope).then(|| (*reason, hold.detail.clone()))
+    }
+
+    pub(super) fn external_for_node(&self, name: &NodeName) -> Option<Reason> {
+        self.external(&HoldScope::Node(name.clone()))
+    }
+
+    fn external_for_zone(&self, zone: &Zone) -> Option<Reason> {
+        self.external(&HoldScope::All)
+            .or_else(|| self.external(&HoldScope::Zone(zone.clone())))
+    }
+
+    fn api_hold(&self) -> Option<Reason> {
+        (!self.gates.api_fresh).then(|| (HoldReason::ApiStale, "the watch on nodes is not fresh".to_owned()))
+    }
+
+    fn topic_hold(topic: Topic, (complete, live): (bool, bool)) -> Option<Reason> {
+        if !complete {
+            let detail = format!("not every shard of topic {topic} is complete");
+            return Some((HoldReason::Incomplete, detail));
+        }
+        (!live).then(|| (HoldReason::Stale, format!("a producer of topic {topic} is not live")))
+    }
+
+    /// Why nothing that health causes may happen in `zone`, rates apart.
+    pub(super) fn health_hold(&self, zone: &Zone) -> Option<Reason> {
+        self.external_for_zone(zone)
+            .or_else(|| self.api_hold())
+            .or_else(|| Self::topic_hold(Topic::NodeHealth, self.gates.health))
+            .or_else(|| Self::topic_hold(Topic::EvictionIntents, self.gates.intents))
+    }
+
+    pub(super) fn all_down_hold(&self) -> Option<Reason> {
+        let detail = match self.gates.all_down {
+            (true, _) => "no voting node is ready",
+            (false, true) => "no voting node is ready that is not late",
+            (false, false) => return None,
+        };
+        Some((HoldReason::AllZonesDisrupted, detail.to_owned()))
+    }
+
+    /// Why the pod may not be evicted now.
+    pub(super) fn pod_hold(&self, intent: &PodEviction) -> Option<Reason> {
+        let name = &intent.node.name;
+        let unlabelled = Zone::default();
+        let zone = self.nodes.get(name).and_then(super::nodes::Node::zone).unwrap_or(&unlabelled);
+        let by_health = self.config.duties.node_lifecycle && is_caused_by_health(&intent.cause);
+        self.external_for_node(name)
+            .or_else(|| {
+                if by_health {
+                    self.health_hold(zone)
+                } else {
+                    self.hand_made_hold(zone)
+                }
+            })
+            .or_else(|| by_health.then(|| self.all_down_hold()).flatten())
+            .or_else(|| {
+                (intent.cause == EvictionCause::Node)
+                    .then(|| self.node_mode_hold(name))
+                    .flatten()
+            })
+    }
+
+    fn hand_made_hold(&self, zone: &Zone) -> Option<Reason> {
+        self.external_for_zone(zone)
+            .or_else(|| self.api_hold())
+            .or_else(|| Self::topic_hold(Topic::EvictionIntents, self.gates.intents))
+    }
+}

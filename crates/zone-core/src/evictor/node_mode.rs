@@ -1,0 +1,125 @@
+//! Node mode: whole nodes are evicted, at the zone's rate (NL-200 to NL-209).
+//!
+//! ```text
+//!            wish, its time has come          token
+//! unmarked ─────────────────────────▶ queued ───────▶ evicted: its pod intents are carried out, later ones at once
+//!     ▲                                  │               │
+//!     └── ready, or the wish withdrawn ──┴───────────────┤
+//!                                        ▲               │
+//!                                        └── all zones down: unmarked and queued again (observations 9)
+//! ```
+//! A node that left its zone's queue, by recovery or by a new label, is in no queue any more: an old place is never honoured
+//! (observations 10). A node object that is gone stays where it was, and its pods go at its turn (NL-205).
+
+use bailiff_model::{HoldReason, NodeName, NodeUid, Now, ReadyStatus, Verdict, Zone};
+
+use super::holds::Reason;
+use super::nodes::{Node, Said, WishKind};
+use super::zones::GrantEnd;
+use super::{Evictor, Timer};
+use crate::effect::{Count, Effect};
+
+impl Evictor {
+    pub(super) fn plan_eviction(&mut self, name: &NodeName, now: Now) {
+        let Some((meant, not_before)) = self.nodes.get(name).and_then(eviction_wanted) else {
+            return self.unmark(name, now);
+        };
+        if self.inherited.take_evicted(name, &meant) {
+            self.set_evicted(name, Some(meant.clone()));
+        }
+        if self.all_down {
+            self.set_evicted(name, None);
+        }
+        if self.is_evicted(name) {
+            self.leave_queue(name);
+            return self.say(name, Said::Evicted, now);
+        }
+        if not_before > now.mono {
+            self.leave_queue(name);
+            return self.timers.set(Timer::Node(name.clone()), not_before);
+        }
+        let hold = self.eviction_hold(name);
+        if let Some(zone) = self.nodes.get(name).and_then(Node::zone).cloned() {
+            self.register_zone(&zone);
+        }
+        self.enter_queue(name, hold.is_none());
+        self.say(name, hold.map_or(Said::Queued, Said::Held), now);
+    }
+
+    /// The granted node becomes evicted; nothing is written to it, its pods follow (NL-205).
+    pub(super) fn evict_node(&mut self, zone: &Zone, name: &NodeName, now: Now) {
+        self.leave_queue(name);
+        let Some((meant, _)) = self.nodes.get(name).and_then(eviction_wanted) else {
+            return self.end_grant(zone, name, GrantEnd::Void, now);
+        };
+        self.set_evicted(name, Some(meant));
+        self.end_grant(zone, name, GrantEnd::Kept, now);
+        if self.nodes.get(name).is_some_and(|node| node.facts.is_some()) {
+            self.effects.push(Effect::Count(Count::NodeEvicted(zone.clone())));
+        }
+        self.say(name, Said::Evicted, now);
+        self.pods.look_again_at_node(name);
+    }
+
+    /// Ready, withdrawn, or another node by now (NL-204).
+    fn unmark(&mut self, name: &NodeName, now: Now) {
+        self.leave_queue(name);
+        self.set_evicted(name, None);
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        if node.facts.is_none() {
+            self.unsay(name);
+        } else if node.said.as_ref().is_some_and(|(said, _)| *said != Said::Released) {
+            self.say(name, Said::Released, now);
+        }
+    }
+
+    fn eviction_hold(&self, name: &NodeName) -> Option<HoldReason> {
+        if let Some((reason, _)) = self.external_for_node(name) {
+            return Some(reason);
+        }
+        let node = self.nodes.get(name)?;
+        // One that is gone has no health any more; its wish stands.
+        node.facts.as_ref()?;
+        let healthy = |health: &super::nodes::Health| matches!(health.verdict, Verdict::Healthy | Verdict::Late);
+        node.health.as_ref().is_none_or(healthy).then_some(HoldReason::OutdatedIntent)
+    }
+
+    /// Why a pod of the node must wait: the node's turn has not come.
+    pub(super) fn node_mode_hold(&self, name: &NodeName) -> Option<Reason> {
+        (!self.is_evicted(name)).then(|| {
+            (
+                HoldReason::RateLimited,
+                format!("node {name} has not had its turn in its zone"),
+            )
+        })
+    }
+
+    fn is_evicted(&self, name: &NodeName) -> bool {
+        let node = self.nodes.get(name);
+        node.is_some_and(|node| node.evicted.is_some() && node.evicted == eviction_wanted(node).map(|(meant, _)| meant))
+    }
+
+    fn set_evicted(&mut self, name: &NodeName, evicted: Option<NodeUid>) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            if evicted.is_none() {
+                node.announced = false;
+            }
+            node.evicted = evicted;
+        }
+    }
+}
+
+/// The incarnation whose eviction is wished for, and not before when; `None` if it is Ready or was replaced.
+fn eviction_wanted(node: &Node) -> Option<(NodeUid, bailiff_model::Mono)> {
+    let wish = node.wish.as_ref()?;
+    let stands = node
+        .facts
+        .as_ref()
+        .is_none_or(|facts| facts.uid == wish.node.uid && facts.ready != ReadyStatus::True);
+    match wish.kind {
+        WishKind::Evict(not_before) if stands => Some((wish.node.uid.clone(), not_before)),
+        WishKind::Evict(_) | WishKind::Isolate(_) => None,
+    }
+}

@@ -1,0 +1,339 @@
+//! Nodes: what is known of each, its vote, and (taint mode) which health NoExecute taint it should carry.
+//!
+//! ```text
+//!                    wish, not ready            token                  answer
+//! nothing wanted ─────────────────▶ waiting ──────────▶ taint written ────────▶ isolated
+//!       ▲                              │                                           │
+//!       └── ready / wish withdrawn ────┴────────── ready, or all zones down ◀──────┘
+//! ```
+//! The plan is made from what is known now, each time something about the node changed; there is nothing to be undone when it changes
+//! again. A taint that stands is never stripped because we restarted (NL-034): only Ready=True, or full disruption, removes it.
+
+mod answers;
+mod say;
+mod taints;
+
+use bailiff_model::intent::{HealthTaint, Intent};
+use bailiff_model::{HoldReason, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, ReadyStatus, Revision, TraceContext, Verdict};
+use bailiff_model::{Wall, Zone};
+use std::collections::BTreeSet;
+
+use super::Evictor;
+use crate::effect::{Purpose, Ticket};
+use crate::fact::{NodeFacts, is_older};
+use crate::queue::Place;
+use crate::votes::Vote;
+
+/// The monitor's word about a node, as far as it is used.
+#[derive(Clone, Debug)]
+pub(super) struct Health {
+    pub(super) revision: Revision,
+    pub(super) trace: Option<TraceContext>,
+    uid: NodeUid,
+    pub(super) verdict: Verdict,
+    since: Wall,
+}
+
+/// What the taint-manager wants for a node.
+#[derive(Clone, Debug)]
+pub(super) struct Wish {
+    pub(super) revision: Revision,
+    derived_from: Revision,
+    pub(super) trace: Option<TraceContext>,
+    pub(super) node: NodeRef,
+    pub(super) zone: Zone,
+    pub(super) kind: WishKind,
+    pub(super) decided_at: Wall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WishKind {
+    Isolate(HealthTaint),
+    /// Node mode; not before this.
+    Evict(Mono),
+}
+
+/// A request about the node that is under way, or why there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Work {
+    #[default]
+    Idle,
+    /// The taints are being written. Left by the answer.
+    Writing {
+        ticket: Ticket,
+        purpose: Purpose,
+        conflicts: u32,
+    },
+    /// It is being found out what became of a write. Left by the answer.
+    Reading {
+        ticket: Ticket,
+        purpose: Purpose,
+        conflicts: u32,
+        unknown: bool,
+    },
+    /// A write failed; the next one for the same purpose waits. Left by time.
+    Backoff { until: Mono, purpose: Purpose },
+}
+
+/// What was last said about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Queued,
+    Held(HoldReason),
+    Isolated,
+    Released,
+    Evicted,
+}
+
+/// What is kept of a node. It exists as long as anything is known of it: facts, a health record or a wish.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub(super) facts: Option<NodeFacts>,
+    /// When `facts` were read from the server's store, on demand.
+    pub(super) confirmed_at: Option<Mono>,
+    pub(super) health: Option<Health>,
+    pub(super) wish: Option<Wish>,
+    vote: Option<(Zone, Vote)>,
+    /// Since when it is unhealthy: its place in the queue, kept as long as it is.
+    pub(super) unhealthy_since: Option<Wall>,
+    pub(super) place: Option<(Zone, Place)>,
+    work: Work,
+    failures: u32,
+    /// What is wanted of the taints, and since when: the wait for the NoSchedule counterpart is counted from there.
+    wanted_since: Option<(Option<HealthTaint>, Mono)>,
+    /// Node mode: the pods of this incarnation may go.
+    pub(super) evicted: Option<NodeUid>,
+    /// Node mode: that its pods are deleted was said in an Event.
+    pub(super) announced: bool,
+    pub(super) said: Option<(Said, Zone)>,
+}
+
+/// Reads of nodes made to be sure: one at a time, at most one per second (design §3).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Confirm {
+    pub(super) wanted: BTreeSet<NodeName>,
+    pub(super) under_way: bool,
+    pub(super) not_before: Mono,
+}
+
+// === impl Health ===
+
+impl Health {
+    pub(super) fn new(revision: Revision, trace: Option<TraceContext>, health: NodeHealth) -> Self {
+        Self {
+            revision,
+            trace,
+            uid: health.node.uid,
+            verdict: health.verdict,
+            since: health.ready.since.unwrap_or(health.decided_at),
+        }
+    }
+
+    /// Since when the node is unhealthy, if it is; `before` is kept.
+    pub(super) fn unhealthy_since(&self, before: Option<Wall>) -> Option<Wall> {
+        (Vote::of(self.verdict) == Vote::NotReady).then(|| before.unwrap_or(self.since))
+    }
+
+    fn contradicts(&self, taint: HealthTaint) -> bool {
+        self.verdict
+            != match taint {
+                HealthTaint::NotReady => Verdict::NotReady,
+                HealthTaint::Unreachable => Verdict::Unreachable,
+            }
+    }
+}
+
+// === impl Wish ===
+
+impl Wish {
+    /// The wish in a node intent; `None` for a pod intent.
+    pub(super) fn new(
+        revision: Revision,
+        derived_from: Revision,
+        trace: Option<TraceContext>,
+        intent: Intent,
+        now: Now,
+    ) -> Option<Self> {
+        let (node, zone, kind, decided_at) = match intent {
+            Intent::Isolation(wish) => (wish.node, wish.zone, WishKind::Isolate(wish.taint), wish.decided_at),
+            Intent::NodeEviction(wish) => (
+                wish.node,
+                wish.zone,
+                WishKind::Evict(now.mono_of(wish.not_before)),
+                wish.decided_at,
+            ),
+            Intent::Pod(_) => return None,
+        };
+        Some(Self {
+            revision,
+            derived_from,
+            trace,
+            node,
+            zone,
+            kind,
+            decided_at,
+        })
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// Its zone; that of its wish if the node is gone.
+    pub(super) fn zone(&self) -> Option<&Zone> {
+        let of_facts = self.facts.as_ref().map(|facts| &facts.zone);
+        of_facts.or_else(|| self.wish.as_ref().map(|wish| &wish.zone))
+    }
+
+    pub(super) fn trace(&self) -> Option<TraceContext> {
+        let of_wish = self.wish.as_ref().and_then(|wish| wish.trace);
+        of_wish.or_else(|| self.health.as_ref().and_then(|health| health.trace))
+    }
+
+    /// The wish, if it means this incarnation of the node (NL-035, NL-036).
+    pub(super) fn valid_wish(&self) -> Option<&Wish> {
+        let facts = self.facts.as_ref()?;
+        self.wish.as_ref().filter(|wish| wish.node.uid == facts.uid)
+    }
+
+    /// The node's vote: the monitor's word about this incarnation, unless it is excluded (NL-090, NL-091).
+    fn counted(&self) -> Option<(Zone, Vote)> {
+        let (facts, health) = (self.facts.as_ref()?, self.health.as_ref()?);
+        let votes = health.uid == facts.uid && !facts.excluded_from_disruption;
+        votes.then(|| (facts.zone.clone(), Vote::of(health.verdict)))
+    }
+
+    /// The taint wished for, as long as the node itself says that it is not ready. One without Ready is left alone (NL-073).
+    fn taint_wanted(&self) -> Option<HealthTaint> {
+        let not_ready = matches!(self.facts.as_ref()?.ready, ReadyStatus::False | ReadyStatus::Unknown);
+        match self.valid_wish()?.kind {
+            WishKind::Isolate(taint) if not_ready => Some(taint),
+            WishKind::Isolate(_) | WishKind::Evict(_) => None,
+        }
+    }
+
+    /// True if the wish was overtaken by events: an older one than the node's newest health record that says otherwise, one without
+    /// any record behind it, or one that the node's own Ready condition does not bear out yet.
+    fn is_wish_outdated(&self, taint: HealthTaint) -> bool {
+        let own = match self.facts.as_ref().map(|facts| facts.ready) {
+            Some(ReadyStatus::False) => Some(HealthTaint::NotReady),
+            Some(ReadyStatus::Unknown) => Some(HealthTaint::Unreachable),
+            _ => None,
+        };
+        let (Some(health), Some(wish)) = (&self.health, &self.wish) else {
+            return true;
+        };
+        let stranger = self.facts.as_ref().is_none_or(|facts| facts.uid != health.uid);
+        stranger
+            || own != Some(taint)
+            || (health.contradicts(taint) && wish.derived_from < health.revision)
+            || health.verdict == Verdict::Healthy
+    }
+
+    /// Forgets what belonged to the incarnation that is gone.
+    fn become_another(&mut self) {
+        *self = Self {
+            health: self.health.take(),
+            wish: self.wish.take(),
+            vote: self.vote.take(),
+            place: self.place.take(),
+            said: self.said.take(),
+            // Node mode: a node object that is gone leaves its intents standing (NL-205), so it stays what and where it was. The
+            // next plan takes both away if another incarnation is there.
+            unhealthy_since: self.unhealthy_since,
+            evicted: self.evicted.take(),
+            ..Self::default()
+        };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.facts.is_none() && self.health.is_none() && self.wish.is_none() && self.vote.is_none()
+    }
+}
+
+// === impl Evictor: facts ===
+
+impl Evictor {
+    pub(super) fn nodes_listed(&mut self, all: Vec<NodeFacts>, now: Now) {
+        self.nodes_synced = true;
+        self.api_fresh = true;
+        let listed: BTreeSet<NodeName> = all.iter().map(|facts| facts.name.clone()).collect();
+        let known = self.nodes.iter().filter(|(_, node)| node.facts.is_some());
+        let gone: Vec<NodeName> = known
+            .map(|(name, _)| name.clone())
+            .filter(|name| !listed.contains(name))
+            .collect();
+        for name in gone {
+            self.node_deleted(&name, None, now);
+        }
+        for facts in all {
+            self.node_applied(facts, now);
+        }
+    }
+
+    pub(super) fn node_applied(&mut self, facts: NodeFacts, now: Now) {
+        let name = facts.name.clone();
+        let node = self.nodes.entry(name.clone()).or_default();
+        let same = node.facts.as_ref().filter(|known| known.uid == facts.uid);
+        if same.is_some_and(|known| *known == facts || is_older(&facts.resource_version, &known.resource_version)) {
+            return;
+        }
+        let replaced = node.facts.as_ref().is_some_and(|known| known.uid != facts.uid);
+        if replaced {
+            self.leave_incarnation(&name, now);
+            self.leave_queue(&name);
+        }
+        self.register_zone(&facts.zone);
+        let node = self.nodes.entry(name.clone()).or_default();
+        if replaced {
+            node.unhealthy_since = node.health.as_ref().and_then(|health| health.unhealthy_since(None));
+        }
+        node.facts = Some(facts);
+        self.touched.insert(name);
+    }
+
+    pub(super) fn node_deleted(&mut self, name: &NodeName, uid: Option<&NodeUid>, now: Now) {
+        let known = self.nodes.get(name).and_then(|node| node.facts.as_ref());
+        if known.is_none_or(|facts| uid.is_some_and(|uid| *uid != facts.uid)) {
+            return;
+        }
+        self.leave_incarnation(name, now);
+        self.touched.insert(name.clone());
+    }
+
+    fn leave_incarnation(&mut self, name: &NodeName, now: Now) {
+        self.void_grant(name, now);
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.become_another();
+        }
+    }
+
+    /// Keeps the tallies; runs before anything is granted.
+    pub(super) fn count_votes(&mut self, _now: Now) {
+        for name in &self.touched {
+            let Some(node) = self.nodes.get_mut(name) else {
+                continue;
+            };
+            let (before, after) = (node.vote.take(), node.counted());
+            let revision = node.health.as_ref().map(|health| health.revision);
+            node.vote.clone_from(&after);
+            if before == after {
+                continue;
+            }
+            for (vote, is_new) in [(before, false), (after, true)] {
+                let Some((zone, vote)) = vote else {
+                    continue;
+                };
+                if is_new {
+                    self.votes.add(&zone, vote)
+                } else {
+                    self.votes.remove(&zone, vote)
+                }
+                if let Some(entry) = self.zones.get_mut(&zone) {
+                    entry.revision = entry.revision.max(revision.unwrap_or_default());
+                }
+                self.changed_zones.insert(zone);
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! What became of taint writes.
+//!
+//! A token is spent per node that is granted. A write that surely was not applied gives it back, and the node waits in its old place
+//! with a backoff, so that a node whose taints cannot be written does not stop its zone. A write that may have been applied is looked
+//! up first; if that fails too the token stays spent.
+
+use bailiff_model::{Mono, NodeName, Now, Zone};
+
+use super::super::zones::GrantEnd;
+use super::super::{Asker, Evictor, Timer};
+use super::{Node, Work};
+use crate::backoff;
+use crate::effect::{Count, Effect, Purpose, Ticket};
+use crate::fact::NodeFacts;
+use crate::input::{Failure, FailureKind};
+
+/// Conflicts in a row that are answered with a fresh read and another try at once, as upstream (NL-077); then it is a failure.
+const CONFLICTS: u32 = 5;
+
+/// Reads of nodes made to be sure are this far apart (design §3).
+const CONFIRM_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Evictor {
+    pub(in crate::evictor) fn node_answered(
+        &mut self,
+        name: &NodeName,
+        ticket: Ticket,
+        result: Result<NodeFacts, Failure>,
+        now: Now,
+    ) {
+        let work = self.nodes.get(name).map(|node| node.work);
+        self.touched.insert(name.clone());
+        match work {
+            Some(Work::Writing {
+                ticket: of,
+                purpose,
+                conflicts,
+            }) if of == ticket => {
+                self.write_answered(name, purpose, conflicts, result, now);
+            }
+            Some(Work::Reading {
+                ticket: of,
+                purpose,
+                conflicts,
+                unknown,
+            }) if of == ticket => {
+                self.read_answered(name, purpose, conflicts, unknown, result, now);
+            }
+            // The node was replaced or deleted meanwhile: the answer concerns nobody.
+            _ => {}
+        }
+    }
+
+    fn write_answered(&mut self, name: &NodeName, purpose: Purpose, conflicts: u32, result: Result<NodeFacts, Failure>, now: Now) {
+        let failure = match result {
+            Ok(facts) => return self.written(name, purpose, facts, now),
+            Err(failure) => failure,
+        };
+        self.effects.push(Effect::Count(Count::RequestFailed { what: "taints" }));
+        match failure.kind {
+            FailureKind::Conflict if conflicts < CONFLICTS => self.find_out(name, purpose, conflicts + 1, false),
+            FailureKind::Unknown => self.find_out(name, purpose, conflicts, true),
+            FailureKind::Gone => self.give_up(name, purpose, None, GrantEnd::Void, now),
+            kind => self.give_up(name, purpose, Some(kind), GrantEnd::Void, now),
+        }
+    }
+
+    fn read_answered(
+        &mut self,
+        name: &NodeName,
+        purpose: Purpose,
+        conflicts: u32,
+        unknown: bool,
+        result: Result<NodeFacts, Failure>,
+        now: Now,
+    ) {
+        let end = if unknown { GrantEnd::Kept } else { GrantEnd::Void };
+        let failure = match result {
+            Ok(facts) if purpose == Purpose::Isolate => {
+                let applied = facts.health_taints().next().is_some();
+                return if applied && unknown {
+                    self.written(name, purpose, facts, now)
+                } else {
+                    self.isolate_afresh(name, conflicts, facts, end, now)
+                };
+            }
+            Ok(facts) => {
+                self.node_applied(facts, now);
+                return self.try_again(name, purpose, conflicts, now);
+            }
+            Err(failure) => failure,
+        };
+        self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
+        match failure.kind {
+            FailureKind::Gone => self.give_up(name, purpose, None, GrantEnd::Void, now),
+            kind => self.give_up(name, purpose, Some(kind), end, now),
+        }
+    }
+
+    fn written(&mut self, name: &NodeName, purpose: Purpose, facts: NodeFacts, now: Now) {
+        let zone = facts.zone.clone();
+        self.set_work(name, Work::Idle);
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.failures = 0;
+        }
+        self.node_applied(facts, now);
+        if purpose == Purpose::Isolate {
+            self.effects.push(Effect::Count(Count::NodeEvicted(zone)));
+            self.end_node_grant(name, GrantEnd::Spent, now);
+        }
+    }
+
+    /// The fresh read shows that the taint does not stand: another try under the same grant, if nothing speaks against it now.
+    fn isolate_afresh(&mut self, name: &NodeName, conflicts: u32, facts: NodeFacts, end: GrantEnd, now: Now) {
+        self.set_work(name, Work::Idle);
+        self.node_applied(facts, now);
+        let Some(zone) = self.granted_zone(name).filter(|_| end == GrantEnd::Void) else {
+            return self.end_node_grant(name, end, now);
+        };
+        let wanted = self.nodes.get(name).and_then(Node::taint_wanted);
+        let still = wanted.is_some_and(|taint| {
+            let unwanted = self
+                .nodes
+                .get(name)
+                .and_then(|node| node.facts.as_ref())
+                .is_none_or(|facts| facts.health_taints().next().is_some());
+            !unwanted && self.isolation_hold(name, taint, now).is_none()
+        });
+        let open = self.zones.get(&zone).is_some_and(|entry| entry.held.is_none());
+        if still && open {
+            self.isolate_again(&zone, name, conflicts, now);
+        } else {
+            self.end_node_grant(name, GrantEnd::Void, now);
+        }
+    }
+
+    /// The next plan writes again; at once, unless conflicts have become the rule.
+    fn try_again(&mut self, name: &NodeName, purpose: Purpose, conflicts: u32, now: Now) {
+        let failures = self.nodes.get(name).map_or(0, |node| node.failures);
+        if conflicts == 0 || failures >= CONFLICTS {
+            return self.give_up(name, purpose, Some(FailureKind::Conflict), GrantEnd::Void, now);
+        }
+        self.set_work(name, Work::Idle);
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.failures = failures + 1;
+        }
+    }
+
+    fn find_out(&mut self, name: &NodeName, purpose: Purpose, conflicts: u32, unknown: bool) {
+        let ticket = self.ticket(Asker::Node(name.clone()));
+        self.set_work(
+            name,
+            Work::Reading {
+                ticket,
+                purpose,
+                conflicts,
+                unknown,
+            },
+        );
+        self.effects.push(Effect::ReadNode {
+            ticket,
+            node: name.clone(),
+        });
+    }
+
+    fn give_up(&mut self, name: &NodeName, purpose: Purpose, kind: Option<FailureKind>, end: GrantEnd, now: Now) {
+        self.end_node_grant(name, end, now);
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
+        node.failures = node.failures.saturating_add(1);
+        let kind = kind.unwrap_or(FailureKind::Unknown);
+        let until = now.mono + backoff::pause(node.failures, kind);
+        node.work = Work::Backoff { until, purpose };
+        self.timers.set(Timer::Node(name.clone()), until);
+    }
+
+    fn set_work(&mut self, name: &NodeName, work: Work) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.work = work;
+        }
+    }
+
+    fn granted_zone(&self, name: &NodeName) -> Option<Zone> {
+        let granted = |entry: &super::super::zones::Entry| entry.granted.as_ref().is_some_and(|grant| grant.node == *name);
+        // A grant is looked up in the node's zone first; only a node that moved while it was granted costs the walk.
+        let home = self
+            .nodes
+            .get(name)
+            .and_then(Node::zone)
+            .filter(|zone| self.zones.get(*zone).is_some_and(granted));
+        home.cloned().or_else(|| {
+            self.zones
+                .iter()
+                .find(|(_, entry)| granted(entry))
+                .map(|(zone, _)| zone.clone())
+        })
+    }
+
+    fn end_node_grant(&mut self, name: &NodeName, end: GrantEnd, now: Now) {
+        if let Some(zone) = self.granted_zone(name) {
+            self.end_grant(&zone, name, end, now);
+        }
+    }
+
+    /// The incarnation that was granted is gone. Its write may still be under way, so the token stays spent.
+    pub(in crate::evictor) fn void_grant(&mut self, name: &NodeName, now: Now) {
+        self.end_node_grant(name, GrantEnd::Kept, now);
+    }
+}
+
+// === impl Evictor: reads to be sure ===
+
+impl Evictor {
+    /// Asks for a read of the node, made not before now.
+    pub(in crate::evictor) fn confirm_node(&mut self, name: &NodeName) {
+        self.confirm.wanted.insert(name.clone());
+    }
+
+    pub(in crate::evictor) fn read_to_be_sure(&mut self, now: Now) {
+        if self.confirm.under_way || self.confirm.wanted.is_empty() {
+            return;
+        }
+        if self.confirm.not_before > now.mono {
+            return self.timers.set(Timer::Confirm, self.confirm.not_before);
+        }
+        if let Some(node) = self.confirm.wanted.pop_first() {
+            self.confirm.under_way = true;
+            self.confirm.not_before = now.mono + CONFIRM_EVERY;
+            let ticket = self.ticket(Asker::Confirm(node.clone()));
+            self.effects.push(Effect::ReadNode { ticket, node });
+        }
+    }
+
+    pub(in crate::evictor) fn node_confirmed(&mut self, name: &NodeName, result: Result<NodeFacts, Failure>, now: Now) {
+        self.confirm.under_way = false;
+        let confirmed: Option<Mono> = match result {
+            Ok(facts) => {
+                self.node_applied(facts, now);
+                Some(now.mono)
+            }
+            Err(failure) if failure.kind == FailureKind::Gone => {
+                self.node_deleted(name, None, now);
+                Some(now.mono)
+            }
+            Err(_) => {
+                self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
+                self.confirm_node(name);
+                None
+            }
+        };
+        if let (Some(at), Some(node)) = (confirmed, self.nodes.get_mut(name)) {
+            node.confirmed_at = Some(at);
+        }
+        self.pods.look_again_at_node(name);
+    }
+}

@@ -1,0 +1,262 @@
+//! Taint mode: which health NoExecute taint a node should carry, and how it gets there.
+
+use bailiff_model::intent::HealthTaint;
+use bailiff_model::{Effect as TaintEffect, HoldReason, Mono, NodeName, Now, ReadyStatus, Taint, Wall, Zone};
+
+use super::super::zones::GrantEnd;
+use super::super::{Asker, Evictor, Timer};
+use super::{Node, Said, Work};
+use crate::config::EvictionMode;
+use crate::effect::{Effect, Purpose, TaintWrite};
+use crate::fact::{NodeFacts, whole_seconds};
+
+impl Evictor {
+    /// Does what the node's present state asks for.
+    pub(in crate::evictor) fn plan(&mut self, name: &NodeName, now: Now) {
+        if self.config.duties.node_lifecycle && self.owns(name) {
+            match self.config.mode {
+                EvictionMode::Taint => self.plan_taints(name, now),
+                EvictionMode::Node => self.plan_eviction(name, now),
+            }
+        } else {
+            self.leave_queue(name);
+        }
+        self.pods.look_again_at_node(name);
+        if self.nodes.get(name).is_some_and(Node::is_empty) {
+            self.nodes.remove(name);
+            self.timers.clear(&Timer::Node(name.clone()));
+        }
+    }
+
+    fn plan_taints(&mut self, name: &NodeName, now: Now) {
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        let Some(facts) = &node.facts else {
+            self.leave_queue(name);
+            return self.unsay(name);
+        };
+        if matches!(node.work, Work::Writing { .. } | Work::Reading { .. }) {
+            return;
+        }
+        let has_any = facts.health_taints().next().is_some();
+        let ready = facts.ready == ReadyStatus::True;
+        match node.taint_wanted() {
+            _ if has_any && (ready || self.all_down) => self.clear(name, now),
+            Some(taint) if !has_any => self.queue_for_isolation(name, taint, now),
+            Some(taint) if facts.health_taints().all(|(standing, _)| standing == taint) => {
+                self.leave_queue(name);
+                self.want(name, None);
+                self.say(name, Said::Isolated, now);
+            }
+            Some(taint) => self.swap(name, taint, now),
+            None => {
+                self.leave_queue(name);
+                self.want(name, None);
+                if !has_any && node_was_told_otherwise(self.nodes.get(name)) {
+                    self.say(name, Said::Released, now);
+                }
+            }
+        }
+    }
+
+    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). Never held; on recovery the NoSchedule counterpart
+    /// goes first, or a monitor period passes.
+    fn clear(&mut self, name: &NodeName, now: Now) {
+        self.leave_queue(name);
+        self.want(name, Some((None, now.mono)));
+        let Some(facts) = self.nodes.get(name).and_then(|node| node.facts.as_ref()) else {
+            return;
+        };
+        let order_kept = self.all_down || facts.health_taints().all(|(health, _)| !facts.has_no_schedule(health));
+        let kept = |taint: &&Taint| HealthTaint::of(taint).is_none();
+        let taints = facts.taints.iter().filter(kept).cloned().collect();
+        let must_wait = !order_kept && self.must_wait_for_order(name, now);
+        if !must_wait && !self.must_back_off(name, Purpose::Clear, now) {
+            self.write_taints(name, Purpose::Clear, taints, 0);
+        }
+    }
+
+    /// One patch that keeps `timeAdded`, at once (NL-071, NL-076).
+    fn swap(&mut self, name: &NodeName, taint: HealthTaint, now: Now) {
+        self.leave_queue(name);
+        self.want(name, Some((Some(taint), now.mono)));
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        let Some(facts) = &node.facts else {
+            return;
+        };
+        let hold = self
+            .external_for_node(name)
+            .or_else(|| self.health_hold(&facts.zone))
+            .map(|(reason, _)| reason);
+        let hold = hold.or_else(|| node.is_wish_outdated(taint).then_some(HoldReason::OutdatedIntent));
+        if let Some(reason) = hold {
+            self.blocked.insert(name.clone());
+            return self.say(name, Said::Held(reason), now);
+        }
+        let since = facts.health_taints().filter_map(|(_, standing)| standing.time_added).min();
+        let taints = with_health_taint(facts, taint, since.unwrap_or_else(|| whole_seconds(now.wall)));
+        if !facts.has_no_schedule(taint) && self.must_wait_for_order(name, now) {
+            return self.say(name, Said::Held(HoldReason::TaintOrder), now);
+        }
+        if !self.must_back_off(name, Purpose::Swap, now) {
+            self.write_taints(name, Purpose::Swap, taints, 0);
+        }
+    }
+
+    /// Puts the node in its zone's queue, and says whether only the rate is missing.
+    fn queue_for_isolation(&mut self, name: &NodeName, taint: HealthTaint, now: Now) {
+        self.want(name, Some((Some(taint), now.mono)));
+        let hold = self.isolation_hold(name, taint, now);
+        let backs_off = self.must_back_off(name, Purpose::Isolate, now);
+        self.enter_queue(name, hold.is_none() && !backs_off);
+        self.say(name, hold.map_or(Said::Queued, Said::Held), now);
+    }
+
+    /// Why this node, whatever its zone may do, is not isolated now.
+    pub(super) fn isolation_hold(&mut self, name: &NodeName, taint: HealthTaint, now: Now) -> Option<HoldReason> {
+        if let Some((reason, _)) = self.external_for_node(name) {
+            return Some(reason);
+        }
+        let node = self.nodes.get(name)?;
+        if node.is_wish_outdated(taint) {
+            return Some(HoldReason::OutdatedIntent);
+        }
+        let has_counterpart = node.facts.as_ref()?.has_no_schedule(taint);
+        (!has_counterpart && self.must_wait_for_order(name, now)).then_some(HoldReason::TaintOrder)
+    }
+
+    /// Carries out a grant. `conflicts` counts the attempts that a conflict ended.
+    pub(in crate::evictor) fn isolate(&mut self, zone: &Zone, name: &NodeName, now: Now) {
+        self.isolate_again(zone, name, 0, now);
+    }
+
+    pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
+        self.leave_queue(name);
+        let node = self.nodes.get(name);
+        let wanted = node.and_then(Node::taint_wanted);
+        let (Some(taint), Some(facts)) = (wanted, node.and_then(|node| node.facts.as_ref())) else {
+            return self.end_grant(zone, name, GrantEnd::Void, now);
+        };
+        let taints = with_health_taint(facts, taint, whole_seconds(now.wall));
+        self.write_taints(name, Purpose::Isolate, taints, conflicts);
+    }
+
+    fn write_taints(&mut self, name: &NodeName, purpose: Purpose, taints: Vec<Taint>, conflicts: u32) {
+        let ticket = self.ticket(Asker::Node(name.clone()));
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let Some(facts) = &node.facts else {
+            return;
+        };
+        node.work = Work::Writing {
+            ticket,
+            purpose,
+            conflicts,
+        };
+        let write = TaintWrite {
+            ticket,
+            node: facts.reference(),
+            taints,
+            purpose,
+            trace: node.trace(),
+        };
+        self.effects.push(Effect::WriteTaints(write));
+    }
+
+    /// Notes what is wanted of the node's taints; the time counts from when it was first wanted.
+    fn want(&mut self, name: &NodeName, wanted: Option<(Option<HealthTaint>, Mono)>) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            let same = matches!((&node.wanted_since, &wanted), (Some((was, _)), Some((is, _))) if was == is);
+            if !same {
+                node.wanted_since = wanted;
+            }
+        }
+    }
+
+    /// True if the wait for the NoSchedule counterpart is not over; then its end is a timer.
+    fn must_wait_for_order(&mut self, name: &NodeName, now: Now) -> bool {
+        let since = self
+            .nodes
+            .get(name)
+            .and_then(|node| node.wanted_since)
+            .map_or(now.mono, |(_, since)| since);
+        let until = since + self.config.monitor_period;
+        let waits = until > now.mono;
+        if waits {
+            self.timers.set(Timer::Node(name.clone()), until);
+        }
+        waits
+    }
+
+    fn must_back_off(&mut self, name: &NodeName, purpose: Purpose, now: Now) -> bool {
+        let work = self.nodes.get(name).map(|node| node.work);
+        match work {
+            Some(Work::Backoff { until, purpose: of }) if of == purpose && until > now.mono => {
+                self.timers.set(Timer::Node(name.clone()), until);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts the node in its place in the queue of its zone, out of that of another one (NL-026).
+    pub(in crate::evictor) fn enter_queue(&mut self, name: &NodeName, eligible: bool) {
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
+        let Some(zone) = node.zone().cloned() else {
+            return;
+        };
+        let decided_at = node.wish.as_ref().map_or(Wall::UNIX_EPOCH, |wish| wish.decided_at);
+        let since = *node.unhealthy_since.get_or_insert(decided_at);
+        let place = (since, name.clone());
+        let home = Some((zone.clone(), place.clone()));
+        if node.place.is_some() && node.place != home {
+            self.leave_queue(name);
+        }
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.place = home;
+        }
+        if let Some(entry) = self.zones.get_mut(&zone) {
+            let was_first = entry.queue.first().cloned();
+            let is_new = entry.queue.put(&place, eligible);
+            if is_new || entry.queue.first() != was_first.as_ref() {
+                self.changed_zones.insert(zone);
+            }
+        }
+    }
+
+    pub(in crate::evictor) fn leave_queue(&mut self, name: &NodeName) {
+        let Some((zone, place)) = self.nodes.get_mut(name).and_then(|node| node.place.take()) else {
+            return;
+        };
+        if self.zones.get_mut(&zone).is_some_and(|entry| entry.queue.remove(&place)) {
+            self.changed_zones.insert(zone);
+        }
+    }
+}
+
+/// The node's list with `taint` as its only health NoExecute taint: in the place of one of that key, else last (NL-076).
+fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall) -> Vec<Taint> {
+    let wanted = Taint {
+        time_added: Some(since),
+        ..Taint::new(taint.key(), TaintEffect::NoExecute)
+    };
+    let mut list: Vec<Taint> = facts.taints.clone();
+    list.retain(|standing| HealthTaint::of(standing).is_none_or(|health| health == taint));
+    match list.iter_mut().find(|standing| standing.is_same_entry(&wanted)) {
+        // It stands already: its own time and value stay.
+        Some(_) => {}
+        None => list.push(wanted),
+    }
+    list
+}
+
+fn node_was_told_otherwise(node: Option<&Node>) -> bool {
+    let said = node.and_then(|node| node.said.as_ref()).map(|(said, _)| *said);
+    said.is_some_and(|said| said != Said::Released)
+}

@@ -1,0 +1,467 @@
+//! Pods that are due.
+//!
+//! ```text
+//!  DUE ─▶ held ◀─▶ waiting ─▶ (reading) ─▶ marking ─▶ deleting ─▶ done
+//!           ▲         │  ▲                    │           │
+//!           └─────────┘  └── backoff ◀────────┴───────────┘   any failure but "gone" and "invalid" (TE-076)
+//!                     └─▶ confirming: the node's taints, as known, justify nothing; a read of the node decides
+//! ```
+//! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what
+//! was judged is what is deleted. A withdrawal ends everything but a delete that was sent.
+//!
+//! **Pace.** What was due before this process could act, or became free when a hold ended, is *overdue*: it is served at
+//! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves half.
+
+mod answers;
+mod say;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
+use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
+use bailiff_model::{HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, TraceContext};
+
+use super::{Asker, Evictor, Timer};
+use crate::config::{AcceptIntents, EvictionMode};
+use crate::effect::{Count, Effect, Mark, NODE_LOST, Ticket};
+use crate::fact::{PodFacts, whole_seconds};
+use crate::judge::judge;
+use crate::rate::Bucket;
+
+/// Where a pod's eviction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Not looked at yet, or belongs to another instance's zone.
+    New,
+    /// Something holds it. Left when a gate, or its node, changes.
+    Held(HoldReason),
+    /// In line for a free slot; the number is its place.
+    Waiting(u64),
+    /// A read of its node was asked for. Left by the answer.
+    Confirming,
+    /// A request is under way. Left by the answer.
+    Reading(Ticket),
+    Marking(Ticket),
+    Deleting(Ticket),
+    /// A request failed. Left by time.
+    Backoff,
+    /// Nothing more happens unless the intent changes.
+    Done,
+}
+
+impl Stage {
+    const fn is_in_flight(self) -> bool {
+        matches!(self, Self::Reading(_) | Self::Marking(_) | Self::Deleting(_))
+    }
+}
+
+/// What is kept of a pod that is due.
+#[derive(Clone, Debug)]
+struct Pod {
+    intent: PodEviction,
+    revision: Revision,
+    trace: Option<TraceContext>,
+    /// When the present intent was received.
+    received_at: Mono,
+    stage: Stage,
+    /// The pod and the state the next request requires; no resourceVersion: it must be read first.
+    target: PodRef,
+    /// The pod as the last answer showed it, if that is still `target`.
+    seen: Option<PodFacts>,
+    failures: u32,
+    conflicts: u32,
+    overdue: bool,
+    announced: bool,
+    withdrawn: bool,
+    said: Option<PodOutcomeState>,
+}
+
+/// The pods that are due, and who is next.
+#[derive(Debug)]
+pub(super) struct Pods {
+    all: BTreeMap<PodUid, Pod>,
+    by_node: BTreeMap<NodeName, BTreeSet<PodUid>>,
+    /// To be looked at before this input is done with.
+    dirty: BTreeSet<PodUid>,
+    held: BTreeSet<PodUid>,
+    fresh: BTreeMap<u64, PodUid>,
+    overdue: BTreeMap<u64, PodUid>,
+    next_place: u64,
+    in_flight: usize,
+    pace: Bucket,
+}
+
+/// What is to be done next about a pod.
+enum Step {
+    Hold(HoldReason, String),
+    Confirm,
+    Refuse(RefusedReason),
+    Read,
+    Mark(Mark),
+    Delete,
+    /// Node mode: somebody deleted it already (NL-206).
+    Leave,
+}
+
+// === impl Pods ===
+
+impl Pods {
+    pub(super) const fn new(overdue_per_second: f64) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            held: BTreeSet::new(),
+            fresh: BTreeMap::new(),
+            overdue: BTreeMap::new(),
+            next_place: 0,
+            in_flight: 0,
+            pace: Bucket::full(overdue_per_second),
+        }
+    }
+
+    pub(super) fn uids(&self) -> impl Iterator<Item = &PodUid> {
+        self.all.keys()
+    }
+
+    pub(super) fn wake(&mut self, uid: PodUid) {
+        self.dirty.insert(uid);
+    }
+
+    pub(super) fn look_again_at_held(&mut self) {
+        self.dirty.extend(self.held.iter().cloned());
+    }
+
+    pub(super) fn look_again_at_node(&mut self, node: &NodeName) {
+        if let Some(uids) = self.by_node.get(node) {
+            self.dirty.extend(uids.iter().cloned());
+        }
+    }
+
+    fn set_stage(&mut self, uid: &PodUid, stage: Stage) {
+        let Some(pod) = self.all.get_mut(uid) else {
+            return;
+        };
+        let before = std::mem::replace(&mut pod.stage, stage);
+        match before {
+            Stage::Waiting(place) => {
+                self.fresh.remove(&place);
+                self.overdue.remove(&place);
+            }
+            Stage::Held(_) => {
+                self.held.remove(uid);
+            }
+            _ => {}
+        }
+        match stage {
+            Stage::Waiting(place) => {
+                let line = if pod.overdue { &mut self.overdue } else { &mut self.fresh };
+                line.insert(place, uid.clone());
+            }
+            Stage::Held(_) => {
+                self.held.insert(uid.clone());
+            }
+            _ => {}
+        }
+        self.in_flight += usize::from(stage.is_in_flight());
+        self.in_flight -= usize::from(before.is_in_flight());
+    }
+
+    fn remove(&mut self, uid: &PodUid) {
+        self.set_stage(uid, Stage::Done);
+        self.dirty.remove(uid);
+        let Some(pod) = self.all.remove(uid) else {
+            return;
+        };
+        let node = pod.intent.node.name;
+        if let Some(uids) = self.by_node.get_mut(&node) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+    }
+}
+
+// === impl Evictor: intents ===
+
+impl Evictor {
+    /// Pods that are due: held, waiting for a slot, with a request under way.
+    pub fn due_pods(&self) -> (usize, usize, usize) {
+        let waiting = self.pods.fresh.len() + self.pods.overdue.len();
+        (self.pods.held.len(), waiting, self.pods.in_flight)
+    }
+
+    pub(super) fn take_pod_intent(
+        &mut self,
+        revision: Revision,
+        trace: Option<TraceContext>,
+        intent: PodEviction,
+        overdue: bool,
+        now: Now,
+    ) {
+        let ours = match intent.cause {
+            EvictionCause::Taints { .. } => self.config.duties.taint_eviction,
+            EvictionCause::Node => self.config.duties.node_lifecycle && self.config.mode == EvictionMode::Node,
+        };
+        if !ours {
+            return;
+        }
+        match intent.state {
+            IntentState::Due => self.pod_due(revision, trace, intent, overdue, now),
+            IntentState::Scheduled | IntentState::Withdrawn(_) => self.withdraw_pod(&intent.pod.uid.clone(), now),
+        }
+    }
+
+    fn pod_due(&mut self, revision: Revision, trace: Option<TraceContext>, intent: PodEviction, overdue: bool, now: Now) {
+        let uid = intent.pod.uid.clone();
+        if let Some(pod) = self.pods.all.get_mut(&uid) {
+            if pod.revision == revision {
+                return;
+            }
+            pod.revision = revision;
+            pod.trace = trace;
+            pod.withdrawn = false;
+            let deleted = matches!(pod.said, Some(PodOutcomeState::Deleted | PodOutcomeState::Gone));
+            if deleted || pod.stage.is_in_flight() {
+                // What is under way is finished; what is done is not done twice for one incarnation (TE-052 would).
+                pod.intent = intent;
+                return;
+            }
+            if pod.intent.node.name == intent.node.name {
+                pod.target = intent.pod.clone();
+                pod.seen = None;
+                pod.intent = intent;
+                pod.received_at = now.mono;
+                if matches!(pod.stage, Stage::Done | Stage::Confirming) {
+                    self.pods.set_stage(&uid, Stage::New);
+                }
+                self.pods.dirty.insert(uid);
+                return;
+            }
+            self.pods.remove(&uid);
+        }
+        let node = intent.node.name.clone();
+        self.pods.by_node.entry(node).or_default().insert(uid.clone());
+        self.pods.dirty.insert(uid.clone());
+        let pod = Pod {
+            target: intent.pod.clone(),
+            intent,
+            revision,
+            trace,
+            received_at: now.mono,
+            stage: Stage::New,
+            seen: None,
+            failures: 0,
+            conflicts: 0,
+            overdue,
+            announced: false,
+            withdrawn: false,
+            said: None,
+        };
+        self.pods.all.insert(uid, pod);
+    }
+
+    /// Calls an eviction off. Never held. A delete that was sent cannot be called back.
+    pub(super) fn withdraw_pod(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pods.all.get_mut(uid) else {
+            return;
+        };
+        if pod.stage.is_in_flight() {
+            pod.withdrawn = true;
+        } else {
+            self.cancel_pod(uid, now);
+        }
+    }
+
+    fn cancel_pod(&mut self, uid: &PodUid, now: Now) {
+        if self.pods.all.get(uid).is_some_and(|pod| pod.stage != Stage::Done) {
+            self.say_pod(uid, PodOutcomeState::Cancelled, String::new(), now);
+        }
+        self.timers.clear(&Timer::Pod(uid.clone()));
+        self.pods.remove(uid);
+    }
+}
+
+// === impl Evictor: decisions ===
+
+impl Evictor {
+    /// Looks at the pods something changed for, then serves those whose turn it is.
+    pub(super) fn evict(&mut self, now: Now) {
+        loop {
+            while let Some(uid) = self.pods.dirty.pop_first() {
+                self.look_at_pod(&uid, now);
+            }
+            let Some(uid) = self.next_pod(now) else {
+                break;
+            };
+            self.advance(&uid, now);
+        }
+        self.read_to_be_sure(now);
+    }
+
+    fn look_at_pod(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pods.all.get(uid) else {
+            return;
+        };
+        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || pod.stage.is_in_flight() || !self.owns(&pod.intent.node.name) {
+            return;
+        }
+        let is_sure = self.is_sure(pod);
+        if pod.stage == Stage::Confirming && !is_sure {
+            return;
+        }
+        if pod.stage == Stage::Backoff && !self.pods_timer_is_over(uid) {
+            return;
+        }
+        match self.pod_hold(&pod.intent) {
+            Some((reason, detail)) => self.hold_pod(uid, reason, detail, now),
+            None => {
+                let freed = matches!(pod.stage, Stage::Held(reason) if reason != HoldReason::RateLimited);
+                self.line_up(uid, freed);
+            }
+        }
+    }
+
+    /// A pod that backs off is looked at again by its timer only; the timer is gone once it fired.
+    fn pods_timer_is_over(&self, uid: &PodUid) -> bool {
+        !self.timers.is_set(&Timer::Pod(uid.clone()))
+    }
+
+    fn line_up(&mut self, uid: &PodUid, freed: bool) {
+        self.pods.next_place += 1;
+        let place = self.pods.next_place;
+        if let Some(pod) = self.pods.all.get_mut(uid) {
+            pod.overdue |= freed;
+        }
+        self.pods.set_stage(uid, Stage::Waiting(place));
+    }
+
+    fn next_pod(&mut self, now: Now) -> Option<PodUid> {
+        if self.pods.in_flight >= self.config.max_evictions_in_flight {
+            return None;
+        }
+        if let Some(uid) = self.pods.fresh.values().next() {
+            return Some(uid.clone());
+        }
+        let uid = self.pods.overdue.values().next()?.clone();
+        let at = self.pods.pace.available_at(f64::INFINITY);
+        if at > now.mono {
+            self.timers.set(Timer::Pace, at);
+            return None;
+        }
+        self.pods.pace.take(now.mono);
+        Some(uid)
+    }
+
+    /// Makes the next step of one pod's eviction: from waiting, or from the answer to the step before.
+    fn advance(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pods.all.get(uid) else {
+            return;
+        };
+        match self.next_step(pod, now) {
+            Step::Hold(reason, detail) => self.hold_pod(uid, reason, detail, now),
+            Step::Confirm => {
+                let node = pod.intent.node.name.clone();
+                self.pods.set_stage(uid, Stage::Confirming);
+                self.confirm_node(&node);
+            }
+            Step::Refuse(reason) => self.refuse_pod(uid, reason, String::new(), now),
+            Step::Read => {
+                let (ticket, pod) = self.pod_request(uid, Stage::Reading, now);
+                self.effects.push(Effect::ReadPod { ticket, pod });
+            }
+            Step::Mark(mark) => {
+                self.announce(uid, false);
+                let (ticket, pod) = self.pod_request(uid, Stage::Marking, now);
+                self.effects.push(Effect::MarkPod { ticket, pod, mark });
+            }
+            Step::Delete => {
+                self.announce(uid, true);
+                let (ticket, pod) = self.pod_request(uid, Stage::Deleting, now);
+                self.effects.push(Effect::DeletePod { ticket, pod });
+            }
+            Step::Leave => self.finish_pod(uid, PodOutcomeState::Deleted, "it was being deleted already".to_owned(), now),
+        }
+    }
+
+    fn next_step(&self, pod: &Pod, now: Now) -> Step {
+        if let Some((reason, detail)) = self.pod_hold(&pod.intent) {
+            return Step::Hold(reason, detail);
+        }
+        if let Err(reason) = self.judge_pod(pod) {
+            return if self.is_sure(pod) {
+                Step::Refuse(reason)
+            } else {
+                Step::Confirm
+            };
+        }
+        let node_mode = pod.intent.cause == EvictionCause::Node;
+        match &pod.seen {
+            Some(seen) if node_mode && seen.reason == NODE_LOST && seen.terminating => Step::Leave,
+            Some(seen) if node_mode && seen.reason == NODE_LOST => Step::Delete,
+            Some(seen) if !node_mode && seen.marked => Step::Delete,
+            _ if pod.target.resource_version.is_empty() => Step::Read,
+            _ if node_mode => Step::Mark(Mark::NodeLost {
+                message: format!(
+                    "Node {} which was running pod {} is unresponsive",
+                    pod.intent.node.name, pod.intent.pod.name
+                ),
+            }),
+            _ if pod.target.generation == 0 && pod.seen.is_none() => Step::Read,
+            _ => Step::Mark(Mark::DisruptionTarget {
+                transition: (!pod.target.disruption_target).then(|| whole_seconds(now.wall)),
+                generation: pod.target.generation,
+            }),
+        }
+    }
+
+    fn judge_pod(&self, pod: &Pod) -> Result<(), RefusedReason> {
+        if pod.seen.as_ref().is_some_and(|seen| seen.node != pod.intent.node.name) {
+            return Err(RefusedReason::OtherNode);
+        }
+        if self.config.accept == AcceptIntents::Any {
+            return Ok(());
+        }
+        let node = self.nodes.get(&pod.intent.node.name).and_then(|node| node.facts.as_ref());
+        let tolerations = pod.seen.as_ref().map(|seen| seen.tolerations.as_slice());
+        judge(&pod.intent, node, tolerations, self.config.profile)
+    }
+
+    /// True if the node was read from the store after the intent came: our cache is not behind what made it.
+    fn is_sure(&self, pod: &Pod) -> bool {
+        let confirmed_at = self.nodes.get(&pod.intent.node.name).and_then(|node| node.confirmed_at);
+        let other_node = pod.seen.as_ref().is_some_and(|seen| seen.node != pod.intent.node.name);
+        other_node || confirmed_at.is_some_and(|at| at >= pod.received_at)
+    }
+
+    fn pod_request(&mut self, uid: &PodUid, stage: fn(Ticket) -> Stage, now: Now) -> (Ticket, PodRef) {
+        let ticket = self.ticket(Asker::Pod(uid.clone()));
+        self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
+        self.pods.set_stage(uid, stage(ticket));
+        let target = self.pods.all.get(uid).map(|pod| pod.target.clone());
+        (ticket, target.unwrap_or_default())
+    }
+
+    fn hold_pod(&mut self, uid: &PodUid, reason: HoldReason, detail: String, now: Now) {
+        self.pods.set_stage(uid, Stage::Held(reason));
+        self.say_pod_held(uid, reason, detail, now);
+    }
+
+    fn refuse_pod(&mut self, uid: &PodUid, reason: RefusedReason, detail: String, now: Now) {
+        self.effects.push(Effect::Count(Count::PodRefused(reason)));
+        self.finish_pod(uid, PodOutcomeState::Refused(reason), detail, now);
+    }
+
+    fn finish_pod(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, now: Now) {
+        self.say_pod(uid, state, detail, now);
+        self.pods.set_stage(uid, Stage::Done);
+        let withdrawn = self.pods.all.get_mut(uid).is_some_and(|pod| {
+            pod.seen = None;
+            pod.withdrawn
+        });
+        if withdrawn {
+            self.pods.remove(uid);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What became of the requests about a pod.
+
+use std::time::Duration;
+
+use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
+use bailiff_model::{Now, PodUid, ResourceVersion};
+
+use super::super::{Evictor, Timer};
+use super::Stage;
+use crate::backoff;
+use crate::effect::{Count, Effect, NODE_LOST, Ticket};
+use crate::fact::PodFacts;
+use crate::input::{Failure, FailureKind, PodAnswer};
+
+/// Conflicts that are answered with a fresh read and another try at once; then they count as failures. As TE-071's attempts.
+const CONFLICTS: u32 = 5;
+
+impl Evictor {
+    pub(in crate::evictor) fn pod_answered(&mut self, uid: &PodUid, ticket: Ticket, result: Result<PodAnswer, Failure>, now: Now) {
+        let Some(stage) = self.pods.all.get(uid).map(|pod| pod.stage) else {
+            return;
+        };
+        match (stage, result) {
+            (Stage::Reading(of) | Stage::Marking(of), Ok(PodAnswer::Facts(facts))) if of == ticket => {
+                self.pod_seen(uid, facts, matches!(stage, Stage::Marking(_)), now);
+            }
+            (Stage::Deleting(of), Ok(_)) if of == ticket => self.pod_deleted(uid, now),
+            (Stage::Reading(of) | Stage::Marking(of) | Stage::Deleting(of), Err(failure)) if of == ticket => {
+                self.pod_failed(uid, stage, failure, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// A fresh state of the pod: judge it and go on, unless it is another pod, or the intent is gone.
+    fn pod_seen(&mut self, uid: &PodUid, mut facts: PodFacts, after_mark: bool, now: Now) {
+        if facts.uid != *uid {
+            return self.finish_pod(uid, PodOutcomeState::Gone, "another pod has its name".to_owned(), now);
+        }
+        let Some(pod) = self.pods.all.get_mut(uid) else {
+            return;
+        };
+        if pod.withdrawn {
+            return self.cancel_pod(uid, now);
+        }
+        if after_mark {
+            // The server accepted it; whether its answer shows it does not matter.
+            facts.marked = true;
+            facts.reason = NODE_LOST.to_owned();
+        }
+        pod.target = facts.reference();
+        pod.seen = Some(facts);
+        self.advance(uid, now);
+    }
+
+    fn pod_deleted(&mut self, uid: &PodUid, now: Now) {
+        if let Some(pod) = self.pods.all.get(uid) {
+            let late_by = now.wall.duration_since(pod.intent.due_at);
+            let after = Duration::try_from(late_by).unwrap_or_default();
+            self.effects.push(Effect::Count(Count::PodDeleted { after }));
+        }
+        self.finish_pod(uid, PodOutcomeState::Deleted, String::new(), now);
+    }
+
+    fn pod_failed(&mut self, uid: &PodUid, stage: Stage, failure: Failure, now: Now) {
+        let Some(pod) = self.pods.all.get_mut(uid) else {
+            return;
+        };
+        if failure.kind == FailureKind::Gone {
+            return self.finish_pod(uid, PodOutcomeState::Gone, String::new(), now);
+        }
+        self.effects.push(Effect::Count(Count::RequestFailed { what: "pod" }));
+        if pod.withdrawn {
+            return self.cancel_pod(uid, now);
+        }
+        // Whatever comes next begins with a fresh read.
+        pod.seen = None;
+        pod.target.resource_version = ResourceVersion::default();
+        match failure.kind {
+            FailureKind::Invalid => self.refuse_pod(uid, RefusedReason::Api, failure.detail, now),
+            FailureKind::Conflict if pod.conflicts < CONFLICTS && !matches!(stage, Stage::Reading(_)) => {
+                pod.conflicts += 1;
+                self.advance(uid, now);
+            }
+            kind => {
+                pod.failures = pod.failures.saturating_add(1);
+                pod.conflicts = 0;
+                let until = now.mono + backoff::pause(pod.failures, kind);
+                self.pods.set_stage(uid, Stage::Backoff);
+                self.timers.set(Timer::Pod(uid.clone()), until);
+                self.say_pod_failed(uid, failure.detail, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Zones: their states, why they are held, and the rate they are granted.
+
+use bailiff_model::outcome::{Outcome, ZoneStatus};
+use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, Revision, Topic, Wall, Zone, ZoneState};
+
+use super::{Evictor, Timer};
+use crate::config::{EvictionMode, Profile};
+use crate::queue::{Place, Queue};
+use crate::rate::{Bucket, interval};
+use crate::votes::{Tally, View};
+
+/// So many waiting nodes of a zone are told that the zone is held, or no longer; for those behind them the zone's own record says it.
+/// A hold that flips in a zone of thousands must not cost thousands of records.
+const TOLD_ABOUT_ZONE_HOLDS: usize = 100;
+
+/// A grant that is being carried out: nobody else in the zone is granted meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) node: NodeName,
+    /// The bucket before, in case the grant turns out to be for nothing.
+    before: (Option<Mono>, Option<Wall>),
+}
+
+/// What is kept of a zone. Entries are never dropped: their number is that of zones ever seen (NL-025, NL-142).
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) state: ZoneState,
+    /// Slower than the bucket's rate if late nodes would make the zone partially disrupted.
+    ceiling: f64,
+    pub(super) bucket: Bucket,
+    pub(super) last_grant: Option<Wall>,
+    pub(super) queue: Queue,
+    pub(super) granted: Option<Grant>,
+    pub(super) held: Option<Hold>,
+    /// Newest revision of a health record that was counted here.
+    pub(super) revision: Revision,
+    said: Option<ZoneStatus>,
+}
+
+/// A zone, for metrics and readiness.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ZoneView {
+    /// Zone.
+    pub zone: Zone,
+    /// State.
+    pub state: ZoneState,
+    /// Voting nodes.
+    pub voting: u32,
+    /// Of these, not ready.
+    pub not_ready: u32,
+    /// Of these, late.
+    pub late: u32,
+    /// Waiting nodes.
+    pub waiting: usize,
+    /// Nodes per second.
+    pub rate: f64,
+    /// Why nothing is granted.
+    pub held: Option<Hold>,
+}
+
+impl ZoneView {
+    /// Percentage of voting nodes that are ready; 100 without votes (NL-140, NL-095).
+    pub fn health(&self) -> f64 {
+        if self.voting == 0 {
+            return 100.0;
+        }
+        100.0 * f64::from(self.voting - self.not_ready.min(self.voting)) / f64::from(self.voting)
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(bucket: Bucket, last_grant: Option<Wall>) -> Self {
+        Self {
+            state: ZoneState::Initial,
+            ceiling: f64::INFINITY,
+            bucket,
+            last_grant,
+            queue: Queue::default(),
+            granted: None,
+            held: None,
+            revision: Revision::default(),
+            said: None,
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.bucket.rate().min(self.ceiling)
+    }
+
+    /// When the node at `position` is expected to have its turn.
+    pub(super) fn expected_at(&self, position: usize, now: Now) -> Option<Wall> {
+        let interval = interval(self.rate())?;
+        let first = self.bucket.available_at(self.ceiling).max(now.mono);
+        let before = u32::try_from(position.saturating_sub(1)).unwrap_or(u32::MAX);
+        Some(now.wall_of(first + interval.saturating_mul(before)))
+    }
+
+    fn status(&self, zone: &Zone, tally: Tally) -> ZoneStatus {
+        ZoneStatus {
+            zone: zone.clone(),
+            state: self.state,
+            voting: tally.voting,
+            not_ready: tally.not_ready,
+            late: tally.late,
+            rate_per_second: self.bucket.rate(),
+            last_grant: self.last_grant,
+            queue_length: u32::try_from(self.queue.len()).unwrap_or(u32::MAX),
+            held: self.held.clone(),
+        }
+    }
+}
+
+// === impl Evictor ===
+
+impl Evictor {
+    /// The zones this instance works on.
+    pub fn zones(&self) -> impl Iterator<Item = ZoneView> + '_ {
+        self.zones.iter().map(|(zone, entry)| {
+            let tally = self.votes.tally(zone);
+            ZoneView {
+                zone: zone.clone(),
+                state: entry.state,
+                voting: tally.voting,
+                not_ready: tally.not_ready,
+                late: tally.late,
+                waiting: entry.queue.len(),
+                rate: entry.bucket.rate(),
+                held: entry.held.clone(),
+            }
+        })
+    }
+
+    /// Registers a zone at the sight of a node in it. One that appears later begins with its token (NL-024); those known at the
+    /// start get theirs when it is known what was granted before.
+    pub(super) fn register_zone(&mut self, zone: &Zone) {
+        if self.zones.contains_key(zone) || !self.config.shard.owns(zone) || !self.config.duties.node_lifecycle {
+            return;
+        }
+        let bucket = if self.begun {
+            Bucket::full(self.config.rates.primary)
+        } else {
+            Bucket::empty(0.0, Mono::ORIGIN)
+        };
+        let entry = Entry::new(bucket, self.inherited.last_grant(zone));
+        self.zones.insert(zone.clone(), entry);
+        self.changed_zones.insert(zone.clone());
+    }
+
+    /// States and rates follow the votes, once all of them are known (NL-092, NL-093, NL-096).
+    pub(super) fn judge_zones(&mut self, now: Now) {
+        if !self.begun || !self.is_complete(Topic::NodeHealth) {
+            return;
+        }
+        let all_down = self.votes.all_down(View::Actual);
+        self.all_down_for_brake = self.votes.all_down(View::Brake);
+        let level_changed = all_down != self.all_down;
+        if level_changed {
+            self.all_down = all_down;
+            self.changed_zones.extend(self.zones.keys().cloned());
+            self.touch_disrupted();
+        }
+        for zone in &self.changed_zones {
+            let Some(entry) = self.zones.get_mut(zone) else {
+                continue;
+            };
+            let (tally, rates) = (self.votes.tally(zone), &self.config.rates);
+            let state = tally.state(View::Actual, rates);
+            let for_brake = tally.state(View::Brake, rates);
+            entry.ceiling = if for_brake == state {
+                f64::INFINITY
+            } else {
+                tally.rate(for_brake, rates)
+            };
+            let rate = if all_down { 0.0 } else { tally.rate(state, rates) };
+            // Upstream looks at the rate only when the state changes; a zone that grows keeps the old one (NL-094).
+            if state != entry.state || level_changed || self.config.profile == Profile::Bailiff {
+                entry.bucket.set_rate(rate, now.mono);
+            }
+            entry.state = state;
+        }
+    }
+
+    /// Works out why nothing is granted in `zone`, and tells the first of those who wait if that changed.
+    pub(super) fn hold_zone(&mut self, zone: &Zone, now: Now) {
+        let reason = self.zone_hold(zone);
+        let Some(entry) = self.zones.get_mut(zone) else {
+            return;
+        };
+        let before = entry.held.as_ref().map(|hold| hold.reason);
+        match reason {
+            Some((reason, detail)) => {
+                let since = entry
+                    .held
+                    .as_ref()
+                    .filter(|hold| hold.reason == reason)
+                    .map_or(now.wall, |hold| hold.since);
+                entry.held = Some(Hold { reason, detail, since });
+            }
+            None => entry.held = None,
+        }
+        if entry.held.as_ref().map(|hold| hold.reason) != before {
+            let told = entry.queue.iter().take(TOLD_ABOUT_ZONE_HOLDS).map(|(_, name)| name.clone());
+            self.touched.extend(told);
+        }
+    }
+
+    fn zone_hold(&self, zone: &Zone) -> Option<super::holds::Reason> {
+        let entry = self.zones.get(zone)?;
+        self.health_hold(zone).or_else(|| self.all_down_hold()).or_else(|| {
+            (entry.rate() <= 0.0).then(|| {
+                let detail = format!(
+                    "no node is granted in a zone of {} nodes in state {}",
+                    self.votes.tally(zone).voting,
+                    entry.state
+                );
+                (HoldReason::RateZero, detail)
+            })
+        })
+    }
+
+    /// Hands out what the zones' rates allow.
+    pub(super) fn grant(&mut self, now: Now) {
+        for zone in self.changed_zones.clone() {
+            while let Some(place) = self.next_grant(&zone, now) {
+                match self.config.mode {
+                    EvictionMode::Taint => self.isolate(&zone, &place.1, now),
+                    EvictionMode::Node => self.evict_node(&zone, &place.1, now),
+                }
+            }
+        }
+    }
+
+    /// Takes the zone's token for the node whose turn it is, if both are there.
+    fn next_grant(&mut self, zone: &Zone, now: Now) -> Option<Place> {
+        let entry = self.zones.get_mut(zone)?;
+        if entry.held.is_some() || entry.granted.is_some() {
+            return None;
+        }
+        let place = entry.queue.first()?.clone();
+        let at = entry.bucket.available_at(entry.ceiling);
+        if at > now.mono {
+            self.timers.set(Timer::Zone(zone.clone()), at);
+            return None;
+        }
+        entry.granted = Some(Grant {
+            node: place.1.clone(),
+            before: (entry.bucket.empty_since(), entry.last_grant),
+        });
+        entry.bucket.take(now.mono);
+        entry.last_grant = Some(now.wall);
+        Some(place)
+    }
+
+    /// The granted node's turn is over. `Spent`: the token counts from now on, when the API has the taint. `Kept`: as taken.
+    /// `Void`: nothing was done with it, so it is given back.
+    pub(super) fn end_grant(&mut self, zone: &Zone, node: &NodeName, end: GrantEnd, now: Now) {
+        let Some(entry) = self.zones.get_mut(zone) else {
+            return;
+        };
+        if entry.granted.as_ref().is_none_or(|grant| grant.node != *node) {
+            return;
+        }
+        let Some(grant) = entry.granted.take() else {
+            return;
+        };
+        match end {
+            GrantEnd::Spent => {
+                entry.bucket.take(now.mono);
+                entry.last_grant = Some(now.wall);
+            }
+            GrantEnd::Kept => {}
+            GrantEnd::Void => {
+                entry.bucket.give_back(grant.before.0);
+                entry.last_grant = grant.before.1;
+            }
+        }
+        self.changed_zones.insert(zone.clone());
+    }
+
+    pub(super) fn say_zones(&mut self, _now: Now) {
+        // Before a view of the bus was received, what it remembers would be overwritten with less.
+        if !self.topics.is_connected_once() {
+            return;
+        }
+        for zone in std::mem::take(&mut self.changed_zones) {
+            let tally = self.votes.tally(&zone);
+            let Some(entry) = self.zones.get_mut(&zone) else {
+                continue;
+            };
+            let status = entry.status(&zone, tally);
+            if entry.said.as_ref() != Some(&status) {
+                entry.said = Some(status.clone());
+                let (key, revision) = (zone.to_string(), entry.revision);
+                self.publish(format!("zone/{key}"), key, revision, None, Outcome::Zone(status));
+            }
+        }
+    }
+
+    /// Looks again at all nodes that full disruption concerns: those with health taints, and (node mode) those evicted.
+    fn touch_disrupted(&mut self) {
+        let concerned = |node: &super::nodes::Node| {
+            node.evicted.is_some()
+                || node
+                    .facts
+                    .as_ref()
+                    .is_some_and(|facts| facts.health_taints().next().is_some())
+        };
+        let names = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| concerned(node))
+            .map(|(name, _)| name.clone());
+        self.touched.extend(names);
+    }
+
+    pub(super) fn touch_waiting(&mut self) {
+        for entry in self.zones.values() {
+            self.touched.extend(entry.queue.iter().map(|(_, name)| name.clone()));
+        }
+    }
+}
+
+/// How a grant ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GrantEnd {
+    Spent,
+    Kept,
+    Void,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// NL-140, NL-095
+    #[test]
+    fn zone_health_is_the_share_of_ready_voters() {
+        let mk = |voting, not_ready| ZoneView {
+            zone: Zone::default(),
+            state: ZoneState::Normal,
+            voting,
+            not_ready,
+            late: 0,
+            waiting: 0,
+            rate: 0.1,
+            held: None,
+        };
+        assert!((mk(4, 1).health() - 75.0).abs() < 1e-9);
+        assert!((mk(0, 0).health() - 100.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_expected_turn_counts_intervals_from_the_next_token() {
+        let now = Now {
+            mono: Mono::from_origin(Duration::from_secs(100)),
+            wall: Wall::UNIX_EPOCH,
+        };
+        let mut entry = Entry::new(Bucket::empty(0.1, now.mono), None);
+        let in_seconds = |entry: &Entry, position| entry.expected_at(position, now).map(|wall| wall.as_second());
+        assert_eq!(
+            [1, 2, 3].map(|position| in_seconds(&entry, position)),
+            [Some(10), Some(20), Some(30)]
+        );
+        entry.bucket = Bucket::full(0.0);
+        assert_eq!(in_seconds(&entry, 1), None);
+    }
+}

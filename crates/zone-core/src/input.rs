@@ -1,0 +1,166 @@
+//! What the evictor is told.
+
+use std::time::Duration;
+
+use bailiff_model::intent::Intent;
+use bailiff_model::outcome::Outcome;
+use bailiff_model::{HoldReason, Mono, NodeHealth, NodeName, NodeUid, Revision, Topic, TraceContext, Zone};
+
+use crate::effect::Ticket;
+use crate::fact::{NodeFacts, PodFacts};
+
+/// One thing the evictor is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The Node watch begins, or began again: these are all nodes.
+    Nodes(Vec<NodeFacts>),
+    /// A Node was added or changed.
+    NodeApplied(NodeFacts),
+    /// A Node is gone.
+    NodeDeleted {
+        /// Its name.
+        name: NodeName,
+        /// Its uid, if the watch told.
+        uid: Option<NodeUid>,
+    },
+    /// The Node watch is fresh, or no longer.
+    ApiFresh(bool),
+    /// The bus begins, or begins again: these are all records of the topics.
+    Snapshot {
+        /// Records.
+        records: Vec<Record>,
+        /// Shards.
+        shards: Vec<ShardStatus>,
+    },
+    /// One atomic set of changes.
+    Changes {
+        /// Records.
+        records: Vec<Record>,
+        /// Shards.
+        shards: Vec<ShardStatus>,
+    },
+    /// Liveness of shards.
+    Status(Vec<ShardStatus>),
+    /// The bus cannot be reached.
+    BusLost {
+        /// Since when.
+        since: Mono,
+    },
+    /// Answer to [`crate::Effect::WriteTaints`] or [`crate::Effect::ReadNode`].
+    NodeAnswer {
+        /// Of the effect.
+        ticket: Ticket,
+        /// The node as it is now.
+        result: Result<NodeFacts, Failure>,
+    },
+    /// Answer to [`crate::Effect::ReadPod`], [`crate::Effect::MarkPod`] or [`crate::Effect::DeletePod`].
+    PodAnswer {
+        /// Of the effect.
+        ticket: Ticket,
+        /// The answer.
+        result: Result<PodAnswer, Failure>,
+    },
+    /// Something outside holds acts in `scope`, or (`detail` absent) no longer does.
+    Hold {
+        /// What is held.
+        scope: HoldScope,
+        /// Why.
+        reason: HoldReason,
+        /// One sentence for people; `None` ends the hold.
+        detail: Option<String>,
+    },
+    /// The time asked for has come.
+    Wake,
+}
+
+/// What a hold from outside covers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HoldScope {
+    /// Everything.
+    All,
+    /// One zone: its nodes and their pods.
+    Zone(Zone),
+    /// One node and its pods.
+    Node(NodeName),
+}
+
+/// A record of the bus, as far as it matters here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Topic.
+    pub topic: Topic,
+    /// Key.
+    pub key: String,
+    /// Revision.
+    pub revision: Revision,
+    /// Revision it was derived from.
+    pub derived_from: Revision,
+    /// Trace.
+    pub trace: Option<TraceContext>,
+    /// Payload; `None` is a tombstone.
+    pub body: Option<Body>,
+}
+
+/// A payload that the evictor reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Topic `node-health`.
+    Health(NodeHealth),
+    /// Topic `eviction-intents`.
+    Intent(Intent),
+    /// Topic `eviction-outcomes`: what an earlier instance said.
+    Outcome(Outcome),
+}
+
+/// State of one shard of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardStatus {
+    /// Topic.
+    pub topic: Topic,
+    /// Shard, from 0.
+    pub shard: u32,
+    /// Shards of the topic; 0 while nobody ever published to it.
+    pub shard_count: u32,
+    /// Its initial state is known whole.
+    pub complete: bool,
+    /// Its producer decides, on fresh watches.
+    pub live: bool,
+}
+
+/// A good answer about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodAnswer {
+    /// The pod as it is now.
+    Facts(PodFacts),
+    /// The deletion was accepted.
+    Deleted,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Kind.
+    pub kind: FailureKind,
+    /// The server's words.
+    pub detail: String,
+}
+
+/// What a failure means for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The object is not there.
+    Gone,
+    /// A precondition did not hold.
+    Conflict,
+    /// Not now.
+    Throttled {
+        /// Not before this has passed.
+        retry_after: Option<Duration>,
+    },
+    /// Never as it is.
+    Invalid,
+    /// Not applied, may be allowed later: permission or leadership is missing.
+    Denied,
+    /// It is not known whether it was applied.
+    Unknown,
+}

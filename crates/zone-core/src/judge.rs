@@ -1,0 +1,208 @@
+//! Do the API's own facts justify deleting this pod? (Design §1: one disruptor, and it trusts nobody.)
+
+use bailiff_model::intent::{EvictionCause, HealthTaint, PodEviction};
+use bailiff_model::outcome::RefusedReason;
+use bailiff_model::taint::{limit, tolerance, used};
+use bailiff_model::{ReadyStatus, Taint, Tolerance, Toleration};
+
+use crate::config::Profile;
+use crate::fact::NodeFacts;
+
+/// What the node, as it is known, says about the intent. `tolerations` are the pod's, if they are known already.
+///
+/// `None` for the node means that no such object exists: it leaves its intents standing (TE-034).
+pub fn judge(
+    intent: &PodEviction,
+    node: Option<&NodeFacts>,
+    tolerations: Option<&[Toleration]>,
+    profile: Profile,
+) -> Result<(), RefusedReason> {
+    let Some(node) = node else {
+        return Ok(());
+    };
+    if node.uid != intent.node.uid {
+        return Err(RefusedReason::NodeReplaced);
+    }
+    match &intent.cause {
+        EvictionCause::Node if node.ready == ReadyStatus::True => Err(RefusedReason::NodeReady),
+        EvictionCause::Node => Ok(()),
+        EvictionCause::Taints {
+            taints,
+            tolerations: claimed,
+        } => {
+            let standing = node.no_execute();
+            if standing.is_empty() {
+                return Err(RefusedReason::NoTaint);
+            }
+            // Before the pod was read there is only the intent's word for its tolerations; the answer to the mark is judged again.
+            let Some(tolerations) = tolerations else {
+                return Ok(());
+            };
+            if is_justified(&standing, tolerations, taints, claimed, profile) {
+                Ok(())
+            } else {
+                Err(RefusedReason::Tolerated)
+            }
+        }
+    }
+}
+
+fn is_justified(
+    standing: &[Taint],
+    tolerations: &[Toleration],
+    caused_by: &[Taint],
+    claimed: &[Toleration],
+    profile: Profile,
+) -> bool {
+    if profile == Profile::Upstream {
+        // An armed timer fires as long as anything finite stands, whichever taint armed it (TE-063).
+        return tolerance(standing, tolerations) != Tolerance::Forever;
+    }
+    standing.iter().any(|taint| match used(taint, tolerations) {
+        None => true,
+        Some(toleration) => toleration
+            .seconds
+            .is_some_and(|seconds| limit(seconds).is_zero() || has_expired(taint, seconds, caused_by, claimed)),
+    })
+}
+
+/// True if the intent says that the time tolerated for `taint`, which is `seconds` now, is over. Its own clock is trusted for that,
+/// ours is not compared; but a time that was lengthened meanwhile is not over.
+fn has_expired(taint: &Taint, seconds: i64, caused_by: &[Taint], claimed: &[Toleration]) -> bool {
+    caused_by.iter().filter(|cause| is_same(cause, taint)).any(|cause| {
+        used(cause, claimed).is_some_and(|toleration| toleration.seconds.is_some_and(|was| limit(seconds) <= limit(was)))
+    })
+}
+
+/// The same taint, value included; the two health taints are one incident, and a swap keeps its time (NL-071, TE-111).
+fn is_same(cause: &Taint, standing: &Taint) -> bool {
+    let both_health = HealthTaint::of(cause).is_some() && HealthTaint::of(standing).is_some();
+    both_health || (cause.is_same_entry(standing) && cause.value == standing.value)
+}
+
+/// True if health, and nothing else, caused the intent.
+pub fn is_caused_by_health(cause: &EvictionCause) -> bool {
+    match cause {
+        EvictionCause::Node => true,
+        EvictionCause::Taints { taints, .. } => !taints.is_empty() && taints.iter().all(|taint| HealthTaint::of(taint).is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bailiff_model::intent::{IntentState, Trigger};
+    use bailiff_model::{Effect, NodeName, NodeRef, NodeUid, Operator, PodRef, ResourceVersion, Wall, Zone};
+
+    use super::*;
+
+    fn mk_node(ready: ReadyStatus, taints: &[(&str, &str)]) -> NodeFacts {
+        NodeFacts {
+            name: NodeName::from("n"),
+            uid: NodeUid::from("n-uid"),
+            resource_version: ResourceVersion::from("1"),
+            zone: Zone::default(),
+            excluded_from_disruption: false,
+            ready,
+            taints: taints.iter().map(|(key, value)| mk_taint(key, value)).collect(),
+        }
+    }
+
+    fn mk_taint(key: &str, value: &str) -> Taint {
+        Taint {
+            value: Arc::from(value),
+            ..Taint::new(key, Effect::NoExecute)
+        }
+    }
+
+    fn mk_tolerations(list: &[(&str, Option<i64>)]) -> Vec<Toleration> {
+        let one = |(key, seconds): &(&str, Option<i64>)| Toleration {
+            operator: Operator::Exists,
+            seconds: *seconds,
+            ..Toleration::exists(key, Effect::NoExecute)
+        };
+        list.iter().map(one).collect()
+    }
+
+    fn mk_intent(cause: EvictionCause) -> PodEviction {
+        PodEviction {
+            pod: PodRef::default(),
+            node: NodeRef {
+                name: NodeName::from("n"),
+                uid: NodeUid::from("n-uid"),
+                ..NodeRef::default()
+            },
+            cause,
+            state: IntentState::Due,
+            trigger: Trigger::Expired,
+            due_at: Wall::UNIX_EPOCH,
+            decided_at: Wall::UNIX_EPOCH,
+        }
+    }
+
+    /// TE-051, TE-063, TE-111: what stands on the node must be what ran out, or be tolerated by nothing.
+    #[test]
+    fn only_what_stands_and_ran_out_justifies() {
+        const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+        const NOT_READY: &str = "node.kubernetes.io/not-ready";
+        type Case<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, Option<i64>)], bool, bool);
+        // Cause: taint k=v, tolerated for 10 s; and unreachable, tolerated for 300 s.
+        // Standing taints, present tolerations; justified by our profile, by upstream's.
+        let cases: [Case; 12] = [
+            (&[("k", "v")], &[("k", Some(10))], true, true),
+            (&[("k", "v")], &[("k", Some(5))], true, true),
+            (&[("k", "v")], &[("k", Some(11))], false, true),
+            (&[("k", "v")], &[("k", None)], false, false),
+            (&[("k", "v")], &[], true, true),
+            (&[("k", "w")], &[("k", Some(10))], false, true),
+            (&[("other", "")], &[("other", Some(10))], false, true),
+            (&[("other", "")], &[("other", Some(0))], true, true),
+            (&[("other", "")], &[("other", Some(-1))], true, true),
+            (&[(UNREACHABLE, "")], &[("", Some(300))], true, true),
+            (&[(NOT_READY, "")], &[("", Some(300))], true, true),
+            (&[("k", "v"), ("other", "")], &[("k", None), ("other", Some(7))], false, true),
+        ];
+        let intent = mk_intent(EvictionCause::Taints {
+            taints: vec![mk_taint("k", "v"), mk_taint(UNREACHABLE, "")],
+            tolerations: mk_tolerations(&[("k", Some(10)), (UNREACHABLE, Some(300))]),
+        });
+        for (standing, tolerations, ours, upstreams) in cases {
+            let node = mk_node(ReadyStatus::Unknown, standing);
+            let tolerations = mk_tolerations(tolerations);
+            for (profile, wanted) in [(Profile::Bailiff, ours), (Profile::Upstream, upstreams)] {
+                let found = judge(&intent, Some(&node), Some(&tolerations), profile);
+                let wanted = if wanted { Ok(()) } else { Err(RefusedReason::Tolerated) };
+                assert_eq!(found, wanted, "{standing:?} {tolerations:?} {profile}");
+            }
+        }
+    }
+
+    /// TE-034, NL-035, TE-043: a node that is gone leaves its intents standing, another one of its name voids them.
+    #[test]
+    fn the_node_must_be_the_one_meant_or_gone() {
+        let taints = mk_intent(EvictionCause::Taints {
+            taints: vec![mk_taint("k", "")],
+            tolerations: vec![],
+        });
+        let whole = mk_intent(EvictionCause::Node);
+        let bare = mk_node(ReadyStatus::Unknown, &[]);
+        let other = NodeFacts {
+            uid: NodeUid::from("other"),
+            ..mk_node(ReadyStatus::Unknown, &[("k", "")])
+        };
+        let ready = mk_node(ReadyStatus::True, &[]);
+        let cases = [
+            (&taints, None, Ok(())),
+            (&taints, Some(&bare), Err(RefusedReason::NoTaint)),
+            (&taints, Some(&other), Err(RefusedReason::NodeReplaced)),
+            (&whole, None, Ok(())),
+            (&whole, Some(&bare), Ok(())),
+            (&whole, Some(&ready), Err(RefusedReason::NodeReady)),
+            (&whole, Some(&other), Err(RefusedReason::NodeReplaced)),
+        ];
+        for (intent, node, wanted) in cases {
+            assert_eq!(judge(intent, node, None, Profile::Bailiff), wanted, "{node:?}");
+        }
+    }
+}

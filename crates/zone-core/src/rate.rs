@@ -1,0 +1,133 @@
+//! A zone's tokens: burst 1, one more every `1/rate` seconds (NL-081, NL-082).
+//!
+//! ```text
+//! full ── take ──▶ empty since t ── 1/rate later ──▶ full
+//! stopped (rate 0) ── set_rate(r) at t ──▶ empty since t: leaving a stop costs a whole interval
+//! ```
+
+use std::time::Duration;
+
+use bailiff_model::Mono;
+
+/// One token, and when the next one comes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bucket {
+    rate: f64,
+    /// When the token was last taken, or found missing; `None`: it is there.
+    empty_since: Option<Mono>,
+}
+
+impl Bucket {
+    /// A bucket that holds its token (NL-024).
+    pub const fn full(rate: f64) -> Self {
+        Self { rate, empty_since: None }
+    }
+
+    /// A bucket whose token was taken at `since`.
+    pub const fn empty(rate: f64, since: Mono) -> Self {
+        Self {
+            rate,
+            empty_since: Some(since),
+        }
+    }
+
+    /// Tokens per second.
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// When a token is there, if nothing slower than `ceiling` tokens per second is wanted; `FAR_FUTURE` for never.
+    pub fn available_at(&self, ceiling: f64) -> Mono {
+        match (interval(self.rate.min(ceiling)), self.empty_since) {
+            (None, _) => Mono::FAR_FUTURE,
+            (Some(_), None) => Mono::ORIGIN,
+            (Some(interval), Some(since)) => since + interval,
+        }
+    }
+
+    /// Takes the token.
+    pub const fn take(&mut self, now: Mono) {
+        self.empty_since = Some(now);
+    }
+
+    /// Gives back a token that was taken for nothing: the bucket is as it was `before`.
+    pub const fn give_back(&mut self, before: Option<Mono>) {
+        self.empty_since = before;
+    }
+
+    /// Since when the token is missing.
+    pub const fn empty_since(&self) -> Option<Mono> {
+        self.empty_since
+    }
+
+    /// Changes the rate. The new bucket holds its token only if the old one did at this moment (NL-082).
+    ///
+    /// Unlike upstream's, a stopped bucket never counts as one with rate 1, and one that begins stopped holds no token (NL-083).
+    pub fn set_rate(&mut self, rate: f64, now: Mono) {
+        if rate.to_bits() == self.rate.to_bits() {
+            return;
+        }
+        self.empty_since = (self.available_at(f64::INFINITY) > now).then_some(now);
+        self.rate = rate;
+    }
+}
+
+/// Seconds between tokens; `None` for a rate that never grants.
+pub fn interval(rate: f64) -> Option<Duration> {
+    if rate.is_nan() || rate <= 0.0 {
+        return None;
+    }
+    Some(Duration::try_from_secs_f64(rate.recip()).unwrap_or(Duration::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Mono {
+        Mono::from_origin(Duration::from_millis(millis))
+    }
+
+    /// NL-081
+    #[test]
+    fn the_burst_is_one() {
+        let mut bucket = Bucket::full(0.1);
+        assert!(bucket.available_at(f64::INFINITY) <= at(0));
+        bucket.take(at(1_000_000));
+        assert_eq!(bucket.available_at(f64::INFINITY), at(1_010_000));
+        assert_eq!(bucket.available_at(0.01), at(1_100_000), "a lower ceiling waits longer");
+    }
+
+    /// NL-082, NL-083
+    #[test]
+    fn changing_the_rate_never_makes_a_token() {
+        let cases = [
+            // before, after, token there before, available at (changed at 5 s)
+            (Bucket::full(0.1), 0.5, at(0)),
+            (Bucket::empty(0.1, at(0)), 0.5, at(7_000)),
+            (Bucket::empty(0.0, at(0)), 0.5, at(7_000)),
+            (Bucket::full(0.0), 1.0, at(6_000)),
+            (Bucket::empty(1.0, at(0)), 0.1, at(0)),
+            (Bucket::empty(0.1, at(0)), 0.1, at(10_000)),
+            (Bucket::full(0.1), 0.0, Mono::FAR_FUTURE),
+        ];
+        for (mut bucket, rate, wanted) in cases {
+            let before = bucket.clone();
+            bucket.set_rate(rate, at(5_000));
+            let found = bucket.available_at(f64::INFINITY);
+            if wanted == at(0) {
+                assert!(found <= at(5_000), "{before:?} -> {rate}");
+            } else {
+                assert_eq!(found, wanted, "{before:?} -> {rate}");
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_rates_do_not_overflow() {
+        assert_eq!(interval(f64::MIN_POSITIVE), Some(Duration::MAX));
+        assert_eq!(interval(f64::NAN), None);
+        assert_eq!(interval(f64::MAX), Some(Duration::ZERO));
+        assert_eq!(Bucket::empty(1e-300, at(9)).available_at(1.0), Mono::FAR_FUTURE);
+    }
+}

@@ -1,0 +1,10 @@
+//! The evictor against a small model of the API and of the stages before it.
+
+mod histories;
+mod holds;
+mod isolation;
+mod node_mode;
+mod pods;
+mod rates;
+mod restarts;
+mod world;

@@ -1,0 +1,195 @@
+//! What a restart may and may not change.
+
+use bailiff_model::intent::HealthTaint;
+use bailiff_model::{Topic, Verdict, ZoneState};
+use bailiff_zone_core::Input;
+
+use crate::world::{World, mk_config, secs};
+
+const SIX: [(&str, &str); 6] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a"), ("n5", "a"), ("n6", "a")];
+
+fn mk_world() -> World {
+    World::new(mk_config(|_| ()), &SIX)
+}
+
+/// NL-034: a restart by itself strips nothing and grants nothing early, whether the bus remembers or only `timeAdded` does.
+#[test]
+fn a_restart_gives_no_free_node_and_strips_nothing() {
+    for forgets in [false, true] {
+        let mut world = mk_world();
+        world.pass(secs(6));
+        world.fall_silent(&["n1", "n2", "n3"]);
+        for _ in 0..5 {
+            world.pass(secs(1));
+            if forgets {
+                world.forget_outcomes();
+            }
+            world.restart();
+        }
+        world.pass(secs(60));
+        let second = world.isolations()[1];
+        assert_eq!((world.isolations()[0], second.0), (("n1", 6), "n2"));
+        assert!(second.1 >= 16, "forgets {forgets}: {second:?}");
+        assert_eq!(world.isolated().len(), 3);
+        assert_eq!(world.history.len(), 3, "nothing was stripped or written twice");
+    }
+}
+
+/// NL-034, NL-082: what the bus remembers is inherited to the second; a stop that is left costs a whole interval.
+#[test]
+fn the_last_grant_is_inherited_from_the_own_topic() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2"]);
+    world.come_back(&["n1"]);
+    world.pass(secs(4));
+    world.restart();
+    world.pass(secs(60));
+    assert_eq!(
+        world.isolations(),
+        [("n1", 0), ("n2", 10)],
+        "no taint tells of n1's grant, the bus does"
+    );
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2", "n3", "n4"]);
+    assert_eq!(world.zone_status("a").state, ZoneState::PartialDisruption);
+    world.stop();
+    world.pass(secs(1000));
+    world.come_back(&["n3", "n4"]);
+    world.show_everything();
+    world.pass(secs(60));
+    assert_eq!(world.isolations(), [("n1", 1010), ("n2", 1020)]);
+}
+
+/// NL-024, NL-034: nothing is remembered. All nodes ready: the token is there, as upstream's. Some unhealthy already: somebody may
+/// just have been granted, and the token is not there.
+#[test]
+fn without_memory_the_token_is_there_only_if_everybody_is_ready() {
+    let mut world = mk_world();
+    world.pass(secs(3));
+    world.forget_outcomes();
+    world.restart();
+    world.fall_silent(&["n1"]);
+    assert_eq!(world.isolations(), [("n1", 3)]);
+    let mut world = mk_world();
+    world.stop();
+    world.fall_silent(&["n1"]);
+    world.forget_outcomes();
+    world.show_everything();
+    world.pass(secs(60));
+    assert_eq!(world.isolations(), [("n1", 10)]);
+}
+
+/// NL-034, NL-097: a start with every node down isolates nobody.
+#[test]
+fn a_start_with_everything_down_isolates_nobody() {
+    let mut world = mk_world();
+    world.stop();
+    for (name, _) in SIX {
+        world.mark_unknown(name);
+        world.health(name, Verdict::Unreachable);
+        world.wish(name, HealthTaint::Unreachable);
+    }
+    world.show_everything();
+    world.pass(secs(600));
+    assert!(world.history.is_empty());
+}
+
+/// Design §1: no rate is granted before every node-health shard is complete.
+#[test]
+fn no_rate_before_node_health_is_complete() {
+    let mut world = mk_world();
+    world.stop();
+    world.fall_silent(&["n1"]);
+    world.forget_outcomes();
+    world.shards.insert(Topic::NodeHealth, (false, true));
+    world.show_everything();
+    world.pass(secs(100));
+    assert!(world.history.is_empty());
+    assert!(world.completed, "its own topic does not wait for that");
+    world.set_shard(Topic::NodeHealth, true, true);
+    world.pass(secs(10));
+    assert_eq!(world.isolations(), [("n1", 110)]);
+}
+
+/// Design §8: what is due after a cold start is paced, never a burst; what is new goes first.
+#[test]
+fn overdue_evictions_are_paced_and_new_ones_are_not() {
+    let mut world = World::new(mk_config(|config| config.overdue_per_second = 2.0), &SIX);
+    world.taint("n1", "maintenance", bailiff_model::Effect::NoExecute);
+    world.stop();
+    for n in 0..10 {
+        let pod = world.add_pod(&format!("old{n}"), "n1", vec![]);
+        world.due(&pod);
+    }
+    world.show_everything();
+    assert_eq!(world.deleted(), 1);
+    let records = (0..5)
+        .map(|n| {
+            let pod = world.add_pod(&format!("new{n}"), "n1", vec![]);
+            world.mk_due(&pod, false)
+        })
+        .collect();
+    world.publish(records);
+    assert_eq!(world.deleted(), 6);
+    world.pass(secs(2));
+    assert_eq!(world.deleted(), 10);
+    world.pass(secs(3));
+    assert_eq!(world.deleted(), 15);
+}
+
+/// Design §8: the end of a hold is no burst either.
+#[test]
+fn what_a_hold_kept_back_is_paced() {
+    let mut world = World::new(mk_config(|config| config.overdue_per_second = 2.0), &SIX);
+    world.taint("n1", "maintenance", bailiff_model::Effect::NoExecute);
+    world.tell(Input::ApiFresh(false));
+    let records = (0..10)
+        .map(|n| {
+            let pod = world.add_pod(&format!("p{n}"), "n1", vec![]);
+            world.mk_due(&pod, false)
+        })
+        .collect();
+    world.publish(records);
+    world.tell(Input::ApiFresh(true));
+    assert_eq!(world.deleted(), 1);
+    world.pass(secs(5));
+    assert_eq!(world.deleted(), 10);
+}
+
+/// NL-153: an answer to a request of an earlier life concerns nobody.
+#[test]
+fn answers_to_nobody_are_ignored() {
+    let mut world = mk_world();
+    let ticket = bailiff_zone_core::Ticket(999);
+    let facts = world.node("n1").clone();
+    assert_eq!(
+        world.evictor.apply(
+            Input::NodeAnswer {
+                ticket,
+                result: Ok(facts)
+            },
+            world.now
+        ),
+        []
+    );
+    let result = Err(crate::world::mk_failure(bailiff_zone_core::FailureKind::Gone));
+    assert_eq!(world.evictor.apply(Input::PodAnswer { ticket, result }, world.now), []);
+}
+
+/// Design §2, fencing: the last words of an instance that was replaced count.
+#[test]
+fn a_grant_of_the_instance_before_that_is_heard_of_late_counts() {
+    let mut world = mk_world();
+    let mut status = world.zone_status("a").clone();
+    world.pass(secs(8));
+    status.last_grant = Some(world.now.wall);
+    let body = Some(bailiff_zone_core::Body::Outcome(bailiff_model::outcome::Outcome::Zone(
+        status,
+    )));
+    let record = world.mk_record(Topic::EvictionOutcomes, "zone/:a".to_owned(), body);
+    world.publish(vec![record]);
+    world.pass(secs(1));
+    world.fall_silent(&["n1"]);
+    world.pass(secs(60));
+    assert_eq!(world.isolations(), [("n1", 18)]);
+}

@@ -1,0 +1,208 @@
+//! The evictor's surroundings: its first views, time, and answers to its requests.
+
+use super::*;
+
+impl World {
+    /// Gives the evictor its first views of the API and the bus.
+    pub fn show_everything(&mut self) {
+        self.tell(Input::Nodes(self.nodes.values().cloned().collect()));
+        let records = self.bus.values().cloned().collect();
+        let shards = self.shards();
+        self.tell(Input::Snapshot { records, shards });
+    }
+
+    /// The process dies; another one takes over, with what API and bus hold.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.show_everything();
+    }
+
+    pub fn stop(&mut self) {
+        self.evictor = Evictor::new(self.config.clone());
+        self.unanswered.clear();
+        self.wake_at = None;
+        self.completed = false;
+    }
+
+    /// The bus loses its memory of the evictor's own topic.
+    pub fn forget_outcomes(&mut self) {
+        self.bus.retain(|(topic, _), _| *topic != Topic::EvictionOutcomes);
+    }
+
+    pub fn watch(&mut self, input: Input) {
+        if self.completed && !self.is_watch_stalled {
+            self.tell(input);
+        }
+    }
+
+    pub fn tell(&mut self, input: Input) {
+        let effects = self.evictor.apply(input, self.now);
+        self.perform(effects);
+    }
+
+    /// Time passes; the evictor is woken when it asked to be.
+    pub fn pass(&mut self, by: Duration) {
+        let end = self.now.mono + by;
+        while let Some(at) = self.wake_at.filter(|at| *at <= end) {
+            self.wake_at = None;
+            self.set_time(at.max(self.now.mono));
+            self.tell(Input::Wake);
+        }
+        self.set_time(end);
+    }
+
+    fn set_time(&mut self, to: Mono) {
+        self.now = Now {
+            mono: to,
+            wall: self.now.wall_of(to),
+        };
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Publish(draft) => self.heed(draft),
+                Effect::Remove { key } => {
+                    self.bus.remove(&(Topic::EvictionOutcomes, key.clone()));
+                    self.outcomes.remove(&key);
+                }
+                Effect::Complete => self.completed = true,
+                Effect::Emit(event) => self.events.push(event),
+                Effect::Count(count) => self.counts.push(count),
+                Effect::WakeAt(at) => self.wake_at = Some(at),
+                request if self.is_slow => self.unanswered.push(request),
+                request => self.answer(request),
+            }
+        }
+    }
+
+    fn heed(&mut self, draft: Draft) {
+        self.published += 1;
+        let record = self.mk_record(
+            Topic::EvictionOutcomes,
+            draft.key.clone(),
+            Some(Body::Outcome(draft.outcome.clone())),
+        );
+        self.bus.insert((Topic::EvictionOutcomes, draft.key.clone()), record);
+        self.outcomes.insert(draft.key, draft.outcome);
+    }
+
+    /// Answers everything that was kept.
+    pub fn answer_all(&mut self) {
+        self.is_slow = false;
+        for request in std::mem::take(&mut self.unanswered) {
+            self.answer(request);
+        }
+    }
+
+    fn answer(&mut self, request: Effect) {
+        self.requests += 1;
+        let failure = self.failures.pop_front().map(|kind| Failure {
+            kind,
+            detail: "as the test wanted".to_owned(),
+        });
+        match request {
+            Effect::WriteTaints(write) => {
+                let result = failure.map_or_else(|| self.write_taints(&write.node, write.taints, write.purpose), Err);
+                let shown = result.as_ref().ok().cloned();
+                self.tell(Input::NodeAnswer {
+                    ticket: write.ticket,
+                    result,
+                });
+                if let Some(facts) = shown {
+                    self.watch(Input::NodeApplied(facts));
+                }
+            }
+            Effect::ReadNode { ticket, node } => {
+                self.reads += 1;
+                let result = failure.map_or_else(
+                    || self.nodes.get(&node).cloned().ok_or_else(|| mk_failure(FailureKind::Gone)),
+                    Err,
+                );
+                self.tell(Input::NodeAnswer { ticket, result });
+            }
+            Effect::ReadPod { ticket, pod } => {
+                let found = self
+                    .pods
+                    .values()
+                    .find(|facts| facts.name == pod.name && facts.namespace == pod.namespace)
+                    .cloned();
+                let result = failure.map_or_else(
+                    || found.map(PodAnswer::Facts).ok_or_else(|| mk_failure(FailureKind::Gone)),
+                    Err,
+                );
+                self.tell(Input::PodAnswer { ticket, result });
+            }
+            Effect::MarkPod { ticket, pod, mark } => {
+                let result = failure.map_or_else(|| self.mark(&pod, &mark), Err);
+                self.tell(Input::PodAnswer { ticket, result });
+            }
+            Effect::DeletePod { ticket, pod } => {
+                let result = failure.map_or_else(|| self.delete(&pod), Err);
+                self.tell(Input::PodAnswer { ticket, result });
+            }
+            other => unreachable!("{other:?} is no request"),
+        }
+    }
+
+    fn write_taints(&mut self, node: &NodeRef, taints: Vec<Taint>, purpose: Purpose) -> Result<NodeFacts, Failure> {
+        let version = self.next_version();
+        let facts = self.nodes.get_mut(&node.name).ok_or_else(|| mk_failure(FailureKind::Gone))?;
+        if facts.uid != node.uid || facts.resource_version != node.resource_version {
+            return Err(mk_failure(FailureKind::Conflict));
+        }
+        assert_ne!(facts.taints, taints, "a write that changes nothing is not sent");
+        facts.taints = taints;
+        facts.resource_version = ResourceVersion::from(version.to_string());
+        let name = node.name.to_string();
+        let happened = match purpose {
+            Purpose::Isolate => Happened::Isolated(name, facts.zone.clone()),
+            Purpose::Swap => Happened::Swapped(name),
+            Purpose::Clear => Happened::Cleared(name),
+        };
+        let facts = facts.clone();
+        self.history.push((self.now.mono, happened));
+        Ok(facts)
+    }
+
+    fn checked_pod(&mut self, pod: &PodRef) -> Result<&mut PodFacts, Failure> {
+        let found = self
+            .pods
+            .values_mut()
+            .find(|facts| facts.name == pod.name && facts.namespace == pod.namespace);
+        let facts = found.ok_or_else(|| mk_failure(FailureKind::Gone))?;
+        if facts.uid != pod.uid || facts.resource_version != pod.resource_version {
+            return Err(mk_failure(FailureKind::Conflict));
+        }
+        Ok(facts)
+    }
+
+    fn mark(&mut self, pod: &PodRef, mark: &Mark) -> Result<PodAnswer, Failure> {
+        let version = self.next_version();
+        let facts = self.checked_pod(pod)?;
+        match mark {
+            Mark::DisruptionTarget { transition, generation } => {
+                assert_eq!(*generation, facts.generation, "observedGeneration is the pod's generation");
+                assert_eq!(
+                    transition.is_none(),
+                    facts.disruption_target,
+                    "a condition that is True keeps its transition"
+                );
+                facts.disruption_target = true;
+                facts.marked = true;
+            }
+            Mark::NodeLost { .. } => facts.reason = NODE_LOST.to_owned(),
+        }
+        facts.resource_version = ResourceVersion::from(version.to_string());
+        let facts = facts.clone();
+        self.history.push((self.now.mono, Happened::Marked(facts.name.to_string())));
+        Ok(PodAnswer::Facts(facts))
+    }
+
+    fn delete(&mut self, pod: &PodRef) -> Result<PodAnswer, Failure> {
+        let facts = self.checked_pod(pod)?.clone();
+        self.pods.remove(&facts.uid);
+        self.history.push((self.now.mono, Happened::Deleted(facts.name.to_string())));
+        Ok(PodAnswer::Deleted)
+    }
+}

@@ -1,0 +1,204 @@
+//! The stages before the evictor, as far as it notices them: their records on the bus.
+
+use super::*;
+
+impl World {
+    /// The monitor's word about one node.
+    pub fn health(&mut self, name: &str, verdict: Verdict) {
+        self.judge(&[name], verdict);
+    }
+
+    /// The monitor's word about several nodes, in one set.
+    pub fn judge(&mut self, names: &[&str], verdict: Verdict) {
+        let records = names.iter().map(|name| self.mk_health(name, verdict)).collect();
+        self.publish(records);
+    }
+
+    pub fn mk_health(&mut self, name: &str, verdict: Verdict) -> Record {
+        let facts = self.node(name).clone();
+        let health = NodeHealth {
+            node: facts.reference(),
+            zone: facts.zone.clone(),
+            excluded_from_disruption: facts.excluded_from_disruption,
+            ready: Ready {
+                status: facts.ready,
+                reason: String::new(),
+                since: Some(self.now.wall),
+            },
+            verdict,
+            last_sign_of_life: None,
+            late_since: None,
+            counted_from: self.now.wall,
+            grace: secs(50),
+            decided_at: self.now.wall,
+        };
+        self.mk_record(Topic::NodeHealth, name.to_owned(), Some(Body::Health(health)))
+    }
+
+    /// The taint-manager wishes the node isolated.
+    pub fn wish(&mut self, name: &str, taint: HealthTaint) {
+        let record = self.mk_wish(name, taint);
+        self.publish(vec![record]);
+    }
+
+    pub fn mk_wish(&mut self, name: &str, taint: HealthTaint) -> Record {
+        let facts = self.node(name);
+        let wish = NodeIsolation {
+            node: facts.reference(),
+            zone: facts.zone.clone(),
+            taint,
+            cause: String::new(),
+            decided_at: self.now.wall,
+        };
+        self.mk_record(
+            Topic::EvictionIntents,
+            format!("node/{name}"),
+            Some(Body::Intent(Intent::Isolation(wish))),
+        )
+    }
+
+    pub fn unwish(&mut self, name: &str) {
+        let record = self.mk_record(Topic::EvictionIntents, format!("node/{name}"), None);
+        self.publish(vec![record]);
+    }
+
+    /// Node mode: the taint-manager wishes the node evicted.
+    pub fn wish_evicted(&mut self, name: &str) {
+        let facts = self.node(name);
+        let wish = NodeEviction {
+            node: facts.reference(),
+            zone: facts.zone.clone(),
+            not_before: self.now.wall,
+            cause: String::new(),
+            decided_at: self.now.wall,
+        };
+        let record = self.mk_record(
+            Topic::EvictionIntents,
+            format!("node/{name}"),
+            Some(Body::Intent(Intent::NodeEviction(wish))),
+        );
+        self.publish(vec![record]);
+    }
+
+    /// The taint-manager says that the pod is due, for the taints that stand on its node.
+    pub fn due(&mut self, uid: &PodUid) {
+        let record = self.mk_due(uid, false);
+        self.publish(vec![record]);
+    }
+
+    /// Node mode: due because its node is.
+    pub fn due_with_node(&mut self, uid: &PodUid) {
+        let record = self.mk_due(uid, true);
+        self.publish(vec![record]);
+    }
+
+    pub fn mk_due(&mut self, uid: &PodUid, with_node: bool) -> Record {
+        let pod = self.pods[uid].clone();
+        let node = self.nodes.get(&pod.node);
+        let taints = node.map(NodeFacts::no_execute).unwrap_or_default();
+        let tolerations: Vec<Toleration> = taints
+            .iter()
+            .filter_map(|taint| used(taint, &pod.tolerations).cloned())
+            .collect();
+        let trigger = if tolerations.len() < taints.len() {
+            Trigger::Untolerated
+        } else {
+            Trigger::Expired
+        };
+        let cause = if with_node {
+            EvictionCause::Node
+        } else {
+            EvictionCause::Taints { taints, tolerations }
+        };
+        let node = node.map_or_else(
+            || NodeRef {
+                name: pod.node.clone(),
+                ..NodeRef::default()
+            },
+            NodeFacts::reference,
+        );
+        self.mk_pod_record(pod.reference(), node, cause, IntentState::Due, trigger)
+    }
+
+    pub fn mk_pod_record(
+        &mut self,
+        pod: PodRef,
+        node: NodeRef,
+        cause: EvictionCause,
+        state: IntentState,
+        trigger: Trigger,
+    ) -> Record {
+        let key = format!("pod/{}", pod.uid);
+        let intent = PodEviction {
+            pod,
+            node,
+            cause,
+            state,
+            trigger,
+            due_at: self.now.wall,
+            decided_at: self.now.wall,
+        };
+        self.mk_record(Topic::EvictionIntents, key, Some(Body::Intent(Intent::Pod(intent))))
+    }
+
+    pub fn withdraw(&mut self, uid: &PodUid) {
+        let record = self.mk_record(Topic::EvictionIntents, format!("pod/{uid}"), None);
+        self.publish(vec![record]);
+    }
+
+    pub fn mk_record(&mut self, topic: Topic, key: String, body: Option<Body>) -> Record {
+        self.revision += 1;
+        let newest = self
+            .bus
+            .values()
+            .filter(|record| record.topic == Topic::NodeHealth)
+            .map(|record| record.revision)
+            .max();
+        Record {
+            topic,
+            key,
+            revision: Revision(self.revision),
+            derived_from: newest.unwrap_or_default(),
+            trace: None,
+            body,
+        }
+    }
+
+    /// Puts records on the bus; the evictor gets them as one set.
+    pub fn publish(&mut self, records: Vec<Record>) {
+        for record in &records {
+            let key = (record.topic, record.key.clone());
+            if record.body.is_some() {
+                self.bus.insert(key, record.clone());
+            } else {
+                self.bus.remove(&key);
+            }
+        }
+        if self.published_to() {
+            self.tell(Input::Changes {
+                records,
+                shards: Vec::new(),
+            });
+        }
+    }
+
+    fn published_to(&self) -> bool {
+        self.completed
+    }
+
+    pub fn shards(&self) -> Vec<ShardStatus> {
+        let one = |(topic, (complete, live)): (&Topic, &(bool, bool))| ShardStatus {
+            topic: *topic,
+            shard: 0,
+            shard_count: 1,
+            complete: *complete,
+            live: *live,
+        };
+        self.shards.iter().map(one).collect()
+    }
+
+    pub fn set_shard(&mut self, topic: Topic, complete: bool, live: bool) {
+        self.shards.insert(topic, (complete, live));
+        self.tell(Input::Status(self.shards()));
+    }
+}
