@@ -72,15 +72,15 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A duration that must not be zero is.
-    #[error("{flag} is 0: it must be greater than 0")]
+    #[error("--{flag} is 0: it must be greater than 0")]
     Zero {
-        /// The flag.
+        /// The flag, without dashes.
         flag: &'static str,
     },
     /// A duration longer than can be counted.
-    #[error("{flag} is {} s: it must be at most {} s", .value.as_secs(), LONGEST.as_secs())]
+    #[error("--{flag} is {} s: it must be at most {} s", .value.as_secs(), LONGEST.as_secs())]
     TooLong {
-        /// The flag.
+        /// The flag, without dashes.
         flag: &'static str,
         /// What was given.
         value: Duration,
@@ -108,9 +108,9 @@ impl Config {
     /// The first flag that is zero or longer than a year, or a shard that does not exist.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let durations = [
-            ("--node-monitor-period", self.period),
-            ("--node-monitor-grace-period", self.grace),
-            ("--node-startup-grace-period", self.startup_grace),
+            ("node-monitor-period", self.period),
+            ("node-monitor-grace-period", self.grace),
+            ("node-startup-grace-period", self.startup_grace),
         ];
         for (flag, value) in durations {
             if value.is_zero() {

@@ -73,6 +73,8 @@ pub struct Judgement {
     pub grace_ended: Wall,
     /// When the confirming read was asked for.
     pub asked: Wall,
+    /// When it was answered.
+    pub answered: Wall,
     /// When the verdict stood in the API.
     pub judged: Wall,
     /// From the end of the grace to the verdict.

@@ -133,6 +133,7 @@ fn is_renewal(old: Option<Wall>, new: Option<Wall>, profile: Profile) -> bool {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) asked: Now,
+    pub(crate) answered: Now,
     pub(crate) since: Wall,
     pub(crate) version: ResourceVersion,
     pub(crate) was: ReadyStatus,
@@ -149,7 +150,7 @@ pub(crate) enum Phase {
     /// It is being read. Left by the answer.
     Reading { asked: Now },
     /// The read showed no sign of life; it waits to be written. Left by writing, or by a sign of life.
-    Confirmed { asked: Now, answered: Mono },
+    Confirmed { asked: Now, answered: Now },
     /// It is being written. Left by the answer, or by the condition's arrival through the watch.
     Writing(Box<Attempt>),
 }

@@ -1,1 +1,40 @@
-//! node-health-monitor
+//! The node-health-monitor: is this node alive?
+//!
+//! It watches Nodes and their Leases, writes `Unknown` into the conditions of nodes that fell silent, and publishes topic
+//! `node-health`. What is decided is decided in `bailiff_node_health_core`; here is what carries it out: watches, confirming reads,
+//! status writes, the bus, events, spans, metrics and the one timer.
+
+mod metrics;
+mod options;
+mod requests;
+mod shell;
+mod telling;
+mod views;
+
+use bailiff_stage::{Env, Error, Stage};
+
+pub use options::{Flags, Options, ProfileFlag};
+
+/// Annotation of an Event: the trace of the incident it belongs to, 32 hex digits.
+pub const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
+
+/// The stage.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeHealthMonitor;
+
+impl Stage for NodeHealthMonitor {
+    const NAME: &'static str = "node-health-monitor";
+    type Options = Options;
+
+    fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {
+        run(options, env)
+    }
+}
+
+/// Judges the nodes of `env.shard` until the shutdown begins. To be called once the shard is held.
+///
+/// # Errors
+/// Another process took the shard over on the bus.
+pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    shell::Shell::start(&options, env).run().await
+}

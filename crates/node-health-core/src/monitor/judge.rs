@@ -99,10 +99,7 @@ impl Monitor {
         }
         if node.ready.status != ReadyStatus::Unknown {
             if asked.mono > node.grace_ends(&self.config) {
-                node.phase = Phase::Confirmed {
-                    asked,
-                    answered: now.mono,
-                };
+                node.phase = Phase::Confirmed { asked, answered: now };
                 self.queue.write(name);
             } else {
                 out.push(Effect::Measure(Measurement::Reprieved(name.clone())));
@@ -117,7 +114,7 @@ impl Monitor {
             return;
         };
         node.phase = Phase::Watched;
-        if now.mono.saturating_since(answered) > self.config.period {
+        if now.mono.saturating_since(answered.mono) > self.config.period {
             // It waited so long that its lease may have been renewed unseen.
             node.phase = Phase::Queued;
             self.queue.read(name);
@@ -128,6 +125,7 @@ impl Monitor {
             let reference = node.reference(name);
             node.phase = Phase::Writing(Box::new(Attempt {
                 asked,
+                answered,
                 since: unknown::whole_seconds(now.wall),
                 version: node.version.clone(),
                 was: node.ready.status,
@@ -185,8 +183,8 @@ impl Monitor {
     /// stands and is told (NL-085); a condition that others wrote tells nothing (NL-086).
     pub(super) fn unknown_arrived(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let (was, asked) = match std::mem::take(&mut node.phase) {
-            Phase::Writing(attempt) => (Some(attempt.was), Some(attempt.asked)),
+        let (was, read) = match std::mem::take(&mut node.phase) {
+            Phase::Writing(attempt) => (Some(attempt.was), Some((attempt.asked, attempt.answered))),
             other => {
                 // Reading goes on: its answer finds the node judged.
                 node.phase = other;
@@ -201,13 +199,14 @@ impl Monitor {
         if was == Some(ReadyStatus::True) {
             out.push(Self::event(name, node, EventKind::NodeNotReady));
         }
-        if let Some(asked) = asked {
+        if let Some((asked, answered)) = read {
             out.push(Effect::Measure(Measurement::Judged(Judgement {
                 node: node.reference(name),
                 trace,
                 counted_from: node.count.wall,
                 grace_ended: now.wall_of(ended),
                 asked: asked.wall,
+                answered: answered.wall,
                 judged: now.wall,
                 past_grace: now.mono.saturating_since(ended),
                 turn: now.mono.saturating_since(asked.mono),

@@ -168,7 +168,7 @@ impl Model {
             Step::TurnClock(seconds) if self.profile == Profile::Bailiff => {
                 self.clocks_disagree = true;
                 let by = jiff::SignedDuration::from_secs(i64::from(seconds));
-                self.world.now.wall = self.world.now.wall + by;
+                self.world.now.wall += by;
             }
             Step::Restart(topic_lost) => {
                 if topic_lost {

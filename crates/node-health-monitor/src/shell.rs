@@ -1,0 +1,303 @@
+//! The loop: one input at a time into the core, its effects out. Nothing is decided here.
+
+use std::collections::BTreeMap;
+
+use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::{Recorder, View, Watch};
+use bailiff_event_bus::{
+    Body, Draft, PublishOptions, Published, Publisher, Record, ShardStatus, SubscribeOptions, Subscription, Update,
+};
+use bailiff_model::{NodeName, NodeUid, Topic};
+use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, Shard, TopicNews};
+use bailiff_runtime::admin::Check;
+use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
+use futures::FutureExt;
+
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::views::{LeaseView, NodeView};
+use crate::{NodeHealthMonitor, requests, telling};
+
+/// Requests under way at once. The core asks for fewer; this is the wire's own bound.
+const MOST_REQUESTS: usize = 64;
+
+/// Inputs taken in a row before the timer and the report are looked at: a flood of renewals must not silence the stage. At 10 µs
+/// each that is every few milliseconds.
+const BURST: u32 = 512;
+
+/// The running stage.
+pub(crate) struct Shell {
+    env: Env,
+    monitor: Monitor,
+    nodes: Watch<NodeView>,
+    leases: Watch<LeaseView>,
+    topic: Subscription,
+    shards: BTreeMap<u32, ShardStatus>,
+    publisher: Publisher,
+    requests: Requests<Input>,
+    alarm: Alarm,
+    beacon: Beacon,
+    recorder: Recorder,
+    metrics: Metrics,
+    ready: Check,
+    in_a_row: u32,
+}
+
+/// What one turn of the loop is about.
+enum Turn {
+    Input(Input),
+    Topic(Update),
+    Published(Published),
+    Report,
+    Nothing,
+    Stop,
+}
+
+impl Shell {
+    /// Starts watches, subscription and session.
+    pub(crate) fn start(options: &Options, env: Env) -> Self {
+        let shard = Shard {
+            index: env.shard.index,
+            count: env.shard.count,
+        };
+        let seed = env.seed.fork("monitor");
+        let name = format!("{}/{}", NodeHealthMonitor::NAME, env.identity);
+        let subscription = SubscribeOptions {
+            topics: vec![Topic::NodeHealth],
+            filters: Vec::new(),
+            subscriber: name.clone(),
+        };
+        let session = PublishOptions {
+            topic: Topic::NodeHealth,
+            shard: shard.index,
+            shard_count: shard.count,
+            producer: name,
+            epoch: env.shard.epoch,
+        };
+        Self {
+            monitor: Monitor::new(options.config(shard)),
+            nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
+            leases: Watch::start(&env.api, Source::all(requests::LEASES), &seed),
+            topic: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
+            shards: BTreeMap::new(),
+            publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
+            requests: Requests::new(MOST_REQUESTS),
+            alarm: Alarm::new(&env.clock),
+            beacon: Beacon::new(&env, NodeHealthMonitor::NAME),
+            recorder: Recorder::start(&env.api, telling::EVENT_SOURCE, &env.identity, &seed),
+            metrics: Metrics::register(&env.metrics),
+            ready: env.readiness.check("node health"),
+            in_a_row: 0,
+            env,
+        }
+    }
+
+    /// Runs until the shutdown begins or the shard is lost.
+    pub(crate) async fn run(mut self) -> Result<(), Error> {
+        self.apply(Input::Leading(true));
+        loop {
+            match self.turn().await {
+                Turn::Input(input) => self.apply(input),
+                Turn::Topic(update) => self.follow(update),
+                Turn::Published(news) => published(news)?,
+                Turn::Report => self.report(),
+                Turn::Nothing => {}
+                Turn::Stop => break,
+            }
+        }
+        self.drain().await;
+        Ok(())
+    }
+
+    /// What comes next. The timer comes last: what waits may be a sign of life.
+    async fn turn(&mut self) -> Turn {
+        if self.in_a_row >= BURST {
+            self.in_a_row = 0;
+            if self.beacon.due().now_or_never().is_some() {
+                return Turn::Report;
+            }
+            if self.alarm.due().now_or_never().is_some() {
+                return Turn::Input(Input::Wake);
+            }
+        }
+        self.in_a_row += 1;
+        let turn = tokio::select! {
+            biased;
+            () = self.env.shutdown.triggered() => Turn::Stop,
+            news = self.publisher.next() => Turn::Published(news),
+            event = self.nodes.next() => from_nodes(event),
+            event = self.leases.next() => from_leases(event),
+            update = self.topic.next() => Turn::Topic(update),
+            answer = self.requests.next() => Turn::Input(answer),
+            () = self.beacon.due() => Turn::Report,
+            () = self.alarm.due() => Turn::Input(Input::Wake),
+        };
+        if matches!(turn, Turn::Report | Turn::Input(Input::Wake)) {
+            self.in_a_row = 0;
+        }
+        turn
+    }
+
+    fn apply(&mut self, input: Input) {
+        self.metrics.answered(&input);
+        let is_wake = matches!(input, Input::Wake);
+        let now = self.env.clock.now();
+        let effects = self.monitor.apply(input, now);
+        if is_wake {
+            self.metrics.passed(self.env.clock.now().mono.saturating_since(now.mono));
+        }
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Confirm { asked, by, nodes } => {
+                let api = self.env.api.clone();
+                self.requests.push(requests::confirm(api, asked, by, nodes));
+            }
+            Effect::WriteUnknown(write) => {
+                let api = self.env.api.clone();
+                self.requests.push(requests::write(api, write));
+            }
+            Effect::Publish { health, trace } => {
+                tracing::debug!(node = %health.node.name, verdict = health.verdict.as_str(), "Published node health");
+                self.publisher.set(Draft::new(Body::NodeHealth(*health)).traced(trace));
+            }
+            Effect::Retract(node) => self.publisher.remove(node.as_str()),
+            Effect::Complete => {
+                self.publisher.complete();
+                self.report();
+            }
+            Effect::Event(event) => telling::event(&self.recorder, &event),
+            Effect::Measure(measurement) => telling::measurement(&self.metrics, &self.env.spans, &measurement),
+            Effect::WakeAt(at) => self.alarm.set(Some(at)),
+        }
+    }
+
+    /// Follows the own topic: the records and whether all shards are complete.
+    fn follow(&mut self, update: Update) {
+        match update {
+            Update::Snapshot { records, shards } => {
+                self.take_shards(shards, true);
+                let news = TopicNews::Snapshot {
+                    records: records.into_iter().filter_map(|record| inherited(record).1).collect(),
+                    complete: self.is_complete(),
+                };
+                self.apply(Input::Topic(news));
+            }
+            Update::Changes { records, shards } => {
+                self.take_shards(shards, false);
+                let records = records.into_iter().map(inherited).collect();
+                self.take_changes(records);
+            }
+            Update::Status { shards } => {
+                let was = self.is_complete();
+                self.take_shards(shards, true);
+                if was != self.is_complete() {
+                    self.take_changes(Vec::new());
+                }
+            }
+            // Nothing depends on the topic being fresh: votes of other shards stay as they are.
+            Update::Lost { since } => tracing::debug!(?since, "Lost the bus"),
+        }
+    }
+
+    fn take_changes(&mut self, records: Vec<(NodeName, Option<Inherited>)>) {
+        let complete = self.is_complete();
+        self.apply(Input::Topic(TopicNews::Changes { records, complete }));
+    }
+
+    fn take_shards(&mut self, shards: Vec<ShardStatus>, all: bool) {
+        if all {
+            self.shards.clear();
+        }
+        for status in shards {
+            self.shards.retain(|_, known| known.shard_count == status.shard_count);
+            self.shards.insert(status.shard, status);
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        ShardStatus::is_topic_complete(Topic::NodeHealth, self.shards.values())
+    }
+
+    fn report(&mut self) {
+        let watches = [
+            ("nodes", self.nodes.last_sign_of_life()),
+            ("leases", self.leases.last_sign_of_life()),
+        ];
+        self.beacon.report(&self.publisher, &watches);
+        let summary = self.monitor.summary();
+        self.metrics.levels(&summary);
+        match summary.waits_for {
+            Some(what) => self.ready.fail(format!("waiting for {what}")),
+            None if summary.everything_down => self.ready.note("no voting node is ready"),
+            None => self.ready.ok(),
+        }
+    }
+
+    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own.
+    async fn drain(&mut self) {
+        while !self.requests.is_empty() {
+            let answer = self.requests.next().await;
+            self.metrics.answered(&answer);
+        }
+    }
+}
+
+fn published(news: Published) -> Result<(), Error> {
+    match news {
+        Published::Fenced { detail } => {
+            return Err(Error::Fenced {
+                topic: Topic::NodeHealth.as_str(),
+                detail,
+            });
+        }
+        Published::Refused { key, detail } => tracing::error!(node = %key, %detail, "Record was refused by the bus"),
+        Published::Connected { incarnation } => tracing::info!(%incarnation, "Publishing node health"),
+        Published::Lost => tracing::warn!("Lost the bus; node health is published again when it is back"),
+        Published::Acknowledged { .. } => {}
+    }
+    Ok(())
+}
+
+fn from_nodes(event: Event<NodeView>) -> Turn {
+    match event {
+        Event::Snapshot(all) => Turn::Input(Input::Nodes(all.into_iter().map(NodeView::into_facts).collect())),
+        Event::Applied(node) => Turn::Input(Input::NodeApplied(node.into_facts())),
+        Event::Deleted(node) => Turn::Input(Input::NodeDeleted {
+            name: NodeName::from(node.meta().name.as_str()),
+            uid: NodeUid::from(node.meta().uid.as_str()),
+        }),
+        Event::Stale { since, reason } => {
+            tracing::warn!(?since, %reason, "Watch of nodes went stale");
+            Turn::Nothing
+        }
+        Event::Fresh => Turn::Nothing,
+    }
+}
+
+fn from_leases(event: Event<LeaseView>) -> Turn {
+    match event {
+        Event::Snapshot(all) => Turn::Input(Input::Leases(all.into_iter().map(LeaseView::into_facts).collect())),
+        Event::Applied(lease) => Turn::Input(Input::LeaseApplied(lease.into_facts())),
+        Event::Deleted(lease) => Turn::Input(Input::LeaseDeleted(NodeName::from(lease.meta().name.as_str()))),
+        Event::Stale { since, reason } => {
+            tracing::warn!(?since, %reason, "Watch of leases went stale");
+            Turn::Nothing
+        }
+        Event::Fresh => Turn::Nothing,
+    }
+}
+
+/// A record of the own topic by its key; `None` if it is gone, or not of this topic.
+fn inherited(record: Record) -> (NodeName, Option<Inherited>) {
+    let trace = record.trace;
+    let health = match record.body {
+        Some(Body::NodeHealth(health)) => Some(Inherited { health, trace }),
+        _ => None,
+    };
+    (NodeName::from(record.key), health)
+}

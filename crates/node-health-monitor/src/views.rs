@@ -1,0 +1,262 @@
+//! What is decoded of a Node and of a Lease: the fields that the core knows, and no others.
+
+use std::sync::Arc;
+
+use bailiff_cluster::View;
+use bailiff_cluster::views::{Condition, Meta, condition, or_default};
+use bailiff_model::{NodeName, NodeUid, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
+use bailiff_node_health_core::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
+use serde::Deserialize;
+
+/// A Node.
+#[derive(Debug, Deserialize)]
+#[serde(from = "RawNode")]
+pub(crate) struct NodeView {
+    meta: Meta,
+    labels: Labels,
+    conditions: Vec<Condition>,
+}
+
+/// A Lease.
+#[derive(Debug, Deserialize)]
+pub(crate) struct LeaseView {
+    #[serde(rename = "metadata")]
+    meta: Meta,
+    #[serde(default, deserialize_with = "or_default")]
+    spec: LeaseSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    renew_time: Option<Wall>,
+}
+
+#[derive(Deserialize)]
+struct RawNode {
+    metadata: RawMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    status: RawStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMeta {
+    name: String,
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    creation_timestamp: Option<Wall>,
+    #[serde(default, deserialize_with = "or_default")]
+    labels: Labels,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct RawStatus {
+    #[serde(deserialize_with = "or_default")]
+    conditions: Vec<Condition>,
+}
+
+/// The labels that are read; present and empty is not absent (NL-020).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Labels {
+    #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
+    region_legacy: Option<String>,
+    #[serde(rename = "topology.kubernetes.io/region")]
+    region: Option<String>,
+    #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
+    zone_legacy: Option<String>,
+    #[serde(rename = "topology.kubernetes.io/zone")]
+    zone: Option<String>,
+    #[serde(rename = "node.kubernetes.io/exclude-disruption")]
+    exclude_disruption: Option<String>,
+}
+
+// === impl NodeView ===
+
+impl From<RawNode> for NodeView {
+    fn from(raw: RawNode) -> Self {
+        let meta = Meta {
+            name: raw.metadata.name,
+            uid: raw.metadata.uid,
+            resource_version: raw.metadata.resource_version,
+            creation_timestamp: raw.metadata.creation_timestamp,
+            ..Meta::default()
+        };
+        Self {
+            meta,
+            labels: raw.metadata.labels,
+            conditions: raw.status.conditions,
+        }
+    }
+}
+
+impl View for NodeView {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl NodeView {
+    /// The facts. A node without a creation time, which no server leaves out, counts as created at the beginning of time: it then has
+    /// no startup grace left, and the confirming read decides.
+    pub(crate) fn into_facts(self) -> NodeFacts {
+        let status = |kind| condition(&self.conditions, kind).map_or(ReadyStatus::Absent, Condition::ready_status);
+        let ready = condition(&self.conditions, wellknown::CONDITION_READY);
+        NodeFacts {
+            zone: Zone::from_labels(|key| self.labels.get(key)),
+            excluded: self.labels.get(wellknown::LABEL_EXCLUDE_DISRUPTION).is_some(),
+            ready: ready.map_or_else(ReadyFacts::default, |ready| ReadyFacts {
+                status: ready.ready_status(),
+                reason: Arc::from(ready.reason.as_str()),
+                heartbeat: ready.last_heartbeat_time,
+                since: ready.last_transition_time,
+            }),
+            pressures: Pressures {
+                memory: status(wellknown::CONDITION_MEMORY_PRESSURE),
+                disk: status(wellknown::CONDITION_DISK_PRESSURE),
+                pid: status(wellknown::CONDITION_PID_PRESSURE),
+            },
+            created: self.meta.creation_timestamp.unwrap_or(Wall::UNIX_EPOCH),
+            name: NodeName::from(self.meta.name),
+            uid: NodeUid::from(self.meta.uid),
+            resource_version: ResourceVersion::from(self.meta.resource_version),
+        }
+    }
+}
+
+// === impl LeaseView ===
+
+impl View for LeaseView {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl LeaseView {
+    /// The facts.
+    pub(crate) fn into_facts(self) -> LeaseFacts {
+        LeaseFacts {
+            name: NodeName::from(self.meta.name),
+            resource_version: ResourceVersion::from(self.meta.resource_version),
+            renewed: self.spec.renew_time,
+        }
+    }
+}
+
+// === impl Labels ===
+
+impl Labels {
+    fn get(&self, key: &str) -> Option<&str> {
+        let value = match key {
+            wellknown::LABEL_REGION_LEGACY => &self.region_legacy,
+            wellknown::LABEL_REGION => &self.region,
+            wellknown::LABEL_ZONE_LEGACY => &self.zone_legacy,
+            wellknown::LABEL_ZONE => &self.zone,
+            wellknown::LABEL_EXCLUDE_DISRUPTION => &self.exclude_disruption,
+            _ => &None,
+        };
+        value.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn mk_facts(node: Value) -> NodeFacts {
+        serde_json::from_value::<NodeView>(node).expect("a node").into_facts()
+    }
+
+    fn at(text: &str) -> Wall {
+        text.parse().expect("a time")
+    }
+
+    #[test]
+    fn a_node_becomes_facts() {
+        let facts = mk_facts(json!({
+            "metadata": {
+                "name": "n1", "uid": "u1", "resourceVersion": "7", "creationTimestamp": "2024-01-01T00:00:00Z",
+                "labels": {"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z", "other": "x"},
+                "managedFields": [{"manager": "kubelet"}],
+            },
+            "spec": {"podCIDR": "10.0.0.0/24"},
+            "status": {
+                "capacity": {"cpu": "4"},
+                "conditions": [
+                    {"type": "MemoryPressure", "status": "False"},
+                    {"type": "PIDPressure", "status": "True"},
+                    {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "m",
+                     "lastHeartbeatTime": "2024-01-01T00:00:09Z", "lastTransitionTime": "2024-01-01T00:00:05Z"},
+                ],
+            },
+        }));
+        let wanted = NodeFacts {
+            name: "n1".into(),
+            uid: "u1".into(),
+            resource_version: "7".into(),
+            created: at("2024-01-01T00:00:00Z"),
+            zone: Zone::new("r", "z"),
+            excluded: false,
+            ready: ReadyFacts {
+                status: ReadyStatus::True,
+                reason: "KubeletReady".into(),
+                heartbeat: Some(at("2024-01-01T00:00:09Z")),
+                since: Some(at("2024-01-01T00:00:05Z")),
+            },
+            pressures: Pressures {
+                memory: ReadyStatus::False,
+                disk: ReadyStatus::Absent,
+                pid: ReadyStatus::True,
+            },
+        };
+        assert_eq!(facts, wanted);
+    }
+
+    /// NL-020, NL-091
+    #[test]
+    fn labels_that_are_present_and_empty_count() {
+        let facts = mk_facts(json!({"metadata": {
+            "name": "n1", "uid": "u1",
+            "labels": {
+                "failure-domain.beta.kubernetes.io/zone": "", "topology.kubernetes.io/zone": "z",
+                "node.kubernetes.io/exclude-disruption": "",
+            },
+        }}));
+        assert_eq!(facts.zone, Zone::default());
+        assert!(facts.excluded);
+    }
+
+    #[test]
+    fn what_is_absent_or_null_is_not_an_error() {
+        let facts = mk_facts(json!({"metadata": {"name": "n1", "uid": "u1", "labels": null}, "status": {"conditions": null}}));
+        assert_eq!(facts.ready.status, ReadyStatus::Absent);
+        let lease = |spec: Value| {
+            let view = json!({"metadata": {"name": "n1", "resourceVersion": "3"}, "spec": spec});
+            serde_json::from_value::<LeaseView>(view)
+                .expect("a lease")
+                .into_facts()
+                .renewed
+        };
+        assert_eq!(lease(Value::Null), None);
+        assert_eq!(lease(json!({"renewTime": null, "holderIdentity": "n1"})), None);
+        let renewed = "2024-01-01T00:00:00.123456Z";
+        assert_eq!(lease(json!({"renewTime": renewed})), Some(at(renewed)));
+    }
+
+    #[test]
+    fn a_node_without_identity_is_refused() {
+        for node in [
+            json!({}),
+            json!({"metadata": {"name": "n1"}}),
+            json!({"metadata": {"uid": "u1"}}),
+        ] {
+            assert!(serde_json::from_value::<NodeView>(node).is_err());
+        }
+    }
+}
