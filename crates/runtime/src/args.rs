@@ -20,7 +20,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Parser};
 pub use bus::{Address, BusArgs, BusFlags, DEFAULT_BUS_PORT, require_private_listener};
 pub use common::{CommonArgs, LogFilter, LogFormat};
 pub use duration::{Error as DurationError, GoDuration};
-pub use kube::{KubeArgs, KubeFlags};
+pub use kube::KubeArgs;
 pub use leader_election::{LeaderElectionArgs, LeaderElectionFlags};
 
 /// Exit code for bad configuration: `EX_USAGE` of sysexits.h.
@@ -178,8 +178,9 @@ impl<T: Args + Validate> Args for Valid<T> {
 /// What the flags are without a command line. Environment variables are not read.
 fn defaults<T: Args>() -> T {
     let command = T::augment_args(Command::new("defaults")).mut_args(|arg| arg.env(None::<&str>));
-    let matches = command.get_matches_from(["defaults"]);
-    T::from_arg_matches(&matches).expect("every shared flag has a default that is allowed")
+    let matches = command.try_get_matches_from(["defaults"]);
+    let parsed = matches.and_then(|matches| T::from_arg_matches(&matches));
+    parsed.expect("every shared flag has a default that is allowed")
 }
 
 // === impl Refusal ===
@@ -304,9 +305,10 @@ mod tests {
             ("--leader-elect-resource-name=Bad_Name", &["'Bad_Name'", "lower case"]),
             ("--leader-elect-resource-namespace=a.b", &["'a.b'", "lower case"]),
             ("--kube-api-qps=0", &["'0'", "negative"]),
-            ("--kube-api-qps=fast", &["'fast'", "--kube-api-qps"]),
+            ("--kube-api-qps=fast", &["'fast'", "--kube-api-qps", "above 0"]),
             ("--kube-api-qps=NaN", &["'NaN'", "--kube-api-qps"]),
-            ("--kube-api-burst=0", &["'0'", "1"]),
+            ("--kube-api-burst=0", &["'0'", "whole number from 1"]),
+            ("--kube-api-burst=many", &["'many'", "--kube-api-burst"]),
             ("--bus=bus:7460", &["'bus:7460'", "--insecure", "loopback"]),
             ("--bus=7460", &["'7460'", "<host>:<port>"]),
             ("--bus=https://bus:1", &["<host>:<port>"]),
@@ -331,6 +333,7 @@ mod tests {
             assert_eq!(parse(&[flag]).expect_err(flag).exit_code(), 0, "{flag}");
         }
         let help = parse(&["--help"]).expect_err("help").to_string();
+        assert!(help.starts_with("A service"), "{help}");
         assert!(help.contains("BAILIFF_KUBE_API_QPS"), "{help}");
         assert!(help.contains("[default: 15s]"), "{help}");
         assert!(!help.contains("--seed"), "{help}");

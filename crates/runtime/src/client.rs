@@ -12,7 +12,7 @@ use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigEr
 use kube::{Client, Config};
 
 use crate::Clock;
-use crate::args::KubeFlags;
+use crate::args::KubeArgs;
 
 pub use bucket::TokenBucket;
 pub use limit::RateLimit;
@@ -51,7 +51,7 @@ pub enum Error {
 ///
 /// # Errors
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
-pub async fn connect(args: &KubeFlags, user: &str, clock: &Clock) -> Result<Client, Error> {
+pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Client, Error> {
     let mut config = load(args).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
@@ -80,7 +80,7 @@ where
     Client::new(service, "default")
 }
 
-async fn load(args: &KubeFlags) -> Result<Config, Error> {
+async fn load(args: &KubeArgs) -> Result<Config, Error> {
     let Some(file) = &args.kubeconfig else {
         return Config::infer().await.map_err(Error::Infer);
     };

@@ -170,7 +170,7 @@ impl Check {
         drop(inner);
         match (before, state) {
             (Some(State::Failed(old)), State::Failed(new)) if old == new => {}
-            (_, State::Failed(reason)) => tracing::info!(check = %self.name, %reason, "not ready"),
+            (Some(_), State::Failed(reason)) => tracing::info!(check = %self.name, %reason, "not ready"),
             (Some(State::Failed(_)), State::Ok(_)) => tracing::info!(check = %self.name, "ready"),
             _ => {}
         }

@@ -16,7 +16,7 @@ pub type BusArgs = Valid<BusFlags>;
 
 /// Flags about the event bus.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(next_help_heading = "Event bus")]
+#[command(next_help_heading = "Event bus", about = None, long_about = None)]
 pub struct BusFlags {
     /// Where the event bus is
     #[arg(long, env = "BAILIFF_BUS", default_value = "127.0.0.1:7460", value_name = "HOST:PORT")]

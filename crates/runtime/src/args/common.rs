@@ -10,7 +10,7 @@ use super::{GoDuration, defaults, listen_address};
 
 /// Flags about the process itself.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(next_help_heading = "Process")]
+#[command(next_help_heading = "Process", about = None, long_about = None)]
 pub struct CommonArgs {
     /// What is logged: a level (error, warn, info, debug, trace) or directives such as info,bailiff_cluster=debug
     #[arg(long, env = "BAILIFF_LOG_LEVEL", default_value = "info", value_name = "FILTER")]

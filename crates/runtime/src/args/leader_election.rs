@@ -11,7 +11,7 @@ pub type LeaderElectionArgs = Valid<LeaderElectionFlags>;
 
 /// Flags about leader election.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(next_help_heading = "Leader election")]
+#[command(next_help_heading = "Leader election", about = None, long_about = None)]
 pub struct LeaderElectionFlags {
     /// Work only while holding a Lease, so that several replicas may run
     #[arg(
