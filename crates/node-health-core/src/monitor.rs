@@ -163,6 +163,12 @@ impl Monitor {
         }
     }
 
+    /// True while news of the own topic can still change anything: before it begins they are what is inherited, after that they are
+    /// the other shards' votes.
+    pub fn needs_topic(&self) -> bool {
+        !self.running || self.config.shard.count > 1
+    }
+
     /// After the process stood still (stopped, swapped out, the machine slept), what waited may be signs of life. Nothing is found
     /// late or judged until there was time to take it in.
     fn notice_stall(&mut self, now: Now, out: &mut Vec<Effect>) {

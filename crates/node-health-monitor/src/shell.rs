@@ -31,7 +31,8 @@ pub(crate) struct Shell {
     monitor: Monitor,
     nodes: Watch<NodeView>,
     leases: Watch<LeaseView>,
-    topic: Subscription,
+    /// Ended once nothing depends on it any more.
+    topic: Option<Subscription>,
     shards: BTreeMap<u32, ShardStatus>,
     publisher: Publisher,
     requests: Requests<Input>,
@@ -78,7 +79,7 @@ impl Shell {
             monitor: Monitor::new(options.config(shard)),
             nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
             leases: Watch::start(&env.api, Source::all(requests::LEASES), &seed),
-            topic: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
+            topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed)),
             shards: BTreeMap::new(),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
@@ -127,7 +128,7 @@ impl Shell {
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             event = self.leases.next() => from_leases(event),
-            update = self.topic.next() => Turn::Topic(update),
+            update = next_of(&mut self.topic) => Turn::Topic(update),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
             () = self.alarm.due() => Turn::Input(Input::Wake),
@@ -224,6 +225,9 @@ impl Shell {
     }
 
     fn report(&mut self) {
+        if !self.monitor.needs_topic() {
+            self.topic = None;
+        }
         let watches = [
             ("nodes", self.nodes.last_sign_of_life()),
             ("leases", self.leases.last_sign_of_life()),
@@ -244,6 +248,13 @@ impl Shell {
             let answer = self.requests.next().await;
             self.metrics.answered(&answer);
         }
+    }
+}
+
+async fn next_of(topic: &mut Option<Subscription>) -> Update {
+    match topic {
+        Some(topic) => topic.next().await,
+        None => std::future::pending().await,
     }
 }
 

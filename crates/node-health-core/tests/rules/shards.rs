@@ -33,6 +33,17 @@ fn mk_record(world: &World, own: &str, other: &str, ready: ReadyStatus) -> Inher
 }
 
 #[test]
+fn the_own_topic_is_followed_only_while_it_can_change_anything() {
+    let mut whole = World::new(Config::default(), &["n1"]);
+    assert!(whole.monitor.needs_topic());
+    whole.start();
+    assert!(!whole.monitor.needs_topic());
+    let mut part = World::new(mk_config(), &[]);
+    part.start();
+    assert!(part.monitor.needs_topic());
+}
+
+#[test]
 fn only_the_shard_is_judged() {
     let (own, other) = mk_names();
     let mut world = World::new(mk_config(), &[&own, &other]);

@@ -1,0 +1,401 @@
+//! The stage against a small API server and a bus in process, in paused time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "all of this is a test; clippy only knows that of functions marked so"
+)]
+
+mod api;
+
+use std::time::Duration;
+
+use bailiff_cluster::Api;
+use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subscription, Update, subscribe};
+use bailiff_model::{Topic, Verdict};
+use bailiff_node_health_monitor::{Options, run};
+use bailiff_runtime::trace::Recorder;
+use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
+use bailiff_stage::{Env, Error, Shard};
+use clap::Parser;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use api::{FakeApi, LEASES, NODES};
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// 2024-01-01T00:00:00Z
+const START: i64 = 1_704_067_200;
+
+struct World {
+    api: FakeApi,
+    bus: Server,
+    clock: Clock,
+    env: Env,
+    spans: Recorder,
+    stage: JoinHandle<Result<(), Error>>,
+}
+
+impl World {
+    /// A running monitor of these nodes; all of them have just reported Ready and renewed their leases.
+    async fn start(nodes: &[&str]) -> Self {
+        let world = Self::begin(nodes, None);
+        world.pass(1).await;
+        world.api.requests();
+        world
+    }
+
+    /// The same, begun with an API server that refuses with this code.
+    fn begin(nodes: &[&str], refuses: Option<u16>) -> Self {
+        let api = FakeApi::default();
+        api.refuse(refuses);
+        let clock = Clock::virtual_from(jiff::Timestamp::from_second(START).unwrap());
+        let seed = Seed::new(1);
+        let bus = Server::new(ServerOptions::default(), &clock, &seed);
+        let (spans, recorder) = Spans::recorded(&seed);
+        let env = Env {
+            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()),
+            bus: Bus::in_process(&bus),
+            clock: clock.clone(),
+            seed: seed.clone(),
+            metrics: Metrics::new(),
+            readiness: Readiness::new(&clock),
+            spans,
+            shutdown: Shutdown::new(),
+            shard: Shard::WHOLE,
+            identity: "test".to_owned(),
+        };
+        for node in nodes {
+            api.put(NODES, mk_node(node, "True", &clock));
+            api.put(LEASES, mk_lease(node, &clock));
+        }
+        let stage = tokio::spawn(run(mk_options(), env.clone()));
+        Self {
+            api,
+            bus,
+            clock,
+            env,
+            spans: recorder,
+            stage,
+        }
+    }
+
+    /// The stage is killed and another process takes over.
+    async fn restart(&mut self) {
+        self.stage.abort();
+        self.env.identity.push('\'');
+        self.env.shard.epoch += 1;
+        self.stage = tokio::spawn(run(mk_options(), self.env.clone()));
+        self.pass(1).await;
+    }
+
+    fn follow(&self) -> Subscription {
+        let options = SubscribeOptions {
+            topics: vec![Topic::NodeHealth],
+            filters: Vec::new(),
+            subscriber: "test".to_owned(),
+        };
+        subscribe(&self.env.bus, options, &self.clock, &self.env.seed)
+    }
+
+    /// Seconds pass; these nodes renew their leases in each.
+    async fn pass_alive(&self, seconds: u64, alive: &[&str]) {
+        for _ in 0..seconds {
+            self.pass(1).await;
+            for node in alive {
+                self.api.put(LEASES, mk_lease(node, &self.clock));
+            }
+        }
+    }
+
+    async fn pass(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    fn ready(&self, node: &str) -> Value {
+        condition(&self.api.get(NODES, node), "Ready")
+    }
+
+    fn unready(&self) -> Vec<String> {
+        let failures = self.env.readiness.readiness().into_iter();
+        failures
+            .filter_map(|outcome| Some(format!("{}: {}", outcome.name, outcome.failure?)))
+            .collect()
+    }
+}
+
+fn mk_options() -> Options {
+    Cli::try_parse_from(["monitor"]).unwrap().options
+}
+
+/// What waits in a subscription: node and verdict of each record, `None` if it is gone; and whether the topic is complete.
+async fn news(subscription: &mut Subscription) -> Vec<(String, Option<Verdict>)> {
+    let mut news = Vec::new();
+    while let Ok(update) = tokio::time::timeout(Duration::from_millis(100), subscription.next()).await {
+        let (Update::Snapshot { records, .. } | Update::Changes { records, .. }) = update else {
+            continue;
+        };
+        for record in records {
+            let verdict = record.body.map(|body| match body {
+                Body::NodeHealth(health) => health.verdict,
+                other => panic!("{other:?} is not of this topic"),
+            });
+            news.push((record.key, verdict));
+        }
+    }
+    news
+}
+
+fn verdicts(wanted: &[(&str, Option<Verdict>)]) -> Vec<(String, Option<Verdict>)> {
+    wanted.iter().map(|(node, verdict)| ((*node).to_owned(), *verdict)).collect()
+}
+
+fn condition(node: &Value, kind: &str) -> Value {
+    let conditions = node["status"]["conditions"].as_array().unwrap();
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn mk_node(name: &str, ready: &str, clock: &Clock) -> Value {
+    let now = format!("{:.0}", clock.wall());
+    json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "creationTimestamp": now},
+        "spec": {},
+        "status": {"conditions": [
+            {"type": "MemoryPressure", "status": "False", "reason": "R", "lastHeartbeatTime": now, "lastTransitionTime": now},
+            {"type": "NetworkUnavailable", "status": "False", "reason": "R", "lastTransitionTime": now},
+            {"type": "Ready", "status": ready, "reason": "K", "message": "m", "lastHeartbeatTime": now, "lastTransitionTime": now},
+        ]},
+    })
+}
+
+fn mk_lease(name: &str, clock: &Clock) -> Value {
+    json!({"metadata": {"name": name, "uid": format!("lease-{name}")}, "spec": {"renewTime": format!("{:.6}", clock.wall())}})
+}
+
+/// NL-053, NL-055, NL-066, NL-130, NL-154
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_read_written_and_told() {
+    let world = World::start(&["n1", "n2"]).await;
+    world.pass_alive(60, &["n2"]).await;
+
+    let one = |path: &str| format!("GET {path}/n1");
+    let wanted = [one(NODES), one(LEASES), format!("PATCH {NODES}/n1/status")];
+    assert_eq!(world.api.requests(), wanted);
+    let preconditions = world.api.patches()[0]["metadata"].clone();
+    assert_eq!(preconditions["uid"], "uid-n1");
+    assert!(preconditions["resourceVersion"].is_string());
+
+    let node = world.api.get(NODES, "n1");
+    let ready = condition(&node, "Ready");
+    assert_eq!(ready["status"], "Unknown");
+    assert_eq!(ready["reason"], "NodeStatusUnknown");
+    assert_eq!(ready["message"], "Kubelet stopped posting node status.");
+    assert_eq!(ready["lastHeartbeatTime"], "2024-01-01T00:00:00Z", "kept");
+    let since = ready["lastTransitionTime"].as_str().unwrap();
+    assert!(since.starts_with("2024-01-01T00:0") && since.len() == 20, "{since}");
+    let disk = condition(&node, "DiskPressure");
+    assert_eq!(disk["reason"], "NodeStatusNeverUpdated");
+    assert_eq!(disk["lastHeartbeatTime"], node["metadata"]["creationTimestamp"]);
+    assert_eq!(condition(&node, "NetworkUnavailable")["status"], "False");
+    assert_eq!(world.ready("n2")["status"], "True");
+
+    let told = ("NodeNotReady".to_owned(), "Node n1 status is now: NodeNotReady".to_owned());
+    assert_eq!(world.api.events().last(), Some(&told));
+    let text = world.env.metrics.encode();
+    assert!(
+        text.contains("node_health_monitor_nodes{verdict=\"unreachable\"} 1"),
+        "{text}"
+    );
+    assert!(
+        text.contains("node_collector_update_node_health_duration_seconds_count 1"),
+        "{text}"
+    );
+}
+
+/// NL-151
+#[tokio::test(start_paused = true)]
+async fn a_quiet_cluster_costs_no_request() {
+    let world = World::start(&["n1", "n2"]).await;
+    world.pass_alive(600, &["n1", "n2"]).await;
+    let lists = [NODES, LEASES].map(|path| format!("GET {path}"));
+    let requests = world.api.requests();
+    assert!(requests.iter().all(|request| lists.contains(request)), "{requests:?}");
+}
+
+/// NL-057, NL-152
+#[tokio::test(start_paused = true)]
+async fn while_the_api_refuses_nothing_is_written_and_after_that_everything_is() {
+    let world = World::start(&["n1"]).await;
+    world.api.refuse(Some(503));
+    world.pass(120).await;
+    assert_eq!(world.ready("n1")["status"], "True");
+    world.api.refuse(None);
+    world.pass(10).await;
+    assert_eq!(world.ready("n1")["status"], "Unknown");
+}
+
+/// A zone that falls silent together is read by two lists, not by two reads per node.
+#[tokio::test(start_paused = true)]
+async fn many_are_read_by_one_list() {
+    let names: Vec<String> = (0..30).map(|n| format!("n{n:02}")).collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let world = World::start(&nodes).await;
+    world.pass(60).await;
+    let requests = world.api.requests();
+    let lists = [NODES, LEASES].map(|path| format!("GET {path}"));
+    let reads: Vec<&String> = requests.iter().filter(|request| request.starts_with("GET")).collect();
+    assert_eq!(reads, [&lists[0], &lists[1]], "{requests:?}");
+    assert_eq!(requests.iter().filter(|request| request.starts_with("PATCH")).count(), 30);
+    assert!(nodes.iter().all(|node| world.ready(node)["status"] == "Unknown"));
+}
+
+/// NL-031, NL-032
+#[tokio::test(start_paused = true)]
+async fn nodes_are_announced() {
+    let world = World::start(&["n1"]).await;
+    world.api.remove(NODES, "n1");
+    world.pass(1).await;
+    let wanted = [
+        ("RegisteredNode", "Node n1 event: Registered Node n1 in Controller"),
+        ("RemovingNode", "Node n1 event: Removing Node n1 from Controller"),
+    ];
+    assert_eq!(
+        world.api.events(),
+        wanted.map(|(reason, note)| (reason.to_owned(), note.to_owned()))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_says_what_is_waited_for() {
+    let world = World::begin(&["n1"], Some(500));
+    world.pass(5).await;
+    let unready = world.unready().join("; ");
+    assert!(unready.contains("node health: waiting for the list of nodes"), "{unready}");
+    world.api.refuse(None);
+    world.pass(40).await;
+    assert_eq!(world.unready(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn transitions_cross_the_bus_and_nothing_else() {
+    use Verdict::{Healthy, Late, Unreachable};
+    let world = World::start(&["n1", "n2"]).await;
+    let mut topic = world.follow();
+    assert_eq!(
+        news(&mut topic).await,
+        verdicts(&[("n1", Some(Healthy)), ("n2", Some(Healthy))])
+    );
+    world.pass_alive(30, &["n2"]).await;
+    assert_eq!(news(&mut topic).await, verdicts(&[]));
+    world.pass_alive(10, &["n2"]).await;
+    assert_eq!(news(&mut topic).await, verdicts(&[("n1", Some(Late))]));
+    world.pass_alive(15, &["n2"]).await;
+    assert_eq!(news(&mut topic).await, verdicts(&[("n1", Some(Unreachable))]));
+    world.api.put(NODES, mk_node("n1", "True", &world.clock));
+    world.pass(1).await;
+    assert_eq!(news(&mut topic).await, verdicts(&[("n1", Some(Healthy))]));
+    world.api.remove(NODES, "n2");
+    world.pass(1).await;
+    assert_eq!(news(&mut topic).await, verdicts(&[("n2", None)]));
+}
+
+/// Design §8: after a failover judged and late nodes are inherited.
+#[tokio::test(start_paused = true)]
+async fn a_late_node_is_inherited_by_the_next_process() {
+    let mut world = World::start(&["n1"]).await;
+    world.pass(40).await;
+    world.restart().await;
+    let mut topic = world.follow();
+    assert_eq!(news(&mut topic).await, verdicts(&[("n1", Some(Verdict::Late))]));
+    world.pass(13).await;
+    assert_eq!(
+        world.ready("n1")["status"],
+        "Unknown",
+        "the quarter that was left, not a full grace"
+    );
+}
+
+/// The bus is not needed to judge; what was decided without it is published when it is back.
+#[tokio::test(start_paused = true)]
+async fn without_a_bus_nodes_are_judged_all_the_same() {
+    let world = World::start(&["n1", "n2"]).await;
+    world.bus.kill();
+    world.pass_alive(60, &["n2"]).await;
+    assert_eq!(world.ready("n1")["status"], "Unknown");
+    world.bus.restart();
+    world.pass_alive(30, &["n2"]).await;
+    let mut topic = world.follow();
+    let wanted = [("n1", Some(Verdict::Unreachable)), ("n2", Some(Verdict::Healthy))];
+    assert_eq!(news(&mut topic).await, verdicts(&wanted));
+}
+
+/// Design §9: the trace of an incident begins with the last sign of life; times are those of the cluster, not of the report.
+#[tokio::test(start_paused = true)]
+async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
+    let world = World::start(&["n1"]).await;
+    world.pass(60).await;
+    let spans = world.spans.take();
+    let root = spans.last().unwrap();
+    assert_eq!((&*root.span.name, root.parent), ("node unreachable", None));
+    for (span, name) in spans.iter().zip(["grace", "confirming read", "status write"]) {
+        assert_eq!(&*span.span.name, name);
+        assert_eq!(
+            (span.context.trace_id, span.parent),
+            (root.context.trace_id, Some(root.context.span_id))
+        );
+    }
+    let grace = spans[0].span.end.duration_since(spans[0].span.start);
+    assert_eq!(grace.as_secs(), 50);
+
+    let mut topic = world.follow();
+    let Update::Snapshot { records, .. } = topic.next().await else {
+        panic!("the first news is a snapshot")
+    };
+    assert_eq!(records[0].trace, Some(root.context));
+    let annotation = world.api.annotation("NodeNotReady", "bailiff.dev/trace-id");
+    assert_eq!(annotation, format!("{:032x}", root.context.trace_id));
+}
+
+/// The shard was taken over: the stage ends and says so.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_stage_ends() {
+    let world = World::start(&["n1"]).await;
+    let mut other = world.env.clone();
+    other.identity = "other".to_owned();
+    other.shard.epoch = 1_000;
+    let _other = tokio::spawn(run(mk_options(), other));
+    let ended = tokio::time::timeout(Duration::from_secs(30), world.stage)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        matches!(
+            ended,
+            Err(Error::Fenced {
+                topic: "node-health",
+                ..
+            })
+        ),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shutdown_ends_it() {
+    let world = World::start(&["n1"]).await;
+    world.env.shutdown.trigger();
+    let ended = tokio::time::timeout(Duration::from_secs(1), world.stage)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(ended.is_ok(), "{ended:?}");
+}
