@@ -9,6 +9,7 @@ pub mod env;
 pub mod health;
 pub mod process;
 pub mod requests;
+pub mod service;
 
 pub use alarm::Alarm;
 pub use beacon::Beacon;
