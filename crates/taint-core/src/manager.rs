@@ -131,9 +131,15 @@ impl Manager {
         }
     }
 
-    /// True once everything that is needed to decide is known and [`Effect::Complete`] was said.
-    pub fn has_begun(&self) -> bool {
-        self.progress.begun
+    /// What is still needed before pod intents are decided and [`Effect::Complete`] is said; `None` once it was.
+    pub fn waits_for(&self) -> Option<&'static str> {
+        let progress = &self.progress;
+        match progress {
+            _ if progress.begun => None,
+            _ if !progress.nodes_listed => Some("the list of Nodes"),
+            _ if !progress.pods_listed => Some("the list of Pods"),
+            _ => Some("what the bus remembers of eviction-intents"),
+        }
     }
 
     fn wake(&mut self) {

@@ -1,1 +1,41 @@
-//! taint-manager
+//! The taint-manager: what does the state of a node mean for its pods, and when?
+//!
+//! It watches Nodes and Pods and follows topic `node-health`; it writes NoSchedule condition taints and beta labels, marks the pods
+//! of silent nodes not ready, and publishes topic `eviction-intents`. What is decided is decided in `bailiff_taint_core`; here is what
+//! carries it out: watches, requests, the bus, events, spans, metrics and the one timer.
+
+mod metrics;
+mod options;
+mod records;
+mod requests;
+mod shell;
+mod telling;
+mod views;
+
+use bailiff_stage::{Env, Error, Stage};
+
+pub use options::{Controllers, EvictionModeFlag, Flags, Options, ProfileFlag};
+
+/// Annotation of an Event: the trace of the incident it belongs to, 32 hex digits.
+pub const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
+
+/// The stage.
+#[derive(Clone, Copy, Debug)]
+pub struct TaintManager;
+
+impl Stage for TaintManager {
+    const NAME: &'static str = "taint-manager";
+    type Options = Options;
+
+    fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {
+        run(options, env)
+    }
+}
+
+/// Looks after the nodes of `env.shard` until the shutdown begins. To be called once the shard is held.
+///
+/// # Errors
+/// Another process took the shard over on the bus.
+pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    shell::Shell::start(&options, env).run().await
+}

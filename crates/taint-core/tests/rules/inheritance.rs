@@ -188,7 +188,7 @@ fn nothing_is_complete_before_everything_is_known() {
             let last = position == 2;
             assert_eq!(effects.last() == Some(&Effect::Complete), last, "{order:?}");
             assert_eq!(
-                (h.completed == 1, h.state("p").is_some(), h.manager.has_begun()),
+                (h.completed == 1, h.state("p").is_some(), h.manager.waits_for().is_none()),
                 (last, last, last),
                 "{order:?}"
             );

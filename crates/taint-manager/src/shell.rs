@@ -1,0 +1,292 @@
+//! The loop: one input at a time into the core, its effects out. Nothing is decided here.
+
+use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::{View, Watch};
+use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update};
+use bailiff_model::{NodeName, NodeUid, PodUid, Shard, Topic};
+use bailiff_runtime::admin::Check;
+use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
+use bailiff_taint_core::{Effect, Input, Manager};
+use futures::FutureExt;
+
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::records::{self, Shards};
+use crate::telling::Teller;
+use crate::views::{NodeView, PodView};
+use crate::{TaintManager, requests};
+
+/// Inputs taken in a row before the timer and the report are looked at: a flood of events must not silence the stage. At some 10 µs
+/// each that is every few milliseconds.
+const BURST: u32 = 512;
+
+/// The running stage.
+pub(crate) struct Shell {
+    env: Env,
+    manager: Manager,
+    nodes: Watch<NodeView>,
+    pods: Watch<PodView>,
+    health: Subscription,
+    shards: Shards,
+    /// The own topic, until what it remembers was taken over.
+    past: Option<Subscription>,
+    publisher: Publisher,
+    requests: Requests<Input>,
+    alarm: Alarm,
+    beacon: Beacon,
+    teller: Teller,
+    metrics: Metrics,
+    ready: Check,
+    in_a_row: u32,
+}
+
+/// What one turn of the loop is about.
+enum Turn {
+    Input(Input),
+    Health(Update),
+    Past(Update),
+    Published(Published),
+    Report,
+    Nothing,
+    Stop,
+}
+
+impl Shell {
+    /// Starts watches, subscriptions and session.
+    pub(crate) fn start(options: &Options, env: Env) -> Self {
+        let shard = Shard {
+            index: env.shard.index,
+            count: env.shard.count,
+        };
+        let config = options.config(shard);
+        let seed = env.seed.fork(TaintManager::NAME);
+        let name = format!("{}/{}", TaintManager::NAME, env.identity);
+        let subscribe = |topic: Topic| {
+            let options = SubscribeOptions {
+                topics: vec![topic],
+                filters: Vec::new(),
+                subscriber: name.clone(),
+            };
+            bailiff_event_bus::subscribe(&env.bus, options, &env.clock, &seed.fork(topic.as_str()))
+        };
+        let session = PublishOptions {
+            topic: Topic::EvictionIntents,
+            shard: shard.index,
+            shard_count: shard.count,
+            producer: name.clone(),
+            epoch: env.shard.epoch,
+        };
+        Self {
+            manager: Manager::new(config),
+            nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
+            pods: Watch::start(&env.api, Source::all(requests::PODS), &seed),
+            health: subscribe(Topic::NodeHealth),
+            shards: Shards::default(),
+            past: Some(subscribe(Topic::EvictionIntents)),
+            publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
+            // The core asks for no more at a time; this is the wire's own bound.
+            requests: Requests::new(config.node_writes + config.pod_marks),
+            alarm: Alarm::new(&env.clock),
+            beacon: Beacon::new(&env, TaintManager::NAME),
+            teller: Teller::new(&env, &seed),
+            metrics: Metrics::register(&env.metrics),
+            ready: env.readiness.check("eviction intents"),
+            in_a_row: 0,
+            env,
+        }
+    }
+
+    /// Runs until the shutdown begins or the shard is lost.
+    pub(crate) async fn run(mut self) -> Result<(), Error> {
+        loop {
+            match self.turn().await {
+                Turn::Input(input) => self.apply(input),
+                Turn::Health(update) => self.follow_health(update),
+                Turn::Past(update) => self.take_over(update),
+                Turn::Published(news) => published(news)?,
+                Turn::Report => self.report(),
+                Turn::Nothing => {}
+                Turn::Stop => break,
+            }
+        }
+        self.drain().await;
+        Ok(())
+    }
+
+    /// What comes next. The timer comes last: what waits may be a reason not to act.
+    async fn turn(&mut self) -> Turn {
+        if self.in_a_row >= BURST {
+            self.in_a_row = 0;
+            if self.beacon.due().now_or_never().is_some() {
+                return Turn::Report;
+            }
+            if self.alarm.due().now_or_never().is_some() {
+                return Turn::Input(Input::Wake);
+            }
+        }
+        self.in_a_row += 1;
+        let turn = tokio::select! {
+            biased;
+            () = self.env.shutdown.triggered() => Turn::Stop,
+            news = self.publisher.next() => Turn::Published(news),
+            event = self.nodes.next() => from_nodes(event),
+            update = self.health.next() => Turn::Health(update),
+            event = self.pods.next() => from_pods(event),
+            update = next_of(&mut self.past) => Turn::Past(update),
+            answer = self.requests.next() => Turn::Input(answer),
+            () = self.beacon.due() => Turn::Report,
+            () = self.alarm.due() => Turn::Input(Input::Wake),
+        };
+        if matches!(turn, Turn::Report | Turn::Input(Input::Wake)) {
+            self.in_a_row = 0;
+        }
+        turn
+    }
+
+    fn apply(&mut self, input: Input) {
+        self.metrics.answered(&input);
+        for effect in self.manager.apply(input, self.env.clock.now()) {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        let api = || self.env.api.clone();
+        match effect {
+            Effect::PatchNode(patch) => self.requests.push(requests::patch_node(api(), patch)),
+            Effect::ReadNode(name) => self.requests.push(requests::read_node(api(), name)),
+            Effect::MarkPod(mark) => self.requests.push(requests::mark_pod(api(), mark)),
+            Effect::ReadPod(pod) => self.requests.push(requests::read_pod(api(), pod)),
+            Effect::Event(event) => self.teller.event(event),
+            Effect::Publish {
+                intent,
+                derived_from,
+                trace,
+            } => {
+                self.metrics.published(&intent);
+                self.teller.intent(&intent, derived_from, trace);
+                let draft = Draft::new(Body::Intent(*intent)).derived_from(derived_from).traced(trace);
+                self.publisher.set(draft);
+            }
+            Effect::Remove { key } => self.publisher.remove(&key),
+            Effect::Complete => {
+                self.publisher.complete();
+                self.report();
+            }
+            Effect::WakeAt(at) => self.alarm.set(Some(at)),
+        }
+    }
+
+    /// Follows topic `node-health`: the records and whether all shards are complete.
+    fn follow_health(&mut self, update: Update) {
+        let was_complete = self.shards.are_complete();
+        let (snapshot, records) = match update {
+            Update::Snapshot { records, shards } => {
+                self.shards.take(shards, true);
+                (true, records)
+            }
+            Update::Changes { records, shards } => {
+                self.shards.take(shards, false);
+                (false, records)
+            }
+            Update::Status { shards } => {
+                self.shards.take(shards, true);
+                (false, Vec::new())
+            }
+            // What was wished stands; the zone-evictor holds what depends on fresh news.
+            Update::Lost { since } => return tracing::warn!(?since, "Lost the bus; verdicts stay as they are"),
+        };
+        let complete = self.shards.are_complete();
+        if snapshot || !records.is_empty() || complete != was_complete {
+            let records = records.into_iter().map(records::health).collect();
+            self.apply(Input::Health {
+                snapshot,
+                complete,
+                records,
+            });
+        }
+    }
+
+    /// Takes over what the own topic remembers; after that, it only says what this process said.
+    fn take_over(&mut self, update: Update) {
+        if let Update::Snapshot { records, .. } = update {
+            self.past = None;
+            let records = records.into_iter().filter_map(records::inherited).collect();
+            self.apply(Input::Inherit(records));
+        }
+    }
+
+    fn report(&mut self) {
+        let watches = [
+            ("nodes", self.nodes.last_sign_of_life()),
+            ("pods", self.pods.last_sign_of_life()),
+        ];
+        self.beacon.report(&self.publisher, &watches);
+        self.metrics.levels(&self.manager.stats());
+        match (self.manager.waits_for(), self.shards.trouble()) {
+            (Some(what), _) => self.ready.fail(format!("waiting for {what}")),
+            (None, Some(trouble)) => self.ready.note(trouble),
+            (None, None) => self.ready.ok(),
+        }
+    }
+
+    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own.
+    async fn drain(&mut self) {
+        while !self.requests.is_empty() {
+            let answer = self.requests.next().await;
+            self.metrics.answered(&answer);
+        }
+    }
+}
+
+async fn next_of(subscription: &mut Option<Subscription>) -> Update {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn published(news: Published) -> Result<(), Error> {
+    match news {
+        Published::Fenced { detail } => {
+            return Err(Error::Fenced {
+                topic: Topic::EvictionIntents.as_str(),
+                detail,
+            });
+        }
+        Published::Refused { key, detail } => tracing::error!(%key, %detail, "Record was refused by the bus"),
+        Published::Connected { incarnation } => tracing::info!(%incarnation, "Publishing eviction intents"),
+        Published::Lost => tracing::warn!("Lost the bus; intents are published again when it is back"),
+        Published::Acknowledged { .. } => {}
+    }
+    Ok(())
+}
+
+fn from_nodes(event: Event<NodeView>) -> Turn {
+    Turn::Input(match event {
+        Event::Snapshot(all) => Input::Nodes(all.into_iter().map(NodeView::into_facts).collect()),
+        Event::Applied(node) => Input::Node(node.into_facts()),
+        Event::Deleted(node) => Input::NodeGone {
+            name: NodeName::from(node.meta().name.as_str()),
+            uid: NodeUid::from(node.meta().uid.as_str()),
+        },
+        Event::Stale { since, reason } => {
+            tracing::warn!(?since, %reason, "Watch of nodes went stale");
+            return Turn::Nothing;
+        }
+        Event::Fresh => return Turn::Nothing,
+    })
+}
+
+fn from_pods(event: Event<PodView>) -> Turn {
+    Turn::Input(match event {
+        Event::Snapshot(all) => Input::Pods(all.into_iter().map(PodView::into_facts).collect()),
+        Event::Applied(pod) => Input::Pod(pod.into_facts()),
+        Event::Deleted(pod) => Input::PodGone(PodUid::from(pod.meta().uid.as_str())),
+        Event::Stale { since, reason } => {
+            tracing::warn!(?since, %reason, "Watch of pods went stale");
+            return Turn::Nothing;
+        }
+        Event::Fresh => return Turn::Nothing,
+    })
+}

@@ -1,0 +1,360 @@
+//! What is decoded of a Node and of a Pod: the fields that the core knows, and no others.
+
+use std::sync::Arc;
+
+use bailiff_cluster::View;
+use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, condition, or_default};
+use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, wellknown};
+use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
+use serde::Deserialize;
+
+/// Reason of a Ready condition that a controller set to Unknown because nothing was posted any more (NL-053).
+const REASON_STOPPED_POSTING: &str = "NodeStatusUnknown";
+
+/// Condition of a pod that says when it was bound.
+const CONDITION_POD_SCHEDULED: &str = "PodScheduled";
+
+/// A Node.
+#[derive(Debug, Deserialize)]
+#[serde(from = "RawNode")]
+pub(crate) struct NodeView {
+    meta: Meta,
+    facts: NodeFacts,
+}
+
+/// A Pod.
+#[derive(Debug, Deserialize)]
+#[serde(from = "RawPod")]
+pub(crate) struct PodView {
+    meta: Meta,
+    facts: PodFacts,
+}
+
+#[derive(Deserialize)]
+struct RawNode {
+    metadata: NodeMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    spec: NodeSpec,
+    #[serde(default, deserialize_with = "or_default")]
+    status: Status,
+}
+
+/// Name and uid are what an object is known by: one without them cannot be decoded.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeMeta {
+    name: String,
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    creation_timestamp: Option<Wall>,
+    #[serde(default, deserialize_with = "or_default")]
+    labels: Labels,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Labels {
+    #[serde(rename = "kubernetes.io/os")]
+    os: Option<Arc<str>>,
+    #[serde(rename = "kubernetes.io/arch")]
+    arch: Option<Arc<str>>,
+    #[serde(rename = "beta.kubernetes.io/os")]
+    os_beta: Option<Arc<str>>,
+    #[serde(rename = "beta.kubernetes.io/arch")]
+    arch_beta: Option<Arc<str>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    #[serde(deserialize_with = "or_default")]
+    taints: Vec<TaintView>,
+    #[serde(deserialize_with = "or_default")]
+    unschedulable: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    #[serde(deserialize_with = "or_default")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct RawPod {
+    metadata: PodMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    spec: PodSpec,
+    #[serde(default, deserialize_with = "or_default")]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodMeta {
+    name: String,
+    namespace: String,
+    uid: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    generation: i64,
+    #[serde(default)]
+    creation_timestamp: Option<Wall>,
+    #[serde(default, deserialize_with = "or_default")]
+    owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodSpec {
+    #[serde(deserialize_with = "or_default")]
+    node_name: String,
+    #[serde(deserialize_with = "or_default")]
+    tolerations: Vec<TolerationView>,
+}
+
+// === impl NodeView ===
+
+impl From<RawNode> for NodeView {
+    fn from(raw: RawNode) -> Self {
+        let RawNode { metadata, spec, status } = raw;
+        let taints: Vec<_> = spec.taints.iter().filter_map(TaintView::to_model).collect();
+        let is_true = |kind| condition(&status.conditions, kind).is_some_and(|found| found.status == "True");
+        let ready = condition(&status.conditions, wellknown::CONDITION_READY);
+        let facts = NodeFacts {
+            node: NodeRef {
+                name: metadata.name.as_str().into(),
+                uid: metadata.uid.as_str().into(),
+                resource_version: metadata.resource_version.as_str().into(),
+            },
+            created: metadata.creation_timestamp,
+            taints_unreadable: taints.len() < spec.taints.len(),
+            taints,
+            ready: NodeReady {
+                status: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
+                stopped_posting: ready.is_some_and(|ready| ready.reason == REASON_STOPPED_POSTING),
+            },
+            pressure: Pressure {
+                memory: is_true(wellknown::CONDITION_MEMORY_PRESSURE),
+                disk: is_true(wellknown::CONDITION_DISK_PRESSURE),
+                pid: is_true(wellknown::CONDITION_PID_PRESSURE),
+                network: is_true(wellknown::CONDITION_NETWORK_UNAVAILABLE),
+            },
+            unschedulable: spec.unschedulable,
+            labels: metadata.labels.into(),
+        };
+        let meta = Meta {
+            name: metadata.name,
+            uid: metadata.uid,
+            ..Meta::default()
+        };
+        Self { meta, facts }
+    }
+}
+
+impl From<Labels> for PlatformLabels {
+    fn from(labels: Labels) -> Self {
+        let Labels {
+            os,
+            arch,
+            os_beta,
+            arch_beta,
+        } = labels;
+        Self {
+            os,
+            arch,
+            os_beta,
+            arch_beta,
+        }
+    }
+}
+
+impl View for NodeView {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl NodeView {
+    pub(crate) fn into_facts(self) -> NodeFacts {
+        self.facts
+    }
+}
+
+// === impl PodView ===
+
+impl From<RawPod> for PodView {
+    fn from(raw: RawPod) -> Self {
+        let RawPod { metadata, spec, status } = raw;
+        let found = |kind| condition(&status.conditions, kind);
+        let scheduled = found(CONDITION_POD_SCHEDULED).filter(|scheduled| scheduled.status == "True");
+        let facts = PodFacts {
+            pod: PodRef {
+                namespace: metadata.namespace.as_str().into(),
+                name: metadata.name.as_str().into(),
+                uid: metadata.uid.as_str().into(),
+                resource_version: ResourceVersion::from(metadata.resource_version),
+                disruption_target: found(wellknown::CONDITION_DISRUPTION_TARGET).is_some_and(|target| target.status == "True"),
+                generation: metadata.generation,
+            },
+            node: NodeName::from(spec.node_name),
+            tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
+            ready: found(wellknown::CONDITION_READY).map_or(ReadyStatus::Absent, Condition::ready_status),
+            bound: scheduled
+                .and_then(|scheduled| scheduled.last_transition_time)
+                .or(metadata.creation_timestamp),
+            daemon: metadata.owner_references.iter().any(|owner| owner.kind == "DaemonSet"),
+        };
+        let meta = Meta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            ..Meta::default()
+        };
+        Self { meta, facts }
+    }
+}
+
+impl View for PodView {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl PodView {
+    pub(crate) fn into_facts(self) -> PodFacts {
+        self.facts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::{Effect, Taint, Toleration};
+    use serde_json::json;
+
+    use super::*;
+
+    fn mk_wall(text: &str) -> Wall {
+        text.parse().expect("a time")
+    }
+
+    /// TE-006, NL-111, NL-120
+    #[test]
+    fn a_node_is_decoded() {
+        let view: NodeView = serde_json::from_value(json!({
+            "metadata": {
+                "name": "n1", "uid": "u1", "resourceVersion": "7", "creationTimestamp": "2024-05-01T10:00:00Z",
+                "labels": {"kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "", "x": "y"},
+            },
+            "spec": {"unschedulable": true, "taints": [
+                {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2024-05-01T11:00:00Z"},
+                {"key": "l", "effect": "NoSchedule"},
+            ]},
+            "status": {"conditions": [
+                {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
+                {"type": "DiskPressure", "status": "True"},
+                {"type": "PIDPressure", "status": "Unknown"},
+            ]},
+        }))
+        .expect("decodes");
+        let wanted = NodeFacts {
+            node: NodeRef {
+                name: "n1".into(),
+                uid: "u1".into(),
+                resource_version: "7".into(),
+            },
+            created: Some(mk_wall("2024-05-01T10:00:00Z")),
+            taints: vec![
+                Taint {
+                    value: "v".into(),
+                    time_added: Some(mk_wall("2024-05-01T11:00:00Z")),
+                    ..Taint::new("k", Effect::NoExecute)
+                },
+                Taint::new("l", Effect::NoSchedule),
+            ],
+            taints_unreadable: false,
+            ready: NodeReady {
+                status: ReadyStatus::Unknown,
+                stopped_posting: true,
+            },
+            pressure: Pressure {
+                disk: true,
+                ..Pressure::default()
+            },
+            unschedulable: true,
+            labels: PlatformLabels {
+                os: Some("linux".into()),
+                arch_beta: Some("".into()),
+                ..PlatformLabels::default()
+            },
+        };
+        assert_eq!(view.into_facts(), wanted);
+    }
+
+    #[test]
+    fn a_taint_of_an_unknown_effect_is_not_lost_silently() {
+        let view: NodeView = serde_json::from_value(json!({
+            "metadata": {"name": "n1", "uid": "u1"},
+            "spec": {"taints": [{"key": "k", "effect": "Later"}, {"key": "l", "effect": "NoExecute"}]},
+        }))
+        .expect("decodes");
+        let facts = view.into_facts();
+        assert!(facts.taints_unreadable);
+        assert_eq!(facts.taints, [Taint::new("l", Effect::NoExecute)]);
+    }
+
+    /// TE-006
+    #[test]
+    fn a_pod_is_decoded() {
+        let view: PodView = serde_json::from_value(json!({
+            "metadata": {
+                "name": "p", "namespace": "d", "uid": "u", "resourceVersion": "9", "generation": 3,
+                "creationTimestamp": "2024-05-01T10:00:00Z", "ownerReferences": [{"kind": "DaemonSet", "name": "ds"}],
+            },
+            "spec": {"nodeName": "n1", "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}]},
+            "status": {"conditions": [
+                {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T10:00:05Z"},
+                {"type": "Ready", "status": "True"},
+                {"type": "DisruptionTarget", "status": "True"},
+            ]},
+        }))
+        .expect("decodes");
+        let wanted = PodFacts {
+            pod: PodRef {
+                namespace: "d".into(),
+                name: "p".into(),
+                uid: "u".into(),
+                resource_version: "9".into(),
+                disruption_target: true,
+                generation: 3,
+            },
+            node: "n1".into(),
+            tolerations: vec![Toleration {
+                seconds: Some(-1),
+                ..Toleration::exists("k", Effect::NoExecute)
+            }],
+            ready: ReadyStatus::True,
+            bound: Some(mk_wall("2024-05-01T10:00:05Z")),
+            daemon: true,
+        };
+        assert_eq!(view.into_facts(), wanted);
+    }
+
+    #[test]
+    fn a_bare_pod_is_decoded_and_one_without_uid_is_not() {
+        let bare = json!({"metadata": {"name": "p", "namespace": "d", "uid": "u", "creationTimestamp": "2024-05-01T10:00:00Z"}, "spec": null});
+        let view: PodView = serde_json::from_value(bare).expect("decodes");
+        let facts = view.into_facts();
+        assert_eq!((facts.ready, facts.node.is_empty()), (ReadyStatus::Absent, true));
+        assert_eq!(
+            facts.bound,
+            Some(mk_wall("2024-05-01T10:00:00Z")),
+            "creation, where nobody said when it was bound"
+        );
+        assert!(serde_json::from_value::<PodView>(json!({"metadata": {"name": "p", "namespace": "d"}})).is_err());
+        assert!(serde_json::from_value::<NodeView>(json!({"metadata": {"name": "n"}})).is_err());
+    }
+}
