@@ -1,0 +1,275 @@
+//! The parts that are simulated, side by side: who is told what, and what came of what they wanted.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bailiff_model::{Mono, Now};
+
+use super::feed::{Occurrence, What};
+use super::{Command, Options};
+use crate::effect::Effect;
+use crate::facts::{Malformed, NodeFacts, PodFacts, PodKey};
+use crate::gc::{Item, LostPods, Namespaces, Owners, Resource};
+use crate::kubelet::KubeletSettings;
+use crate::replicasets::{ReplicaSets, SetFacts};
+use crate::store::Object;
+use crate::{Sandbox, binder, kubelet};
+
+/// All parts, and the effects that are not carried out yet.
+pub struct Parts {
+    pub(super) sandbox: Sandbox,
+    pub(super) kubelets: Option<kubelet::Core>,
+    pub(super) binder: Option<binder::Core>,
+    pub(super) collector: Option<Collector>,
+    pub(super) replica_sets: Option<ReplicaSets>,
+    pub(super) effects: VecDeque<Effect>,
+    /// What exists, per resource: needed to find out what is gone when a watch starts again with a list.
+    items: BTreeMap<Arc<str>, BTreeMap<(Box<str>, Box<str>), Box<str>>>,
+    is_synced: bool,
+}
+
+/// The garbage collector.
+pub struct Collector {
+    pub owners: Owners,
+    pub namespaces: Namespaces,
+    pub lost_pods: LostPods,
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// The parts that `options` ask for.
+    pub fn new(sandbox: &Sandbox, options: &Options) -> Self {
+        let served: Vec<Arc<Resource>> = Resource::served().into_iter().map(Arc::new).collect();
+        let salt = sandbox.seed().fork("kubelets").next_u64();
+        let settings = options.kubelets.clone();
+        let delay = settings
+            .as_ref()
+            .map_or(KubeletSettings::cluster().bind_delay, |settings| settings.bind_delay);
+        Self {
+            sandbox: sandbox.clone(),
+            kubelets: settings.map(|settings| kubelet::Core::new(settings, salt)),
+            binder: options.binder.map(|mode| binder::Core::new(mode, delay)),
+            collector: options.collect_garbage.then(|| Collector {
+                owners: Owners::new(&served),
+                namespaces: Namespaces::default(),
+                lost_pods: LostPods::default(),
+            }),
+            replica_sets: options.replica_sets.then(ReplicaSets::default),
+            effects: VecDeque::new(),
+            items: BTreeMap::new(),
+            is_synced: false,
+        }
+    }
+
+    /// When something is due next.
+    pub fn next_deadline(&self) -> Option<Mono> {
+        let collector = self.collector.iter().flat_map(|collector| {
+            let Collector {
+                owners,
+                namespaces,
+                lost_pods,
+            } = collector;
+            [owners.next_deadline(), namespaces.next_deadline(), lost_pods.next_deadline()]
+        });
+        let others = [
+            self.kubelets.as_ref().and_then(kubelet::Core::next_deadline),
+            self.binder.as_ref().and_then(binder::Core::next_deadline),
+            self.replica_sets.as_ref().and_then(ReplicaSets::next_deadline),
+        ];
+        collector.chain(others).flatten().min()
+    }
+
+    /// Takes a change.
+    pub fn take(&mut self, occurrence: Occurrence, now: Now) {
+        let Occurrence { resource, what } = occurrence;
+        match what {
+            What::Exists(object) => self.exists(&resource, &object, now),
+            What::Gone(object) => self.gone(&resource, object.namespace(), object.name(), object.uid(), now),
+            What::All(objects) => self.all(&resource, &objects, now),
+        }
+    }
+
+    /// Time passed, and everything that happened was taken.
+    pub fn wake(&mut self, now: Now) {
+        if !std::mem::replace(&mut self.is_synced, true) {
+            self.synced(now);
+        }
+        if let Some(kubelets) = &mut self.kubelets {
+            self.effects.extend(kubelets.apply(kubelet::Input::Wake, now));
+        }
+        if let Some(binder) = &mut self.binder {
+            self.effects.extend(binder.apply(binder::Input::Wake, now));
+        }
+        if let Some(sets) = &mut self.replica_sets {
+            self.effects.extend(sets.wake(now));
+        }
+        if let Some(collector) = &mut self.collector {
+            self.effects.extend(collector.owners.wake(now));
+            self.effects.extend(collector.namespaces.wake(now));
+            self.effects.extend(collector.lost_pods.wake(now));
+        }
+    }
+
+    /// Does what the program asks for.
+    pub fn command(&mut self, command: Command, now: Now) {
+        match command {
+            Command::Change(target, change, done) => {
+                if let Some(kubelets) = &mut self.kubelets {
+                    self.effects
+                        .extend(kubelets.apply(kubelet::Input::Change { target, change }, now));
+                }
+                // Who asked may have gone.
+                let _ = done.send(());
+            }
+            Command::Settings(node, answer) => {
+                if let Some(kubelets) = &self.kubelets {
+                    let _ = answer.send(kubelets.settings(&node).clone());
+                }
+            }
+        }
+    }
+
+    fn synced(&mut self, now: Now) {
+        if let Some(collector) = &mut self.collector {
+            self.effects.extend(collector.owners.synced());
+            self.effects.extend(collector.namespaces.synced());
+            collector.lost_pods.synced(now);
+        }
+    }
+
+    /// A watch started again: what is not in the list is gone.
+    fn all(&mut self, resource: &Arc<Resource>, objects: &[Arc<Object>], now: Now) {
+        let listed: BTreeSet<&str> = objects.iter().map(|object| object.uid()).collect();
+        let known = self.items.get(&resource.storage).into_iter().flatten();
+        let gone: Vec<_> = known
+            .filter(|(_, uid)| !listed.contains(&***uid))
+            .map(|(key, uid)| (key.clone(), uid.clone()))
+            .collect();
+        for ((namespace, name), uid) in gone {
+            self.gone(resource, &namespace, &name, &uid, now);
+        }
+        for object in objects {
+            self.exists(resource, object, now);
+        }
+    }
+}
+
+// === impl Parts: objects ===
+
+impl Parts {
+    fn exists(&mut self, resource: &Arc<Resource>, object: &Object, now: Now) {
+        let key = (object.namespace().into(), object.name().into());
+        self.items
+            .entry(Arc::clone(&resource.storage))
+            .or_default()
+            .insert(key, object.uid().into());
+        let told = match &*resource.storage {
+            "nodes" => NodeFacts::read(object).map(|facts| self.node_seen(facts, now)),
+            "pods" => PodFacts::read(object).map(|facts| self.pod_seen(facts, now)),
+            "replicasets.apps" => SetFacts::read(object).map(|facts| self.set_seen(facts)),
+            _ => Ok(()),
+        };
+        report(told);
+        if let Some(collector) = &mut self.collector {
+            match Item::read(resource, object) {
+                Ok(item) => {
+                    self.effects.extend(collector.namespaces.seen(&item));
+                    self.effects.extend(collector.owners.seen(item));
+                }
+                Err(error) => report(Err(error)),
+            }
+        }
+    }
+
+    fn gone(&mut self, resource: &Arc<Resource>, namespace: &str, name: &str, uid: &str, now: Now) {
+        if let Some(items) = self.items.get_mut(&resource.storage) {
+            items.remove(&(Box::from(namespace), Box::from(name)));
+        }
+        match &*resource.storage {
+            "nodes" => self.node_gone(name, now),
+            "pods" => self.pod_gone(&PodKey::new(namespace, name), now),
+            "replicasets.apps" => {
+                if let Some(sets) = &mut self.replica_sets {
+                    sets.set_gone(uid);
+                }
+            }
+            _ => {}
+        }
+        if let Some(collector) = &mut self.collector {
+            self.effects.extend(collector.namespaces.gone(resource, namespace, name, uid));
+            self.effects.extend(collector.owners.gone(uid));
+        }
+    }
+
+    fn node_seen(&mut self, facts: NodeFacts, now: Now) {
+        if let Some(collector) = &mut self.collector {
+            collector.lost_pods.node_seen(&facts.name);
+        }
+        if let Some(binder) = &mut self.binder {
+            let input = binder::Input::Node(Box::new(facts.clone()));
+            self.effects.extend(binder.apply(input, now));
+        }
+        if let Some(kubelets) = &mut self.kubelets {
+            self.effects.extend(kubelets.apply(facts.into(), now));
+        }
+    }
+
+    fn node_gone(&mut self, name: &str, now: Now) {
+        if let Some(collector) = &mut self.collector {
+            collector.lost_pods.node_gone(&name.into(), now);
+        }
+        if let Some(binder) = &mut self.binder {
+            self.effects.extend(binder.apply(binder::Input::NodeGone(name.into()), now));
+        }
+        if let Some(kubelets) = &mut self.kubelets {
+            self.effects
+                .extend(kubelets.apply(kubelet::Input::NodeGone(name.into()), now));
+        }
+    }
+
+    fn pod_seen(&mut self, facts: PodFacts, now: Now) {
+        if let Some(collector) = &mut self.collector {
+            collector.lost_pods.pod_seen(&facts, now);
+        }
+        if let Some(sets) = &mut self.replica_sets {
+            self.effects.extend(sets.pod_seen(&facts, now));
+        }
+        if let Some(binder) = &mut self.binder {
+            let input = binder::Input::Pod(Box::new(facts.clone()));
+            self.effects.extend(binder.apply(input, now));
+        }
+        if let Some(kubelets) = &mut self.kubelets {
+            self.effects.extend(kubelets.apply(facts.into(), now));
+        }
+    }
+
+    fn pod_gone(&mut self, key: &PodKey, now: Now) {
+        if let Some(collector) = &mut self.collector {
+            collector.lost_pods.pod_gone(key);
+        }
+        if let Some(sets) = &mut self.replica_sets {
+            self.effects.extend(sets.pod_gone(key));
+        }
+        if let Some(binder) = &mut self.binder {
+            self.effects.extend(binder.apply(binder::Input::PodGone(key.clone()), now));
+        }
+        if let Some(kubelets) = &mut self.kubelets {
+            self.effects.extend(kubelets.apply(kubelet::Input::PodGone(key.clone()), now));
+        }
+    }
+
+    fn set_seen(&mut self, facts: SetFacts) {
+        if let Some(sets) = &mut self.replica_sets {
+            self.effects.extend(sets.set_seen(facts));
+        }
+    }
+}
+
+/// A malformed object is skipped: nothing happens to it until it changes.
+fn report(told: Result<(), Malformed>) {
+    if let Err(error) = told {
+        let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(%error, source, "skipped a malformed object");
+    }
+}

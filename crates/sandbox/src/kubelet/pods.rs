@@ -1,0 +1,563 @@
+//! How a pod runs on a machine.
+//!
+//! ```text
+//!             run_delay                       mode crash-loop
+//!  Waiting ──────────────▶ Running ──────────────────────────────▶ BackOff ──┐
+//!     │  │                    ▲                                              │
+//!     │  └──▶ Pulling ────────┴──────────────── back-off ends ◀──────────────┘
+//!     └─────▶ Ended (failed, succeeded, rejected)
+//! ```
+//! A terminating pod leaves this for one more step: it is deleted for good after `finalize_delay`. At any time a pod has at most one
+//! step ahead; [`Core::plan`] arms it anew when what it depends on changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::{Mono, NodeName, PodUid, ReadyStatus};
+
+use super::annotations::pod_mode;
+use super::core::{Core, Input, Timer, Turn};
+use super::machine::Machine;
+use super::post::{self, Addresses};
+use super::settings::PodMode;
+use crate::effect::{Answer, Effect, EventDraft};
+use crate::facts::{Container, Phase, PodFacts, PodKey};
+use crate::resources::{Resources, Shortage};
+use crate::timers::TimerId;
+
+/// A container of a crash-looping pod lives this long: long enough to be seen running.
+const CRASH_AFTER: Duration = Duration::from_secs(2);
+/// First back-off of a kubelet, for restarts and for image pulls; it doubles each time.
+const BACK_OFF: Duration = Duration::from_secs(10);
+/// Longest back-off of a kubelet.
+const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+
+/// A pod that is bound to a machine.
+#[derive(Debug)]
+pub struct Pod {
+    pub key: PodKey,
+    pub uid: PodUid,
+    pub node: NodeName,
+    pub containers: Arc<[Container]>,
+    pub restarts_always: bool,
+    pub host_network: bool,
+    pub requests: Resources,
+    /// What its own annotation says.
+    pub mode: Option<PodMode>,
+    /// Revision of the last post; what is older says nothing about the fields below.
+    pub posted: u64,
+    /// As the API has it.
+    pub phase: Phase,
+    pub ready: ReadyStatus,
+    pub scheduled: ReadyStatus,
+    pub containers_ready: ReadyStatus,
+    pub has_started: bool,
+    /// Grace period in seconds, once it is terminating.
+    pub terminating: Option<u64>,
+    pub run: Run,
+    pub restarts: u32,
+    /// As said last.
+    pub said: (u32, Waiting),
+    /// Since when it waits for its next step.
+    pub since: Mono,
+    pub step: Option<(TimerId, Step)>,
+    /// It counts among what its machine has admitted.
+    pub is_admitted: bool,
+    pub was_finalized: bool,
+    pub rejection: Option<(&'static str, String)>,
+}
+
+/// What the containers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Not started yet, or to be started again after a reboot.
+    Waiting,
+    /// Their images cannot be pulled; so many attempts failed.
+    Pulling(u32),
+    /// They run.
+    Running {
+        /// And are ready.
+        is_ready: bool,
+    },
+    /// They crashed and wait to be restarted.
+    BackOff,
+    /// They will never run again.
+    Ended {
+        /// They ended well.
+        is_success: bool,
+    },
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Start,
+    PullAgain,
+    Crash,
+    Restart,
+    Finalize,
+}
+
+/// What there is to say about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub phase: Phase,
+    pub is_ready: bool,
+    pub restarts: u32,
+    pub waiting: Waiting,
+    pub rejected: Option<(&'static str, String)>,
+}
+
+/// Why containers do not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    No,
+    Creating,
+    PullError,
+    PullBackOff,
+    CrashLoop,
+}
+
+// === impl Core: inputs ===
+
+impl Core {
+    pub(super) fn pod_seen(&mut self, facts: PodFacts, turn: &mut Turn) {
+        if self.pods.get(&facts.key).is_some_and(|pod| pod.uid != facts.uid) {
+            self.pod_gone(&facts.key);
+        }
+        let Some(node) = facts.node.clone() else { return };
+        let key = facts.key.clone();
+        match self.pods.get_mut(&key) {
+            Some(pod) => pod.update(&facts, turn.now.mono),
+            None => self.pod_bound(facts, node.clone(), turn.now.mono),
+        }
+        self.settle(&key);
+        self.plan(&key, turn.now.mono);
+        self.report_if_full(&key, turn);
+    }
+
+    pub(super) fn pod_gone(&mut self, key: &PodKey) {
+        self.disarm(key);
+        self.release(key);
+        if let Some(pod) = self.pods.remove(key)
+            && let Some(machine) = self.machines.get_mut(&pod.node)
+        {
+            machine.pods.remove(key);
+        }
+    }
+
+    pub(super) fn pod_posted(&mut self, key: &PodKey, revision: Option<u64>) {
+        if let (Some(pod), Some(revision)) = (self.pods.get_mut(key), revision) {
+            pod.posted = revision;
+        }
+    }
+
+    /// Everything that the pods of a machine wait for may have changed.
+    pub(super) fn replan_pods(&mut self, node: &NodeName, turn: &mut Turn) {
+        let keys: Vec<PodKey> = self.machine(node).pods.iter().cloned().collect();
+        for key in keys {
+            self.settle(&key);
+            self.plan(&key, turn.now.mono);
+            self.report_if_full(&key, turn);
+        }
+    }
+
+    /// A reboot ended: what ran has died.
+    pub(super) fn restart_pods(&mut self, node: &NodeName, turn: &Turn) {
+        let keys: Vec<PodKey> = self.machine(node).pods.iter().cloned().collect();
+        for key in keys {
+            let Some(pod) = self.pods.get_mut(&key) else { continue };
+            if !matches!(pod.run, Run::Running { .. } | Run::BackOff) {
+                continue;
+            }
+            pod.since = turn.now.mono;
+            if pod.restarts_always {
+                pod.restarts += 1;
+                pod.run = Run::Waiting;
+            } else {
+                pod.run = Run::Ended { is_success: false };
+                self.release(&key);
+            }
+        }
+    }
+
+    fn pod_bound(&mut self, facts: PodFacts, node: NodeName, now: Mono) {
+        let key = facts.key.clone();
+        self.machine(&node).pods.insert(key.clone());
+        let pod = Pod::new(facts, node, now);
+        let is_running = matches!(pod.run, Run::Running { .. });
+        self.pods.insert(key.clone(), pod);
+        if is_running {
+            self.admit(&key);
+        }
+    }
+}
+
+// === impl Core: what comes next ===
+
+impl Core {
+    /// Arms the pod's next step, if it is not armed already.
+    fn plan(&mut self, key: &PodKey, now: Mono) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let Some(machine) = self.machines.get(&pod.node) else { return };
+        let wanted = pod
+            .next_step(machine)
+            .map(|(step, delay)| ((pod.since + delay).max(now), step));
+        let armed = pod.step.map(|(timer, step)| (timer.at(), step));
+        if armed != wanted {
+            let mut timer = pod.step.take().map(|(timer, _)| timer);
+            self.timers.cancel(&mut timer);
+            pod.step = wanted.map(|(at, step)| (self.timers.arm(at, Timer::Pod(key.clone())), step));
+        }
+    }
+
+    fn disarm(&mut self, key: &PodKey) {
+        if let Some(pod) = self.pods.get_mut(key) {
+            let mut timer = pod.step.take().map(|(timer, _)| timer);
+            self.timers.cancel(&mut timer);
+        }
+    }
+
+    pub(super) fn step_due(&mut self, key: &PodKey, turn: &mut Turn) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let Some((_, step)) = pod.step.take() else { return };
+        match step {
+            Step::Finalize => {
+                pod.was_finalized = true;
+                let uid = pod.uid.clone();
+                turn.effects.push(Effect::delete_pod_now(key, &uid, Answer::None));
+                return;
+            }
+            Step::Crash => {
+                pod.restarts += 1;
+                pod.run = Run::BackOff;
+                self.warn(key, "BackOff", "Back-off restarting failed container", turn);
+            }
+            Step::Start if !self.fits(key, turn) => {}
+            Step::Start | Step::PullAgain | Step::Restart => self.start(key, turn),
+        }
+        if let Some(pod) = self.pods.get_mut(key) {
+            pod.since = turn.now.mono;
+        }
+        self.report(key, turn);
+        self.plan(key, turn.now.mono);
+    }
+
+    /// Starts the containers, as well as the mode lets them.
+    fn start(&mut self, key: &PodKey, turn: &mut Turn) {
+        self.admit(key);
+        let Some(mode) = self.mode(key) else { return };
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        pod.run = match mode {
+            PodMode::Ready | PodMode::CrashLoop => Run::Running { is_ready: true },
+            PodMode::NotReady => Run::Running { is_ready: false },
+            PodMode::Fail => Run::Ended { is_success: false },
+            PodMode::Succeed => Run::Ended { is_success: true },
+            PodMode::ImagePullFailure => match pod.run {
+                Run::Pulling(failures) => Run::Pulling(failures + 1),
+                _ => Run::Pulling(1),
+            },
+            PodMode::None => pod.run,
+        };
+        match pod.run {
+            Run::Ended { .. } => self.release(key),
+            Run::Pulling(_) => self.warn(key, "Failed", "Failed to pull image", turn),
+            _ => {}
+        }
+    }
+
+    /// Readiness follows the mode, for as long as containers run.
+    fn settle(&mut self, key: &PodKey) {
+        let Some(mode) = self.mode(key) else { return };
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let is_full = self.machines.get(&pod.node).is_some_and(|machine| machine.settings.is_full());
+        if let Run::Running { is_ready } = &mut pod.run
+            && is_full
+        {
+            match mode {
+                PodMode::Ready | PodMode::CrashLoop => *is_ready = true,
+                PodMode::NotReady => *is_ready = false,
+                PodMode::Fail | PodMode::Succeed | PodMode::None | PodMode::ImagePullFailure => {}
+            }
+        }
+    }
+
+    fn mode(&self, key: &PodKey) -> Option<PodMode> {
+        let pod = self.pods.get(key)?;
+        let machine = self.machines.get(&pod.node)?;
+        Some(pod.mode_on(machine))
+    }
+}
+
+// === impl Core: admission ===
+
+impl Core {
+    /// False if the machine has no room for the pod, which then is rejected.
+    fn fits(&mut self, key: &PodKey, turn: &mut Turn) -> bool {
+        let Some(pod) = self.pods.get_mut(key) else { return false };
+        let Some(machine) = self.machines.get(&pod.node) else {
+            return false;
+        };
+        if pod.is_admitted || !machine.settings.is_full() {
+            return true;
+        }
+        let offered = machine.object.as_ref().map(|object| object.allocatable).unwrap_or_default();
+        let Some(short) = offered.shortage(machine.used, pod.requests) else {
+            return true;
+        };
+        let (reason, message) = rejection(short);
+        pod.run = Run::Ended { is_success: false };
+        pod.rejection = Some((reason, message.clone()));
+        self.warn(key, reason, &message, turn);
+        false
+    }
+
+    fn admit(&mut self, key: &PodKey) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let Some(machine) = self.machines.get_mut(&pod.node) else {
+            return;
+        };
+        if !std::mem::replace(&mut pod.is_admitted, true) {
+            machine.used.add(pod.requests);
+        }
+    }
+
+    fn release(&mut self, key: &PodKey) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let Some(machine) = self.machines.get_mut(&pod.node) else {
+            return;
+        };
+        if std::mem::take(&mut pod.is_admitted) {
+            machine.used.remove(pod.requests);
+        }
+    }
+}
+
+// === impl Core: reports ===
+
+impl Core {
+    /// Says what the API does not know yet, if the kubelet is one that keeps its pods' status right.
+    fn report_if_full(&mut self, key: &PodKey, turn: &mut Turn) {
+        let node = self.pods.get(key).map(|pod| &pod.node);
+        if node
+            .and_then(|node| self.machines.get(node))
+            .is_some_and(|machine| machine.settings.is_full())
+        {
+            self.report(key, turn);
+        }
+    }
+
+    fn report(&mut self, key: &PodKey, turn: &mut Turn) {
+        let Some(pod) = self.pods.get_mut(key) else { return };
+        let Some(machine) = self.machines.get_mut(&pod.node) else {
+            return;
+        };
+        let Some(report) = pod.report().filter(|report| pod.is_news(report)) else {
+            return;
+        };
+        if !machine.is_connected() || pod.terminating.is_some() {
+            return;
+        }
+        let has_ip = report.rejected.is_none() && !pod.has_started;
+        let host = machine.host_ip();
+        let addresses = Addresses {
+            pod: has_ip.then(|| {
+                if pod.host_network {
+                    host.clone()
+                } else {
+                    machine.next_pod_ip()
+                }
+            }),
+            host,
+        };
+        let status = post::pod_status(pod, &report, &addresses, machine.settings.is_full(), turn.now.wall);
+        pod.was_said(&report);
+        turn.effects
+            .push(Effect::pod_status(key, &pod.uid, status, Answer::PodPosted(key.clone())));
+    }
+
+    fn warn(&mut self, key: &PodKey, reason: &str, message: &str, turn: &mut Turn) {
+        let Some(pod) = self.pods.get(key) else { return };
+        let Some(machine) = self.machines.get(&pod.node) else { return };
+        if !machine.settings.is_full() || !machine.is_connected() {
+            return;
+        }
+        let uid = pod.uid.clone();
+        let draft = EventDraft {
+            name: String::new(),
+            kind: "Pod",
+            namespace: key.namespace.as_str(),
+            object: key.name.as_str(),
+            uid: uid.as_str(),
+            is_warning: true,
+            reason,
+            message,
+            component: "kubelet",
+            at: turn.now.wall,
+        };
+        self.event(draft, turn);
+    }
+}
+
+// === impl Pod ===
+
+impl Pod {
+    fn new(facts: PodFacts, node: NodeName, now: Mono) -> Self {
+        let run = match facts.phase {
+            Phase::Pending => Run::Waiting,
+            Phase::Running => Run::Running {
+                is_ready: facts.ready == ReadyStatus::True,
+            },
+            Phase::Succeeded => Run::Ended { is_success: true },
+            Phase::Failed => Run::Ended { is_success: false },
+        };
+        Self {
+            mode: pod_mode(&facts.annotations),
+            key: facts.key,
+            uid: facts.uid,
+            node,
+            containers: facts.containers,
+            restarts_always: facts.restarts_always,
+            host_network: facts.host_network,
+            requests: facts.requests,
+            posted: 0,
+            phase: facts.phase,
+            ready: facts.ready,
+            scheduled: facts.scheduled,
+            containers_ready: ReadyStatus::Absent,
+            has_started: facts.has_started,
+            terminating: facts.terminating,
+            run,
+            restarts: 0,
+            said: (0, Waiting::No),
+            since: now,
+            step: None,
+            is_admitted: false,
+            was_finalized: false,
+            rejection: None,
+        }
+    }
+
+    fn update(&mut self, facts: &PodFacts, now: Mono) {
+        self.mode = pod_mode(&facts.annotations);
+        if self.terminating.is_none() && facts.terminating.is_some() {
+            self.since = now;
+        }
+        self.terminating = facts.terminating;
+        if facts.revision < self.posted {
+            return;
+        }
+        self.phase = facts.phase;
+        self.ready = facts.ready;
+        self.scheduled = facts.scheduled;
+        self.has_started = facts.has_started;
+        if facts.phase.is_terminal() && !matches!(self.run, Run::Ended { .. }) {
+            // Somebody ended it in the API; a kubelet stops its containers then.
+            self.run = Run::Ended {
+                is_success: facts.phase == Phase::Succeeded,
+            };
+        }
+    }
+
+    fn mode_on(&self, machine: &Machine) -> PodMode {
+        self.mode
+            .filter(|_| machine.settings.is_full())
+            .unwrap_or(machine.settings.pods)
+    }
+
+    /// The next step, and how long after `since`.
+    fn next_step(&self, machine: &Machine) -> Option<(Step, Duration)> {
+        let settings = &machine.settings;
+        if !machine.is_running() {
+            return None;
+        }
+        if let Some(grace) = self.terminating {
+            // A kubelet that is cut off does not know that it should stop the pod.
+            let may = settings.finalize && machine.is_connected() && !self.was_finalized;
+            let grace = if settings.is_full() {
+                Duration::from_secs(grace)
+            } else {
+                Duration::MAX
+            };
+            return may.then_some((Step::Finalize, settings.finalize_delay.min(grace)));
+        }
+        let mode = self.mode_on(machine);
+        // A kubelet that is cut off does not learn of new pods either, but restarts those it knows.
+        let may_start = mode != PodMode::None && (machine.is_connected() || self.has_started);
+        match self.run {
+            Run::Waiting if self.phase == Phase::Pending || self.has_started => {
+                may_start.then_some((Step::Start, settings.run_delay))
+            }
+            Run::Pulling(failures) => may_start.then(|| (Step::PullAgain, back_off(failures))),
+            Run::Running { .. } if mode == PodMode::CrashLoop && settings.is_full() => Some((Step::Crash, CRASH_AFTER)),
+            Run::BackOff => Some((Step::Restart, back_off(self.restarts))),
+            Run::Waiting | Run::Running { .. } | Run::Ended { .. } => None,
+        }
+    }
+
+    /// What there is to say; nothing about a pod that has not begun.
+    fn report(&self) -> Option<Report> {
+        let (phase, is_ready, waiting) = match self.run {
+            Run::Waiting if self.restarts == 0 => return None,
+            Run::Waiting => (Phase::Running, false, Waiting::Creating),
+            Run::Pulling(1) => (Phase::Pending, false, Waiting::PullError),
+            Run::Pulling(_) => (Phase::Pending, false, Waiting::PullBackOff),
+            Run::Running { is_ready } => (Phase::Running, is_ready, Waiting::No),
+            Run::BackOff => (Phase::Running, false, Waiting::CrashLoop),
+            Run::Ended { is_success: true } => (Phase::Succeeded, false, Waiting::No),
+            Run::Ended { is_success: false } => (Phase::Failed, false, Waiting::No),
+        };
+        Some(Report {
+            phase,
+            is_ready,
+            restarts: self.restarts,
+            waiting,
+            rejected: self.rejection.clone(),
+        })
+    }
+
+    /// True if the API has something else. A pod that has ended is described once: nobody would correct it again.
+    fn is_news(&self, report: &Report) -> bool {
+        let is_ready = self.ready == ReadyStatus::True;
+        self.phase != report.phase || is_ready != report.is_ready || self.said != (report.restarts, report.waiting)
+    }
+
+    fn was_said(&mut self, report: &Report) {
+        let ready = if report.is_ready {
+            ReadyStatus::True
+        } else {
+            ReadyStatus::False
+        };
+        self.phase = report.phase;
+        self.ready = ready;
+        self.containers_ready = ready;
+        self.has_started = true;
+        self.said = (report.restarts, report.waiting);
+    }
+}
+
+/// The wait after so many failures.
+fn back_off(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(5);
+    BACK_OFF.saturating_mul(1 << doublings).min(BACK_OFF_MAX)
+}
+
+/// A kubelet's words for a pod that does not fit.
+fn rejection(short: Shortage) -> (&'static str, String) {
+    let reason = match short.resource {
+        "pods" => "OutOfpods",
+        "cpu" => "OutOfcpu",
+        _ => "OutOfmemory",
+    };
+    let message = format!(
+        "Node didn't have enough resource: {}, requested: {}, used: {}, capacity: {}",
+        short.resource, short.requested, short.used, short.capacity
+    );
+    (reason, message)
+}
+
+impl From<PodFacts> for Input {
+    fn from(facts: PodFacts) -> Self {
+        Self::Pod(Box::new(facts))
+    }
+}

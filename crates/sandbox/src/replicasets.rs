@@ -1,0 +1,314 @@
+//! A stand-in for the ReplicaSet controller: keeps `spec.replicas` pods, so that what is evicted comes back elsewhere.
+//!
+//! Only pods it owns by controller reference count; nothing is adopted. Everything else of the real controller (Deployments, adoption,
+//! minReadySeconds) is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bailiff_model::{Mono, Now, ReadyStatus};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::effect::{Answer, Effect, pod_path};
+use crate::facts::view::Meta;
+use crate::facts::{Malformed, PodFacts, PodKey};
+use crate::timers::{TimerId, Timers};
+use crate::{Object, Verb};
+
+/// First wait after a pod failed or could not be created; it doubles each time. A pod that is rejected wherever it goes would
+/// otherwise be replaced as fast as the sandbox can.
+const BACK_OFF: Duration = Duration::from_secs(1);
+/// Longest wait.
+const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+/// Pods created in one go; the rest follows as soon as these are answered.
+const BURST: usize = 500;
+
+/// Keeps ReplicaSets at their size.
+#[derive(Debug, Default)]
+pub struct ReplicaSets {
+    sets: BTreeMap<Box<str>, Set>,
+    pods: BTreeMap<PodKey, Owned>,
+    timers: Timers<Box<str>>,
+}
+
+#[derive(Debug)]
+struct Set {
+    facts: SetFacts,
+    pods: BTreeSet<PodKey>,
+    /// Creations that are not answered yet.
+    creating: usize,
+    failures: u32,
+    timer: Option<TimerId>,
+    said: Option<Value>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    set: Box<str>,
+    uid: Box<str>,
+    state: State,
+}
+
+/// What a pod counts as, the first to be deleted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Unbound,
+    Unready,
+    Ready,
+    Terminating,
+    Failed,
+    Ended,
+}
+
+/// A ReplicaSet, as far as it is followed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetFacts {
+    uid: Box<str>,
+    namespace: Box<str>,
+    name: Box<str>,
+    generation: i64,
+    replicas: usize,
+    template: Value,
+    is_terminating: bool,
+}
+
+// === impl SetFacts ===
+
+impl SetFacts {
+    /// Reads a stored ReplicaSet.
+    ///
+    /// # Errors
+    /// When it does not have the shape of one.
+    pub fn read(object: &Object) -> Result<Self, Malformed> {
+        #[derive(Deserialize)]
+        struct View {
+            metadata: Meta,
+            spec: Spec,
+        }
+        #[derive(Deserialize)]
+        struct Spec {
+            replicas: Option<u32>,
+            template: Value,
+        }
+        #[derive(Deserialize)]
+        struct Generation {
+            metadata: Inner,
+        }
+        #[derive(Deserialize)]
+        struct Inner {
+            #[serde(default)]
+            generation: i64,
+        }
+        let malformed = |source| Malformed {
+            kind: "ReplicaSet",
+            name: format!("{}/{}", object.namespace(), object.name()),
+            source,
+        };
+        let view: View = object.decode().map_err(malformed)?;
+        let generation: Generation = object.decode().map_err(malformed)?;
+        Ok(Self {
+            uid: object.uid().into(),
+            namespace: object.namespace().into(),
+            name: object.name().into(),
+            generation: generation.metadata.generation,
+            replicas: view.spec.replicas.unwrap_or(1) as usize,
+            template: view.spec.template,
+            is_terminating: view.metadata.deletion_timestamp.is_some(),
+        })
+    }
+}
+
+// === impl ReplicaSets ===
+
+impl ReplicaSets {
+    /// A ReplicaSet is as follows.
+    pub fn set_seen(&mut self, facts: SetFacts) -> Vec<Effect> {
+        let uid = facts.uid.clone();
+        match self.sets.get_mut(&uid) {
+            Some(set) => set.facts = facts,
+            None => {
+                let owned = self.pods.iter().filter(|(_, pod)| pod.set == uid);
+                let set = Set {
+                    pods: owned.map(|(key, _)| key.clone()).collect(),
+                    facts,
+                    creating: 0,
+                    failures: 0,
+                    timer: None,
+                    said: None,
+                };
+                self.sets.insert(uid.clone(), set);
+            }
+        }
+        self.sync(&uid)
+    }
+
+    /// A ReplicaSet is gone. Its pods are the garbage collector's.
+    pub fn set_gone(&mut self, uid: &str) {
+        if let Some(mut set) = self.sets.remove(uid) {
+            self.timers.cancel(&mut set.timer);
+        }
+    }
+
+    /// A pod is as follows.
+    pub fn pod_seen(&mut self, facts: &PodFacts, now: Now) -> Vec<Effect> {
+        let Some(controller) = &facts.controller else {
+            return Vec::new();
+        };
+        let owned = Owned {
+            set: controller.clone(),
+            uid: facts.uid.as_str().into(),
+            state: State::of(facts),
+        };
+        let earlier = self.pods.insert(facts.key.clone(), owned);
+        let state = State::of(facts);
+        let Some(set) = self.sets.get_mut(controller) else {
+            return Vec::new();
+        };
+        set.pods.insert(facts.key.clone());
+        if earlier.as_ref().is_some_and(|earlier| earlier.state == state) {
+            return Vec::new();
+        }
+        match state {
+            State::Failed => self.back_off(controller, now),
+            State::Ready => set.failures = 0,
+            _ => {}
+        }
+        self.sync(controller)
+    }
+
+    /// A pod is gone.
+    pub fn pod_gone(&mut self, key: &PodKey) -> Vec<Effect> {
+        let Some(owned) = self.pods.remove(key) else {
+            return Vec::new();
+        };
+        if let Some(set) = self.sets.get_mut(&owned.set) {
+            set.pods.remove(key);
+        }
+        self.sync(&owned.set)
+    }
+
+    /// A creation for a set was answered; the pod has this name, or there is none.
+    pub fn created(&mut self, uid: &str, pod: Option<(PodKey, &str)>, now: Now) -> Vec<Effect> {
+        let Some(set) = self.sets.get_mut(uid) else {
+            return Vec::new();
+        };
+        set.creating = set.creating.saturating_sub(1);
+        let is_last = set.creating == 0;
+        match pod {
+            Some((key, pod_uid)) => {
+                set.pods.insert(key.clone());
+                self.pods.entry(key).or_insert_with(|| Owned {
+                    set: uid.into(),
+                    uid: pod_uid.into(),
+                    state: State::Unbound,
+                });
+            }
+            None => self.back_off(uid, now),
+        }
+        if is_last { self.sync(uid) } else { Vec::new() }
+    }
+
+    /// Time passed.
+    pub fn wake(&mut self, now: Now) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        while let Some((_, uid)) = self.timers.pop(now.mono) {
+            if let Some(set) = self.sets.get_mut(&uid) {
+                set.timer = None;
+            }
+            effects.extend(self.sync(&uid));
+        }
+        effects
+    }
+
+    /// When [`ReplicaSets::wake`] is wanted next.
+    pub fn next_deadline(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
+    fn back_off(&mut self, uid: &str, now: Now) {
+        let Some(set) = self.sets.get_mut(uid) else { return };
+        let wait = BACK_OFF.saturating_mul(1 << set.failures.min(10)).min(BACK_OFF_MAX);
+        set.failures += 1;
+        self.timers.cancel(&mut set.timer);
+        set.timer = Some(self.timers.arm(now.mono + wait, uid.into()));
+    }
+
+    fn sync(&mut self, uid: &str) -> Vec<Effect> {
+        let Some(set) = self.sets.get_mut(uid) else {
+            return Vec::new();
+        };
+        let mut active: Vec<(State, &PodKey, &str)> = set
+            .pods
+            .iter()
+            .filter_map(|key| self.pods.get(key).map(|pod| (pod.state, key, &*pod.uid)))
+            .filter(|(state, ..)| state.is_active())
+            .collect();
+        active.sort_unstable();
+        let mut effects = Vec::new();
+        let count = active.len() + set.creating;
+        if set.facts.is_terminating {
+            // Its pods are the garbage collector's.
+        } else if count > set.facts.replicas {
+            let surplus = (count - set.facts.replicas).min(active.len());
+            effects.extend(active[..surplus].iter().map(|(_, key, uid)| delete(key, uid)));
+        } else if set.timer.is_none() && set.creating == 0 {
+            let missing = (set.facts.replicas - count).min(BURST);
+            effects.extend((0..missing).map(|_| create(&set.facts)));
+            set.creating = missing;
+        }
+        let ready = active.iter().filter(|(state, ..)| *state == State::Ready).count();
+        let status = json!({
+            "replicas": active.len(), "fullyLabeledReplicas": active.len(), "readyReplicas": ready, "availableReplicas": ready,
+            "observedGeneration": set.facts.generation,
+        });
+        if set.said.as_ref() != Some(&status) {
+            effects.push(say(&set.facts, &status));
+            set.said = Some(status);
+        }
+        effects
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn of(facts: &PodFacts) -> Self {
+        use crate::facts::Phase;
+        match facts.phase {
+            Phase::Failed => Self::Failed,
+            Phase::Succeeded => Self::Ended,
+            _ if facts.terminating.is_some() => Self::Terminating,
+            _ if facts.node.is_none() => Self::Unbound,
+            _ if facts.ready == ReadyStatus::True => Self::Ready,
+            _ => Self::Unready,
+        }
+    }
+
+    fn is_active(self) -> bool {
+        self <= Self::Ready
+    }
+}
+
+fn create(set: &SetFacts) -> Effect {
+    let mut metadata = set.template.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    metadata["generateName"] = format!("{}-", set.name).into();
+    metadata["namespace"] = (*set.namespace).into();
+    metadata["ownerReferences"] = json!([{
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set.name, "uid": set.uid, "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": set.template.get("spec")});
+    let path = format!("/api/v1/namespaces/{}/pods", set.namespace);
+    Effect::send(Verb::Create, path, body, Answer::Created(set.uid.clone()))
+}
+
+fn delete(key: &PodKey, uid: &str) -> Effect {
+    let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
+    Effect::send(Verb::Delete, pod_path(key, ""), body, Answer::None)
+}
+
+fn say(set: &SetFacts, status: &Value) -> Effect {
+    let path = format!("/apis/apps/v1/namespaces/{}/replicasets/{}/status", set.namespace, set.name);
+    let body = json!({"metadata": {"uid": set.uid}, "status": status});
+    Effect::send(Verb::MergePatch, path, body, Answer::None)
+}
