@@ -57,6 +57,8 @@ pub enum Effect {
     Emit(Event),
     /// Count something.
     Count(Count),
+    /// Record what took how long.
+    Span(Span),
     /// Send [`crate::Input::Wake`] at this moment. The latest one replaces earlier ones.
     WakeAt(Mono),
 }
@@ -192,4 +194,43 @@ pub enum Count {
         /// `taints`, `pod` or `node_read`.
         what: &'static str,
     },
+}
+
+/// A part of an incident that is over: real start and end (design §9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// What it was.
+    pub kind: SpanKind,
+    /// Trace of the incident.
+    pub trace: Option<TraceContext>,
+    /// When it began.
+    pub start: Wall,
+    /// When it ended.
+    pub end: Wall,
+    /// The node it concerns.
+    pub node: NodeName,
+    /// The pod it concerns.
+    pub pod: Option<PodRef>,
+}
+
+/// What a [`Span`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// From entering the zone's queue to the grant.
+    QueueWait,
+    /// From the grant to the taint in the API.
+    Isolation,
+    /// From the intent to the accepted deletion.
+    Eviction,
+}
+
+impl SpanKind {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::QueueWait => "zone queue wait",
+            Self::Isolation => "isolation",
+            Self::Eviction => "pod eviction",
+        }
+    }
 }

@@ -19,10 +19,10 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, PodUid, Revision, Topic, TraceContext, Zone};
+use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, Topic, TraceContext, Wall, Zone};
 
 use crate::config::Config;
-use crate::effect::{Draft, Effect, Ticket};
+use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};
 use crate::input::{HoldScope, Input};
 use crate::timers::Timers;
 use crate::topics::Topics;
@@ -127,6 +127,17 @@ impl Evictor {
         std::mem::take(&mut self.effects)
     }
 
+    /// What has to be there before anything can be done; for readiness.
+    pub fn waits_for(&self) -> Option<&'static str> {
+        if !self.nodes_synced {
+            Some("the list of nodes")
+        } else if !self.topics.is_connected_once() {
+            Some("the bus")
+        } else {
+            None
+        }
+    }
+
     fn take_in(&mut self, input: Input, now: Now) {
         match input {
             Input::Nodes(all) => self.nodes_listed(all, now),
@@ -222,6 +233,17 @@ impl Evictor {
             derived_from,
             trace,
             outcome,
+        }));
+    }
+
+    fn span(&mut self, kind: SpanKind, trace: Option<TraceContext>, start: Wall, node: &NodeName, pod: Option<PodRef>, now: Now) {
+        self.effects.push(Effect::Span(Span {
+            kind,
+            trace,
+            start,
+            end: now.wall,
+            node: node.clone(),
+            pod,
         }));
     }
 

@@ -1,9 +1,11 @@
 //! Do the API's own facts justify deleting this pod? (Design §1: one disruptor, and it trusts nobody.)
 
+use std::time::Duration;
+
 use bailiff_model::intent::{EvictionCause, HealthTaint, PodEviction};
 use bailiff_model::outcome::RefusedReason;
 use bailiff_model::taint::{limit, tolerance, used};
-use bailiff_model::{ReadyStatus, Taint, Tolerance, Toleration};
+use bailiff_model::{ReadyStatus, Taint, Tolerance, Toleration, Wall};
 
 use crate::config::Profile;
 use crate::fact::NodeFacts;
@@ -38,7 +40,12 @@ pub fn judge(
             let Some(tolerations) = tolerations else {
                 return Ok(());
             };
-            if is_justified(&standing, tolerations, taints, claimed, profile) {
+            let claim = Claim {
+                taints,
+                tolerations: claimed,
+                due_at: intent.due_at,
+            };
+            if is_justified(&standing, tolerations, &claim, profile) {
                 Ok(())
             } else {
                 Err(RefusedReason::Tolerated)
@@ -47,13 +54,15 @@ pub fn judge(
     }
 }
 
-fn is_justified(
-    standing: &[Taint],
-    tolerations: &[Toleration],
-    caused_by: &[Taint],
-    claimed: &[Toleration],
-    profile: Profile,
-) -> bool {
+/// What the intent says ran out. All its times are of one clock, the taint-manager's: they are compared with each other, never with
+/// our own.
+struct Claim<'a> {
+    taints: &'a [Taint],
+    tolerations: &'a [Toleration],
+    due_at: Wall,
+}
+
+fn is_justified(standing: &[Taint], tolerations: &[Toleration], claim: &Claim<'_>, profile: Profile) -> bool {
     if profile == Profile::Upstream {
         // An armed timer fires as long as anything finite stands, whichever taint armed it (TE-063).
         return tolerance(standing, tolerations) != Tolerance::Forever;
@@ -62,16 +71,28 @@ fn is_justified(
         None => true,
         Some(toleration) => toleration
             .seconds
-            .is_some_and(|seconds| limit(seconds).is_zero() || has_expired(taint, seconds, caused_by, claimed)),
+            .is_some_and(|seconds| limit(seconds).is_zero() || claim.covers(taint, seconds)),
     })
 }
 
-/// True if the intent says that the time tolerated for `taint`, which is `seconds` now, is over. Its own clock is trusted for that,
-/// ours is not compared; but a time that was lengthened meanwhile is not over.
-fn has_expired(taint: &Taint, seconds: i64, caused_by: &[Taint], claimed: &[Toleration]) -> bool {
-    caused_by.iter().filter(|cause| is_same(cause, taint)).any(|cause| {
-        used(cause, claimed).is_some_and(|toleration| toleration.seconds.is_some_and(|was| limit(seconds) <= limit(was)))
-    })
+impl Claim<'_> {
+    /// True if the intent says that the time tolerated for `taint`, which is `seconds` now, is over. A time that was lengthened
+    /// meanwhile is not; nor is that of a taint which did not make the pod due.
+    fn covers(&self, taint: &Taint, seconds: i64) -> bool {
+        self.taints.iter().filter(|cause| is_same(cause, taint)).any(|cause| {
+            let was = used(cause, self.tolerations).and_then(|toleration| toleration.seconds);
+            was.is_some_and(|was| limit(seconds) <= limit(was) && self.ran_out(cause, limit(was)))
+        })
+    }
+
+    fn ran_out(&self, cause: &Taint, tolerated: Duration) -> bool {
+        let Some(since) = cause.time_added else {
+            return true;
+        };
+        // Both times may have been cut to whole seconds on their way.
+        let ended = since.checked_add(tolerated.saturating_sub(Duration::from_secs(1)));
+        ended.is_ok_and(|ended| ended <= self.due_at)
+    }
 }
 
 /// The same taint, value included; the two health taints are one incident, and a swap keeps its time (NL-071, TE-111).
@@ -175,6 +196,40 @@ mod tests {
                 let wanted = if wanted { Ok(()) } else { Err(RefusedReason::Tolerated) };
                 assert_eq!(found, wanted, "{standing:?} {tolerations:?} {profile}");
             }
+        }
+    }
+
+    /// TE-063: the intent names all taints; only the one whose time is over by its own reckoning justifies.
+    #[test]
+    fn a_taint_that_did_not_make_the_pod_due_does_not_justify() {
+        let due_at = Wall::from_second(1000).expect("in range");
+        let at = |second| Some(Wall::from_second(second).expect("in range"));
+        let tolerations = mk_tolerations(&[("short", Some(10)), ("long", Some(500))]);
+        let taints = vec![
+            Taint {
+                time_added: at(990),
+                ..mk_taint("short", "")
+            },
+            Taint {
+                time_added: at(900),
+                ..mk_taint("long", "")
+            },
+        ];
+        let cause = EvictionCause::Taints {
+            taints,
+            tolerations: tolerations.clone(),
+        };
+        let intent = PodEviction {
+            due_at,
+            ..mk_intent(cause)
+        };
+        for (standing, wanted) in [("short", Ok(())), ("long", Err(RefusedReason::Tolerated))] {
+            let node = mk_node(ReadyStatus::True, &[(standing, "")]);
+            assert_eq!(
+                judge(&intent, Some(&node), Some(&tolerations), Profile::Bailiff),
+                wanted,
+                "{standing}"
+            );
         }
     }
 

@@ -32,7 +32,7 @@ mod topics;
 mod votes;
 
 pub use config::{AcceptIntents, Config, Duties, Error as ConfigError, EvictionMethod, EvictionMode, Profile, Rates, Shard};
-pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, TaintWrite, Ticket};
+pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, Span, SpanKind, TaintWrite, Ticket};
 pub use effect::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NODE_LOST};
 pub use evictor::{Evictor, ZoneView};
 pub use fact::{NodeFacts, PodFacts};

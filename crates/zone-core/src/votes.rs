@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_model::{Verdict, Zone, ZoneState};
+use bailiff_model::{ReadyStatus, Verdict, Zone, ZoneState};
 
 use crate::config::Rates;
 
@@ -18,12 +18,12 @@ pub enum Vote {
 }
 
 impl Vote {
-    /// The vote that a verdict stands for. No status is not ready (NL-090).
-    pub const fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Healthy => Self::Ready,
-            Verdict::Late => Self::Late,
-            Verdict::NotReady | Verdict::Unreachable | Verdict::NoStatus => Self::NotReady,
+    /// The vote that a verdict stands for. No status is not ready (NL-090); one that said no before it fell silent still says no.
+    pub const fn of(verdict: Verdict, ready: ReadyStatus) -> Self {
+        match (verdict, ready) {
+            (Verdict::Healthy, _) => Self::Ready,
+            (Verdict::Late, ReadyStatus::True) => Self::Late,
+            (Verdict::Late | Verdict::NotReady | Verdict::Unreachable | Verdict::NoStatus, _) => Self::NotReady,
         }
     }
 }

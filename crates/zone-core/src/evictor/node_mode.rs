@@ -11,7 +11,7 @@
 //! A node that left its zone's queue, by recovery or by a new label, is in no queue any more: an old place is never honoured
 //! (observations 10). A node object that is gone stays where it was, and its pods go at its turn (NL-205).
 
-use bailiff_model::{HoldReason, NodeName, NodeUid, Now, ReadyStatus, Verdict, Zone};
+use bailiff_model::{HoldReason, NodeName, NodeUid, Now, ReadyStatus, Zone};
 
 use super::holds::Reason;
 use super::nodes::{Node, Said, WishKind};
@@ -42,12 +42,13 @@ impl Evictor {
         if let Some(zone) = self.nodes.get(name).and_then(Node::zone).cloned() {
             self.register_zone(&zone);
         }
-        self.enter_queue(name, hold.is_none());
+        self.enter_queue(name, hold.is_none(), now);
         self.say(name, hold.map_or(Said::Queued, Said::Held), now);
     }
 
     /// The granted node becomes evicted; nothing is written to it, its pods follow (NL-205).
     pub(super) fn evict_node(&mut self, zone: &Zone, name: &NodeName, now: Now) {
+        self.end_queue_wait(name, now);
         self.leave_queue(name);
         let Some((meant, _)) = self.nodes.get(name).and_then(eviction_wanted) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
@@ -82,8 +83,8 @@ impl Evictor {
         let node = self.nodes.get(name)?;
         // One that is gone has no health any more; its wish stands.
         node.facts.as_ref()?;
-        let healthy = |health: &super::nodes::Health| matches!(health.verdict, Verdict::Healthy | Verdict::Late);
-        node.health.as_ref().is_none_or(healthy).then_some(HoldReason::OutdatedIntent)
+        let not_ready = node.health.as_ref().is_some_and(super::nodes::Health::is_not_ready);
+        (!not_ready).then_some(HoldReason::OutdatedIntent)
     }
 
     /// Why a pod of the node must wait: the node's turn has not come.

@@ -30,7 +30,8 @@ pub(super) struct Health {
     pub(super) revision: Revision,
     pub(super) trace: Option<TraceContext>,
     uid: NodeUid,
-    pub(super) verdict: Verdict,
+    verdict: Verdict,
+    vote: Vote,
     since: Wall,
 }
 
@@ -97,6 +98,9 @@ pub(super) struct Node {
     /// Since when it is unhealthy: its place in the queue, kept as long as it is.
     pub(super) unhealthy_since: Option<Wall>,
     pub(super) place: Option<(Zone, Place)>,
+    /// When it entered a queue, and when it was granted.
+    pub(super) queued_at: Option<Wall>,
+    pub(super) granted_at: Option<Wall>,
     work: Work,
     failures: u32,
     /// What is wanted of the taints, and since when: the wait for the NoSchedule counterpart is counted from there.
@@ -125,13 +129,18 @@ impl Health {
             trace,
             uid: health.node.uid,
             verdict: health.verdict,
+            vote: Vote::of(health.verdict, health.ready.status),
             since: health.ready.since.unwrap_or(health.decided_at),
         }
     }
 
     /// Since when the node is unhealthy, if it is; `before` is kept.
     pub(super) fn unhealthy_since(&self, before: Option<Wall>) -> Option<Wall> {
-        (Vote::of(self.verdict) == Vote::NotReady).then(|| before.unwrap_or(self.since))
+        self.is_not_ready().then(|| before.unwrap_or(self.since))
+    }
+
+    pub(super) fn is_not_ready(&self) -> bool {
+        self.vote == Vote::NotReady
     }
 
     fn contradicts(&self, taint: HealthTaint) -> bool {
@@ -200,7 +209,7 @@ impl Node {
     fn counted(&self) -> Option<(Zone, Vote)> {
         let (facts, health) = (self.facts.as_ref()?, self.health.as_ref()?);
         let votes = health.uid == facts.uid && !facts.excluded_from_disruption;
-        votes.then(|| (facts.zone.clone(), Vote::of(health.verdict)))
+        votes.then(|| (facts.zone.clone(), health.vote))
     }
 
     /// The taint wished for, as long as the node itself says that it is not ready. One without Ready is left alone (NL-073).
@@ -212,8 +221,8 @@ impl Node {
         }
     }
 
-    /// True if the wish was overtaken by events: an older one than the node's newest health record that says otherwise, one without
-    /// any record behind it, or one that the node's own Ready condition does not bear out yet.
+    /// True if the wish was overtaken by events: an older one than the node's newest health record that says otherwise, one of a node
+    /// that is ready by that record, one without any record behind it, or one that the node's own Ready condition does not bear out.
     fn is_wish_outdated(&self, taint: HealthTaint) -> bool {
         let own = match self.facts.as_ref().map(|facts| facts.ready) {
             Some(ReadyStatus::False) => Some(HealthTaint::NotReady),
@@ -224,10 +233,8 @@ impl Node {
             return true;
         };
         let stranger = self.facts.as_ref().is_none_or(|facts| facts.uid != health.uid);
-        stranger
-            || own != Some(taint)
-            || (health.contradicts(taint) && wish.derived_from < health.revision)
-            || health.verdict == Verdict::Healthy
+        let contradicted = health.contradicts(taint) && wish.derived_from < health.revision;
+        stranger || own != Some(taint) || contradicted || !health.is_not_ready()
     }
 
     /// Forgets what belonged to the incarnation that is gone.

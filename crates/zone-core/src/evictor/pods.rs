@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, TraceContext};
+use bailiff_model::{HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, TraceContext, Wall};
 
 use super::{Asker, Evictor, Timer};
 use crate::config::{AcceptIntents, EvictionMode};
@@ -63,6 +63,8 @@ struct Pod {
     trace: Option<TraceContext>,
     /// When the present intent was received.
     received_at: Mono,
+    /// When it was first due, as far as we know.
+    since: Wall,
     stage: Stage,
     /// The pod and the state the next request requires; no resourceVersion: it must be read first.
     target: PodRef,
@@ -250,6 +252,7 @@ impl Evictor {
             revision,
             trace,
             received_at: now.mono,
+            since: now.wall,
             stage: Stage::New,
             seen: None,
             failures: 0,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::NodeOutcomeState;
-use bailiff_model::{HoldReason, Verdict, Wall, ZoneState};
-use bailiff_zone_core::{Count, FailureKind, Profile};
+use bailiff_model::{HoldReason, ReadyStatus, Taint, Verdict, Wall, ZoneState};
+use bailiff_zone_core::{Count, FailureKind, Profile, Span, SpanKind};
 
 use crate::world::{START, World, mk_config, secs, zone};
 
@@ -345,4 +345,45 @@ fn leaving_full_disruption_works_from_a_new_zone() {
     world.health("b1", Verdict::Healthy);
     world.pass(secs(10));
     assert_eq!(world.isolations(), [("n1", 110)]);
+}
+
+/// Design §9: the wait in the queue, the isolation and each deletion are spans with their real times.
+#[test]
+fn waits_and_acts_are_spans() {
+    let mut world = World::new(mk_config(|_| ()), &SIX);
+    world.fall_silent(&["n1", "n2"]);
+    world.pass(secs(10));
+    let pod = world.add_pod("p", "n2", vec![]);
+    world.due(&pod);
+    let took = |span: &Span| {
+        (
+            span.kind,
+            span.node.to_string(),
+            span.end.duration_since(span.start).as_secs(),
+        )
+    };
+    let wanted = [
+        (SpanKind::QueueWait, "n1".to_owned(), 0),
+        (SpanKind::Isolation, "n1".to_owned(), 0),
+        (SpanKind::QueueWait, "n2".to_owned(), 10),
+        (SpanKind::Isolation, "n2".to_owned(), 0),
+        (SpanKind::Eviction, "n2".to_owned(), 0),
+    ];
+    assert_eq!(world.spans.iter().map(took).collect::<Vec<_>>(), wanted);
+}
+
+/// NL-090: a node that said no and then fell silent still counts as not ready, and is not let go because it is late.
+#[test]
+fn a_late_node_that_was_not_ready_is_not_ready() {
+    let mut world = World::new(mk_config(|_| ()), &SIX);
+    world.change_node("n1", |facts| {
+        facts.ready = ReadyStatus::False;
+        facts
+            .taints
+            .push(Taint::new(HealthTaint::NotReady.key(), bailiff_model::Effect::NoSchedule));
+    });
+    world.health("n1", Verdict::Late);
+    assert_eq!((world.zone_status("a").not_ready, world.zone_status("a").late), (1, 0));
+    world.wish("n1", HealthTaint::NotReady);
+    assert_eq!(world.isolated(), ["n1"].into());
 }

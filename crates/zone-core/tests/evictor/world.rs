@@ -17,7 +17,7 @@ use bailiff_model::{
 };
 use bailiff_zone_core::{
     Body, Config, Count, Draft, Effect, Event, Evictor, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer,
-    PodFacts, Purpose, Record, ShardStatus,
+    PodFacts, Purpose, Record, ShardStatus, Span,
 };
 
 pub const START: i64 = 1_000_000;
@@ -44,6 +44,7 @@ pub struct World {
     pub history: Vec<(Mono, Happened)>,
     pub events: Vec<Event>,
     pub counts: Vec<Count>,
+    pub spans: Vec<Span>,
     pub outcomes: BTreeMap<String, Outcome>,
     pub published: usize,
     pub requests: usize,
@@ -115,6 +116,7 @@ impl World {
             history: Vec::new(),
             events: Vec::new(),
             counts: Vec::new(),
+            spans: Vec::new(),
             outcomes: BTreeMap::new(),
             published: 0,
             requests: 0,

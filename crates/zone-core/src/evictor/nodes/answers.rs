@@ -10,7 +10,7 @@ use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
 use super::{Node, Work};
 use crate::backoff;
-use crate::effect::{Count, Effect, Purpose, Ticket};
+use crate::effect::{Count, Effect, Purpose, SpanKind, Ticket};
 use crate::fact::NodeFacts;
 use crate::input::{Failure, FailureKind};
 
@@ -106,6 +106,11 @@ impl Evictor {
         self.node_applied(facts, now);
         if purpose == Purpose::Isolate {
             self.effects.push(Effect::Count(Count::NodeEvicted(zone)));
+            let node = self.nodes.get_mut(name);
+            let granted = node.and_then(|node| Some((node.granted_at.take()?, node.trace())));
+            if let Some((start, trace)) = granted {
+                self.span(SpanKind::Isolation, trace, start, name, None, now);
+            }
             self.end_node_grant(name, GrantEnd::Spent, now);
         }
     }

@@ -7,7 +7,7 @@ use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
 use super::{Node, Said, Work};
 use crate::config::EvictionMode;
-use crate::effect::{Effect, Purpose, TaintWrite};
+use crate::effect::{Effect, Purpose, SpanKind, TaintWrite};
 use crate::fact::{NodeFacts, whole_seconds};
 
 impl Evictor {
@@ -111,7 +111,7 @@ impl Evictor {
         self.want(name, Some((Some(taint), now.mono)));
         let hold = self.isolation_hold(name, taint, now);
         let backs_off = self.must_back_off(name, Purpose::Isolate, now);
-        self.enter_queue(name, hold.is_none() && !backs_off);
+        self.enter_queue(name, hold.is_none() && !backs_off, now);
         self.say(name, hold.map_or(Said::Queued, Said::Held), now);
     }
 
@@ -130,7 +130,20 @@ impl Evictor {
 
     /// Carries out a grant. `conflicts` counts the attempts that a conflict ended.
     pub(in crate::evictor) fn isolate(&mut self, zone: &Zone, name: &NodeName, now: Now) {
+        self.end_queue_wait(name, now);
         self.isolate_again(zone, name, 0, now);
+    }
+
+    /// The node's turn has come.
+    pub(in crate::evictor) fn end_queue_wait(&mut self, name: &NodeName, now: Now) {
+        let Some(node) = self.nodes.get_mut(name) else {
+            return;
+        };
+        node.granted_at = Some(now.wall);
+        if let Some(start) = node.queued_at.take() {
+            let trace = node.trace();
+            self.span(SpanKind::QueueWait, trace, start, name, None, now);
+        }
     }
 
     pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
@@ -204,7 +217,7 @@ impl Evictor {
     }
 
     /// Puts the node in its place in the queue of its zone, out of that of another one (NL-026).
-    pub(in crate::evictor) fn enter_queue(&mut self, name: &NodeName, eligible: bool) {
+    pub(in crate::evictor) fn enter_queue(&mut self, name: &NodeName, eligible: bool, now: Now) {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
@@ -220,6 +233,7 @@ impl Evictor {
         }
         if let Some(node) = self.nodes.get_mut(name) {
             node.place = home;
+            node.queued_at.get_or_insert(now.wall);
         }
         if let Some(entry) = self.zones.get_mut(&zone) {
             let was_first = entry.queue.first().cloned();
@@ -231,9 +245,13 @@ impl Evictor {
     }
 
     pub(in crate::evictor) fn leave_queue(&mut self, name: &NodeName) {
-        let Some((zone, place)) = self.nodes.get_mut(name).and_then(|node| node.place.take()) else {
+        let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
+        let Some((zone, place)) = node.place.take() else {
+            return;
+        };
+        node.queued_at = None;
         if self.zones.get_mut(&zone).is_some_and(|entry| entry.queue.remove(&place)) {
             self.changed_zones.insert(zone);
         }

@@ -8,7 +8,7 @@ use bailiff_model::{Now, PodUid, ResourceVersion};
 use super::super::{Evictor, Timer};
 use super::Stage;
 use crate::backoff;
-use crate::effect::{Count, Effect, NODE_LOST, Ticket};
+use crate::effect::{Count, Effect, NODE_LOST, SpanKind, Ticket};
 use crate::fact::PodFacts;
 use crate::input::{Failure, FailureKind, PodAnswer};
 
@@ -58,6 +58,8 @@ impl Evictor {
             let late_by = now.wall.duration_since(pod.intent.due_at);
             let after = Duration::try_from(late_by).unwrap_or_default();
             self.effects.push(Effect::Count(Count::PodDeleted { after }));
+            let (trace, since, node, pod) = (pod.trace, pod.since, pod.intent.node.name.clone(), pod.target.clone());
+            self.span(SpanKind::Eviction, trace, since, &node, Some(pod), now);
         }
         self.finish_pod(uid, PodOutcomeState::Deleted, String::new(), now);
     }

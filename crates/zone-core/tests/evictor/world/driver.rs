@@ -69,6 +69,7 @@ impl World {
                 Effect::Complete => self.completed = true,
                 Effect::Emit(event) => self.events.push(event),
                 Effect::Count(count) => self.counts.push(count),
+                Effect::Span(span) => self.spans.push(span),
                 Effect::WakeAt(at) => self.wake_at = Some(at),
                 request if self.is_slow => self.unanswered.push(request),
                 request => self.answer(request),
