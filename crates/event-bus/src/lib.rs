@@ -14,3 +14,4 @@ pub use client::{
     Bus, PublishOptions, Published, Publisher, RouteFilter, SubscribeOptions, Subscription, Update, publish, subscribe,
 };
 pub use record::{Body, Draft, Record, ShardStatus, TombstoneReason};
+pub use server::{Server, ServerOptions};

@@ -116,6 +116,13 @@ impl Server {
         }
     }
 
+    /// Ends all streams as a network failure would; the memory is kept.
+    pub fn disconnect(&self) {
+        if let Some(hub) = self.hub() {
+            hub.disconnect();
+        }
+    }
+
     /// Starts the bus with an empty memory and a new incarnation, ending what was there.
     pub fn restart(&self) {
         self.kill();

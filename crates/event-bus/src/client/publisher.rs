@@ -1,9 +1,16 @@
-//! A producer's session on one shard of one topic.
+//! A producer's session on one shard of one topic: the handle. The session itself is [`super::session`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiff_model::{Mono, Revision, Topic};
 use bailiff_runtime::{Clock, Seed};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
-use crate::client::Bus;
+use super::backoff::Backoff;
+use super::outbox::Outbox;
+use super::{Bus, session};
 use crate::record::Draft;
 
 /// What to publish to, as whom.
@@ -28,7 +35,8 @@ pub enum Published {
     Acknowledged {
         /// Key.
         key: String,
-        /// Revision given.
+        /// Revision at which it stands there. What the bus held already keeps the revision it had; what came with the initial
+        /// state is said to stand at the revision of the whole.
         revision: Revision,
     },
     /// A draft breaks the contract and was not sent; nothing else is affected.
@@ -53,33 +61,162 @@ pub enum Published {
 }
 
 /// A producer's session; keeps the latest state of every key and publishes it again to a bus that lost it.
-#[derive(Debug)]
-pub struct Publisher {}
+///
+/// Dropping it ends the session.
+pub struct Publisher {
+    shared: Arc<Shared>,
+    session: AbortHandle,
+}
+
+/// What handle and session share.
+pub(super) struct Shared {
+    pub(super) options: PublishOptions,
+    pub(super) clock: Clock,
+    state: Mutex<State>,
+    /// Wakes the session: there may be something to send.
+    pub(super) work: Notify,
+    /// Wakes the owner: there is news.
+    news: Notify,
+    /// Wakes whoever waits for everything to be on the bus.
+    settled: Notify,
+}
+
+pub(super) struct State {
+    pub(super) outbox: Outbox,
+    pub(super) tick: Option<Mono>,
+    pub(super) watch: Option<Mono>,
+    /// The bus knows that the decision loop turns.
+    pub(super) is_tick_sent: bool,
+    pub(super) is_fenced: bool,
+}
 
 /// Opens a session and keeps it open. Must be called inside a tokio runtime.
-pub fn publish(_bus: &Bus, _options: PublishOptions, _clock: &Clock, _seed: &Seed) -> Publisher {
-    Publisher {}
+pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -> Publisher {
+    let seed = seed.fork(&format!("publisher {} {} {}", options.topic, options.shard, options.producer));
+    let shared = Arc::new(Shared {
+        clock: clock.clone(),
+        state: Mutex::new(State {
+            outbox: Outbox::new(options.topic),
+            tick: None,
+            watch: None,
+            is_tick_sent: false,
+            is_fenced: false,
+        }),
+        options,
+        work: Notify::new(),
+        news: Notify::new(),
+        settled: Notify::new(),
+    });
+    // Owned by the publisher, which aborts it when it is dropped. It ends by itself only when it is fenced.
+    let task = tokio::spawn(session::run(bus.clone(), Arc::clone(&shared), Backoff::new(seed)));
+    Publisher {
+        shared,
+        session: task.abort_handle(),
+    }
 }
+
+// === impl Publisher ===
 
 impl Publisher {
     /// Sets the latest state of a key. Never blocks; drafts of one key that were not sent yet coalesce.
-    pub fn set(&self, _draft: Draft) {}
+    pub fn set(&self, draft: Draft) {
+        let produced_at = self.shared.clock.wall();
+        self.shared.change(|state| state.outbox.set(draft, produced_at));
+    }
 
     /// Removes a key.
-    pub fn remove(&self, _key: &str) {}
+    pub fn remove(&self, key: &str) {
+        let produced_at = self.shared.clock.wall();
+        self.shared.change(|state| state.outbox.remove(key, produced_at));
+    }
 
     /// The initial state is set: what was set so far replaces what the shard held before, as one change.
-    pub fn complete(&self) {}
+    pub fn complete(&self) {
+        self.shared.change(|state| state.outbox.complete());
+    }
 
     /// Reports when the decision loop last turned, and when the least fresh of the API watches last gave a sign of life
-    /// (`None`: there are no watches).
-    pub fn report(&self, _tick: Mono, _watch: Option<Mono>) {}
+    /// (`None`: there are no watches). Sent with the next keepalive, every 2 s.
+    pub fn report(&self, tick: Mono, watch: Option<Mono>) {
+        let mut state = self.shared.lock();
+        let is_first = state.tick.is_none();
+        (state.tick, state.watch) = (Some(tick), watch);
+        drop(state);
+        if is_first {
+            // The shard is not live before: do not make it wait for the next keepalive.
+            self.shared.work.notify_one();
+        }
+    }
 
     /// The next news. If nobody asks, news coalesce: memory is bounded by the number of keys.
     ///
     /// # Cancellation
     /// Cancel-safe: nothing is lost if the future is dropped.
     pub async fn next(&mut self) -> Published {
-        std::future::pending().await
+        loop {
+            if let Some(news) = self.shared.lock().outbox.next_news() {
+                return news;
+            }
+            self.shared.news.notified().await;
+        }
+    }
+
+    /// Waits until everything that was set is on the bus, or the publisher is fenced. Before [`Publisher::complete`] was called
+    /// what was set is staged only, and this waits for that too. Give it a deadline: the bus may be gone.
+    pub async fn settled(&self) {
+        loop {
+            let settled = self.shared.settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if self.shared.is_settled() {
+                return;
+            }
+            settled.await;
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.session.abort();
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it was a bug; the state is still that of the last finished change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A change by the owner: the session is woken, and the owner if it made news.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.work.notify_one();
+        self.news.notify_one();
+    }
+
+    /// A change by the session: the owner is woken.
+    pub(super) fn progress<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.lock());
+        self.news.notify_one();
+        if self.is_settled() {
+            self.settled.notify_waiters();
+        }
+        result
+    }
+
+    fn is_settled(&self) -> bool {
+        let state = self.lock();
+        state.is_fenced || state.outbox.is_settled()
     }
 }

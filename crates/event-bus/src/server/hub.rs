@@ -28,6 +28,8 @@ pub(super) struct Hub {
 }
 
 struct State {
+    /// Cancelled when the streams that are open now have to end.
+    streams: CancellationToken,
     engine: Box<dyn Engine>,
     last_ticket: Ticket,
     waiting: BTreeMap<Ticket, oneshot::Sender<Result<Answer, Refusal>>>,
@@ -61,12 +63,13 @@ pub(super) struct Lease {
 
 impl Hub {
     pub(super) fn new(engine: Box<dyn Engine>, options: ServerOptions, clock: Clock, metrics: Metrics) -> Self {
+        let down = CancellationToken::new();
         Self {
             options,
             metrics,
             clock,
-            down: CancellationToken::new(),
             state: Mutex::new(State {
+                streams: down.child_token(),
                 engine,
                 last_ticket: 0,
                 waiting: BTreeMap::new(),
@@ -75,6 +78,7 @@ impl Hub {
                 subscribers: BTreeMap::new(),
                 last_subscriber: 0,
             }),
+            down,
         }
     }
 
@@ -90,6 +94,17 @@ impl Hub {
     /// Waits until the hub is shut down.
     pub(super) async fn is_down(&self) {
         self.down.cancelled().await;
+    }
+
+    /// Ends the streams that are open now. The memory is kept, and new streams are welcome.
+    pub(super) fn disconnect(&self) {
+        let next = self.down.child_token();
+        std::mem::replace(&mut self.lock().streams, next).cancel();
+    }
+
+    /// Cancelled when a stream that is opened now has to end.
+    pub(super) fn stream_token(&self) -> CancellationToken {
+        self.lock().streams.clone()
     }
 
     /// Reads from the engine.

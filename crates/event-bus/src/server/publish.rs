@@ -9,6 +9,7 @@ use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::publish_request::Step as Request;
 use bailiff_proto::v1::publish_response::Step as Answered;
 use futures::stream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use super::hub::{Hub, Lease, unexpected};
@@ -24,6 +25,7 @@ pub(super) type Stream = Pin<Box<dyn stream::Stream<Item = Result<pb::PublishRes
 
 struct Session {
     hub: Arc<Hub>,
+    broken: CancellationToken,
     inbound: Streaming<pb::PublishRequest>,
     opened: Option<Opened>,
 }
@@ -44,6 +46,7 @@ enum Event {
 /// Opens the stream; the session itself is opened by the first request.
 pub(super) fn open(hub: Arc<Hub>, inbound: Streaming<pb::PublishRequest>) -> Stream {
     let session = Session {
+        broken: hub.stream_token(),
         hub,
         inbound,
         opened: None,
@@ -84,14 +87,14 @@ impl Session {
         let Some(opened) = &mut self.opened else {
             return tokio::select! {
                 biased;
-                () = self.hub.is_down() => Event::Down,
+                () = self.broken.cancelled() => Event::Down,
                 message = self.inbound.message() => Event::Message(message),
                 () = tokio::time::sleep(OPEN_WITHIN) => Event::Silent,
             };
         };
         tokio::select! {
             biased;
-            () = self.hub.is_down() => Event::Down,
+            () = self.broken.cancelled() => Event::Down,
             ended = &mut opened.lease.ended => Event::Ended(ended.unwrap_or(Refusal::Ended)),
             message = self.inbound.message() => Event::Message(message),
         }

@@ -12,6 +12,7 @@ use bailiff_proto::v1::subscribe_response::Step;
 use futures::stream;
 use prost::Message as _;
 use tokio::time::{Interval, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::hub::{Hub, Seat};
@@ -31,6 +32,7 @@ pub(super) type Stream = Pin<Box<dyn stream::Stream<Item = Result<pb::SubscribeR
 struct Reader {
     hub: Arc<Hub>,
     seat: Seat,
+    ended: CancellationToken,
     selection: Selection,
     fingerprint: u64,
     incarnation: String,
@@ -66,6 +68,7 @@ pub(super) fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Strea
     bookmark.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tracing::debug!(subscriber, ?position, "Subscription was opened");
     let reader = Reader {
+        ended: hub.stream_token(),
         hub,
         seat,
         selection,
@@ -150,7 +153,7 @@ impl Reader {
             }
             tokio::select! {
                 biased;
-                () = self.hub.is_down() => return Err(status::down()),
+                () = self.ended.cancelled() => return Err(status::down()),
                 _ = self.bookmark.tick() => return Ok(self.mk_bookmark()),
                 () = self.seat.wake.notified() => {}
             }

@@ -1,0 +1,336 @@
+//! What a publisher has to send, what it sent, and what it has to say to its owner. Pure.
+//!
+//! Wanted properties: (A) the latest draft of every key is on the bus when the outbox is settled, whatever broke in between;
+//! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bailiff_model::{Revision, Topic, Wall};
+use bailiff_proto::v1 as pb;
+use prost::Message as _;
+
+use super::Published;
+use crate::record::{Draft, Incoming};
+use crate::wire::envelope;
+
+/// Records in a batch; half of what the bus takes.
+const BATCH_RECORDS: usize = 500;
+/// Bytes in a batch, but for its last record: far below what the bus takes.
+const BATCH_BYTES: usize = 512 * 1024;
+/// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
+const WINDOW: usize = 4;
+/// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
+/// the bus loses its memory too; without a bound they would pile up for as long as the process lives.
+const TERMINAL_KEPT: usize = 10_000;
+/// News of refused drafts kept; each is logged besides.
+const REFUSED_KEPT: usize = 1_000;
+
+type Version = u64;
+type Sent = Vec<(String, Version)>;
+
+/// What to send next.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    Batch(pb::Batch),
+    EndReplace(pb::EndReplace),
+}
+
+/// A publisher's state, apart from its connection.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    topic: Topic,
+    slots: BTreeMap<String, Slot>,
+    /// Keys to send, by version: in the order in which they were set.
+    queue: BTreeMap<Version, String>,
+    last_version: Version,
+    last_batch: u64,
+    inflight: BTreeMap<u64, Sent>,
+    /// Staged in the replace part of the present session.
+    staged: Sent,
+    terminal: VecDeque<(String, Version)>,
+    is_initial_state_set: bool,
+    is_connected: bool,
+    replace: Replace,
+    news: News,
+}
+
+/// Where the present session stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Replace {
+    /// Not in a replace part.
+    #[default]
+    No,
+    /// Staging.
+    Staging,
+    /// The end was sent, with this number.
+    Ending(u64),
+}
+
+#[derive(Debug)]
+struct Slot {
+    incoming: Incoming,
+    version: Version,
+}
+
+/// What the owner was not told yet.
+#[derive(Debug, Default)]
+struct News {
+    connection: Option<Published>,
+    refused: BTreeMap<String, String>,
+    by_key: BTreeMap<String, Revision>,
+    by_revision: BTreeSet<(Revision, String)>,
+    fenced: Option<String>,
+}
+
+// === impl Outbox ===
+
+impl Outbox {
+    pub(super) fn new(topic: Topic) -> Self {
+        Self {
+            topic,
+            slots: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            last_version: 0,
+            last_batch: 0,
+            inflight: BTreeMap::new(),
+            staged: Vec::new(),
+            terminal: VecDeque::new(),
+            is_initial_state_set: false,
+            is_connected: false,
+            replace: Replace::No,
+            news: News::default(),
+        }
+    }
+
+    // === what the owner does ===
+
+    pub(super) fn set(&mut self, draft: Draft, produced_at: Wall) {
+        let Draft {
+            key,
+            route,
+            derived_from,
+            trace,
+            body,
+        } = draft;
+        let is_terminal = body.is_terminal();
+        let incoming = Incoming {
+            key,
+            route,
+            derived_from,
+            produced_at,
+            trace,
+            body: Some(body),
+        };
+        // The very check that the bus makes: there a refusal would end the session and hold up every other key.
+        if let Err(error) = envelope::incoming(self.topic, envelope::to_incoming(self.topic, &incoming)) {
+            tracing::error!(topic = %self.topic, key = incoming.key, %error, "Draft was refused");
+            self.news.refuse(incoming.key, error.to_string());
+            return;
+        }
+        let key = incoming.key.clone();
+        self.put(incoming);
+        if is_terminal {
+            self.terminal.push_back((key, self.last_version));
+            self.forget_old_outcomes();
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &str, produced_at: Wall) {
+        let route = match self.slots.get(key) {
+            Some(slot) if slot.incoming.body.is_none() => return,
+            Some(slot) => slot.incoming.route.clone(),
+            None => String::new(),
+        };
+        if let Err(error) = envelope::key(self.topic, key) {
+            self.news.refuse(key.to_owned(), error.to_string());
+            return;
+        }
+        self.put(Incoming {
+            key: key.to_owned(),
+            route,
+            derived_from: Revision(0),
+            produced_at,
+            trace: None,
+            body: None,
+        });
+    }
+
+    fn put(&mut self, incoming: Incoming) {
+        let key = incoming.key.clone();
+        self.last_version += 1;
+        let version = self.last_version;
+        if let Some(superseded) = self.slots.insert(key.clone(), Slot { incoming, version }) {
+            self.queue.remove(&superseded.version);
+        }
+        self.queue.insert(version, key);
+    }
+
+    /// Outcomes beyond the bound are forgotten, oldest first, once they are on the bus.
+    fn forget_old_outcomes(&mut self) {
+        while self.terminal.len() > TERMINAL_KEPT {
+            let Some((key, version)) = self.terminal.front() else { return };
+            let is_latest = self.slots.get(key).is_some_and(|slot| slot.version == *version);
+            let is_on_its_way = self.queue.contains_key(version) || self.is_sent(key, *version);
+            if is_latest && is_on_its_way {
+                return;
+            }
+            if is_latest {
+                self.slots.remove(key);
+            }
+            self.terminal.pop_front();
+        }
+    }
+
+    fn is_sent(&self, key: &str, version: Version) -> bool {
+        let mut sent = self.inflight.values().flatten().chain(&self.staged);
+        sent.any(|(sent_key, sent_version)| *sent_version == version && sent_key == key)
+    }
+
+    pub(super) fn complete(&mut self) {
+        self.is_initial_state_set = true;
+    }
+
+    /// The next news for the owner.
+    pub(super) fn next_news(&mut self) -> Option<Published> {
+        self.news.next()
+    }
+
+    /// Everything that was set is on the bus.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_ended = self.replace == Replace::No || !self.is_initial_state_set;
+        self.is_connected && is_ended && self.queue.is_empty() && self.inflight.is_empty() && self.staged.is_empty()
+    }
+
+    // === what the session does ===
+
+    /// A session was opened. With `replace` everything is sent again, otherwise what was not acknowledged.
+    pub(super) fn connected(&mut self, incarnation: &str, replace: bool) {
+        self.is_connected = true;
+        self.news.connection = Some(Published::Connected {
+            incarnation: incarnation.to_owned(),
+        });
+        let unacknowledged = std::mem::take(&mut self.inflight).into_values().flatten();
+        let unacknowledged: Sent = unacknowledged.chain(std::mem::take(&mut self.staged)).collect();
+        self.replace = Replace::No;
+        if replace {
+            self.replace = Replace::Staging;
+            self.queue = self.slots.iter().map(|(key, slot)| (slot.version, key.clone())).collect();
+            return;
+        }
+        for (key, version) in unacknowledged {
+            if self.slots.get(&key).is_some_and(|slot| slot.version == version) {
+                self.queue.insert(version, key);
+            }
+        }
+    }
+
+    /// The session broke.
+    pub(super) fn disconnected(&mut self) {
+        if std::mem::take(&mut self.is_connected) {
+            self.news.connection = Some(Published::Lost);
+        }
+    }
+
+    /// Another producer took over.
+    pub(super) fn fenced(&mut self, detail: String) {
+        self.is_connected = false;
+        self.news.fenced = Some(detail);
+    }
+
+    /// What to send next, if anything is to be sent now.
+    pub(super) fn next_step(&mut self) -> Option<Step> {
+        if self.inflight.len() >= WINDOW || matches!(self.replace, Replace::Ending(_)) {
+            return None;
+        }
+        if !self.queue.is_empty() {
+            return Some(Step::Batch(self.next_batch()));
+        }
+        let is_replaced = self.replace == Replace::Staging && self.is_initial_state_set && self.inflight.is_empty();
+        is_replaced.then(|| {
+            self.last_batch += 1;
+            self.replace = Replace::Ending(self.last_batch);
+            Step::EndReplace(pb::EndReplace { id: self.last_batch })
+        })
+    }
+
+    fn next_batch(&mut self) -> pb::Batch {
+        let (mut records, mut sent, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while records.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
+            let Some((version, key)) = self.queue.pop_first() else { break };
+            let Some(slot) = self.slots.get(&key) else { continue };
+            let record = envelope::to_incoming(self.topic, &slot.incoming);
+            bytes += record.encoded_len();
+            records.push(record);
+            sent.push((key, version));
+        }
+        self.last_batch += 1;
+        self.inflight.insert(self.last_batch, sent);
+        pb::Batch {
+            id: self.last_batch,
+            records,
+        }
+    }
+
+    /// The bus acknowledged. True if that ended the replace part.
+    pub(super) fn acknowledged(&mut self, id: u64, revisions: &[u64]) -> bool {
+        if self.replace == Replace::Ending(id) {
+            self.replace = Replace::No;
+            let revision = revisions.first().copied().unwrap_or_default();
+            for (key, version) in std::mem::take(&mut self.staged) {
+                self.on_the_bus(key, version, Revision(revision));
+            }
+            return true;
+        }
+        let Some(sent) = self.inflight.remove(&id) else { return false };
+        if self.replace == Replace::Staging {
+            self.staged.extend(sent);
+            return false;
+        }
+        for ((key, version), revision) in sent.into_iter().zip(revisions) {
+            self.on_the_bus(key, version, Revision(*revision));
+        }
+        false
+    }
+
+    fn on_the_bus(&mut self, key: String, version: Version, revision: Revision) {
+        let Some(slot) = self.slots.get(&key).filter(|slot| slot.version == version) else {
+            // Superseded meanwhile: the newer draft is what the owner waits for.
+            return;
+        };
+        if slot.incoming.body.is_none() {
+            self.slots.remove(&key);
+        }
+        self.news.acknowledge(key, revision);
+    }
+}
+
+// === impl News ===
+
+impl News {
+    fn acknowledge(&mut self, key: String, revision: Revision) {
+        if let Some(earlier) = self.by_key.insert(key.clone(), revision) {
+            self.by_revision.remove(&(earlier, key.clone()));
+        }
+        self.by_revision.insert((revision, key));
+    }
+
+    fn refuse(&mut self, key: String, detail: String) {
+        if self.refused.len() < REFUSED_KEPT || self.refused.contains_key(&key) {
+            self.refused.insert(key, detail);
+        }
+    }
+
+    fn next(&mut self) -> Option<Published> {
+        if let Some(connection) = self.connection.take() {
+            return Some(connection);
+        }
+        if let Some((key, detail)) = self.refused.pop_first() {
+            return Some(Published::Refused { key, detail });
+        }
+        if let Some((revision, key)) = self.by_revision.pop_first() {
+            self.by_key.remove(&key);
+            return Some(Published::Acknowledged { key, revision });
+        }
+        self.fenced.take().map(|detail| Published::Fenced { detail })
+    }
+}

@@ -1,0 +1,325 @@
+//! What a subscriber is promised, through client and server.
+
+use bailiff_event_bus::{Draft, RouteFilter, ServerOptions, SubscribeOptions, TombstoneReason, Update, subscribe};
+use bailiff_model::{Revision, Topic};
+
+use crate::support::{Follower, World, contents, mk_draft, mk_health, pass, soon};
+
+const HEALTH: Topic = Topic::NodeHealth;
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_comes_first_and_changes_follow() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.set(mk_draft("n2", 2));
+    publisher.complete();
+    soon("everything is published", publisher.settled()).await;
+
+    let mut follower = world.follow(&[HEALTH]);
+    let Update::Snapshot { records, shards } = follower.step().await else {
+        panic!("a snapshot comes first");
+    };
+    assert_eq!(records.len(), 2);
+    assert_eq!((shards.len(), shards[0].complete, shards[0].epoch), (1, true, 7));
+    assert_eq!(shards[0].producer, "monitor");
+
+    publisher.set(mk_draft("n1", 3));
+    publisher.remove("n2");
+    follower.until(|follower| follower.held.len() == 1).await;
+    assert_eq!(follower.contents(), contents([("n1", 3)]));
+    assert_eq!(follower.snapshots, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_bus_has_an_empty_snapshot_and_no_shards() {
+    let world = World::new();
+    let mut follower = world.follow(&Topic::ALL);
+    let empty = Update::Snapshot {
+        records: Vec::new(),
+        shards: Vec::new(),
+    };
+    assert_eq!(follower.step().await, empty);
+    assert!(!follower.is_complete(HEALTH));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_is_resumed_where_it_was() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.set(mk_draft("n2", 1));
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.until(|follower| follower.held.len() == 2).await;
+    follower.until(|follower| follower.is_complete(HEALTH)).await;
+
+    world.server.disconnect();
+    publisher.set(mk_draft("n1", 2));
+    publisher.remove("n2");
+    let mut sets = Vec::new();
+    while follower.held.len() == 2 {
+        sets.push(follower.step().await);
+    }
+    assert!(matches!(sets.first(), Some(Update::Lost { .. })), "{sets:?}");
+    assert_eq!(follower.contents(), contents([("n1", 2)]));
+    assert_eq!((follower.snapshots, follower.lost), (1, 1));
+    assert_eq!(follower.subscription.malformed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_older_than_the_tombstones_kept_gets_a_snapshot() {
+    let world = World::small();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.set(mk_draft("n2", 1));
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.until(|follower| follower.held.len() == 2).await;
+
+    world.server.disconnect();
+    publisher.remove("n2");
+    // Nobody reads meanwhile: the subscription comes back after its tombstone is forgotten.
+    pass(60).await;
+    follower.until(|follower| follower.held.len() == 1).await;
+    assert_eq!(follower.snapshots, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connected_reader_that_slept_too_long_gets_a_snapshot_too() {
+    let world = World::small();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.until(|follower| follower.is_complete(HEALTH)).await;
+    publisher.remove("n1");
+    pass(60).await;
+    follower.until(|follower| follower.held.is_empty()).await;
+    assert_eq!((follower.snapshots, follower.lost), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_lost_its_memory_is_given_all_state_again() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.until(|follower| follower.is_complete(HEALTH)).await;
+    let before = world.server.incarnation();
+
+    world.server.kill();
+    assert_eq!(world.server.incarnation(), None);
+    follower.until(|follower| follower.lost == 1).await;
+    publisher.set(mk_draft("n2", 2));
+    pass(7).await;
+    world.server.restart();
+    assert_ne!(world.server.incarnation(), before);
+    follower
+        .until(|follower| follower.held.len() == 2 && follower.is_complete(HEALTH))
+        .await;
+    assert_eq!(follower.contents(), contents([("n1", 1), ("n2", 2)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_said_when_it_happens_and_when_it_is_stale() {
+    let world = World::new();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.for_seconds(3).await;
+    assert_eq!(follower.lost, 0);
+    let lost_at = world.clock.now().mono;
+    world.server.kill();
+    let Update::Lost { since } = follower.step().await else {
+        panic!("the loss is said at once");
+    };
+    assert!(since <= lost_at);
+    assert_eq!(follower.step().await, Update::Lost { since }, "and again when it is stale");
+    assert!(world.clock.now().mono.saturating_since(since) >= std::time::Duration::from_secs(10));
+    follower.for_seconds(120).await;
+    assert_eq!(follower.lost, 2, "and not again");
+    world.server.restart();
+    follower.until(|follower| follower.snapshots == 2).await;
+    world.server.kill();
+    follower.until(|follower| follower.lost == 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_was_never_there_is_lost_too() {
+    let world = World::new();
+    world.server.kill();
+    let start = world.clock.now().mono;
+    let mut follower = world.follow(&[HEALTH]);
+    assert_eq!(follower.step().await, Update::Lost { since: start });
+    assert_eq!(follower.step().await, Update::Lost { since: start });
+}
+
+#[tokio::test(start_paused = true)]
+async fn liveness_and_lag_come_every_two_seconds() {
+    let world = World::new();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.step().await;
+    let begin = world.clock.now().mono;
+    for _ in 0..10 {
+        assert!(matches!(follower.step().await, Update::Status { .. }));
+    }
+    let took = world.clock.now().mono.saturating_since(begin).as_secs();
+    assert!((16..=20).contains(&took), "{took} s for 10 bookmarks");
+}
+
+fn mk_filtered(world: &World, routes: &[&str]) -> Follower {
+    let options = SubscribeOptions {
+        topics: vec![HEALTH],
+        filters: vec![RouteFilter {
+            topic: HEALTH,
+            routes: routes.iter().map(|route| (*route).to_owned()).collect(),
+        }],
+        subscriber: "filtered".to_owned(),
+    };
+    Follower::new(subscribe(&world.bus, options, &world.clock, &world.seed))
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_a_filter_is_a_removal_and_entering_it_a_record() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(Draft::new(mk_health("n1", "a", 1)));
+    publisher.set(Draft::new(mk_health("n2", "b", 1)));
+    publisher.complete();
+    let mut follower = mk_filtered(&world, &["eu:a"]);
+    follower.until(|follower| follower.is_complete(HEALTH)).await;
+    assert_eq!(follower.contents(), contents([("n1", 1)]));
+
+    publisher.set(Draft::new(mk_health("n1", "b", 2)));
+    let removal = loop {
+        match follower.step().await {
+            Update::Changes { records, .. } if !records.is_empty() => break records,
+            _ => {}
+        }
+    };
+    assert_eq!(removal.len(), 1);
+    assert_eq!(removal[0].tombstone, Some(TombstoneReason::LeftFilter));
+    assert!(removal[0].revision > Revision(0));
+    assert!(follower.held.is_empty());
+
+    publisher.set(Draft::new(mk_health("n2", "a", 3)));
+    follower.until(|follower| follower.held.len() == 1).await;
+    assert_eq!(follower.contents(), contents([("n2", 3)]));
+
+    // A removal outside the filter of a key that was once inside is told; a stranger's is not.
+    publisher.remove("n1");
+    publisher.remove("n2");
+    follower.until(|follower| follower.held.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bad_requests_are_refused_with_the_field_and_what_is_allowed() {
+    use bailiff_proto::v1::event_bus_server::EventBus as _;
+    use bailiff_proto::v1::{RouteFilter as Wire, SubscribeRequest};
+    let world = World::new();
+    let good = SubscribeRequest {
+        topics: vec!["node-health".to_owned()],
+        cursor: String::new(),
+        filters: Vec::new(),
+        subscriber: "test".to_owned(),
+    };
+    let filter = |topic: &str, routes: &[&str]| Wire {
+        topic: topic.to_owned(),
+        routes: routes.iter().map(|route| (*route).to_owned()).collect(),
+    };
+    let with = |change: &dyn Fn(&mut SubscribeRequest)| {
+        let mut request = good.clone();
+        change(&mut request);
+        request
+    };
+    let cases = [
+        (with(&|request| request.topics.clear()), "topics: "),
+        (
+            with(&|request| request.topics.push("nodes".to_owned())),
+            "topics[1]: \"nodes\"",
+        ),
+        (with(&|request| request.topics.push("node-health".to_owned())), "topics[1]: "),
+        (with(&|request| request.subscriber.clear()), "subscriber: \"\""),
+        (with(&|request| request.subscriber = "a\nb".to_owned()), "subscriber: "),
+        (
+            with(&|request| request.cursor = "nonsense".to_owned()),
+            "cursor: \"nonsense\"",
+        ),
+        (
+            with(&|request| request.filters.push(filter("daemon-rollouts", &[]))),
+            "filters[0].topic: \"daemon-rollouts\"",
+        ),
+        (
+            with(&|request| request.filters.push(filter("node-health", &[""]))),
+            "filters[0].routes[0]: \"\"",
+        ),
+        (
+            with(&|request| request.filters = vec![filter("node-health", &["a"]); 2]),
+            "filters[1].topic: ",
+        ),
+    ];
+    for (request, wanted) in cases {
+        let Err(status) = world.server.subscribe(tonic::Request::new(request)).await else {
+            panic!("{wanted} must be refused");
+        };
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
+        assert!(status.message().starts_with(wanted), "{:?} for {wanted:?}", status.message());
+        assert!(status.message().contains("wanted"), "{:?}", status.message());
+    }
+    assert!(world.server.subscribe(tonic::Request::new(good)).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscribers_are_bounded_and_leave_their_place() {
+    let world = World::with(ServerOptions {
+        subscribers: 2,
+        ..ServerOptions::default()
+    });
+    let (mut first, mut second) = (world.follow(&[HEALTH]), world.follow(&[HEALTH]));
+    first.step().await;
+    second.step().await;
+    let mut third = world.follow(&[HEALTH]);
+    assert!(matches!(third.step().await, Update::Lost { .. }));
+    let subscribers = async || soon("status", world.bus.status()).await.unwrap().topics[0].subscribers;
+    assert_eq!(subscribers().await, 2);
+    drop(first);
+    third.until(|follower| follower.snapshots == 1).await;
+    assert_eq!(subscribers().await, 2);
+}
+
+/// The reader's cost is what it is in the middle of, and that is bounded by keys.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_never_reads_costs_nothing_and_catches_up_in_one_set() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.until(|follower| follower.is_complete(HEALTH)).await;
+    let nodes: Vec<String> = (0..10).map(|number| format!("n{number}")).collect();
+    for round in 0..300 {
+        for node in &nodes {
+            publisher.set(mk_draft(node, round));
+        }
+        soon("the round is published", publisher.settled()).await;
+    }
+    let mut registry = prometheus_client::registry::Registry::default();
+    world.server.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let kept = "event_bus_records{topic=\"node-health\"} 160\n";
+    assert!(
+        text.contains(kept),
+        "16 records of each of 10 keys, of 3,000 published: {text}"
+    );
+    assert!(text.contains("event_bus_keys{topic=\"node-health\"} 10\n"), "{text}");
+    assert!(text.contains("event_bus_subscribers 1\n"), "{text}");
+
+    let records = loop {
+        match follower.step().await {
+            Update::Changes { records, .. } if !records.is_empty() => break records,
+            _ => {}
+        }
+    };
+    assert_eq!(records.len(), 10, "each key once");
+    assert!(follower.contents().values().all(|content| *content == 299));
+}

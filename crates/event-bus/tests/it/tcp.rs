@@ -1,0 +1,68 @@
+//! The same over a socket. Time is real here, so nothing is asserted about it.
+
+use bailiff_event_bus::{Bus, PublishOptions, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_model::Topic;
+use bailiff_runtime::{Clock, Seed};
+use tokio_stream::wrappers::TcpListenerStream;
+
+use crate::support::{Follower, contents, mk_draft};
+
+#[tokio::test]
+async fn publish_subscribe_and_resume_work_over_tcp() {
+    let (clock, seed) = (Clock::system(), Seed::new(1));
+    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let service = server.service();
+    let incoming = TcpListenerStream::new(listener);
+    let serving = tokio::spawn(async move {
+        let router = tonic::transport::Server::builder().add_service(service);
+        router.serve_with_incoming(incoming).await
+    });
+    let bus = Bus::connect(&url);
+    let options = PublishOptions {
+        topic: Topic::NodeHealth,
+        shard: 0,
+        shard_count: 1,
+        producer: "monitor".to_owned(),
+        epoch: 7,
+    };
+    let publisher = publish(&bus, options, &clock, &seed);
+    for number in 0..3_000 {
+        publisher.set(mk_draft(&format!("node-{number}"), number));
+    }
+    publisher.complete();
+    publisher.settled().await;
+    let options = SubscribeOptions {
+        topics: vec![Topic::NodeHealth],
+        filters: Vec::new(),
+        subscriber: "follower".to_owned(),
+    };
+    let mut follower = Follower::new(subscribe(&bus, options, &clock, &seed));
+    follower.step().await;
+    assert_eq!(follower.held.len(), 3_000);
+
+    server.disconnect();
+    for number in 1..3_000 {
+        publisher.remove(&format!("node-{number}"));
+    }
+    follower.until(|follower| follower.held.len() == 1).await;
+    assert_eq!((follower.snapshots, follower.lost), (1, 1), "resumed");
+
+    server.restart();
+    follower
+        .until(|follower| follower.snapshots >= 2 && follower.held.len() == 1)
+        .await;
+    assert_eq!(follower.contents(), contents([("node-0", 0)]));
+    assert_eq!(bus.history(Topic::NodeHealth, "node-0").await.unwrap().len(), 1);
+    assert_eq!(bus.status().await.unwrap().topics[0].keys, 1);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_says_so() {
+    let bus = Bus::connect("not a url");
+    let error = bus.status().await.expect_err("there is no bus");
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("not a url"), "{source}");
+}
