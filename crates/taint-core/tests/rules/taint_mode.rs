@@ -11,7 +11,7 @@ const GONE: IntentState = IntentState::Withdrawn(WithdrawnReason::TaintsGone);
 const TOLERATED: IntentState = IntentState::Withdrawn(WithdrawnReason::Tolerated);
 use IntentState::{Due, Scheduled};
 
-/// TE-050, TE-052, TE-053, TE-054, TE-055, TE-082, TE-114, TE-120, TE-121: recording `te-toleration-lengths`
+/// TE-050, TE-052, TE-053, TE-054, TE-055, TE-082, TE-113, TE-114, TE-120, TE-121: recording `te-toleration-lengths`
 #[test]
 fn a_pod_stays_as_long_as_it_tolerates() {
     for profile in BOTH {
@@ -47,7 +47,7 @@ fn a_pod_stays_as_long_as_it_tolerates() {
     }
 }
 
-/// TE-012, TE-114: other effects, other fields and resyncs evaluate nothing
+/// TE-012, TE-104, TE-114: other effects, other fields and resyncs evaluate nothing
 #[test]
 fn what_does_not_matter_is_not_evaluated() {
     let mut h = Harness::begun(
@@ -68,7 +68,7 @@ fn what_does_not_matter_is_not_evaluated() {
     h.assert_state("p", Scheduled, 9);
 }
 
-/// TE-032, TE-064, TE-066, TE-080: recording `te-untaint-and-retaint`
+/// TE-032, TE-064, TE-066, TE-080, TE-112: recording `te-untaint-and-retaint`
 #[test]
 fn removing_the_taint_cancels_and_a_new_one_starts_anew() {
     for profile in BOTH {
