@@ -1,1 +1,40 @@
-//! zone-evictor
+//! The zone-evictor: may it happen now? Then it does it.
+//!
+//! The only stage that disrupts: it adds and removes NoExecute health taints, marks pods with DisruptionTarget and deletes them, and
+//! publishes topic `eviction-outcomes`. What is decided is decided in `bailiff_zone_core`; here is what carries it out: the watch on
+//! nodes, requests, the bus, events, spans, metrics and the one timer.
+
+mod metrics;
+mod options;
+mod requests;
+mod shell;
+mod telling;
+mod views;
+
+use bailiff_stage::{Env, Error, Stage};
+
+pub use options::{Controllers, EvictionFlags, Flags, Options};
+
+/// Annotation of an Event: the trace of the incident it belongs to, 32 hex digits.
+pub const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
+
+/// The stage.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneEvictor;
+
+impl Stage for ZoneEvictor {
+    const NAME: &'static str = "zone-evictor";
+    type Options = Options;
+
+    fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {
+        run(options, env)
+    }
+}
+
+/// Evicts in the zones of `env.shard` until the shutdown begins. To be called once the shard is held.
+///
+/// # Errors
+/// Another process took the shard over on the bus.
+pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    shell::Shell::start(&options, env).run().await
+}

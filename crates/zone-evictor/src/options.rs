@@ -1,0 +1,327 @@
+//! Flags of the stage. Those that kube-controller-manager has keep its names, meanings and defaults (NL-003).
+
+use std::str::FromStr;
+
+use bailiff_runtime::GoDuration;
+use bailiff_runtime::args::{Error, Valid, Validate, go_bool};
+use bailiff_zone_core::{AcceptIntents, Config, ConfigError, Duties, EvictionMethod, EvictionMode, Profile, Rates, Shard};
+use clap::{ArgAction, Args};
+
+/// Valid flags of the stage.
+pub type Options = Valid<Flags>;
+
+/// Flags of the stage's binary: those that other stages have too, and its own.
+#[derive(Args, Clone, Debug, PartialEq)]
+#[command(next_help_heading = "Eviction")]
+pub struct Flags {
+    /// How long a NoExecute health taint waits at most for its NoSchedule counterpart
+    #[arg(long, env = "BAILIFF_NODE_MONITOR_PERIOD", default_value = "5s", value_name = "DURATION")]
+    pub node_monitor_period: GoDuration,
+
+    /// Whether the documented differences from kube-controller-manager apply (bailiff) or not (upstream)
+    #[arg(long, env = "BAILIFF_PROFILE", default_value = "bailiff", value_name = "PROFILE")]
+    pub profile: Profile,
+
+    /// How workloads leave an unhealthy node: by NoExecute taints and toleration times (taint), or node by node after
+    /// --pod-eviction-timeout (node)
+    #[arg(long, env = "BAILIFF_EVICTION_MODE", default_value = "taint", value_name = "MODE")]
+    pub eviction_mode: EvictionMode,
+
+    /// Old name: false is --eviction-mode=node
+    #[arg(
+        long,
+        env = "BAILIFF_ENABLE_TAINT_MANAGER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true",
+        value_parser = go_bool,
+        action = ArgAction::Set,
+        value_name = "BOOL"
+    )]
+    pub enable_taint_manager: bool,
+
+    /// Whose duties are taken: '*' is all, 'name' adds one, '-name' leaves one out
+    #[arg(long, env = "BAILIFF_CONTROLLERS", default_value = "*", value_name = "LIST")]
+    pub controllers: Controllers,
+
+    /// Flags of its own.
+    #[command(flatten)]
+    pub eviction: EvictionFlags,
+}
+
+/// Flags that no other stage has.
+#[derive(Args, Clone, Debug, PartialEq)]
+#[command(next_help_heading = "Eviction")]
+pub struct EvictionFlags {
+    /// Nodes evicted per second and zone in a zone that is not partially disrupted
+    #[arg(long, env = "BAILIFF_NODE_EVICTION_RATE", default_value_t = 0.1, value_name = "RATE")]
+    pub node_eviction_rate: f64,
+
+    /// The same in a large zone that is partially disrupted; in a small one it is 0
+    #[arg(
+        long,
+        env = "BAILIFF_SECONDARY_NODE_EVICTION_RATE",
+        default_value_t = 0.01,
+        value_name = "RATE"
+    )]
+    pub secondary_node_eviction_rate: f64,
+
+    /// A zone with more voting nodes than this is large
+    #[arg(
+        long,
+        env = "BAILIFF_LARGE_CLUSTER_SIZE_THRESHOLD",
+        default_value_t = 50,
+        value_name = "NODES"
+    )]
+    pub large_cluster_size_threshold: u32,
+
+    /// Share of nodes not ready, from 0 to 1, at which a zone is partially disrupted
+    #[arg(
+        long,
+        env = "BAILIFF_UNHEALTHY_ZONE_THRESHOLD",
+        default_value_t = 0.55,
+        value_name = "SHARE"
+    )]
+    pub unhealthy_zone_threshold: f32,
+
+    /// By which request pods are evicted: delete
+    #[arg(long, env = "BAILIFF_EVICTION_METHOD", default_value = "delete", value_name = "METHOD")]
+    pub eviction_method: EvictionMethod,
+
+    /// Which eviction intents are acted on: those that the node's own taints justify (justified), or all (any)
+    #[arg(long, env = "BAILIFF_ACCEPT_INTENTS", default_value = "justified", value_name = "WHICH")]
+    pub accept_intents: AcceptIntents,
+
+    /// Pods evicted per second of those that were due before this process could act, or while it was held
+    #[arg(long, env = "BAILIFF_OVERDUE_EVICTION_RATE", default_value_t = 5.0, value_name = "RATE")]
+    pub overdue_eviction_rate: f64,
+
+    /// Pod evictions with a request under way at the same time
+    #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", default_value_t = 32, value_name = "NUMBER")]
+    pub concurrent_evictions: usize,
+}
+
+/// The duties named by `--controllers`, as kube-controller-manager reads it: a name beats its absence, `*` stands for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controllers(Duties);
+
+/// Names and old names.
+const NODE_LIFECYCLE: [&str; 2] = ["node-lifecycle-controller", "nodelifecycle"];
+const TAINT_EVICTION: [&str; 1] = ["taint-eviction-controller"];
+const OTHERS: [&str; 2] = ["daemonset-controller", "daemonset"];
+
+// === impl Controllers ===
+
+impl Controllers {
+    /// These duties.
+    pub const fn new(duties: Duties) -> Self {
+        Self(duties)
+    }
+
+    /// The duties.
+    pub const fn duties(self) -> Duties {
+        self.0
+    }
+}
+
+impl FromStr for Controllers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+        for name in &names {
+            let bare = name.strip_prefix('-').unwrap_or(name);
+            let mut known = NODE_LIFECYCLE.iter().chain(&TAINT_EVICTION).chain(&OTHERS);
+            if *name != "*" && !known.any(|known| *known == bare) {
+                return Err(format!(
+                    "{name:?} is no controller; allowed are '*', and with or without '-': {}, {}, {}",
+                    NODE_LIFECYCLE[0], TAINT_EVICTION[0], OTHERS[0]
+                ));
+            }
+        }
+        let is_on = |aliases: &[&str]| {
+            let named = |prefix: &str| {
+                let is_alias = |name: &&str| aliases.iter().any(|alias| name.strip_prefix(prefix) == Some(alias));
+                names.iter().any(is_alias)
+            };
+            named("") || (!named("-") && names.contains(&"*"))
+        };
+        Ok(Self(Duties {
+            node_lifecycle: is_on(&NODE_LIFECYCLE),
+            taint_eviction: is_on(&TAINT_EVICTION),
+        }))
+    }
+}
+
+// === impl Flags ===
+
+impl Flags {
+    /// The core's configuration for a shard.
+    pub fn config(&self, shard: Shard) -> Config {
+        let Self {
+            node_monitor_period,
+            profile,
+            eviction_mode,
+            enable_taint_manager,
+            controllers,
+            eviction,
+        } = self;
+        let EvictionFlags {
+            node_eviction_rate,
+            secondary_node_eviction_rate,
+            large_cluster_size_threshold,
+            unhealthy_zone_threshold,
+            eviction_method,
+            accept_intents,
+            overdue_eviction_rate,
+            concurrent_evictions,
+        } = eviction;
+        Config {
+            profile: *profile,
+            mode: if *enable_taint_manager {
+                *eviction_mode
+            } else {
+                EvictionMode::Node
+            },
+            method: *eviction_method,
+            accept: *accept_intents,
+            duties: controllers.duties(),
+            shard,
+            rates: Rates {
+                primary: *node_eviction_rate,
+                secondary: *secondary_node_eviction_rate,
+                large_zone: *large_cluster_size_threshold,
+                unhealthy: *unhealthy_zone_threshold,
+            },
+            monitor_period: node_monitor_period.get(),
+            max_evictions_in_flight: *concurrent_evictions,
+            overdue_per_second: *overdue_eviction_rate,
+        }
+    }
+}
+
+impl Validate for Flags {
+    fn validate(&self) -> Result<(), Error> {
+        self.config(Shard::default()).validate().map_err(|error| match error {
+            ConfigError::OutOfRange { field, value, wanted } => Error::new(field, value, format!("allowed is {wanted}")),
+            ConfigError::NoSuchShard { index, count } => Error::new("shards", count, format!("there is no shard {index}")),
+            ConfigError::UnknownChoice { value, wanted } => Error::new("controllers", value, format!("allowed is {wanted}")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bailiff_runtime::args::{EXIT_CONFIGURATION, parse_from};
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(name = "evictor")]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn parse(flags: &[&str]) -> Result<Config, bailiff_runtime::args::Refusal> {
+        let parsed = parse_from::<Cli>(std::iter::once("evictor").chain(flags.iter().copied()));
+        parsed.map(|cli| cli.options.config(Shard::default()))
+    }
+
+    /// NL-003
+    #[test]
+    fn defaults_are_those_of_kube_controller_manager() {
+        Cli::command().debug_assert();
+        assert_eq!(parse(&[]).expect("defaults are allowed"), Config::default());
+    }
+
+    #[test]
+    fn flags_reach_the_core() {
+        let flags = [
+            "--node-monitor-period=1s",
+            "--node-eviction-rate=0.25",
+            "--secondary-node-eviction-rate=0",
+            "--large-cluster-size-threshold=20",
+            "--unhealthy-zone-threshold=0.7",
+            "--eviction-mode=node",
+            "--accept-intents=any",
+            "--controllers=*,-taint-eviction-controller",
+            "--overdue-eviction-rate=1",
+            "--concurrent-evictions=3",
+            "--profile=upstream",
+        ];
+        let wanted = Config {
+            profile: Profile::Upstream,
+            mode: EvictionMode::Node,
+            accept: AcceptIntents::Any,
+            duties: Duties {
+                taint_eviction: false,
+                ..Duties::default()
+            },
+            rates: Rates {
+                primary: 0.25,
+                secondary: 0.0,
+                large_zone: 20,
+                unhealthy: 0.7,
+            },
+            monitor_period: Duration::from_secs(1),
+            max_evictions_in_flight: 3,
+            overdue_per_second: 1.0,
+            ..Config::default()
+        };
+        assert_eq!(parse(&flags).expect("allowed"), wanted);
+    }
+
+    /// NL-001, NL-200, TE-001
+    #[test]
+    fn old_names_are_accepted() {
+        assert_eq!(
+            parse(&["--enable-taint-manager=false"]).expect("allowed").mode,
+            EvictionMode::Node
+        );
+        let cases = [
+            ("*", (true, true)),
+            ("nodelifecycle", (true, false)),
+            ("taint-eviction-controller", (false, true)),
+            ("daemonset", (false, false)),
+            ("*,-nodelifecycle", (false, true)),
+            ("-taint-eviction-controller,*", (true, false)),
+            ("", (false, false)),
+        ];
+        for (list, wanted) in cases {
+            let duties = list.parse::<Controllers>().expect(list).duties();
+            assert_eq!((duties.node_lifecycle, duties.taint_eviction), wanted, "{list}");
+        }
+    }
+
+    /// NL-004
+    #[test]
+    fn what_is_wrong_is_answered_with_flag_value_and_what_is_allowed() {
+        let cases: [(&str, &[&str]); 7] = [
+            ("--node-eviction-rate=-1", &["'-1'", "--node-eviction-rate", "at least 0"]),
+            (
+                "--secondary-node-eviction-rate=nan",
+                &["--secondary-node-eviction-rate", "finite"],
+            ),
+            (
+                "--unhealthy-zone-threshold=2",
+                &["'2'", "--unhealthy-zone-threshold", "0 to 1"],
+            ),
+            ("--eviction-method=evict", &["evict", "--eviction-method", "delete"]),
+            ("--eviction-mode=zone", &["zone", "taint or node"]),
+            ("--controllers=nodes", &["nodes", "node-lifecycle-controller"]),
+            ("--concurrent-evictions=0", &["at least 1"]),
+        ];
+        for (flag, parts) in cases {
+            let refusal = parse(&[flag]).expect_err(flag);
+            assert_eq!(refusal.exit_code(), EXIT_CONFIGURATION, "{flag}");
+            for part in parts {
+                assert!(refusal.to_string().contains(part), "{flag}: {refusal} lacks {part}");
+            }
+        }
+    }
+}

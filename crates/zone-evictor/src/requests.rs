@@ -1,0 +1,210 @@
+//! What goes over the wire, and what its answer means to the core.
+//!
+//! Every write carries uid and resourceVersion, so that it changes what was judged or nothing.
+
+use bailiff_cluster::{Api, Error, Patch, Precondition, error::Kind};
+use bailiff_model::{NodeName, PodRef, Taint, wellknown};
+use bailiff_zone_core::{
+    DISRUPTION_MESSAGE, DISRUPTION_REASON, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer, TaintWrite, Ticket,
+};
+use serde_json::{Value, json};
+
+use crate::views::{NodeView, PodView};
+
+/// Path of all nodes.
+pub(crate) const NODES: &str = "/api/v1/nodes";
+
+/// Replaces a node's taints (NL-077).
+pub(crate) async fn write_taints(api: Api, write: TaintWrite) -> Input {
+    let path = format!("{NODES}/{}", write.node.name);
+    let taints: Vec<Value> = write.taints.iter().map(taint).collect();
+    let body = json!({
+        "metadata": {"uid": write.node.uid.as_str(), "resourceVersion": write.node.resource_version.as_str()},
+        // The list has no merge key: a strategic merge patch replaces it. An empty one is written as upstream writes it.
+        "spec": {"taints": if taints.is_empty() { Value::Null } else { Value::Array(taints) }},
+    });
+    let result = api.patch::<NodeView>(&path, &Patch::Strategic(body)).await;
+    Input::NodeAnswer {
+        ticket: write.ticket,
+        result: facts(&write.node.name, result),
+    }
+}
+
+/// Reads a node from the server's store.
+pub(crate) async fn read_node(api: Api, ticket: Ticket, node: NodeName) -> Input {
+    let result = api.get::<NodeView>(&format!("{NODES}/{node}")).await;
+    Input::NodeAnswer {
+        ticket,
+        result: facts(&node, result),
+    }
+}
+
+/// Reads a pod from the server's store.
+pub(crate) async fn read_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
+    pod_answer(ticket, &pod, api.get::<PodView>(&pod_path(&pod)).await)
+}
+
+/// Patches a pod's status (TE-072 to TE-074, NL-206).
+pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) -> Input {
+    let body = json!({
+        "metadata": {"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.as_str()},
+        "status": status(&mark),
+    });
+    let path = format!("{}/status", pod_path(&pod));
+    pod_answer(ticket, &pod, api.patch::<PodView>(&path, &Patch::Strategic(body)).await)
+}
+
+/// Deletes a pod, with its own grace period (TE-071).
+pub(crate) async fn delete_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
+    let precondition = Precondition {
+        uid: Some(pod.uid.to_string()),
+        resource_version: Some(pod.resource_version.to_string()),
+    };
+    let result = api.delete(&pod_path(&pod), &precondition).await;
+    Input::PodAnswer {
+        ticket,
+        result: result
+            .map(|()| PodAnswer::Deleted)
+            .map_err(|error| failure("Pod", &pod, &error)),
+    }
+}
+
+fn pod_path(pod: &PodRef) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
+}
+
+fn taint(taint: &Taint) -> Value {
+    let mut value = json!({"key": &*taint.key, "effect": taint.effect.as_str()});
+    if !taint.value.is_empty() {
+        value["value"] = json!(&*taint.value);
+    }
+    if let Some(added) = taint.time_added {
+        // metav1.Time has no fraction (NL-066).
+        value["timeAdded"] = json!(format!("{added:.0}"));
+    }
+    value
+}
+
+fn status(mark: &Mark) -> Value {
+    let (transition, generation) = match mark {
+        Mark::DisruptionTarget { transition, generation } => (transition, generation),
+        Mark::NodeLost { message } => return json!({"reason": NODE_LOST, "message": message}),
+    };
+    let mut condition = json!({
+        "type": wellknown::CONDITION_DISRUPTION_TARGET,
+        "status": "True",
+        "reason": DISRUPTION_REASON,
+        "message": DISRUPTION_MESSAGE,
+        "observedGeneration": generation,
+    });
+    if let Some(transition) = transition {
+        condition["lastTransitionTime"] = json!(format!("{transition:.0}"));
+    }
+    json!({"conditions": [condition]})
+}
+
+fn facts(node: &NodeName, result: Result<NodeView, Error>) -> Result<NodeFacts, Failure> {
+    let view = result.map_err(|error| failure("Node", node, &error))?;
+    view.into_facts().ok_or_else(|| Failure {
+        kind: FailureKind::Unknown,
+        detail: "the node has a taint with an unknown effect".to_owned(),
+    })
+}
+
+fn pod_answer(ticket: Ticket, pod: &PodRef, result: Result<PodView, Error>) -> Input {
+    Input::PodAnswer {
+        ticket,
+        result: result
+            .map(|view| PodAnswer::Facts(view.into_facts()))
+            .map_err(|error| failure("Pod", pod, &error)),
+    }
+}
+
+fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure {
+    let kind = match error.kind {
+        Kind::NotFound => FailureKind::Gone,
+        Kind::Conflict => FailureKind::Conflict,
+        Kind::TooManyRequests => FailureKind::Throttled {
+            retry_after: error.retry_after,
+        },
+        Kind::Invalid | Kind::AlreadyExists | Kind::Expired => FailureKind::Invalid,
+        Kind::Forbidden | Kind::NamespaceTerminating | Kind::NotLeading => FailureKind::Denied,
+        Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
+    };
+    match kind {
+        FailureKind::Gone | FailureKind::Conflict => tracing::debug!(%name, %error, "{what} request was overtaken"),
+        _ => tracing::warn!(%name, %error, "{what} request failed"),
+    }
+    Failure {
+        kind,
+        detail: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::Effect;
+
+    use super::*;
+
+    /// TE-072, TE-073, NL-206
+    #[test]
+    fn marks_have_exactly_the_fields_wanted() {
+        let transition = Some("2024-01-01T00:00:00Z".parse().expect("a time"));
+        let wanted = json!({"conditions": [{
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint", "observedGeneration": 4,
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]});
+        assert_eq!(
+            status(&Mark::DisruptionTarget {
+                transition,
+                generation: 4
+            }),
+            wanted
+        );
+        let kept = status(&Mark::DisruptionTarget {
+            transition: None,
+            generation: 4,
+        });
+        assert!(kept["conditions"][0].get("lastTransitionTime").is_none());
+        let lost = status(&Mark::NodeLost { message: "m".to_owned() });
+        assert_eq!(lost, json!({"reason": "NodeLost", "message": "m"}));
+    }
+
+    /// NL-066, NL-070
+    #[test]
+    fn taints_are_written_without_empty_fields() {
+        let bare = Taint::new("k", Effect::NoExecute);
+        assert_eq!(taint(&bare), json!({"key": "k", "effect": "NoExecute"}));
+        let full = Taint {
+            value: "v".into(),
+            time_added: Some("2024-01-01T00:00:00.4Z".parse().expect("a time")),
+            ..bare
+        };
+        let wanted = json!({"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z"});
+        assert_eq!(taint(&full), wanted);
+    }
+
+    #[test]
+    fn every_error_means_something_to_the_core() {
+        let retry_after = Some(std::time::Duration::from_secs(7));
+        let cases = [
+            (Kind::NotFound, FailureKind::Gone),
+            (Kind::Conflict, FailureKind::Conflict),
+            (Kind::TooManyRequests, FailureKind::Throttled { retry_after }),
+            (Kind::Invalid, FailureKind::Invalid),
+            (Kind::Forbidden, FailureKind::Denied),
+            (Kind::NotLeading, FailureKind::Denied),
+            (Kind::Timeout, FailureKind::Unknown),
+            (Kind::Unavailable, FailureKind::Unknown),
+        ];
+        for (kind, wanted) in cases {
+            let error = Error {
+                retry_after,
+                ..Error::new(kind, "why")
+            };
+            assert_eq!(failure("Pod", &"ns/p", &error).kind, wanted, "{kind:?}");
+        }
+    }
+}

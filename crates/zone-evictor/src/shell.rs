@@ -1,0 +1,292 @@
+//! The loop: one input at a time into the core, its effects out. Nothing is decided here.
+
+use bailiff_cluster::Watch;
+use bailiff_cluster::watch::{Event, Source};
+use bailiff_event_bus::{
+    Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, SubscribeOptions,
+    Subscription, Update,
+};
+use bailiff_model::Topic;
+use bailiff_runtime::admin::Check;
+use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
+use bailiff_zone_core::{Body, Effect, Evictor, Input, NodeFacts, Record, Shard, ShardStatus};
+use futures::FutureExt;
+
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::telling::{self, Recorders};
+use crate::views::NodeView;
+use crate::{ZoneEvictor, requests};
+
+/// Requests under way at once. The core bounds evictions; this bounds the untainting of a whole cluster too (NL-097).
+const MOST_REQUESTS: usize = 64;
+
+/// Inputs taken in a row before the timer and the report are looked at, so that a flood of changes does not silence the stage. At
+/// some 20 µs each that is every few milliseconds.
+const BURST: u32 = 256;
+
+/// The running stage.
+pub(crate) struct Shell {
+    env: Env,
+    evictor: Evictor,
+    nodes: Watch<NodeView>,
+    bus: Subscription,
+    publisher: Publisher,
+    requests: Requests<Input>,
+    alarm: Alarm,
+    beacon: Beacon,
+    recorders: Recorders,
+    metrics: Metrics,
+    ready: Check,
+    holds: Check,
+    in_a_row: u32,
+}
+
+/// What one turn of the loop is about.
+enum Turn {
+    Input(Input),
+    Published(Published),
+    Report,
+    Nothing,
+    Stop,
+}
+
+impl Shell {
+    /// Starts the watch, the subscription and the session.
+    pub(crate) fn start(options: &Options, env: Env) -> Self {
+        let shard = Shard {
+            index: env.shard.index,
+            count: env.shard.count,
+        };
+        let seed = env.seed.fork("evictor");
+        let name = format!("{}/{}", ZoneEvictor::NAME, env.identity);
+        let subscription = SubscribeOptions {
+            topics: vec![Topic::NodeHealth, Topic::EvictionIntents, Topic::EvictionOutcomes],
+            filters: Vec::new(),
+            subscriber: name.clone(),
+        };
+        let session = PublishOptions {
+            topic: Topic::EvictionOutcomes,
+            shard: shard.index,
+            shard_count: shard.count,
+            producer: name,
+            epoch: env.shard.epoch,
+        };
+        Self {
+            evictor: Evictor::new(options.config(shard)),
+            nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
+            bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
+            publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
+            requests: Requests::new(MOST_REQUESTS),
+            alarm: Alarm::new(&env.clock),
+            beacon: Beacon::new(&env, ZoneEvictor::NAME),
+            recorders: Recorders::start(&env),
+            metrics: Metrics::register(&env.metrics),
+            ready: env.readiness.check("zone eviction"),
+            holds: env.readiness.check("zone holds"),
+            in_a_row: 0,
+            env,
+        }
+    }
+
+    /// Runs until the shutdown begins or the shard is lost.
+    pub(crate) async fn run(mut self) -> Result<(), Error> {
+        loop {
+            match self.turn().await {
+                Turn::Input(input) => self.apply(input),
+                Turn::Published(news) => published(news)?,
+                Turn::Report => self.report(),
+                Turn::Nothing => {}
+                Turn::Stop => break,
+            }
+        }
+        self.drain().await;
+        Ok(())
+    }
+
+    /// What comes next. News comes before the timer: what waits may be a reason not to act.
+    async fn turn(&mut self) -> Turn {
+        if self.in_a_row >= BURST {
+            self.in_a_row = 0;
+            if self.beacon.due().now_or_never().is_some() {
+                return Turn::Report;
+            }
+            if self.alarm.due().now_or_never().is_some() {
+                return Turn::Input(Input::Wake);
+            }
+        }
+        self.in_a_row += 1;
+        let turn = tokio::select! {
+            biased;
+            () = self.env.shutdown.triggered() => Turn::Stop,
+            news = self.publisher.next() => Turn::Published(news),
+            event = self.nodes.next() => from_nodes(event),
+            update = self.bus.next() => Turn::Input(from_bus(update)),
+            answer = self.requests.next() => Turn::Input(answer),
+            () = self.beacon.due() => Turn::Report,
+            () = self.alarm.due() => Turn::Input(Input::Wake),
+        };
+        if matches!(turn, Turn::Report | Turn::Input(Input::Wake)) {
+            self.in_a_row = 0;
+        }
+        turn
+    }
+
+    fn apply(&mut self, input: Input) {
+        for effect in self.evictor.apply(input, self.env.clock.now()) {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        let api = || self.env.api.clone();
+        match effect {
+            Effect::WriteTaints(write) => {
+                tracing::info!(node = %write.node.name, purpose = ?write.purpose, "Writing taints");
+                self.requests.push(requests::write_taints(api(), write));
+            }
+            Effect::ReadNode { ticket, node } => self.requests.push(requests::read_node(api(), ticket, node)),
+            Effect::ReadPod { ticket, pod } => self.requests.push(requests::read_pod(api(), ticket, pod)),
+            Effect::MarkPod { ticket, pod, mark } => self.requests.push(requests::mark_pod(api(), ticket, pod, mark)),
+            Effect::DeletePod { ticket, pod } => {
+                tracing::info!(%pod, uid = %pod.uid, "Deleting pod");
+                self.requests.push(requests::delete_pod(api(), ticket, pod));
+            }
+            Effect::Publish(draft) => self.publisher.set(Draft {
+                key: draft.key,
+                route: draft.route,
+                derived_from: draft.derived_from,
+                trace: draft.trace,
+                body: BusBody::Outcome(draft.outcome),
+            }),
+            Effect::Remove { key } => self.publisher.remove(&key),
+            Effect::Complete => {
+                self.publisher.complete();
+                self.report();
+            }
+            Effect::Emit(event) => self.recorders.emit(event),
+            Effect::Count(count) => self.metrics.count(&count),
+            Effect::Span(span) => telling::span(&self.env.spans, span),
+            Effect::WakeAt(at) => self.alarm.set(Some(at)),
+        }
+    }
+
+    fn report(&mut self) {
+        self.beacon
+            .report(&self.publisher, &[("nodes", self.nodes.last_sign_of_life())]);
+        self.metrics.levels(&self.evictor);
+        match self.evictor.waits_for() {
+            Some(what) => self.ready.fail(format!("waiting for {what}")),
+            None => self.ready.ok(),
+        }
+        // A hold is no reason to send the process away: it ends by itself.
+        let held: Vec<String> = self
+            .evictor
+            .zones()
+            .filter_map(|view| {
+                view.held
+                    .map(|hold| format!("{}: {} ({})", view.zone, hold.reason, hold.detail))
+            })
+            .collect();
+        if held.is_empty() {
+            self.holds.ok();
+        } else {
+            self.holds.note(held.join("; "));
+        }
+    }
+
+    /// Lets what is under way end, so that no eviction is cut off between mark and delete without its answer being known. Each
+    /// request has a deadline of its own.
+    async fn drain(&mut self) {
+        while !self.requests.is_empty() {
+            drop(self.requests.next().await);
+        }
+    }
+}
+
+fn published(news: Published) -> Result<(), Error> {
+    match news {
+        Published::Fenced { detail } => {
+            return Err(Error::Fenced {
+                topic: Topic::EvictionOutcomes.as_str(),
+                detail,
+            });
+        }
+        Published::Refused { key, detail } => tracing::error!(%key, %detail, "Outcome was refused by the bus"),
+        Published::Connected { incarnation } => tracing::info!(%incarnation, "Publishing eviction outcomes"),
+        Published::Lost => tracing::warn!("Lost the bus; outcomes are published again when it is back"),
+        Published::Acknowledged { .. } => {}
+    }
+    Ok(())
+}
+
+fn from_nodes(event: Event<NodeView>) -> Turn {
+    match event {
+        Event::Snapshot(all) => Turn::Input(Input::Nodes(all.into_iter().filter_map(readable).collect())),
+        Event::Applied(view) => readable(view).map_or(Turn::Nothing, |facts| Turn::Input(Input::NodeApplied(facts))),
+        Event::Deleted(view) => {
+            let meta = bailiff_cluster::View::meta(&view);
+            Turn::Input(Input::NodeDeleted {
+                name: meta.name.as_str().into(),
+                uid: Some(meta.uid.as_str().into()),
+            })
+        }
+        Event::Stale { reason, .. } => {
+            tracing::warn!(%reason, "Watch on nodes is stale; nothing is done until it is back");
+            Turn::Input(Input::ApiFresh(false))
+        }
+        Event::Fresh => Turn::Input(Input::ApiFresh(true)),
+    }
+}
+
+/// The facts of a node; what was known of one that cannot be read whole stays as it was.
+fn readable(view: NodeView) -> Option<NodeFacts> {
+    let name = bailiff_cluster::View::meta(&view).name.clone();
+    let facts = view.into_facts();
+    if facts.is_none() {
+        tracing::error!(node = %name, "Node has a taint with an unknown effect and is left alone");
+    }
+    facts
+}
+
+fn from_bus(update: Update) -> Input {
+    match update {
+        Update::Snapshot { records, shards } => Input::Snapshot {
+            records: records.into_iter().map(record).collect(),
+            shards: shards.into_iter().map(shard).collect(),
+        },
+        Update::Changes { records, shards } => Input::Changes {
+            records: records.into_iter().map(record).collect(),
+            shards: shards.into_iter().map(shard).collect(),
+        },
+        Update::Status { shards } => Input::Status(shards.into_iter().map(shard).collect()),
+        Update::Lost { since } => Input::BusLost { since },
+    }
+}
+
+fn record(record: BusRecord) -> Record {
+    Record {
+        topic: record.topic,
+        key: record.key,
+        revision: record.revision,
+        derived_from: record.derived_from,
+        trace: record.trace,
+        body: record.body.and_then(|body| match body {
+            BusBody::NodeHealth(health) => Some(Body::Health(health)),
+            BusBody::Intent(intent) => Some(Body::Intent(intent)),
+            BusBody::Outcome(outcome) => Some(Body::Outcome(outcome)),
+            // Not of a topic that is subscribed to.
+            BusBody::DaemonSetSync(_) => None,
+        }),
+    }
+}
+
+fn shard(status: BusShard) -> ShardStatus {
+    ShardStatus {
+        topic: status.topic,
+        shard: status.shard,
+        shard_count: status.shard_count,
+        complete: status.complete,
+        live: status.live,
+    }
+}

@@ -1,0 +1,80 @@
+//! Telling people: Events and spans.
+
+use std::collections::BTreeMap;
+
+use bailiff_cluster::Recorder;
+use bailiff_cluster::events::{Draft, Regarding, Severity};
+use bailiff_runtime::Spans;
+use bailiff_runtime::trace;
+use bailiff_stage::Env;
+use bailiff_zone_core::{Component, Event, Regarding as Object, Span};
+
+use crate::ANNOTATION_TRACE_ID;
+
+/// One recorder for each of upstream's controllers that Events are said to come from (NL-002, TE-002).
+pub(crate) struct Recorders(BTreeMap<Component, Recorder>);
+
+impl Recorders {
+    /// Starts them.
+    pub(crate) fn start(env: &Env) -> Self {
+        let start = |component: Component| {
+            let seed = env.seed.fork(component.as_str());
+            (component, Recorder::start(&env.api, component.as_str(), &env.identity, &seed))
+        };
+        Self([Component::Node, Component::TaintEviction].map(start).into())
+    }
+
+    /// Emits an Event (NL-130, NL-131, TE-080).
+    pub(crate) fn emit(&self, event: Event) {
+        let trace = event
+            .trace
+            .map(|trace| (ANNOTATION_TRACE_ID, format!("{:032x}", trace.trace_id)));
+        let draft = Draft {
+            regarding: regarding(&event.regarding),
+            severity: Severity::Normal,
+            reason: event.reason,
+            action: event.reason,
+            note: event.note,
+            annotations: trace.into_iter().collect(),
+        };
+        if let Some(recorder) = self.0.get(&event.component) {
+            recorder.emit(draft);
+        }
+    }
+}
+
+fn regarding(object: &Object) -> Regarding {
+    match object {
+        Object::Node(node) => Regarding {
+            api_version: "v1",
+            kind: "Node",
+            name: node.name.to_string(),
+            uid: node.uid.to_string(),
+            ..Regarding::default()
+        },
+        Object::Pod { pod, with_uid } => Regarding {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            uid: if *with_uid { pod.uid.to_string() } else { String::new() },
+            ..Regarding::default()
+        },
+    }
+}
+
+/// Emits a span of an incident.
+pub(crate) fn span(spans: &Spans, span: Span) {
+    let Some(parent) = span.trace else {
+        return;
+    };
+    let mut finished =
+        trace::Span::child_of(parent, span.kind.as_str(), span.start, span.end).attribute("k8s.node.name", span.node.to_string());
+    if let Some(pod) = span.pod {
+        finished = finished
+            .attribute("k8s.namespace.name", pod.namespace.to_string())
+            .attribute("k8s.pod.name", pod.name.to_string())
+            .attribute("k8s.pod.uid", pod.uid.to_string());
+    }
+    spans.emit(finished);
+}
