@@ -129,17 +129,23 @@ fn is_renewal(old: Option<Wall>, new: Option<Wall>, profile: Profile) -> bool {
     }
 }
 
+/// A read that showed no sign of life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirmation {
+    pub(crate) asked: Now,
+    pub(crate) answered: Now,
+}
+
 /// A status write under way.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    pub(crate) asked: Now,
-    pub(crate) answered: Now,
+    pub(crate) read: Confirmation,
     pub(crate) since: Wall,
     pub(crate) version: ResourceVersion,
     pub(crate) was: ReadyStatus,
 }
 
-/// Where a node is between its grace and a verdict.
+/// Where a node is between its grace and a verdict. What belongs to a few nodes at a time is boxed: every node has a phase.
 #[derive(Debug, Default)]
 pub(crate) enum Phase {
     /// Nothing is under way; a timer says when to look again.
@@ -148,9 +154,9 @@ pub(crate) enum Phase {
     /// Its grace ended; it waits to be read. Left by reading, or by a sign of life.
     Queued,
     /// It is being read. Left by the answer.
-    Reading { asked: Now },
+    Reading { asked: Box<Now> },
     /// The read showed no sign of life; it waits to be written. Left by writing, or by a sign of life.
-    Confirmed { asked: Now, answered: Now },
+    Confirmed(Box<Confirmation>),
     /// It is being written. Left by the answer, or by the condition's arrival through the watch.
     Writing(Box<Attempt>),
 }
@@ -298,5 +304,17 @@ impl Node {
         self.timer = None;
         self.said = None;
         self.changed = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred thousand nodes are to fit into some tens of megabytes.
+    #[test]
+    fn a_node_is_small() {
+        let size = std::mem::size_of::<Node>();
+        assert!(size <= 464, "{size}");
     }
 }

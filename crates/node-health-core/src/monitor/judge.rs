@@ -7,7 +7,7 @@ use bailiff_model::{Mono, NodeName, NodeRef, Now, ReadyStatus};
 use super::Monitor;
 use crate::effect::{Effect, EventKind, Judgement, Measurement, ReadBy};
 use crate::input::{Read, WriteOutcome};
-use crate::node::{Attempt, Phase};
+use crate::node::{Attempt, Confirmation, Phase};
 use crate::unknown::{self, StatusWrite};
 
 /// Conflicts that are answered by another read at once; after these the node backs off. Upstream tries about this often (NL-056).
@@ -48,7 +48,7 @@ impl Monitor {
         while let Some((by, nodes)) = self.queue.next_read(self.nodes.len()) {
             for name in &nodes {
                 if let Some(node) = self.nodes.get_mut(name) {
-                    node.phase = Phase::Reading { asked: now };
+                    node.phase = Phase::Reading { asked: Box::new(now) };
                 }
             }
             out.push(Effect::Confirm {
@@ -70,7 +70,8 @@ impl Monitor {
         self.queue.was_read(by);
         for (name, read) in answers {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
-            let Phase::Reading { asked: at } = node.phase else { continue };
+            let Phase::Reading { asked: at } = &node.phase else { continue };
+            let at = **at;
             if at.mono != asked {
                 continue;
             }
@@ -99,7 +100,7 @@ impl Monitor {
         }
         if node.ready.status != ReadyStatus::Unknown {
             if asked.mono > node.grace_ends(&self.config) {
-                node.phase = Phase::Confirmed { asked, answered: now };
+                node.phase = Phase::Confirmed(Box::new(Confirmation { asked, answered: now }));
                 self.queue.write(name);
             } else {
                 out.push(Effect::Measure(Measurement::Reprieved(name.clone())));
@@ -110,11 +111,12 @@ impl Monitor {
 
     fn start_write(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let Phase::Confirmed { asked, answered } = node.phase else {
+        let Phase::Confirmed(read) = &node.phase else {
             return;
         };
+        let read = **read;
         node.phase = Phase::Watched;
-        if now.mono.saturating_since(answered.mono) > self.config.period {
+        if now.mono.saturating_since(read.answered.mono) > self.config.period {
             // It waited so long that its lease may have been renewed unseen.
             node.phase = Phase::Queued;
             self.queue.read(name);
@@ -124,8 +126,7 @@ impl Monitor {
         } else if let Some(conditions) = unknown::conditions(node, now.wall) {
             let reference = node.reference(name);
             node.phase = Phase::Writing(Box::new(Attempt {
-                asked,
-                answered,
+                read,
                 since: unknown::whole_seconds(now.wall),
                 version: node.version.clone(),
                 was: node.ready.status,
@@ -184,7 +185,7 @@ impl Monitor {
     pub(super) fn unknown_arrived(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let (was, read) = match std::mem::take(&mut node.phase) {
-            Phase::Writing(attempt) => (Some(attempt.was), Some((attempt.asked, attempt.answered))),
+            Phase::Writing(attempt) => (Some(attempt.was), Some(attempt.read)),
             other => {
                 // Reading goes on: its answer finds the node judged.
                 node.phase = other;
@@ -199,17 +200,17 @@ impl Monitor {
         if was == Some(ReadyStatus::True) {
             out.push(Self::event(name, node, EventKind::NodeNotReady));
         }
-        if let Some((asked, answered)) = read {
+        if let Some(read) = read {
             out.push(Effect::Measure(Measurement::Judged(Judgement {
                 node: node.reference(name),
                 trace,
                 counted_from: node.count.wall,
                 grace_ended: now.wall_of(ended),
-                asked: asked.wall,
-                answered: answered.wall,
+                asked: read.asked.wall,
+                answered: read.answered.wall,
                 judged: now.wall,
                 past_grace: now.mono.saturating_since(ended),
-                turn: now.mono.saturating_since(asked.mono),
+                turn: now.mono.saturating_since(read.asked.mono),
             })));
         }
     }

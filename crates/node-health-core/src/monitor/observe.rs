@@ -185,7 +185,7 @@ impl Monitor {
             node.late_since = None;
             node.doubtful = None;
         }
-        if matches!(node.phase, Phase::Queued | Phase::Confirmed { .. }) {
+        if matches!(node.phase, Phase::Queued | Phase::Confirmed(_)) {
             node.phase = Phase::Watched;
             self.queue.remove(name);
         }

@@ -37,7 +37,7 @@ impl Monitor {
     fn arm(&mut self, name: &NodeName, now: Now) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let next = match &node.phase {
-            Phase::Queued | Phase::Reading { .. } | Phase::Confirmed { .. } | Phase::Writing(_) => None,
+            Phase::Queued | Phase::Reading { .. } | Phase::Confirmed(_) | Phase::Writing(_) => None,
             // Signs of life of a node that stays Unknown (NL-058) cross the bus only now and then.
             Phase::Watched if node.ready.status == ReadyStatus::Unknown => {
                 (node.count.mono != node.said_count).then(|| now.mono + (self.config.grace - self.config.grace / 4))
@@ -135,7 +135,7 @@ impl Monitor {
             if node.ready.status != ReadyStatus::Unknown {
                 node.late_since = None;
             }
-            if matches!(node.phase, Phase::Queued | Phase::Confirmed { .. }) {
+            if matches!(node.phase, Phase::Queued | Phase::Confirmed(_)) {
                 node.phase = Phase::Watched;
                 self.queue.remove(name);
             }
