@@ -40,11 +40,11 @@ struct RawNode {
 struct RawMeta {
     name: String,
     uid: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     namespace: String,
     #[serde(default)]
     resource_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     generation: i64,
     #[serde(default)]
     deletion_timestamp: Option<String>,

@@ -1,0 +1,190 @@
+//! A small API server: nodes, pods, watches, preconditions, events. It answers as the real one does where the stage looks.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use futures::stream;
+use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+pub const NODES: &str = "/api/v1/nodes";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+
+type TestBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The server; cloning it gives the same one.
+#[derive(Clone, Default)]
+pub struct FakeApi(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    version: u64,
+    objects: BTreeMap<String, Value>,
+    watchers: Vec<mpsc::Sender<String>>,
+    requests: Vec<(String, Value)>,
+    events: Vec<Value>,
+}
+
+impl FakeApi {
+    /// A client of it.
+    pub fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.answer(request).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("not poisoned")
+    }
+
+    /// Creates or replaces an object; its metadata gets a new resourceVersion. Watches hear of nodes.
+    pub fn put(&self, collection: &str, object: Value) -> Value {
+        let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
+        self.state().store(&format!("{collection}/{name}"), object)
+    }
+
+    /// The object, if there is one.
+    pub fn get(&self, collection: &str, name: &str) -> Option<Value> {
+        self.state().objects.get(&format!("{collection}/{name}")).cloned()
+    }
+
+    /// Writes so far: method and path, and the body.
+    pub fn writes(&self) -> Vec<(String, Value)> {
+        let requests = self.state().requests.clone();
+        requests
+            .into_iter()
+            .filter(|(request, _)| !request.starts_with("GET"))
+            .collect()
+    }
+
+    /// Events: reporting controller, reason, note, and whether the object is named by uid.
+    pub fn events(&self) -> Vec<(String, String, String, bool)> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let one = |event: &Value| {
+            let with_uid = event["regarding"]["uid"].is_string();
+            (
+                text(&event["reportingController"]),
+                text(&event["reason"]),
+                text(&event["note"]),
+                with_uid,
+            )
+        };
+        self.state().events.iter().map(one).collect()
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<TestBody> {
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path().to_owned();
+        let query = parts.uri.query().unwrap_or_default().to_owned();
+        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let mut state = self.state();
+        if query.contains("watch=true") {
+            return state.watch();
+        }
+        if path.ends_with("/events") {
+            state.events.push(body.clone());
+            return whole(201, &body);
+        }
+        state.requests.push((format!("{} {path}", parts.method), body.clone()));
+        let target = path.trim_end_matches("/status");
+        match parts.method {
+            Method::PATCH => state.patch(target, &body),
+            Method::DELETE => state.delete(target, &body["preconditions"]),
+            _ if path == NODES => state.list(),
+            _ => state
+                .objects
+                .get(target)
+                .map_or_else(|| refused(404), |object| whole(200, object)),
+        }
+    }
+}
+
+impl State {
+    fn store(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if path.starts_with(NODES) {
+            let line = format!("{}\n", json!({"type": "MODIFIED", "object": object}));
+            self.watchers.retain(|watcher| watcher.try_send(line.clone()).is_ok());
+        }
+        self.objects.insert(path.to_owned(), object.clone());
+        object
+    }
+
+    fn watch(&mut self) -> Response<TestBody> {
+        let (sender, lines) = mpsc::channel(10_000);
+        self.watchers.push(sender);
+        let frames = stream::unfold(lines, |mut lines| async move {
+            let line = lines.recv().await?;
+            Some((Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(line))), lines))
+        });
+        Response::new(StreamBody::new(frames).boxed_unsync())
+    }
+
+    fn list(&self) -> Response<TestBody> {
+        let nodes = self.objects.iter().filter(|(path, _)| path.starts_with(NODES));
+        let items: Vec<&Value> = nodes.map(|(_, node)| node).collect();
+        whole(
+            200,
+            &json!({"metadata": {"resourceVersion": self.version.to_string()}, "items": items}),
+        )
+    }
+
+    fn checked(&self, path: &str, preconditions: &Value) -> Result<Value, u16> {
+        let object = self.objects.get(path).ok_or(404_u16)?;
+        for field in ["uid", "resourceVersion"] {
+            if preconditions[field] != object["metadata"][field] {
+                return Err(409);
+            }
+        }
+        Ok(object.clone())
+    }
+
+    fn patch(&mut self, path: &str, patch: &Value) -> Response<TestBody> {
+        let mut object = match self.checked(path, &patch["metadata"]) {
+            Ok(object) => object,
+            Err(code) => return refused(code),
+        };
+        if let Some(taints) = patch["spec"].get("taints") {
+            object["spec"]["taints"] = taints.clone();
+        }
+        for (field, value) in patch["status"].as_object().into_iter().flatten() {
+            object["status"][field] = value.clone();
+        }
+        let stored = self.store(path, object);
+        whole(200, &stored)
+    }
+
+    fn delete(&mut self, path: &str, preconditions: &Value) -> Response<TestBody> {
+        match self.checked(path, preconditions) {
+            Ok(object) => {
+                self.objects.remove(path);
+                whole(200, &object)
+            }
+            Err(code) => refused(code),
+        }
+    }
+}
+
+fn refused(code: u16) -> Response<TestBody> {
+    let reason = if code == 404 { "NotFound" } else { "Conflict" };
+    whole(
+        code,
+        &json!({"kind": "Status", "code": code, "reason": reason, "message": reason}),
+    )
+}
+
+fn whole(code: u16, body: &Value) -> Response<TestBody> {
+    let body = Full::new(Bytes::from(body.to_string())).boxed_unsync();
+    Response::builder().status(code).body(body).expect("a response")
+}
