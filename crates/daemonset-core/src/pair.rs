@@ -58,7 +58,9 @@ pub(crate) struct Look<'a> {
 pub(crate) enum Work {
     /// Nothing.
     None,
-    /// Its deletion was asked for.
+    /// Its deletion was asked for and is not answered: it may come to nothing.
+    Asked,
+    /// Its deletion was accepted and is not seen yet.
     Going,
     /// Something that has to end before it can be deleted.
     Busy,
@@ -141,11 +143,8 @@ pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
         share: share(rules, facts, &grouped),
         ..Judgement::default()
     };
-    let live: Vec<Look<'_>> = grouped
-        .iter()
-        .copied()
-        .filter(|look| !look.pod.deleting && look.work != Work::Going)
-        .collect();
+    let is_live = |look: &Look<'_>| !look.pod.deleting && !matches!(look.work, Work::Asked | Work::Going);
+    let live: Vec<Look<'_>> = grouped.iter().copied().filter(is_live).collect();
     if !facts.blocked {
         manage(rules, facts, &grouped, &live, &mut judgement);
     }
@@ -224,7 +223,10 @@ fn manage(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], live: &[Lo
     }
     let running = sort_out(rules, facts, live, judgement);
     if rules.surging {
-        manage_surge(rules, facts, &running, judgement);
+        // A pod whose deletion may still come to nothing would be one too many beside a new one.
+        let may_create = !facts.creating && grouped.iter().all(|look| look.work != Work::Asked);
+        judgement.create = running.is_empty() && facts.verdict.run && may_create;
+        manage_surge(rules, &running, judgement);
     } else {
         // DS-102
         delete_all(running.iter().skip(1), judgement);
@@ -262,10 +264,7 @@ fn sort_out<'a>(rules: &Rules<'_>, facts: &Facts<'_>, live: &[Look<'a>], judgeme
 }
 
 /// DS-104
-fn manage_surge(rules: &Rules<'_>, facts: &Facts<'_>, running: &[Look<'_>], judgement: &mut Judgement) {
-    if running.is_empty() {
-        judgement.create = facts.verdict.run && !facts.creating;
-    }
+fn manage_surge(rules: &Rules<'_>, running: &[Look<'_>], judgement: &mut Judgement) {
     if running.len() < 2 {
         return;
     }
@@ -299,7 +298,8 @@ fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[&
             ([new], []) => is_available(rules, new),
             _ => false,
         };
-        judgement.class = roll_surge(rules, facts, &new, &old);
+        let is_unsure = facts.creating || grouped.iter().any(|look| look.work == Work::Asked);
+        judgement.class = roll_surge(rules, facts, is_unsure, &new, &old);
     } else {
         judgement.class = roll_plain(rules, facts, &new, &old);
     }
@@ -319,7 +319,7 @@ fn roll_plain(rules: &Rules<'_>, facts: &Facts<'_>, new: &[&Pod], old: &[&Pod]) 
 }
 
 /// The table above DS-138.
-fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, new: &[&Pod], old: &[&Pod]) -> Class {
+fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, is_unsure: bool, new: &[&Pod], old: &[&Pod]) -> Class {
     if facts.blocked || new.len() > 1 || old.len() > 1 {
         return Class::Surged;
     }
@@ -327,7 +327,7 @@ fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, new: &[&Pod], old: &[&Pod]) 
     match new {
         [new] if is_available(rules, new) => Class::Replace(old.uid.clone()),
         [_, ..] => Class::Surged,
-        [] if facts.creating => Class::Surged,
+        [] if is_unsure => Class::Surged,
         [] if facts.node.is_none() => Class::Lost,
         [] => match (is_available(rules, old), facts.verdict.run) {
             (false, true) => Class::CreateNow,

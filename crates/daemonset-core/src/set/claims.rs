@@ -85,7 +85,8 @@ impl Claims {
     pub(super) fn work(&self, pod: &Pod) -> pair::Work {
         match self.works.get(&pod.uid).map(|work| (work.stage, work.kind)) {
             None | Some((Stage::Ready, _)) => pair::Work::None,
-            Some((Stage::Asked | Stage::Unseen, Kind::Delete)) => pair::Work::Going,
+            Some((Stage::Asked, Kind::Delete)) => pair::Work::Asked,
+            Some((Stage::Unseen, Kind::Delete)) => pair::Work::Going,
             Some(_) => pair::Work::Busy,
         }
     }

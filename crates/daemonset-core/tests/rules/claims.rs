@@ -1,0 +1,186 @@
+//! Whose pods are whose: adoption, release, and the races around them.
+
+use bailiff_daemonset_core::FailureKind;
+use serde_json::{Value, json};
+
+use crate::model::Cluster;
+
+fn mk_orphan(node: &str, labels: Value) -> Value {
+    json!({
+        "metadata": {"name": "orphan", "namespace": "ns", "labels": labels},
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2023-01-01T00:00:00Z"}]},
+    })
+}
+
+/// DS-060, DS-062, DS-063, DS-064, DS-067, DS-068, DS-065, DS-140; the story of `ds-adopt-ondelete`
+#[test]
+fn orphans_are_adopted_released_and_adopted_again() {
+    let mut cluster = Cluster::with(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+    cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+    cluster.rest();
+    assert!(cluster.writes.contains(&"adopt pods/orphan".to_owned()));
+    assert!(
+        !cluster.writes.iter().any(|write| write.starts_with("create pods")),
+        "{:?}",
+        cluster.writes
+    );
+    cluster.writes.clear();
+    cluster.change("pods/orphan", json!({"metadata": {"labels": {"app": "released"}}}));
+    cluster.rest();
+    assert_eq!(cluster.writes[..2], ["release pods/orphan", "create pods n0"]);
+    cluster.writes.clear();
+    cluster.change("pods/orphan", json!({"metadata": {"labels": {"app": "ds"}}}));
+    cluster.settle();
+    assert_eq!(cluster.writes[0], "adopt pods/orphan");
+    cluster.rest();
+    let left = cluster.on("n0");
+    assert_eq!(
+        (left.len(), left[0].name.as_str()),
+        (1, "orphan"),
+        "the older one stays (DS-103)"
+    );
+}
+
+/// DS-130: an adopted pod without hash and generation labels is old.
+#[test]
+fn an_adopted_pod_without_labels_is_replaced_by_a_rolling_update() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+    cluster.rest();
+    let left = cluster.on("n0");
+    assert_eq!(left.len(), 1);
+    assert_ne!(left[0].name.as_str(), "orphan");
+}
+
+/// DS-062: foreign, unselected, deleting and other namespaces' pods are let be; terminal orphans are adopted.
+#[test]
+fn only_fitting_orphans_are_adopted() {
+    let foreign = json!([{"kind": "ReplicaSet", "name": "x", "uid": "x", "controller": true}]);
+    let cases: [(&str, Value, bool); 5] = [
+        ("fits", json!({}), true),
+        ("terminal", json!({"status": {"phase": "Failed"}}), true),
+        ("not selected", json!({"metadata": {"labels": {"app": "other"}}}), false),
+        ("foreign", json!({"metadata": {"ownerReferences": foreign}}), false),
+        (
+            "deleting",
+            json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}),
+            false,
+        ),
+    ];
+    for (name, patch, adopted) in cases {
+        let mut cluster = Cluster::with(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+        let mut orphan = mk_orphan("n0", json!({"app": "ds"}));
+        crate::model::merge(&mut orphan, &patch);
+        cluster.put("pods/orphan", orphan);
+        cluster.settle();
+        assert_eq!(cluster.writes.contains(&"adopt pods/orphan".to_owned()), adopted, "{name}");
+    }
+}
+
+/// DS-063, DS-191; upstream's TestDontDoAnythingIfBeingDeletedRace
+#[test]
+fn nothing_is_adopted_if_the_live_daemonset_is_deleting() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.rest();
+    cluster.writes.clear();
+    // The store knows of the deletion; the watch does not yet.
+    let mut ds = cluster.objects["daemonsets/ds"].clone();
+    ds["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    cluster.objects.insert("daemonsets/ds".to_owned(), ds);
+    cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+    cluster.settle();
+    assert!(
+        !cluster.writes.iter().any(|write| write.starts_with("adopt")),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+/// DS-066, DS-239: an adoption that fails holds its own node, and no other.
+#[test]
+fn a_failing_adoption_holds_only_its_node() {
+    let mut cluster = Cluster::with(2, json!({}));
+    cluster.failures.push(("adopt", FailureKind::Invalid));
+    cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+    cluster.pass(5);
+    assert_eq!((cluster.on("n0").len(), cluster.on("n1").len()), (1, 1));
+    assert_eq!(cluster.daemonset().status.counts.desired, 2);
+}
+
+/// DS-060, DS-022: a pod whose owner reference has our uid but another name is not ours.
+#[test]
+fn kind_name_and_uid_of_the_owner_must_agree() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.settle();
+    let uid = cluster.daemonset().uid.to_string();
+    for (kind, name, uid) in [
+        ("DaemonSet", "other", uid.as_str()),
+        ("ReplicaSet", "ds", &uid),
+        ("DaemonSet", "ds", "other"),
+    ] {
+        let mut pod = mk_orphan("n0", json!({"app": "ds"}));
+        pod["metadata"]["ownerReferences"] = json!([{"kind": kind, "name": name, "uid": uid, "controller": true}]);
+        pod["metadata"]["name"] = json!("stranger");
+        cluster.put("pods/stranger", pod);
+        cluster.rest();
+        assert_eq!(cluster.on("n0").len(), 2, "{kind} {name} {uid}");
+        cluster.remove("pods/stranger");
+        cluster.rest();
+    }
+    assert!(!cluster.writes.iter().any(|write| write.starts_with("delete pods")));
+}
+
+/// DS-070: a pod of ours without a known target stays ours and is not counted.
+#[test]
+fn a_pod_without_target_is_left_out() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.rest();
+    let uid = cluster.daemonset().uid.to_string();
+    let mut pod = mk_orphan("n0", json!({"app": "ds"}));
+    pod["spec"] = json!({});
+    pod["metadata"]["ownerReferences"] = json!([{"kind": "DaemonSet", "name": "ds", "uid": uid, "controller": true}]);
+    let writes = cluster.writes.len();
+    cluster.put("pods/orphan", pod);
+    cluster.settle();
+    assert_eq!(cluster.writes.len(), writes);
+}
+
+/// DS-192: after an orphaning deletion and re-creation with the same template the pods stay.
+#[test]
+fn a_recreated_daemonset_takes_its_orphans_back() {
+    let mut cluster = Cluster::with(2, json!({}));
+    cluster.rest();
+    let before: Vec<_> = cluster.pods().into_iter().map(|pod| pod.uid).collect();
+    cluster.remove("daemonsets/ds");
+    let orphans: Vec<String> = cluster
+        .objects
+        .keys()
+        .filter(|path| !path.starts_with("nodes"))
+        .cloned()
+        .collect();
+    for path in orphans {
+        cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
+    }
+    cluster.settle();
+    cluster.add_daemonset("ds", json!({}));
+    cluster.rest();
+    let after: Vec<_> = cluster.pods().into_iter().map(|pod| pod.uid).collect();
+    assert_eq!(after, before);
+    assert_eq!(cluster.revisions().len(), 1);
+}
+
+/// DS-202: of two pods on a node the one that is bound, then older, then first by name stays.
+#[test]
+fn two_controllers_agree_on_the_survivor() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.rest();
+    let mut twin = cluster.objects[&crate::model::path_of(&cluster.on("n0")[0])].clone();
+    twin["metadata"]["name"] = json!("ds-aaa");
+    twin["metadata"]["uid"] = json!("twin");
+    cluster.put("pods/ds-aaa", twin);
+    cluster.rest();
+    let left = cluster.on("n0");
+    assert_eq!(left.len(), 1);
+    assert!(left[0].name.as_str().starts_with("ds-0"), "{}", left[0].name);
+}

@@ -1,0 +1,8 @@
+//! Rules of the DaemonSet specification, played against a tiny cluster in memory.
+
+mod claims;
+mod history;
+mod lifecycle;
+mod model;
+mod properties;
+mod rollout;

@@ -1,0 +1,536 @@
+//! A tiny cluster: an API server that keeps JSON objects, watches that may lag, and kubelets that do what they are told.
+//!
+//! Objects go through the same decoding and requests through the same HTTP form as in production.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::wire::{Call, Wanted};
+use bailiff_daemonset_core::{
+    Answer, DaemonSet, Effect, Failure, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer,
+};
+use bailiff_model::rollout::DaemonSetSync;
+use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
+use serde_json::{Value, json};
+
+/// Streams that keep their order each, and none between each other.
+const STREAMS: usize = 5;
+const ANSWERS: usize = 4;
+
+pub struct Cluster {
+    pub core: Syncer,
+    pub now: Now,
+    /// Objects by path.
+    pub objects: BTreeMap<String, Value>,
+    streams: [VecDeque<Input>; STREAMS],
+    /// Everything written, as `verb name`.
+    pub writes: Vec<String>,
+    /// Every Event, as `reason message`.
+    pub events: Vec<String>,
+    pub published: Option<DaemonSetSync>,
+    pub wake: Option<Mono>,
+    /// Requests that fail instead of being done, by a prefix of how they are written down.
+    pub failures: Vec<(&'static str, FailureKind)>,
+    /// Inputs the core was given.
+    pub inputs: usize,
+    counter: u64,
+}
+
+impl Cluster {
+    pub fn new(profile: Profile) -> Self {
+        let mut cluster = Self {
+            core: Syncer::new(Options { profile }),
+            now: Now {
+                mono: Mono::from_origin(Duration::from_secs(1000)),
+                wall: Wall::from_second(1_700_000_000).expect("in range"),
+            },
+            objects: BTreeMap::new(),
+            streams: Default::default(),
+            writes: Vec::new(),
+            events: Vec::new(),
+            published: None,
+            wake: None,
+            failures: Vec::new(),
+            inputs: 0,
+            counter: 0,
+        };
+        for input in [
+            Input::Nodes(Vec::new()),
+            Input::Pods(Vec::new()),
+            Input::DaemonSets(Vec::new()),
+            Input::Revisions(Vec::new()),
+        ] {
+            cluster.feed(input);
+        }
+        cluster
+    }
+
+    /// A cluster of nodes n0, n1, … with a DaemonSet `ds`.
+    pub fn with(nodes: usize, spec: Value) -> Self {
+        let mut cluster = Self::new(Profile::Bailiff);
+        for index in 0..nodes {
+            cluster.add_node(&format!("n{index}"), json!({}), json!([]));
+        }
+        cluster.add_daemonset("ds", spec);
+        cluster
+    }
+
+    /// A core that starts on this cluster as it is.
+    pub fn restart(&mut self, profile: Profile) {
+        self.core = Syncer::new(Options { profile });
+        self.streams = Default::default();
+        self.wake = None;
+        let all = |prefix: &str| -> Vec<Value> {
+            self.objects
+                .iter()
+                .filter(|(path, _)| path.starts_with(prefix))
+                .map(|(_, object)| object.clone())
+                .collect()
+        };
+        let (nodes, pods, sets, revisions) = (all("nodes/"), all("pods/"), all("daemonsets/"), all("controllerrevisions/"));
+        self.feed(Input::Pods(pods.iter().map(decode).collect()));
+        self.feed(Input::DaemonSets(sets.iter().map(decode).collect()));
+        self.feed(Input::Revisions(revisions.iter().map(decode).collect()));
+        self.feed(Input::Nodes(nodes.iter().map(decode).collect()));
+    }
+
+    // === objects ===
+
+    /// How many changes there were; removals do not count.
+    pub fn changes(&self) -> u64 {
+        self.counter
+    }
+
+    fn fresh(&mut self) -> String {
+        self.counter += 1;
+        self.counter.to_string()
+    }
+
+    pub fn add_node(&mut self, name: &str, labels: Value, taints: Value) {
+        let node = json!({"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        self.put(&format!("nodes/{name}"), node);
+    }
+
+    pub fn add_daemonset(&mut self, name: &str, spec: Value) {
+        let mut ds = json!({
+            "metadata": {"name": name, "namespace": "ns", "generation": 1,
+                "annotations": {"deprecated.daemonset.template.generation": "1"}},
+            "spec": {
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "v1"}]}},
+                "revisionHistoryLimit": 10,
+            },
+            "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+        });
+        merge(&mut ds["spec"], &spec);
+        self.put(&format!("daemonsets/{name}"), ds);
+    }
+
+    /// Changes the spec of `ds`, as the API server counts generations (DS-171).
+    pub fn edit(&mut self, patch: Value) {
+        let mut ds = self.objects["daemonsets/ds"].clone();
+        let before = ds["spec"].clone();
+        merge(&mut ds["spec"], &patch);
+        if before != ds["spec"] {
+            let generation = ds["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+            ds["metadata"]["generation"] = json!(generation);
+        }
+        if before["template"] != ds["spec"]["template"] {
+            let annotation = &mut ds["metadata"]["annotations"]["deprecated.daemonset.template.generation"];
+            *annotation = json!((annotation.as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0) + 1).to_string());
+        }
+        self.put("daemonsets/ds", ds);
+    }
+
+    pub fn set_image(&mut self, image: &str) {
+        self.edit(json!({"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}));
+    }
+
+    /// Stores an object and lets the watches say so. Gives it a uid and a creation time if it has none.
+    pub fn put(&mut self, path: &str, mut object: Value) {
+        let version = self.fresh();
+        let meta = &mut object["metadata"];
+        if meta["uid"].is_null() {
+            meta["uid"] = json!(format!("uid-{version}"));
+            meta["creationTimestamp"] = json!(self.now.wall.to_string());
+        }
+        meta["resourceVersion"] = json!(version);
+        self.objects.insert(path.to_owned(), object.clone());
+        let (stream, input) = match path.split('/').next() {
+            Some("nodes") => (0, Input::NodeApplied(decode(&object))),
+            Some("pods") => (1, Input::PodApplied(decode(&object))),
+            Some("daemonsets") => (2, Input::DaemonSetApplied(decode(&object))),
+            _ => (3, Input::RevisionApplied(decode(&object))),
+        };
+        self.streams[stream].push_back(input);
+    }
+
+    pub fn change(&mut self, path: &str, patch: Value) {
+        let mut object = self.objects[path].clone();
+        merge(&mut object, &patch);
+        self.put(path, object);
+    }
+
+    pub fn remove(&mut self, path: &str) {
+        let Some(object) = self.objects.remove(path) else { return };
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (stream, input) = match path.split('/').next() {
+            Some("nodes") => (0, Input::NodeDeleted(NodeName::from(text("name")))),
+            Some("pods") => (1, Input::PodDeleted(PodUid::from(text("uid")))),
+            Some("daemonsets") => {
+                let ds: DaemonSet = decode(&object);
+                (
+                    2,
+                    Input::DaemonSetDeleted {
+                        namespace: ds.namespace,
+                        name: ds.name,
+                        uid: ds.uid,
+                    },
+                )
+            }
+            _ => {
+                let revision: Revision = decode(&object);
+                (
+                    3,
+                    Input::RevisionDeleted {
+                        namespace: revision.namespace,
+                        name: revision.name,
+                        uid: revision.uid,
+                    },
+                )
+            }
+        };
+        self.streams[stream].push_back(input);
+    }
+
+    /// Facts of all pods, by name.
+    pub fn pods(&self) -> Vec<Pod> {
+        let pods = self.objects.iter().filter(|(path, _)| path.starts_with("pods/"));
+        pods.map(|(_, object)| decode(object)).collect()
+    }
+
+    pub fn revisions(&self) -> Vec<Revision> {
+        let revisions = self
+            .objects
+            .iter()
+            .filter(|(path, _)| path.starts_with("controllerrevisions/"));
+        revisions.map(|(_, object)| decode(object)).collect()
+    }
+
+    pub fn daemonset(&self) -> DaemonSet {
+        decode(&self.objects["daemonsets/ds"])
+    }
+
+    /// Names of the pods on a node.
+    pub fn on(&self, node: &str) -> Vec<Pod> {
+        let is_there = |pod: &Pod| pod.target.as_ref().is_some_and(|target| target.as_str() == node);
+        self.pods().into_iter().filter(is_there).collect()
+    }
+
+    // === kubelets ===
+
+    pub fn bind(&mut self, pod: &Pod) {
+        let node = pod.target.clone().unwrap_or_default();
+        if self.objects.contains_key(&format!("nodes/{node}")) {
+            self.change(&path_of(pod), json!({"spec": {"nodeName": node.as_str()}}));
+        }
+    }
+
+    pub fn set_phase(&mut self, pod: &Pod, phase: &str, ready: bool) {
+        let status = if ready { "True" } else { "False" };
+        let since = self.now.wall.to_string();
+        let condition = json!([{"type": "Ready", "status": status, "lastTransitionTime": since}]);
+        self.change(&path_of(pod), json!({"status": {"phase": phase, "conditions": condition}}));
+    }
+
+    /// Binds what is unbound, runs what is bound, and finishes what is being deleted.
+    pub fn kubelets(&mut self) {
+        for pod in self.pods() {
+            if pod.deleting {
+                self.remove(&path_of(&pod));
+            } else if !pod.bound {
+                self.bind(&pod);
+            } else if !pod.ready && !pod.is_terminal() {
+                self.set_phase(&pod, "Running", true);
+            }
+        }
+    }
+
+    // === the core ===
+
+    pub fn feed(&mut self, input: Input) {
+        self.inputs += 1;
+        for effect in self.core.apply(input, self.now) {
+            match effect {
+                Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
+                Effect::Event { reason, message, .. } => self.events.push(format!("{reason} {message}")),
+                Effect::Publish(sync) => self.published = Some(*sync),
+                Effect::Withdraw(_) => self.published = None,
+                Effect::WakeAt(at) => self.wake = at,
+            }
+        }
+    }
+
+    /// Streams with something to deliver.
+    pub fn pending(&self) -> Vec<usize> {
+        (0..STREAMS).filter(|stream| !self.streams[*stream].is_empty()).collect()
+    }
+
+    pub fn deliver(&mut self, stream: usize) {
+        if let Some(input) = self.streams[stream].pop_front() {
+            self.feed(input);
+        }
+    }
+
+    /// Delivers everything there is, watches before answers.
+    pub fn settle(&mut self) {
+        let mut steps = 0;
+        while let Some(stream) = self.pending().first().copied() {
+            self.deliver(stream);
+            steps += 1;
+            assert!(steps < 1_000_000, "the cluster does not come to rest");
+        }
+    }
+
+    /// Lets time pass, waking the core when it asks for it.
+    pub fn pass(&mut self, seconds: u64) {
+        let end = self.now.mono + Duration::from_secs(seconds);
+        self.settle();
+        for _ in 0..100_000 {
+            let next = self
+                .wake
+                .filter(|wake| *wake <= end)
+                .map_or(end, |wake| wake.max(self.now.mono));
+            let by = next.saturating_since(self.now.mono);
+            self.now = Now {
+                mono: next,
+                wall: self.now.wall + by,
+            };
+            if next == end && self.wake.is_none_or(|wake| wake > end) {
+                return;
+            }
+            self.feed(Input::Tick);
+            self.settle();
+        }
+        unreachable!("the core wakes without end");
+    }
+
+    /// Plays kubelets and time until nothing changes.
+    pub fn rest(&mut self) {
+        for _ in 0..200 {
+            let before = self.counter;
+            self.settle();
+            self.kubelets();
+            self.pass(2);
+            if self.counter == before {
+                return;
+            }
+        }
+        unreachable!("the cluster does not come to rest: {:#?}", self.writes);
+    }
+
+    /// Lets a second pass and nothing else happen.
+    pub fn pass_one_second(&mut self) {
+        let by = Duration::from_secs(1);
+        self.now = Now {
+            mono: self.now.mono + by,
+            wall: self.now.wall + by,
+        };
+        self.feed(Input::Tick);
+    }
+
+    /// Like [`Cluster::rest`], after every backoff has had time to end.
+    pub fn rest_longer(&mut self) {
+        for _ in 0..20 {
+            self.settle();
+            self.kubelets();
+            self.pass(120);
+        }
+        self.rest();
+    }
+
+    fn serve(&mut self, id: RequestId, owner: &Owner, request: &Request) {
+        let call = request.call(owner).expect("JSON");
+        let (what, done) = self.execute(&call);
+        if !matches!(call, Call::Get { .. }) {
+            self.writes.push(what);
+        }
+        let answer = match (done, request.wanted()) {
+            (Err(kind), _) => Answer::Failed(Failure {
+                kind,
+                message: "refused".to_owned(),
+                retry_after: None,
+            }),
+            (Ok(_), Wanted::Nothing) => Answer::Done,
+            (Ok(object), Wanted::Pod) => Answer::Pod(Box::new(decode(&object))),
+            (Ok(object), Wanted::Revision) => Answer::Revision(Box::new(decode(&object))),
+            (Ok(object), Wanted::DaemonSet) => Answer::DaemonSet(Box::new(decode(&object))),
+        };
+        self.streams[ANSWERS].push_back(Input::Answered(id, answer));
+    }
+
+    fn execute(&mut self, call: &Call) -> (String, Result<Value, FailureKind>) {
+        let what = describe(call);
+        if let Some((_, kind)) = self.failures.iter().find(|(prefix, _)| what.starts_with(prefix)) {
+            return (what, Err(*kind));
+        }
+        let done = match call {
+            Call::Get { path } => self.objects.get(&key_of(path)).cloned().ok_or(FailureKind::NotFound),
+            Call::Create { path, body } => self.create(path, body.get()),
+            Call::Strategic { path, body } => self.patch_owners(&key_of(path), body),
+            Call::Merge { path, body } => self.patch(&key_of(path), body),
+            Call::Delete { path, uid } => self.delete(&key_of(path), uid),
+        };
+        (what, done)
+    }
+
+    fn create(&mut self, path: &str, body: &str) -> Result<Value, FailureKind> {
+        let mut object: Value = serde_json::from_str(body).expect("JSON");
+        let meta = &mut object["metadata"];
+        if meta["name"].is_null() {
+            let number = self.counter + 1;
+            meta["name"] = json!(format!("{}{number:05}", meta["generateName"].as_str().unwrap_or_default()));
+        }
+        let path = format!("{}/{}", key_of(path), meta["name"].as_str().unwrap_or_default());
+        if self.objects.contains_key(&path) {
+            return Err(FailureKind::AlreadyExists);
+        }
+        self.put(&path, object);
+        Ok(self.objects[&path].clone())
+    }
+
+    fn check(&self, path: &str, meta: &Value) -> Result<(), FailureKind> {
+        let object = self.objects.get(path).ok_or(FailureKind::NotFound)?;
+        if object["metadata"]["uid"] != meta["uid"] {
+            return Err(FailureKind::Invalid);
+        }
+        if !meta["resourceVersion"].is_null() && object["metadata"]["resourceVersion"] != meta["resourceVersion"] {
+            return Err(FailureKind::Conflict);
+        }
+        Ok(())
+    }
+
+    fn patch(&mut self, path: &str, body: &Value) -> Result<Value, FailureKind> {
+        self.check(path, &body["metadata"])?;
+        self.change(path, body.clone());
+        Ok(self.objects[path].clone())
+    }
+
+    fn patch_owners(&mut self, path: &str, body: &Value) -> Result<Value, FailureKind> {
+        self.check(path, &body["metadata"])?;
+        let mut object = self.objects[path].clone();
+        let wanted = &body["metadata"]["ownerReferences"][0];
+        let owners = &mut object["metadata"]["ownerReferences"];
+        let mut kept: Vec<Value> = owners
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|one| one["uid"] != wanted["uid"])
+            .cloned()
+            .collect();
+        if wanted["$patch"].is_null() {
+            if kept.iter().any(|one| one["controller"] == json!(true)) {
+                return Err(FailureKind::Invalid);
+            }
+            kept.push(wanted.clone());
+        }
+        *owners = Value::Array(kept);
+        self.put(path, object);
+        Ok(self.objects[path].clone())
+    }
+
+    fn delete(&mut self, path: &str, uid: &str) -> Result<Value, FailureKind> {
+        let object = self.objects.get(path).ok_or(FailureKind::NotFound)?;
+        if object["metadata"]["uid"] != json!(uid) {
+            return Err(FailureKind::Conflict);
+        }
+        let is_running = path.starts_with("pods/") && {
+            let pod: Pod = decode(object);
+            pod.bound && !pod.is_terminal()
+        };
+        let is_held = object["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|finalizers| !finalizers.is_empty());
+        if is_running || is_held {
+            let now = self.now.wall.to_string();
+            self.change(path, json!({"metadata": {"deletionTimestamp": now}}));
+        } else {
+            self.remove(path);
+        }
+        Ok(Value::Null)
+    }
+}
+
+pub fn path_of(pod: &Pod) -> String {
+    format!("pods/{}", pod.name)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    // Raw JSON members can only be taken from text.
+    serde_json::from_str(&object.to_string()).expect("a valid object")
+}
+
+/// `pods/x` from `/api/v1/namespaces/ns/pods/x`, and so on; the status subresource is the object itself.
+fn key_of(path: &str) -> String {
+    let tail = path.split("/namespaces/ns/").nth(1).unwrap_or_default();
+    tail.strip_suffix("/status").unwrap_or(tail).to_owned()
+}
+
+fn describe(call: &Call) -> String {
+    match call {
+        Call::Get { path } => format!("get {}", key_of(path)),
+        Call::Create { path, body } => {
+            let object: Value = serde_json::from_str(body.get()).expect("JSON");
+            let terms = &object["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+            let node = &terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
+            format!("create {} {}", key_of(path), node.as_str().unwrap_or_default())
+                .trim_end()
+                .to_owned()
+        }
+        Call::Strategic { path, body } => {
+            let is_release = body["metadata"]["ownerReferences"][0]["$patch"] == json!("delete");
+            format!("{} {}", if is_release { "release" } else { "adopt" }, key_of(path))
+        }
+        Call::Merge { path, body } if path.ends_with("/status") => {
+            let is_count = body["status"]["collisionCount"].is_null();
+            format!("{} {}", if is_count { "status" } else { "collision" }, key_of(path))
+        }
+        Call::Merge { path, body } if !body["revision"].is_null() => format!("renumber {} {}", key_of(path), body["revision"]),
+        Call::Merge { path, body } => format!(
+            "label {} {}",
+            key_of(path),
+            body["metadata"]["labels"]["controller-revision-hash"]
+        ),
+        Call::Delete { path, .. } => format!("delete {}", key_of(path)),
+    }
+}
+
+/// RFC 7386.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().expect("made an object").shift_remove(key);
+        } else {
+            merge(&mut target[key.as_str()], value);
+        }
+    }
+}
+
+/// Facts of a node, for tests that feed the core by hand.
+pub fn mk_node(name: &str) -> Node {
+    Node {
+        name: NodeName::from(name),
+        labels: Arc::default(),
+        ..Node::default()
+    }
+}

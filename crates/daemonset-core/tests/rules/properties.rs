@@ -1,0 +1,218 @@
+//! Properties over random histories: lagging watches, answers in any order, failing requests, nodes that come and go.
+
+use std::collections::BTreeMap;
+
+use bailiff_daemonset_core::{FailureKind, Pod, Profile};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::model::{Cluster, path_of};
+
+/// A small generator: what it draws depends on the seed alone.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        // SplitMix64: https://prng.di.unimi.it/splitmix64.c
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+
+    fn pick<T: Clone>(&mut self, items: &[T]) -> Option<T> {
+        let index = self.roll(items.len().max(1) as u64) as usize;
+        items.get(index).cloned()
+    }
+}
+
+/// At most one pod that is not being deleted per node; with surge one per revision and node.
+///
+/// Counted at the API server, which knows more than any watch.
+fn assert_no_duplicates(cluster: &Cluster, surging: bool) {
+    let mut live: BTreeMap<String, Vec<Pod>> = BTreeMap::new();
+    for pod in cluster.pods().into_iter().filter(|pod| !pod.deleting && !pod.is_terminal()) {
+        live.entry(pod.target.clone().unwrap_or_default().to_string())
+            .or_default()
+            .push(pod);
+    }
+    for (node, pods) in live {
+        let most = if surging { 2 } else { 1 };
+        assert!(pods.len() <= most, "{} pods on {node}: {:#?}", pods.len(), cluster.writes);
+    }
+}
+
+/// Every node ends with exactly one pod, current and available, and the status says so.
+fn assert_converged(cluster: &Cluster, nodes: usize) {
+    let pods = cluster.pods();
+    assert_eq!(pods.len(), nodes, "{:#?}", cluster.writes);
+    assert!(pods.iter().all(|pod| pod.ready));
+    let counts = cluster.daemonset().status.counts;
+    let all = u32::try_from(nodes).expect("few");
+    assert_eq!((counts.desired, counts.available, counts.updated), (all, all, all));
+    assert_eq!((counts.misscheduled, counts.unavailable), (0, 0));
+    assert!(
+        cluster
+            .published
+            .as_ref()
+            .is_some_and(|sync| sync.reasons.is_empty() && sync.nodes.is_empty())
+    );
+}
+
+struct Story {
+    cluster: Cluster,
+    dice: Dice,
+    surging: bool,
+    /// Unavailable nodes that the rules allow, if nothing breaks by itself.
+    budget: usize,
+    calm: bool,
+}
+
+impl Story {
+    fn new(seed: u64, calm: bool) -> Self {
+        let mut dice = Dice(seed);
+        let surging = dice.roll(2) == 0;
+        let amount = 1 + dice.roll(3);
+        let (unavailable, surge) = if surging { (0, amount) } else { (amount, 0) };
+        let strategy = json!({"rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}});
+        let profile = if dice.roll(2) == 0 {
+            Profile::Bailiff
+        } else {
+            Profile::Upstream
+        };
+        let mut cluster = Cluster::new(profile);
+        for index in 0..3 + dice.roll(5) {
+            cluster.add_node(&format!("n{index}"), json!({}), json!([]));
+        }
+        cluster.add_daemonset("ds", json!({"updateStrategy": strategy}));
+        cluster.rest();
+        Self {
+            cluster,
+            surging,
+            budget: usize::try_from(unavailable).expect("few"),
+            dice,
+            calm,
+        }
+    }
+
+    /// Lets something happen; true if an object changed.
+    fn act(&mut self, turn: usize) -> bool {
+        let before = self.cluster.changes();
+        self.act_somehow(turn);
+        self.cluster.changes() != before
+    }
+
+    fn act_somehow(&mut self, turn: usize) {
+        match self.dice.roll(20) {
+            0 => self.cluster.set_image(&format!("v{turn}")),
+            1 if !self.calm => {
+                let name = format!("extra{turn}");
+                self.cluster.add_node(&name, json!({}), json!([]));
+            }
+            2 if !self.calm => self.break_something(),
+            3 if !self.calm => self.toggle_failures(),
+            4 => self.cluster.pass_one_second(),
+            5..=9 => self.kubelet(),
+            _ => {
+                let pending = self.cluster.pending();
+                if let Some(stream) = self.dice.pick(&pending) {
+                    self.cluster.deliver(stream);
+                }
+            }
+        }
+    }
+
+    fn break_something(&mut self) {
+        let pods = self.cluster.pods();
+        let Some(pod) = self.dice.pick(&pods) else { return };
+        match self.dice.roll(3) {
+            0 => self.cluster.remove(&path_of(&pod)),
+            1 if pod.bound => self.cluster.set_phase(&pod, "Failed", false),
+            _ if pod.bound && !pod.is_terminal() => self.cluster.set_phase(&pod, "Running", false),
+            _ => {}
+        }
+    }
+
+    fn toggle_failures(&mut self) {
+        if self.cluster.failures.pop().is_none() {
+            // A delete conflicts only if another object has the name, which the cluster itself answers.
+            let kinds = [
+                ("create pods", FailureKind::Other),
+                ("create pods", FailureKind::Unknown),
+                ("delete pods", FailureKind::Other),
+                ("delete pods", FailureKind::Unknown),
+                ("status", FailureKind::Conflict),
+                ("create controllerrevisions", FailureKind::Other),
+            ];
+            let (what, kind) = self.dice.pick(&kinds).expect("not empty");
+            self.cluster.failures.push((what, kind));
+        }
+    }
+
+    fn kubelet(&mut self) {
+        let pods = self.cluster.pods();
+        let Some(pod) = self.dice.pick(&pods) else { return };
+        if pod.deleting {
+            self.cluster.remove(&path_of(&pod));
+        } else if !pod.bound {
+            self.cluster.bind(&pod);
+        } else if !pod.ready && !pod.is_terminal() {
+            self.cluster.set_phase(&pod, "Running", true);
+        }
+    }
+
+    fn nodes(&self) -> usize {
+        self.cluster.objects.keys().filter(|path| path.starts_with("nodes/")).count()
+    }
+
+    fn assert_budget(&self) {
+        let available = self.cluster.objects.keys().filter_map(|path| path.strip_prefix("nodes/"));
+        let served = available
+            .filter(|node| self.cluster.on(node).iter().any(|pod| pod.ready && !pod.deleting))
+            .count();
+        let lacking = self.nodes() - served;
+        assert!(
+            lacking <= self.budget,
+            "{lacking} nodes lack a pod: {:#?}",
+            self.cluster.writes
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// DS-100, DS-102, DS-104, DS-134, DS-142: never two, and everything ends well, whatever lags or breaks.
+    #[test]
+    fn every_node_ends_with_one_current_pod_and_never_has_two(seed in any::<u64>()) {
+        let mut story = Story::new(seed, false);
+        for turn in 0..200 {
+            if story.act(turn) {
+                assert_no_duplicates(&story.cluster, story.surging);
+            }
+        }
+        story.cluster.failures.clear();
+        story.cluster.rest_longer();
+        assert_converged(&story.cluster, story.nodes());
+        // DS-145: twice is once.
+        let writes = story.cluster.writes.len();
+        story.cluster.restart(Profile::Bailiff);
+        story.cluster.rest();
+        prop_assert_eq!(story.cluster.writes.len(), writes);
+    }
+
+    /// DS-135, DS-138: if nothing breaks by itself, never more nodes lack a pod than maxUnavailable allows.
+    #[test]
+    fn budgets_hold_whatever_lags(seed in any::<u64>()) {
+        let mut story = Story::new(seed, true);
+        for turn in 0..200 {
+            if story.act(turn) {
+                story.assert_budget();
+                assert_no_duplicates(&story.cluster, story.surging);
+            }
+        }
+        story.cluster.rest_longer();
+        assert_converged(&story.cluster, story.nodes());
+    }
+}

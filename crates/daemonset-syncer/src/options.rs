@@ -1,0 +1,94 @@
+//! Flags of the daemonset-syncer.
+
+use clap::{Args, ValueEnum};
+
+/// Flags of the daemonset-syncer.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = "DaemonSets")]
+pub struct Options {
+    /// How many DaemonSets are served at the same time; more costs more requests in flight (DS-002)
+    #[arg(
+        long,
+        env = "BAILIFF_CONCURRENT_DAEMONSET_SYNCS",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        value_name = "NUMBER"
+    )]
+    pub concurrent_daemonset_syncs: u32,
+
+    /// Whether the documented differences from kube-controller-manager apply
+    #[arg(
+        long,
+        env = "BAILIFF_PROFILE",
+        default_value = "bailiff",
+        value_enum,
+        value_name = "PROFILE"
+    )]
+    pub profile: Profile,
+}
+
+/// Which behaviour is wanted where Bailiff differs from upstream on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// Bailiff's own, as docs/differences.md lists it
+    #[default]
+    Bailiff,
+    /// kube-controller-manager's
+    Upstream,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            concurrent_daemonset_syncs: 2,
+            profile: Profile::Bailiff,
+        }
+    }
+}
+
+impl Options {
+    /// Settings of the core.
+    pub(crate) fn core(&self) -> bailiff_daemonset_core::Options {
+        let profile = match self.profile {
+            Profile::Bailiff => bailiff_daemonset_core::Profile::Bailiff,
+            Profile::Upstream => bailiff_daemonset_core::Profile::Upstream,
+        };
+        bailiff_daemonset_core::Options { profile }
+    }
+
+    /// Requests in flight at most.
+    pub(crate) fn requests(&self) -> usize {
+        // A worker of upstream waits for a whole batch, which grows to 128 requests; its client lets 30 through at once.
+        const PER_SYNC: usize = 30;
+        usize::try_from(self.concurrent_daemonset_syncs)
+            .unwrap_or(1)
+            .saturating_mul(PER_SYNC)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// DS-002
+    #[test]
+    fn at_least_one_daemonset_is_served() {
+        let parse = |args: &[&str]| Line::try_parse_from([&["x"], args].concat()).map(|line| line.options);
+        assert_eq!(parse(&[]).expect("defaults"), Options::default());
+        assert_eq!(parse(&["--concurrent-daemonset-syncs=5"]).expect("valid").requests(), 150);
+        let refused = parse(&["--concurrent-daemonset-syncs=0"]).expect_err("refused").to_string();
+        assert!(
+            refused.contains("concurrent-daemonset-syncs") && refused.contains("1..=1000"),
+            "{refused}"
+        );
+        assert!(parse(&["--profile=other"]).is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! One request of the core to the API server, and its answer in the core's terms.
+
+use std::sync::Arc;
+
+use bailiff_cluster::{Api, Error, Kind, Patch, Precondition};
+use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::wire::{Call, Wanted};
+use bailiff_daemonset_core::{Answer, DaemonSet, Failure, FailureKind, Pod, Request, Revision};
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+/// Sends a request and waits for its answer; the API's deadline bounds it.
+pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> Answer {
+    let call = match request.call(&owner) {
+        Ok(call) => call,
+        Err(error) => {
+            return Answer::Failed(Failure {
+                kind: FailureKind::Invalid,
+                message: error.to_string(),
+                retry_after: None,
+            });
+        }
+    };
+    let answer = match request.wanted() {
+        Wanted::Nothing => exchange::<IgnoredAny>(&api, call).await.map(|_| Answer::Done),
+        Wanted::Pod => exchange::<Pod>(&api, call).await.map(|pod| Answer::Pod(Box::new(pod))),
+        Wanted::Revision => exchange::<Revision>(&api, call)
+            .await
+            .map(|revision| Answer::Revision(Box::new(revision))),
+        Wanted::DaemonSet => exchange::<DaemonSet>(&api, call)
+            .await
+            .map(|ds| Answer::DaemonSet(Box::new(ds))),
+    };
+    answer.unwrap_or_else(|error| Answer::Failed(failure(error)))
+}
+
+async fn exchange<T: DeserializeOwned>(api: &Api, call: Call) -> Result<T, Error> {
+    match call {
+        Call::Get { path } => api.get(&path).await,
+        Call::Create { path, body } => api.create(&path, &body).await,
+        Call::Strategic { path, body } => api.patch(&path, &Patch::Strategic(body)).await,
+        Call::Merge { path, body } => api.patch(&path, &Patch::Merge(body)).await,
+        Call::Delete { path, uid } => {
+            let precondition = Precondition {
+                uid: Some(uid),
+                ..Precondition::default()
+            };
+            api.delete(&path, &precondition).await?;
+            // Whatever was answered to a delete is of no interest; null stands for it.
+            T::deserialize(serde::de::value::UnitDeserializer::<serde::de::value::Error>::new())
+                .map_err(|error| Error::new(Kind::Unavailable, error.to_string()))
+        }
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    let kind = match error.kind {
+        Kind::NotFound => FailureKind::NotFound,
+        Kind::AlreadyExists => FailureKind::AlreadyExists,
+        Kind::Conflict => FailureKind::Conflict,
+        Kind::Invalid => FailureKind::Invalid,
+        Kind::NamespaceTerminating => FailureKind::NamespaceTerminating,
+        Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
+        Kind::NotLeading => FailureKind::NotSent,
+        Kind::Expired | Kind::Forbidden | Kind::TooManyRequests => FailureKind::Other,
+    };
+    Failure {
+        kind,
+        message: error.message,
+        retry_after: error.retry_after,
+    }
+}
+
+/// Label value of a request's kind.
+pub(crate) const fn kind_of(request: &Request) -> &'static str {
+    match request {
+        Request::CreatePod { .. } => "create_pod",
+        Request::DeletePod { .. } => "delete_pod",
+        Request::AdoptPod { .. } => "adopt_pod",
+        Request::ReleasePod { .. } => "release_pod",
+        Request::RelabelPod { .. } => "relabel_pod",
+        Request::ReadDaemonSet => "read_daemonset",
+        Request::CreateRevision(_) => "create_revision",
+        Request::ReadRevision { .. } => "read_revision",
+        Request::ChangeRevision { .. } => "change_revision",
+        Request::DeleteRevision { .. } => "delete_revision",
+        Request::WriteStatus { .. } => "write_status",
+        Request::RaiseCollisionCount { .. } => "raise_collision_count",
+    }
+}

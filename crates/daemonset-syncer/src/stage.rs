@@ -1,0 +1,302 @@
+//! The decision loop: watches and answers in, requests, Events and records out.
+
+use std::collections::BTreeMap;
+
+use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventSeverity};
+use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::{Recorder, Watch};
+use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Revision, Severity, Syncer};
+use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
+use bailiff_model::{Hold, HoldReason, Topic};
+use bailiff_stage::{Alarm, Beacon, Env, Error, Stage};
+
+use crate::dispatch::Dispatch;
+use crate::metrics::Metrics;
+use crate::options::Options;
+use crate::perform::{kind_of, perform};
+use crate::views::Viewed;
+
+/// The stage.
+#[derive(Debug)]
+pub struct DaemonsetSyncer;
+
+impl Stage for DaemonsetSyncer {
+    const NAME: &'static str = "daemonset-syncer";
+
+    type Options = Options;
+
+    async fn run(options: Options, env: Env) -> Result<(), Error> {
+        Box::pin(Loop::new(&options, env).run()).await
+    }
+}
+
+/// A request with its answer.
+type Answered = (RequestId, &'static str, Answer);
+
+struct Loop {
+    env: Env,
+    core: Syncer,
+    watches: Watches,
+    dispatch: Dispatch<Answered>,
+    recorder: Recorder,
+    publisher: Publisher,
+    alarm: Alarm,
+    beacon: Beacon,
+    metrics: Metrics,
+    /// Why each stale watch is stale, by resource.
+    stale: BTreeMap<&'static str, Hold>,
+    /// What is published is all there is.
+    complete: bool,
+}
+
+/// Lists are read from the store, never from the server's cache (DS-201): [`Watch`] guarantees it.
+struct Watches {
+    daemonsets: Watch<Viewed<DaemonSet>>,
+    revisions: Watch<Viewed<Revision>>,
+    nodes: Watch<Viewed<Node>>,
+    pods: Watch<Viewed<Pod>>,
+}
+
+const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");
+const REVISIONS: Source = Source::all("/apis/apps/v1/controllerrevisions");
+const NODES: Source = Source::all("/api/v1/nodes");
+const PODS: Source = Source::all("/api/v1/pods");
+
+/// What a turn of the loop began with.
+enum Turn {
+    Input(Input),
+    Nothing,
+    End(Result<(), Error>),
+}
+
+impl Loop {
+    fn new(options: &Options, env: Env) -> Self {
+        let publishing = PublishOptions {
+            topic: Topic::DaemonRollouts,
+            shard: env.shard.index,
+            shard_count: env.shard.count,
+            producer: env.identity.clone(),
+            epoch: env.shard.epoch,
+        };
+        Self {
+            core: Syncer::new(options.core()),
+            watches: Watches {
+                daemonsets: Watch::start(&env.api, DAEMONSETS, &env.seed),
+                revisions: Watch::start(&env.api, REVISIONS, &env.seed),
+                nodes: Watch::start(&env.api, NODES, &env.seed),
+                pods: Watch::start(&env.api, PODS, &env.seed),
+            },
+            dispatch: Dispatch::new(options.requests()),
+            recorder: Recorder::start(&env.api, "daemonset-controller", &env.identity, &env.seed),
+            publisher: publish(&env.bus, publishing, &env.clock, &env.seed),
+            alarm: Alarm::new(&env.clock),
+            beacon: Beacon::new(&env, "daemonset-syncer decisions"),
+            metrics: env.metrics.register("", Metrics::register),
+            stale: BTreeMap::new(),
+            complete: false,
+            env,
+        }
+    }
+
+    async fn run(mut self) -> Result<(), Error> {
+        let ended = loop {
+            match self.turn().await {
+                Turn::Input(input) => self.decide(input),
+                Turn::Nothing => {}
+                Turn::End(ended) => break ended,
+            }
+        };
+        // Bounded by the deadline of each request.
+        self.dispatch.drain().await;
+        ended
+    }
+
+    async fn turn(&mut self) -> Turn {
+        tokio::select! {
+            biased;
+            () = self.env.shutdown.triggered() => Turn::End(Ok(())),
+            () = self.beacon.due() => {
+                self.report();
+                Turn::Nothing
+            }
+            news = self.publisher.next() => heard(news),
+            (id, kind, answer) = self.dispatch.next() => {
+                self.metrics.answered(kind, &answer);
+                Turn::Input(Input::Answered(id, answer))
+            }
+            () = self.alarm.due() => Turn::Input(Input::Tick),
+            event = self.watches.daemonsets.next() => self.daemonset(event),
+            event = self.watches.revisions.next() => self.revision(event),
+            event = self.watches.nodes.next() => self.node(event),
+            event = self.watches.pods.next() => self.pod(event),
+        }
+    }
+
+    fn report(&self) {
+        let watches = &self.watches;
+        let signs = [
+            ("daemonsets", watches.daemonsets.last_sign_of_life()),
+            ("controllerrevisions", watches.revisions.last_sign_of_life()),
+            ("nodes", watches.nodes.last_sign_of_life()),
+            ("pods", watches.pods.last_sign_of_life()),
+        ];
+        self.beacon.report(&self.publisher, &signs);
+        self.metrics.depth(self.dispatch.waiting(), self.dispatch.running());
+    }
+
+    fn decide(&mut self, input: Input) {
+        let effects = self.core.apply(input, self.env.clock.now());
+        self.metrics.decided();
+        for effect in effects {
+            self.execute(effect);
+        }
+        if self.core.is_ready() && !self.complete {
+            self.complete = true;
+            self.publisher.complete();
+            tracing::info!("Listed all DaemonSets, revisions, nodes and pods");
+        }
+    }
+
+    fn execute(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send {
+                id,
+                owner,
+                urgency,
+                request,
+            } => {
+                let kind = kind_of(&request);
+                let (api, uid) = (self.env.api.clone(), owner.uid.clone());
+                self.metrics.queued();
+                self.dispatch
+                    .push(urgency, &uid, async move { (id, kind, perform(api, owner, request).await) });
+            }
+            Effect::Event {
+                owner,
+                severity,
+                reason,
+                message,
+            } => self.recorder.emit(event(&owner, severity, reason, message)),
+            Effect::Publish(sync) => {
+                self.metrics.published(&sync);
+                self.publisher.set(Draft::new(Body::DaemonSetSync(*sync)));
+            }
+            Effect::Withdraw(owner) => {
+                self.metrics.withdrawn(&(owner.namespace.to_string(), owner.name.to_string()));
+                self.publisher.remove(&format!("{}/{}", owner.namespace, owner.name));
+            }
+            Effect::WakeAt(at) => self.alarm.set(at),
+        }
+    }
+
+    // === watches ===
+
+    fn daemonset(&mut self, event: Event<Viewed<DaemonSet>>) -> Turn {
+        match event {
+            Event::Snapshot(all) => Turn::Input(Input::DaemonSets(facts(all))),
+            Event::Applied(one) => Turn::Input(Input::DaemonSetApplied(one.facts)),
+            Event::Deleted(one) => Turn::Input(Input::DaemonSetDeleted {
+                namespace: one.facts.namespace,
+                name: one.facts.name,
+                uid: one.facts.uid,
+            }),
+            Event::Stale { reason, .. } => self.went_stale("apps", "daemonsets", &reason),
+            Event::Fresh => self.is_fresh("daemonsets"),
+        }
+    }
+
+    fn revision(&mut self, event: Event<Viewed<Revision>>) -> Turn {
+        match event {
+            Event::Snapshot(all) => Turn::Input(Input::Revisions(facts(all))),
+            Event::Applied(one) => Turn::Input(Input::RevisionApplied(one.facts)),
+            Event::Deleted(one) => Turn::Input(Input::RevisionDeleted {
+                namespace: one.facts.namespace,
+                name: one.facts.name,
+                uid: one.facts.uid,
+            }),
+            Event::Stale { reason, .. } => self.went_stale("apps", "controllerrevisions", &reason),
+            Event::Fresh => self.is_fresh("controllerrevisions"),
+        }
+    }
+
+    fn node(&mut self, event: Event<Viewed<Node>>) -> Turn {
+        match event {
+            Event::Snapshot(all) => Turn::Input(Input::Nodes(facts(all))),
+            Event::Applied(one) => Turn::Input(Input::NodeApplied(one.facts)),
+            Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.facts.name)),
+            Event::Stale { reason, .. } => self.went_stale("", "nodes", &reason),
+            Event::Fresh => self.is_fresh("nodes"),
+        }
+    }
+
+    fn pod(&mut self, event: Event<Viewed<Pod>>) -> Turn {
+        match event {
+            Event::Snapshot(all) => Turn::Input(Input::Pods(facts(all))),
+            Event::Applied(one) => Turn::Input(Input::PodApplied(one.facts)),
+            Event::Deleted(one) => Turn::Input(Input::PodDeleted(one.facts.uid)),
+            Event::Stale { reason, .. } => self.went_stale("", "pods", &reason),
+            Event::Fresh => self.is_fresh("pods"),
+        }
+    }
+
+    fn went_stale(&mut self, group: &'static str, resource: &'static str, reason: &str) -> Turn {
+        self.metrics.stale(group, resource);
+        let hold = Hold {
+            reason: HoldReason::ApiStale,
+            detail: format!("the watch of {resource} is stale: {reason}"),
+            since: self.env.clock.wall(),
+        };
+        self.stale.insert(resource, hold);
+        self.held()
+    }
+
+    fn is_fresh(&mut self, resource: &'static str) -> Turn {
+        self.stale.remove(resource);
+        self.held()
+    }
+
+    fn held(&self) -> Turn {
+        Turn::Input(Input::Held(self.stale.values().next().cloned()))
+    }
+}
+
+fn heard(news: Published) -> Turn {
+    match news {
+        Published::Fenced { detail } => Turn::End(Err(Error::Fenced {
+            topic: Topic::DaemonRollouts.as_str(),
+            detail,
+        })),
+        Published::Refused { key, detail } => {
+            tracing::error!(%key, %detail, "The bus refused a record");
+            Turn::Nothing
+        }
+        Published::Acknowledged { .. } | Published::Connected { .. } | Published::Lost => Turn::Nothing,
+    }
+}
+
+fn facts<T>(views: Vec<Viewed<T>>) -> Vec<T> {
+    views.into_iter().map(|view| view.facts).collect()
+}
+
+/// DS-187
+fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String) -> EventDraft {
+    EventDraft {
+        regarding: Regarding {
+            api_version: "apps/v1",
+            kind: "DaemonSet",
+            namespace: owner.namespace.to_string(),
+            name: owner.name.to_string(),
+            uid: owner.uid.to_string(),
+            resource_version: String::new(),
+        },
+        severity: match severity {
+            Severity::Normal => EventSeverity::Normal,
+            Severity::Warning => EventSeverity::Warning,
+        },
+        reason,
+        action: reason,
+        note,
+        annotations: Vec::new(),
+    }
+}
