@@ -12,7 +12,7 @@ use crate::fact::NodeFacts;
 
 /// What the node, as it is known, says about the intent. `tolerations` are the pod's, if they are known already.
 ///
-/// `None` for the node means that no such object exists: it leaves its intents standing (TE-034).
+/// `None` for the node means that surely no such object exists: it leaves its intents standing (TE-034).
 pub fn judge(
     intent: &PodEviction,
     node: Option<&NodeFacts>,

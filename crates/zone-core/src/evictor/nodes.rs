@@ -118,6 +118,9 @@ pub(super) struct Confirm {
     pub(super) wanted: BTreeSet<NodeName>,
     pub(super) under_way: bool,
     pub(super) not_before: Mono,
+    /// Nodes with pods that are due, of which the server's store says that they do not exist. That the watch does not show a node
+    /// proves nothing: it may be one that cannot be decoded.
+    pub(super) gone: BTreeSet<NodeName>,
 }
 
 // === impl Health ===
@@ -290,6 +293,7 @@ impl Evictor {
             self.leave_incarnation(&name, now);
             self.leave_queue(&name);
         }
+        self.confirm.gone.remove(&name);
         self.register_zone(&facts.zone);
         let node = self.nodes.entry(name.clone()).or_default();
         if replaced {

@@ -126,6 +126,10 @@ impl Pods {
         self.all.keys()
     }
 
+    pub(super) fn has_any_of(&self, node: &NodeName) -> bool {
+        self.by_node.contains_key(node)
+    }
+
     pub(super) fn wake(&mut self, uid: PodUid) {
         self.dirty.insert(uid);
     }
@@ -426,14 +430,22 @@ impl Evictor {
         if self.config.accept == AcceptIntents::Any {
             return Ok(());
         }
-        let node = self.nodes.get(&pod.intent.node.name).and_then(|node| node.facts.as_ref());
+        let name = &pod.intent.node.name;
+        let node = self.nodes.get(name).and_then(|node| node.facts.as_ref());
+        if node.is_none() && !self.confirm.gone.contains(name) {
+            return Err(RefusedReason::NoTaint);
+        }
         let tolerations = pod.seen.as_ref().map(|seen| seen.tolerations.as_slice());
         judge(&pod.intent, node, tolerations, self.config.profile)
     }
 
     /// True if the node was read from the store after the intent came: our cache is not behind what made it.
     fn is_sure(&self, pod: &Pod) -> bool {
-        let confirmed_at = self.nodes.get(&pod.intent.node.name).and_then(|node| node.confirmed_at);
+        let name = &pod.intent.node.name;
+        if self.confirm.gone.contains(name) {
+            return true;
+        }
+        let confirmed_at = self.nodes.get(name).and_then(|node| node.confirmed_at);
         let other_node = pod.seen.as_ref().is_some_and(|seen| seen.node != pod.intent.node.name);
         other_node || confirmed_at.is_some_and(|at| at >= pod.received_at)
     }

@@ -222,6 +222,26 @@ fn pods_of_a_node_that_is_gone_are_still_evicted() {
     assert_eq!(world.happened(), marked_and_deleted("p"));
 }
 
+/// Design §1: that the watch does not show a node proves nothing; one that cannot be decoded is not gone.
+#[test]
+fn a_node_is_gone_only_if_the_store_says_so() {
+    let mut world = mk_world();
+    let pod = world.add_pod("p", "n2", vec![]);
+    let due = world.mk_due(&pod, false);
+    let shown = world
+        .nodes
+        .values()
+        .filter(|facts| facts.name.as_str() != "n2")
+        .cloned()
+        .collect();
+    world.tell(Input::Nodes(shown));
+    world.failures.extend([FailureKind::Unknown; 2]);
+    world.publish(vec![due]);
+    world.pass(secs(60));
+    assert_eq!((world.reads, world.deleted()), (3, 0));
+    assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Refused(RefusedReason::NoTaint)));
+}
+
 /// TE-035, NL-035: a node of another uid voids them.
 #[test]
 fn pods_of_a_node_that_was_replaced_are_not_evicted() {

@@ -223,6 +223,8 @@ impl Evictor {
     }
 
     pub(in crate::evictor) fn read_to_be_sure(&mut self, now: Now) {
+        let pods = &self.pods;
+        self.confirm.gone.retain(|name| pods.has_any_of(name));
         if self.confirm.under_way || self.confirm.wanted.is_empty() {
             return;
         }
@@ -246,6 +248,7 @@ impl Evictor {
             }
             Err(failure) if failure.kind == FailureKind::Gone => {
                 self.node_deleted(name, None, now);
+                self.confirm.gone.insert(name.clone());
                 Some(now.mono)
             }
             Err(_) => {
