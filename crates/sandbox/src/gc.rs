@@ -154,6 +154,11 @@ impl Item {
         format!("{}/{}", self.resource.collection(&self.namespace), self.name)
     }
 
+    /// Nothing changed that collection depends on: most writes are of this sort.
+    fn is_same(&self, later: &Self) -> bool {
+        self.owners == later.owners && self.finalizers == later.finalizers && self.is_terminating == later.is_terminating
+    }
+
     fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|one| one == finalizer)
     }

@@ -38,6 +38,8 @@ pub struct Feed {
     sources: Vec<Source>,
     /// Not handed out yet, by revision; a list comes after the write that it was taken after. No larger than the logs it is read from.
     buffer: BTreeMap<(u64, Rank), Occurrence>,
+    /// The revision up to which all logs were read.
+    read: u64,
 }
 
 #[derive(Debug)]
@@ -61,6 +63,7 @@ impl Feed {
             sandbox: sandbox.clone(),
             sources: Vec::new(),
             buffer: BTreeMap::new(),
+            read: 0,
         };
         for (nth, resource) in resources(options).into_iter().enumerate() {
             let watch = feed.open(nth, &resource);
@@ -75,6 +78,9 @@ impl Feed {
     /// Nothing is lost.
     pub async fn ready(&mut self) {
         std::future::poll_fn(|context| {
+            if self.sandbox.store().revision() > self.read {
+                return Poll::Ready(());
+            }
             self.read(context);
             if self.buffer.is_empty() {
                 Poll::Pending
@@ -90,7 +96,10 @@ impl Feed {
         // A write may be read before an earlier one of another table while both are being made: only what is no newer than this has
         // all of its predecessors in the logs.
         let complete = self.sandbox.store().revision();
-        self.read(&mut Context::from_waker(Waker::noop()));
+        if complete > self.read {
+            self.read(&mut Context::from_waker(Waker::noop()));
+            self.read = complete;
+        }
         let mut taken = Vec::new();
         while taken.len() < limit {
             match self.buffer.first_entry() {

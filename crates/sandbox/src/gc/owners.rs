@@ -79,6 +79,13 @@ impl Owners {
     pub fn seen(&mut self, item: Item) -> Vec<Effect> {
         let uid = item.uid.clone();
         let is_going = item.is_terminating;
+        if let Some(known) = self.items.get_mut(&uid)
+            && known.is_same(&item)
+            && !self.acted.contains_key(&uid)
+        {
+            known.revision = item.revision;
+            return Vec::new();
+        }
         let earlier = self.items.insert(uid.clone(), item);
         let was_owned = earlier.map(|earlier| earlier.owners).unwrap_or_default();
         self.reindex(&uid, &was_owned);

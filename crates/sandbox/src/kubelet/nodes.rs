@@ -15,6 +15,9 @@ use crate::facts::NodeFacts;
 /// changed in it.
 const REPAIR_WITHIN: Duration = Duration::from_secs(10);
 
+/// Finer than anybody looks at a lease that is renewed every ten seconds.
+const PHASE_STEP: Duration = Duration::from_millis(50);
+
 /// Settings before a change, and whether the kubelet reached the API under them.
 struct Before {
     settings: KubeletSettings,
@@ -374,9 +377,14 @@ impl Core {
     }
 }
 
-/// Where in an interval a node's turn is: spread, so that ten thousand kubelets do not speak at once.
+/// Where in an interval a node's turn is: spread, so that ten thousand kubelets do not speak at once, in steps, so that they are not
+/// as many turns of the task that runs them.
 fn phase(salt: u64, purpose: &str, name: &NodeName, interval: Duration) -> Duration {
-    interval.mul_f64(hash::fraction(salt, purpose, name.as_str()))
+    let phase = interval.mul_f64(hash::fraction(salt, purpose, name.as_str()));
+    let steps = phase.as_nanos().div_ceil(PHASE_STEP.as_nanos());
+    PHASE_STEP
+        .saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
+        .min(interval)
 }
 
 /// The deadline one interval after the last, or after now if that was missed: a stall is not made up for by a burst.
