@@ -8,6 +8,7 @@ pub mod client;
 pub mod engine;
 pub mod record;
 pub mod server;
+pub mod service;
 pub mod wire;
 
 pub use client::{

@@ -17,6 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 mod hub;
 mod metrics;
 mod publish;
+mod serve;
 mod status;
 mod subscribe;
 mod unary;
@@ -25,6 +26,7 @@ use self::hub::Hub;
 use self::metrics::Metrics;
 use crate::engine::{Limits, Memory};
 
+pub use self::serve::ServeError;
 pub use self::status::REFUSAL_METADATA;
 
 /// How often the engine learns that time passed. Liveness is announced at most this late; durations are 5 s and more.
@@ -97,7 +99,7 @@ impl Server {
         EventBusServer::new(self.clone()).max_decoding_message_size(MESSAGE_MAX)
     }
 
-    /// Adds the bus's metrics. Sizes are read when they are asked for.
+    /// Adds the bus's metrics, under whatever prefix `registry` has: `event_bus`. Sizes are read when they are asked for.
     pub fn register(&self, registry: &mut Registry) {
         self.inner.metrics.register(registry);
         registry.register_collector(Box::new(metrics::Sizes::new(&self.inner)));

@@ -1,4 +1,4 @@
-//! Metrics of a bus: what was refused and published is counted, sizes are read at scrape time.
+//! Metrics of a bus, to be registered under the prefix `event_bus`: what was refused and published is counted, sizes are read at scrape time.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -38,15 +38,11 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         let refusals = self.refusals.clone();
-        registry.register("event_bus_refusals", "Calls and sessions refused or ended, by kind", refusals);
+        registry.register("refusals", "Calls and sessions refused or ended, by kind", refusals);
         let published = self.published.clone();
-        registry.register(
-            "event_bus_published_records",
-            "Records accepted, staged ones included",
-            published,
-        );
+        registry.register("published_records", "Records accepted, staged ones included", published);
         let delivered = self.delivered.clone();
-        registry.register("event_bus_delivered_records", "Records sent to subscribers", delivered);
+        registry.register("delivered_records", "Records sent to subscribers", delivered);
     }
 
     pub(super) fn refused(&self, kind: &'static str) {
@@ -87,12 +83,10 @@ impl Collector for Sizes {
         let gauge = |value: usize| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
         type Read = fn(&crate::engine::TopicFigures) -> usize;
         let per_topic: [(&str, &str, Read); 4] = [
-            ("event_bus_keys", "Live keys", |figures| figures.keys),
-            ("event_bus_tombstones", "Tombstones kept", |figures| figures.tombstones),
-            ("event_bus_records", "Records kept, history included", |figures| {
-                figures.records
-            }),
-            ("event_bus_sessions", "Open sessions of producers", |figures| figures.sessions),
+            ("keys", "Live keys", |figures| figures.keys),
+            ("tombstones", "Tombstones kept", |figures| figures.tombstones),
+            ("records", "Records kept, history included", |figures| figures.records),
+            ("sessions", "Open sessions of producers", |figures| figures.sessions),
         ];
         for (name, help, read) in per_topic {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -103,7 +97,7 @@ impl Collector for Sizes {
                 gauge(read(figures)).encode(metric.encode_family(&labels)?)?;
             }
         }
-        let subscribers = encoder.encode_descriptor("event_bus_subscribers", "Open subscriptions", None, MetricType::Gauge)?;
+        let subscribers = encoder.encode_descriptor("subscribers", "Open subscriptions", None, MetricType::Gauge)?;
         gauge(hub.subscriber_count()).encode(subscribers)?;
         encode_revision(&hub, encoder)
     }
@@ -112,5 +106,5 @@ impl Collector for Sizes {
 fn encode_revision(hub: &Hub, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
     let head = hub.read(|engine| engine.head().0);
     let revision = ConstGauge::new(i64::try_from(head).unwrap_or(i64::MAX));
-    revision.encode(encoder.encode_descriptor("event_bus_revision", "Newest revision", None, MetricType::Gauge)?)
+    revision.encode(encoder.encode_descriptor("revision", "Newest revision", None, MetricType::Gauge)?)
 }

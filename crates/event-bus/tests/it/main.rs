@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-//mod engine_model;
-//mod engine_properties;
-//mod engine_rules;
+mod engine_model;
+mod engine_properties;
+mod engine_rules;
 mod publishing;
-//mod stream_properties;
+mod stream_properties;
 mod subscribing;
 mod support;
 mod tcp;
-//mod wire_properties;
-//mod wire_rules;
+mod wire_properties;
+mod wire_rules;

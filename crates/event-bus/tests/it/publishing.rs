@@ -201,7 +201,7 @@ async fn a_reconnect_does_not_send_again_what_was_acknowledged() {
     pass(5).await;
     publisher.set(mk_draft("n2", 1));
     soon("all is published", publisher.settled()).await;
-    let mut registry = prometheus_client::registry::Registry::default();
+    let mut registry = prometheus_client::registry::Registry::with_prefix("event_bus");
     world.server.register(&mut registry);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

@@ -24,11 +24,12 @@ pub(super) struct Shard {
     reported: Option<Reported>,
 }
 
-/// The last report, as points in time.
+/// The last report. Ages, not points in time: what is older than the bus's own clock must not look young.
 #[derive(Clone, Debug)]
 struct Reported {
-    tick: Option<Mono>,
-    watch: Option<Mono>,
+    at: Mono,
+    tick_age: Option<Duration>,
+    watch_age: Option<Duration>,
     counts_itself_live: bool,
 }
 
@@ -65,8 +66,9 @@ impl Shard {
 
     pub(super) fn reported(&mut self, report: &Report, now: Mono) {
         self.reported = Some(Reported {
-            tick: report.tick_age.map(|age| now.saturating_sub(age)),
-            watch: report.watch_age.map(|age| now.saturating_sub(age)),
+            at: now,
+            tick_age: report.tick_age,
+            watch_age: report.watch_age,
             counts_itself_live: report.detail.is_empty(),
         });
     }
@@ -75,18 +77,28 @@ impl Shard {
     pub(super) fn is_live(&self, limits: &Limits, now: Mono) -> bool {
         let within_grace = |broke: Mono| now.saturating_since(broke) < limits.reconnect_grace;
         let is_connected = self.session.is_some() || self.broke_at.is_some_and(within_grace);
-        let is_fresh = |at: Mono| now.saturating_since(at) < limits.stale_after;
         is_connected
-            && self.reported.as_ref().is_some_and(|reported| {
-                reported.counts_itself_live && reported.tick.is_some_and(is_fresh) && reported.watch.is_none_or(is_fresh)
-            })
+            && self
+                .reported
+                .as_ref()
+                .is_some_and(|reported| reported.is_fresh(limits.stale_after, now))
     }
 
     /// Age of the oldest of the producer's watches and decision ticks; of the session while it never ticked.
     pub(super) fn lag(&self, now: Mono) -> Duration {
-        let reported = self.reported.as_ref();
-        let tick = reported.and_then(|reported| reported.tick).unwrap_or(self.opened_at);
-        let watch = reported.and_then(|reported| reported.watch).unwrap_or(tick);
-        now.saturating_since(tick.min(watch))
+        let oldest = self.reported.as_ref().and_then(|reported| reported.oldest(now));
+        oldest.unwrap_or_else(|| now.saturating_since(self.opened_at))
+    }
+}
+
+impl Reported {
+    /// Age of the oldest of tick and watches; `None` if the loop never turned.
+    fn oldest(&self, now: Mono) -> Option<Duration> {
+        let age = self.tick_age?.max(self.watch_age.unwrap_or_default());
+        Some(age.saturating_add(now.saturating_since(self.at)))
+    }
+
+    fn is_fresh(&self, stale_after: Duration, now: Mono) -> bool {
+        self.counts_itself_live && self.oldest(now).is_some_and(|age| age < stale_after)
     }
 }

@@ -1,0 +1,150 @@
+//! The bus as a process of its own: command line, port, metrics, shutdown.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bailiff_runtime::args::{DEFAULT_BUS_PORT, exit_invalid, go_bool, listen_address, require_private_listener};
+use bailiff_runtime::shutdown::chain;
+use bailiff_runtime::{Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Shutdown, Tasks, admin, parse_or_exit, telemetry};
+use clap::{ArgAction, Parser};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::server::{Server, ServerOptions};
+
+/// Name in telemetry and health.
+const NAME: &str = "event-bus";
+
+/// The event bus: carries decisions from stage to stage, in memory.
+#[derive(Debug, Parser)]
+#[command(name = "event-bus", version)]
+pub struct Args {
+    /// Where the bus is served; port 0 takes any free one and logs it
+    #[arg(long, env = "BAILIFF_LISTEN", default_value_t = default_listen(), value_parser = listen_address, value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+
+    /// Serve plain text also beyond this machine
+    #[arg(
+        long, env = "BAILIFF_INSECURE", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
+    )]
+    pub insecure: bool,
+
+    /// The process.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// Why the bus could not start.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("cannot set up telemetry")]
+    Telemetry(#[source] telemetry::Error),
+    #[error("cannot serve the admin port")]
+    Admin(#[source] admin::Error),
+    #[error("cannot listen on '{address}' for '--listen'")]
+    Bind { address: SocketAddr, source: std::io::Error },
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+    #[error("cannot start the runtime")]
+    Runtime(#[source] std::io::Error),
+}
+
+/// Runs the binary: parses the command line, serves until told to stop, answers the exit code.
+pub fn main() -> ExitCode {
+    let args: Args = parse_or_exit();
+    if let Err(error) = require_private_listener("listen", args.listen, args.insecure) {
+        exit_invalid(&error);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        // The engine is one; a second thread encodes for subscribers meanwhile.
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let served = match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(source) => Err(Error::Runtime(source)),
+    };
+    served.unwrap_or_else(|error| {
+        eprintln!("error: {}", chain(&error));
+        ExitCode::FAILURE
+    })
+}
+
+async fn run(args: Args) -> Result<ExitCode, Error> {
+    let Args {
+        listen,
+        insecure: _,
+        common,
+    } = args;
+    let seed = common.seed();
+    let telemetry = telemetry::init(NAME, &common, &seed).map_err(Error::Telemetry)?;
+    let admin_port = admin::bind(common.admin_listen).await.map_err(Error::Admin)?;
+    let refuse = |source| Error::Bind { address: listen, source };
+    let listener = TcpListener::bind(listen).await.map_err(refuse)?;
+    let address = listener.local_addr().map_err(refuse)?;
+    let (clock, shutdown) = (Clock::system(), Shutdown::new());
+    shutdown.on_signals().map_err(Error::Signals)?;
+    let tasks = Tasks::new(shutdown.clone());
+    let (metrics, readiness) = (Metrics::new(), Readiness::new(&clock));
+    let serving = readiness.check("event bus");
+
+    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    metrics.register("event_bus", |registry| server.register(registry));
+    tracing::info!(%address, admin = %admin_port.address(), incarnation = server.incarnation(), "Event bus is open");
+    // Stopped last and on its own, so that a draining bus still answers.
+    let admin_stop = CancellationToken::new();
+    tokio::spawn(admin_port.serve(admin::router(readiness, metrics), admin_stop.clone()));
+    let bus = server.serve(listener, shutdown.token().clone());
+    tasks.spawn("grpc", DeathPolicy::EndProcess, bus);
+    serving.ok();
+
+    shutdown.triggered().await;
+    serving.fail("shutting down");
+    let unfinished = tasks.drain(common.drain_timeout.get()).await;
+    telemetry.shutdown(Duration::from_secs(2)).await;
+    admin_stop.cancel();
+    if let Some(failure) = shutdown.failure() {
+        tracing::error!(failure, "Ended because of a failure");
+    }
+    Ok(ExitCode::from(u8::from(
+        shutdown.failure().is_some() || !unfinished.is_empty(),
+    )))
+}
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], DEFAULT_BUS_PORT))
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_runtime::args::parse_from;
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed_and_listens_on_loopback() {
+        Args::command().debug_assert();
+        let args: Args = parse_from(["event-bus"]).expect("defaults are allowed");
+        assert!(args.listen.ip().is_loopback() && !args.insecure);
+        assert_eq!(require_private_listener("listen", args.listen, args.insecure), Ok(()));
+    }
+
+    #[test]
+    fn every_flag_is_an_environment_variable() {
+        for arg in Args::command().get_arguments().filter(|arg| arg.get_long().is_some()) {
+            assert!(arg.get_env().is_some(), "{arg:?}");
+        }
+    }
+
+    #[test]
+    fn plain_text_beyond_this_machine_needs_a_flag() {
+        let parse = |flags: &[&str]| -> Args { parse_from(std::iter::once(&"event-bus").chain(flags)).expect("well-formed") };
+        let open = parse(&["--listen", "0.0.0.0:7460"]);
+        assert!(require_private_listener("listen", open.listen, open.insecure).is_err());
+        let told = parse(&["--listen", "0.0.0.0:7460", "--insecure"]);
+        assert!(require_private_listener("listen", told.listen, told.insecure).is_ok());
+    }
+}

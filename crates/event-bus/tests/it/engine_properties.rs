@@ -1,0 +1,445 @@
+//! Properties of the engine, against the reference model, under any interleaving.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_event_bus::engine::{
+    Answer, Command, Engine, Limits, Position, Refusal, Report, Selection, SessionId, SnapshotReason, cursor,
+};
+use bailiff_event_bus::record::Incoming;
+use bailiff_event_bus::{Body, Record};
+use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::{Revision, Topic};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::engine_model::{Counts, Model, Shard};
+use crate::engine_rules::{Rig, mk_incoming, mk_open, mk_removal};
+use crate::support::{mk_health, mk_outcome};
+
+const TOPICS: [Topic; 2] = [Topic::NodeHealth, Topic::EvictionOutcomes];
+
+/// One step; indices are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Op {
+    Open {
+        topic: usize,
+        shard: u32,
+        shard_count: u32,
+        epoch: u64,
+        replace: bool,
+    },
+    Publish {
+        session: usize,
+        /// Key, route, content; no content removes.
+        records: Vec<(u8, u8, Option<u8>)>,
+    },
+    EndReplace {
+        session: usize,
+    },
+    Keepalive {
+        session: usize,
+        tick: Option<u64>,
+        watch: Option<u64>,
+    },
+    Close {
+        session: usize,
+    },
+    Reset {
+        topic: usize,
+        shard: u32,
+    },
+    Pass {
+        seconds: u64,
+    },
+    /// A reader takes one set.
+    Read {
+        reader: usize,
+    },
+    /// A reader comes back with its cursor.
+    Resume {
+        reader: usize,
+    },
+    /// A reader comes back with the cursor of another bus.
+    Stray {
+        reader: usize,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let open = (0..2_usize, 0..2_u32, 1..=2_u32, 0..4_u64, any::<bool>());
+    let record = (0..5_u8, 0..3_u8, proptest::option::weighted(0.8, 0..3_u8));
+    let publish = (any::<usize>(), proptest::collection::vec(record, 1..5));
+    let keepalive = (
+        any::<usize>(),
+        proptest::option::of(0..12_u64),
+        proptest::option::of(0..12_u64),
+    );
+    prop_oneof![
+        4 => open.prop_map(|(topic, shard, shard_count, epoch, replace)| Op::Open { topic, shard, shard_count, epoch, replace }),
+        8 => publish.prop_map(|(session, records)| Op::Publish { session, records }),
+        3 => any::<usize>().prop_map(|session| Op::EndReplace { session }),
+        2 => keepalive.prop_map(|(session, tick, watch)| Op::Keepalive { session, tick, watch }),
+        2 => any::<usize>().prop_map(|session| Op::Close { session }),
+        1 => (0..2_usize, 0..2_u32).prop_map(|(topic, shard)| Op::Reset { topic, shard }),
+        2 => (1..12_u64).prop_map(|seconds| Op::Pass { seconds }),
+        5 => any::<usize>().prop_map(|reader| Op::Read { reader }),
+        2 => any::<usize>().prop_map(|reader| Op::Resume { reader }),
+        1 => any::<usize>().prop_map(|reader| Op::Stray { reader }),
+    ]
+}
+
+fn mk_limits() -> Limits {
+    Limits {
+        history: 3,
+        tombstones: 6,
+        tombstones_for: Duration::from_secs(20),
+        terminal: 2,
+        terminal_for: Duration::from_secs(40),
+        ..Limits::default()
+    }
+}
+
+fn mk_record(topic: Topic, (key, route, content): (u8, u8, Option<u8>)) -> Incoming {
+    let body = match topic {
+        Topic::NodeHealth => mk_health(
+            &format!("n{key}"),
+            ["a", "b", "c"][usize::from(route)],
+            content.unwrap_or(0).into(),
+        ),
+        _ => {
+            let states = [PodOutcomeState::Evicting, PodOutcomeState::Deleted, PodOutcomeState::Gone];
+            let state = states[usize::from(content.unwrap_or(0))].clone();
+            mk_outcome(&format!("p{key}"), &format!("node-{route}"), state, 0)
+        }
+    };
+    match content {
+        Some(_) => mk_incoming(body),
+        None => mk_removal(&body.key()),
+    }
+}
+
+/// A subscriber: a position, and what it was told.
+struct Reader {
+    selection: Selection,
+    position: Position,
+    held: BTreeMap<(Topic, String), Body>,
+    shards: BTreeMap<(Topic, u32), Shard>,
+    seen: BTreeMap<(Topic, String), Revision>,
+}
+
+/// What the runs met, over all of them.
+#[derive(Debug, Default)]
+struct Premises {
+    model: Counts,
+    epochs_refused: usize,
+    layouts_refused: usize,
+    ended_refused: usize,
+    left_filter: usize,
+    too_old: usize,
+    foreign: usize,
+    resumed: usize,
+    coalesced: usize,
+}
+
+struct Run<'a> {
+    rig: Rig,
+    model: Model,
+    sessions: Vec<(SessionId, Topic)>,
+    readers: Vec<Reader>,
+    premises: &'a RefCell<Premises>,
+}
+
+impl Reader {
+    fn new(selection: Selection) -> Self {
+        Self {
+            selection,
+            position: Position::Start(SnapshotReason::NoCursor),
+            held: BTreeMap::new(),
+            shards: BTreeMap::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, record: &Arc<Record>, is_snapshot: bool) {
+        let key = (record.topic, record.key.clone());
+        let seen = self.seen.insert(key.clone(), record.revision);
+        // A snapshot says again what is known already; it never goes back.
+        let is_rising = seen < Some(record.revision) || (is_snapshot && seen == Some(record.revision));
+        assert!(is_rising, "{key:?}: {seen:?} before {:?}", record.revision);
+        assert_eq!(record.body.is_none(), record.tombstone.is_some());
+        match &record.body {
+            Some(body) => drop(self.held.insert(key, body.clone())),
+            None => drop(self.held.remove(&key)),
+        }
+    }
+}
+
+impl Run<'_> {
+    fn new(premises: &RefCell<Premises>) -> Run<'_> {
+        let route = |topic, route: &str| [(topic, [route.to_owned()].into())].into();
+        let filtered = Selection {
+            topics: TOPICS.into(),
+            filters: route(Topic::NodeHealth, "eu:a"),
+        };
+        let narrow = Selection {
+            topics: [Topic::EvictionOutcomes].into(),
+            filters: route(Topic::EvictionOutcomes, "node-1"),
+        };
+        let selections = [Selection::of(TOPICS), Selection::of([Topic::NodeHealth]), filtered, narrow];
+        Run {
+            rig: Rig::new(mk_limits()),
+            model: Model::new(mk_limits()),
+            sessions: Vec::new(),
+            readers: selections.into_iter().map(Reader::new).collect(),
+            premises,
+        }
+    }
+
+    fn session(&self, index: usize) -> Option<(SessionId, Topic)> {
+        let index = index.checked_rem(self.sessions.len())?;
+        self.sessions.get(index).copied()
+    }
+
+    fn step(&mut self, op: &Op) {
+        let now = self.rig.now.mono;
+        match op {
+            Op::Open { .. } => self.open(op),
+            Op::Publish { session, records } => self.publish(*session, records),
+            Op::EndReplace { session } => {
+                let Some((session, _)) = self.session(*session) else { return };
+                let result = self.rig.apply(Command::EndReplace { session });
+                let wanted = match (self.model.is_open(session), self.model.is_staging(session)) {
+                    (false, _) => Err(Refusal::Ended),
+                    (true, false) => Err(Refusal::NotReplacing),
+                    (true, true) => Ok(()),
+                };
+                assert_eq!(result.map(drop), wanted);
+                if wanted == Err(Refusal::NotReplacing) {
+                    // It was heard of all the same.
+                    self.model.publish(session, Vec::new(), now);
+                }
+                self.model.end_replace(session, now);
+            }
+            Op::Keepalive { session, tick, watch } => {
+                let Some((session, _)) = self.session(*session) else { return };
+                let report = Report {
+                    tick_age: tick.map(Duration::from_secs),
+                    watch_age: watch.map(Duration::from_secs),
+                    detail: String::new(),
+                };
+                let result = self.rig.apply(Command::Keepalive { session, report });
+                assert_eq!(result.is_ok(), self.model.is_open(session));
+                self.model.keepalive(session, *tick, *watch, now);
+            }
+            Op::Close { session } => {
+                let Some((session, _)) = self.session(*session) else { return };
+                self.rig.apply(Command::Close { session }).unwrap();
+                self.model.close(session, now);
+            }
+            Op::Reset { topic, shard } => {
+                let (topic, shard) = (TOPICS[*topic], *shard);
+                let result = self.rig.apply(Command::ResetEpoch { topic, shard });
+                assert_eq!(result.is_ok(), self.model.reset(topic, shard, now));
+            }
+            Op::Pass { seconds } => {
+                for _ in 0..*seconds {
+                    self.rig.pass(1);
+                    self.model.tick(self.rig.now.mono);
+                }
+            }
+            Op::Read { reader } => self.read(*reader % self.readers.len()),
+            Op::Resume { reader } => self.resume(*reader, "bus-1"),
+            Op::Stray { reader } => self.resume(*reader, "bus-0"),
+        }
+    }
+
+    fn open(&mut self, op: &Op) {
+        let Op::Open {
+            topic,
+            shard,
+            shard_count,
+            epoch,
+            replace,
+        } = *op
+        else {
+            return;
+        };
+        let open = mk_open(TOPICS[topic], (shard, shard_count), epoch, replace);
+        let wanted = self.model.admit(&open);
+        let result = self.rig.open(open.clone());
+        let mut premises = self.premises.borrow_mut();
+        premises.epochs_refused += usize::from(wanted == Err("epoch"));
+        premises.layouts_refused += usize::from(wanted == Err("layout"));
+        match (result, wanted) {
+            (Ok((session, epoch, complete)), Ok(wanted)) => {
+                assert_eq!(epoch, wanted);
+                let ended = self.rig.ended.len();
+                let (is_complete, fenced) = self.model.open(session, &open, epoch, self.rig.now.mono);
+                assert_eq!(complete, is_complete);
+                if let Some(fenced) = fenced {
+                    assert_eq!(self.rig.ended[ended - 1].0, fenced);
+                }
+                self.sessions.push((session, open.topic));
+            }
+            (Err(refusal), Err(wanted)) => assert_eq!(refusal.kind(), wanted),
+            (result, wanted) => panic!("{result:?}, wanted {wanted:?}"),
+        }
+    }
+
+    fn publish(&mut self, session: usize, records: &[(u8, u8, Option<u8>)]) {
+        let Some((session, topic)) = self.session(session) else {
+            return;
+        };
+        let records: Vec<Incoming> = records.iter().map(|record| mk_record(topic, *record)).collect();
+        let command = Command::Publish {
+            session,
+            records: records.clone(),
+        };
+        match self.rig.apply(command) {
+            Ok(Answer::Published { revisions }) => {
+                let wanted = if self.model.is_staging(session) { 0 } else { records.len() };
+                assert_eq!(revisions.len(), wanted);
+                self.model.publish(session, records, self.rig.now.mono);
+            }
+            Err(Refusal::Ended) => {
+                assert!(!self.model.is_open(session));
+                self.premises.borrow_mut().ended_refused += 1;
+            }
+            result => panic!("{result:?}"),
+        }
+    }
+
+    /// Takes one set, and checks everything that a set promises: whatever happened meanwhile, the reader now holds what is true now.
+    /// So it never holds half a replace, and completeness never runs ahead of records.
+    fn read(&mut self, index: usize) {
+        let reader = &mut self.readers[index];
+        let set = self.rig.engine.read(&reader.selection, reader.position, self.rig.now);
+        let mut premises = self.premises.borrow_mut();
+        if let Position::After(revision) = reader.position {
+            premises.coalesced += usize::from(set.upto.0 > revision.0 + set.records.len() as u64 + 3);
+        }
+        let is_snapshot = set.snapshot.is_some();
+        if is_snapshot {
+            reader.held.clear();
+            reader.shards.clear();
+        }
+        premises.too_old += usize::from(set.snapshot == Some(SnapshotReason::CursorTooOld));
+        premises.foreign += usize::from(set.snapshot == Some(SnapshotReason::ForeignCursor));
+        assert!(set.records.is_sorted_by_key(|record| record.revision), "a set is in order");
+        for record in &set.records {
+            let left = Some(bailiff_event_bus::TombstoneReason::LeftFilter);
+            premises.left_filter += usize::from(record.tombstone == left);
+            reader.take(record, is_snapshot);
+        }
+        for shard in set.shards {
+            reader
+                .shards
+                .retain(|(topic, _), known| *topic != shard.topic || known.3 == shard.shard_count);
+            let known = (shard.epoch, shard.complete, shard.live, shard.shard_count);
+            reader.shards.insert((shard.topic, shard.shard), known);
+        }
+        reader.position = Position::After(set.upto);
+        assert_eq!(reader.held, self.model.held(&reader.selection));
+        let shards = self.model.shards(&reader.selection.topics, self.rig.now.mono);
+        assert_eq!(reader.shards, shards);
+    }
+
+    fn resume(&mut self, index: usize, incarnation: &str) {
+        let index = index % self.readers.len();
+        let reader = &mut self.readers[index];
+        let Position::After(revision) = reader.position else { return };
+        let fingerprint = reader.selection.fingerprint();
+        let text = cursor::to_text(incarnation, revision, fingerprint);
+        let engine = &self.rig.engine;
+        reader.position = cursor::position(&text, engine.incarnation(), engine.head(), fingerprint).unwrap();
+        self.premises.borrow_mut().resumed += 1;
+    }
+
+    /// At the end everybody reads, and memory is what keys cost, whoever read and whoever did not.
+    fn finish(mut self) {
+        for index in 0..self.readers.len() {
+            self.read(index);
+        }
+        let limits = mk_limits();
+        for figures in self.rig.engine.figures() {
+            let kept = figures.keys + figures.tombstones;
+            assert!(figures.records <= kept * limits.history, "{figures:?}");
+            assert!(figures.tombstones <= limits.tombstones, "{figures:?}");
+        }
+        let (mut premises, counts) = (self.premises.borrow_mut(), self.model.counts);
+        let all = &mut premises.model;
+        all.fenced += counts.fenced;
+        all.layouts += counts.layouts;
+        all.left_behind += counts.left_behind;
+        all.replaced += counts.replaced;
+        all.exempted += counts.exempted;
+        all.expired += counts.expired;
+        all.silent += counts.silent;
+    }
+}
+
+#[test]
+fn every_reader_holds_what_the_model_holds() {
+    let premises = RefCell::new(Premises::default());
+    let mut runner = TestRunner::new(Config {
+        cases: 512,
+        ..Config::default()
+    });
+    let ops = proptest::collection::vec(op(), 1..150);
+    let outcome = runner.run(&ops, |ops| {
+        let mut run = Run::new(&premises);
+        for op in &ops {
+            run.step(op);
+        }
+        run.finish();
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+    let premises = premises.into_inner();
+    println!("{premises:?}");
+    let Premises {
+        model,
+        epochs_refused,
+        layouts_refused,
+        ended_refused,
+        left_filter,
+        too_old,
+        foreign,
+        resumed,
+        coalesced,
+    } = premises;
+    let Counts {
+        fenced,
+        layouts,
+        left_behind,
+        replaced,
+        exempted,
+        expired,
+        silent,
+    } = model;
+    let met = [
+        ("fenced", fenced),
+        ("layouts", layouts),
+        ("left_behind", left_behind),
+        ("replaced", replaced),
+        ("exempted", exempted),
+        ("expired", expired),
+        ("silent", silent),
+        ("epochs_refused", epochs_refused),
+        ("layouts_refused", layouts_refused),
+        ("ended_refused", ended_refused),
+        ("left_filter", left_filter),
+        ("too_old", too_old),
+        ("foreign", foreign),
+        ("resumed", resumed),
+        ("coalesced", coalesced),
+    ];
+    for (premise, times) in met {
+        assert!(times > 0, "the runs never met: {premise}");
+    }
+}

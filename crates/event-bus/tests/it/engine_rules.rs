@@ -1,0 +1,682 @@
+//! Each rule of the engine, by commands.
+
+use std::time::Duration;
+
+use bailiff_event_bus::engine::{
+    Answer, Command, Effect, Engine, Limits, Memory, Open, Position, Refusal, Report, Selection, SessionId, Set, SnapshotReason,
+};
+use bailiff_event_bus::record::Incoming;
+use bailiff_event_bus::{Body, Record, ShardStatus, TombstoneReason};
+use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::{Mono, Now, Revision, Topic, Wall};
+
+use crate::support::{mk_health, mk_outcome};
+
+const HEALTH: Topic = Topic::NodeHealth;
+const OUTCOMES: Topic = Topic::EvictionOutcomes;
+
+/// An engine with a clock that the test turns.
+pub struct Rig {
+    pub engine: Memory,
+    pub now: Now,
+    pub ended: Vec<(SessionId, Refusal)>,
+    ticket: u64,
+}
+
+impl Rig {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            engine: Memory::new("bus-1".to_owned(), limits),
+            now: Now {
+                mono: Mono::ORIGIN,
+                wall: Wall::UNIX_EPOCH,
+            },
+            ended: Vec::new(),
+            ticket: 0,
+        }
+    }
+
+    pub fn apply(&mut self, command: Command) -> Result<Answer, Refusal> {
+        self.ticket += 1;
+        let before = self.engine.head();
+        let effects = self.engine.apply(self.ticket, command, self.now);
+        let mut answer = None;
+        let mut advanced = false;
+        for effect in effects {
+            match effect {
+                Effect::Answer { ticket, result } => {
+                    assert_eq!(ticket, self.ticket);
+                    assert!(answer.replace(result).is_none(), "one answer");
+                }
+                Effect::Ended { session, refusal } => self.ended.push((session, refusal)),
+                Effect::Advanced { head } => {
+                    assert_eq!(head, self.engine.head());
+                    advanced = true;
+                }
+            }
+        }
+        assert_eq!(
+            advanced,
+            self.engine.head() > before,
+            "readers are woken when there is news, and only then"
+        );
+        answer.expect("the memory engine answers at once")
+    }
+
+    pub fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now.mono = self.now.mono + Duration::from_secs(1);
+            self.now.wall += jiff::SignedDuration::from_secs(1);
+            self.apply(Command::Tick).unwrap();
+        }
+    }
+
+    pub fn open(&mut self, open: Open) -> Result<(SessionId, u64, bool), Refusal> {
+        match self.apply(Command::Open(open))? {
+            Answer::Opened {
+                session,
+                epoch,
+                complete,
+            } => Ok((session, epoch, complete)),
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn session(&mut self, topic: Topic, shard: (u32, u32), epoch: u64, replace: bool) -> SessionId {
+        self.open(mk_open(topic, shard, epoch, replace)).unwrap().0
+    }
+
+    fn publish(&mut self, session: SessionId, records: Vec<Incoming>) -> Vec<Revision> {
+        match self.apply(Command::Publish { session, records }).unwrap() {
+            Answer::Published { revisions } => revisions,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn end(&mut self, session: SessionId) -> Revision {
+        match self.apply(Command::EndReplace { session }).unwrap() {
+            Answer::Replaced { revision } => revision,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn keep(&mut self, session: SessionId, tick: Option<u64>, watch: Option<u64>) -> bool {
+        let report = Report {
+            tick_age: tick.map(Duration::from_secs),
+            watch_age: watch.map(Duration::from_secs),
+            detail: String::new(),
+        };
+        match self.apply(Command::Keepalive { session, report }).unwrap() {
+            Answer::Kept { live } => live,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    fn after(&self, revision: Revision) -> Set {
+        self.engine
+            .read(&Selection::of(Topic::ALL), Position::After(revision), self.now)
+    }
+
+    fn snapshot(&self) -> Set {
+        let start = Position::Start(SnapshotReason::NoCursor);
+        self.engine.read(&Selection::of(Topic::ALL), start, self.now)
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.snapshot().records.iter().map(|record| record.key.clone()).collect();
+        keys.sort();
+        keys
+    }
+
+    fn shard(&self, topic: Topic, number: u32) -> ShardStatus {
+        let shards = self.engine.shards(&[topic].into(), self.now);
+        shards.into_iter().find(|shard| shard.shard == number).unwrap()
+    }
+}
+
+pub fn mk_open(topic: Topic, (shard, shard_count): (u32, u32), epoch: u64, replace: bool) -> Open {
+    Open {
+        topic,
+        shard,
+        shard_count,
+        producer: format!("producer-{epoch}"),
+        epoch,
+        replace,
+    }
+}
+
+pub fn mk_incoming(body: Body) -> Incoming {
+    Incoming {
+        key: body.key(),
+        route: body.route(),
+        derived_from: Revision(0),
+        produced_at: Wall::UNIX_EPOCH,
+        trace: None,
+        body: Some(body),
+    }
+}
+
+pub fn mk_removal(key: &str) -> Incoming {
+    Incoming {
+        key: key.to_owned(),
+        route: String::new(),
+        derived_from: Revision(0),
+        produced_at: Wall::UNIX_EPOCH,
+        trace: None,
+        body: None,
+    }
+}
+
+fn node(name: &str, content: u64) -> Incoming {
+    mk_incoming(mk_health(name, "a", content))
+}
+
+fn pod(name: &str, state: PodOutcomeState) -> Incoming {
+    mk_incoming(mk_outcome(name, "n1", state, 0))
+}
+
+fn reasons(records: &[std::sync::Arc<Record>]) -> Vec<(&str, Option<TombstoneReason>)> {
+    records.iter().map(|record| (record.key.as_str(), record.tombstone)).collect()
+}
+
+#[test]
+fn one_sequence_numbers_all_topics_and_shards() {
+    let mut rig = Rig::new(Limits::default());
+    let health = rig.session(HEALTH, (0, 1), 1, false);
+    let outcomes = rig.session(OUTCOMES, (0, 1), 1, false);
+    let before = rig.engine.head();
+    let first = rig.publish(health, vec![node("n1", 1), node("n2", 1)]);
+    let second = rig.publish(outcomes, vec![pod("p1", PodOutcomeState::Evicting)]);
+    let all: Vec<u64> = first.iter().chain(&second).map(|revision| revision.0 - before.0).collect();
+    assert_eq!(all, [1, 2, 3]);
+    let set = rig.after(before);
+    assert!(set.records.is_sorted_by_key(|record| record.revision));
+    assert_eq!(set.records.len(), 3);
+}
+
+#[test]
+fn what_is_the_same_changes_nothing() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, true);
+    rig.publish(session, vec![node("n1", 1)]);
+    rig.end(session);
+    let first = rig.snapshot().records[0].revision;
+    let head = rig.engine.head();
+    assert_eq!(rig.publish(session, vec![node("n1", 1)]), [first]);
+    assert_eq!(rig.publish(session, vec![mk_removal("stranger")]), [head]);
+    assert_eq!(rig.engine.head(), head);
+    rig.publish(session, vec![mk_removal("n1")]);
+    let head = rig.engine.head();
+    rig.publish(session, vec![mk_removal("n1")]);
+    assert_eq!(rig.engine.head(), head, "gone is gone");
+    // A replace with the same content only changes the shard.
+    rig.publish(session, vec![node("n2", 1)]);
+    let again = rig.session(HEALTH, (0, 1), 2, true);
+    rig.publish(again, vec![node("n2", 1)]);
+    let head = rig.engine.head();
+    rig.end(again);
+    assert_eq!(rig.engine.head(), head);
+}
+
+#[test]
+fn a_set_is_coalesced_per_key_and_atomic() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    let cursor = rig.engine.head();
+    for content in 0..100 {
+        rig.publish(session, vec![node("n1", content), node("n2", content)]);
+    }
+    let set = rig.after(cursor);
+    assert_eq!((set.records.len(), set.upto), (2, rig.engine.head()));
+    assert_eq!(rig.after(set.upto).records.len(), 0);
+}
+
+#[test]
+fn sixteen_records_are_kept_of_a_key() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    for content in 0..100 {
+        rig.publish(session, vec![node("n1", content)]);
+    }
+    let history = rig.engine.history(HEALTH, "n1");
+    assert_eq!(history.len(), 16);
+    assert!(history.is_sorted_by_key(|record| record.revision));
+    assert_eq!(history[15].body, Some(mk_health("n1", "a", 99)));
+    assert_eq!(rig.engine.figures()[0].records, 16);
+    assert!(rig.engine.history(HEALTH, "stranger").is_empty());
+}
+
+#[test]
+fn epochs_fence() {
+    let mut rig = Rig::new(Limits::default());
+    let (first, epoch, _) = rig.open(mk_open(HEALTH, (0, 1), 5, false)).unwrap();
+    assert_eq!(epoch, 5);
+    let refused = rig.open(mk_open(HEALTH, (0, 1), 4, false)).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Refusal::Epoch {
+                found: 4,
+                current: 5,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
+    assert!(rig.ended.is_empty());
+    let (second, ..) = rig.open(mk_open(HEALTH, (0, 1), 5, false)).unwrap();
+    let (third, ..) = rig.open(mk_open(HEALTH, (0, 1), 6, false)).unwrap();
+    let (fourth, issued, _) = rig.open(mk_open(HEALTH, (0, 1), 0, false)).unwrap();
+    assert_eq!(issued, 7, "issued above what was there");
+    let ended: Vec<SessionId> = rig.ended.iter().map(|(session, _)| *session).collect();
+    assert_eq!(ended, [first, second, third]);
+    assert!(matches!(rig.ended[2].1, Refusal::Fenced { epoch: 7, .. }));
+    let records = vec![node("n1", 1)];
+    let late = rig.apply(Command::Publish { session: first, records });
+    assert_eq!(late, Err(Refusal::Ended), "a fenced session writes nothing");
+    rig.apply(Command::Close { session: second }).unwrap();
+    assert_eq!(rig.publish(fourth, vec![node("n1", 1)]).len(), 1);
+}
+
+#[test]
+fn a_replace_is_one_change_and_tombstones_what_it_does_not_mention() {
+    let mut rig = Rig::new(Limits::default());
+    let zero = rig.session(HEALTH, (0, 2), 1, true);
+    let one = rig.session(HEALTH, (1, 2), 1, true);
+    rig.publish(zero, vec![node("n1", 1), node("n2", 1), node("n3", 1)]);
+    rig.publish(one, vec![node("m1", 1)]);
+    assert!(rig.keys().is_empty(), "staged");
+    assert!(!rig.shard(HEALTH, 0).complete);
+    rig.end(zero);
+    assert!(rig.shard(HEALTH, 0).complete && !rig.shard(HEALTH, 1).complete);
+    rig.end(one);
+
+    let again = rig.session(HEALTH, (0, 2), 2, true);
+    let cursor = rig.engine.head();
+    rig.publish(again, vec![node("n1", 2), node("n2", 1), node("n4", 1)]);
+    rig.publish(again, vec![mk_removal("n4")]);
+    assert_eq!(rig.after(cursor).records.len(), 0);
+    let revision = rig.end(again);
+    assert_eq!(revision.0, cursor.0 + 1, "one revision");
+    let set = rig.after(cursor);
+    let replaced = Some(TombstoneReason::Replaced);
+    assert_eq!(
+        reasons(&set.records),
+        [("n1", None), ("n3", replaced)],
+        "the same is not sent again"
+    );
+    assert_eq!(rig.keys(), ["m1", "n1", "n2"], "another shard's keys are not touched");
+    let refused = rig.apply(Command::EndReplace { session: again });
+    assert_eq!(refused, Err(Refusal::NotReplacing));
+}
+
+#[test]
+fn a_replace_that_was_cut_off_leaves_nothing() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, true);
+    rig.publish(session, vec![node("n1", 1)]);
+    rig.apply(Command::Close { session }).unwrap();
+    let session = rig.session(HEALTH, (0, 1), 1, true);
+    rig.end(session);
+    assert!(rig.keys().is_empty());
+    assert!(rig.shard(HEALTH, 0).complete);
+}
+
+#[test]
+fn completeness_is_ordered_with_the_records_it_speaks_of() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, true);
+    rig.publish(session, vec![node("n1", 1)]);
+    let cursor = rig.engine.head();
+    rig.end(session);
+    let set = rig.after(cursor);
+    assert_eq!((set.records.len(), set.shards.len()), (1, 1));
+    assert!(set.shards[0].complete);
+    let rest = rig.after(set.upto);
+    assert!(rest.records.is_empty() && rest.shards.is_empty());
+}
+
+#[test]
+fn terminal_outcomes_are_exempt_from_replace_and_expire() {
+    let mut rig = Rig::new(Limits {
+        terminal: 3,
+        ..Limits::default()
+    });
+    let session = rig.session(OUTCOMES, (0, 1), 1, true);
+    let states = [PodOutcomeState::Deleted, PodOutcomeState::Evicting, PodOutcomeState::Gone];
+    let records = states
+        .into_iter()
+        .zip(["p1", "p2", "p3"])
+        .map(|(state, name)| pod(name, state));
+    rig.publish(session, records.collect());
+    rig.end(session);
+    let session = rig.session(OUTCOMES, (0, 1), 2, true);
+    rig.end(session);
+    assert_eq!(rig.keys(), ["pod/uid-p1", "pod/uid-p3"]);
+
+    rig.publish(
+        session,
+        vec![pod("p4", PodOutcomeState::Cancelled), pod("p5", PodOutcomeState::Deleted)],
+    );
+    let cursor = rig.engine.head();
+    rig.keep(session, None, None);
+    rig.pass(1);
+    let expired = Some(TombstoneReason::Expired);
+    assert_eq!(
+        reasons(&rig.after(cursor).records),
+        [("pod/uid-p1", expired)],
+        "the oldest of too many"
+    );
+    // What comes back is not terminal any more.
+    rig.publish(session, vec![pod("p3", PodOutcomeState::Evicting)]);
+    let cursor = rig.engine.head();
+    rig.now.mono = rig.now.mono + Duration::from_secs(24 * 3600);
+    rig.pass(1);
+    let gone: Vec<String> = rig.after(cursor).records.iter().map(|record| record.key.clone()).collect();
+    assert_eq!(gone, ["pod/uid-p4", "pod/uid-p5"], "a day old");
+    assert_eq!(rig.keys(), ["pod/uid-p3"]);
+}
+
+#[test]
+fn the_layout_is_fixed_while_a_session_is_open() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, true);
+    rig.end(session);
+    let refused = rig.open(mk_open(HEALTH, (0, 2), 2, true)).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Refusal::Layout {
+                found: 2,
+                current: 1,
+                ..
+            }
+        ),
+        "{refused:?}"
+    );
+    assert!(rig.open(mk_open(OUTCOMES, (0, 2), 2, true)).is_ok(), "each topic has its own");
+    rig.apply(Command::Close { session }).unwrap();
+    assert!(rig.open(mk_open(HEALTH, (0, 2), 2, true)).is_ok());
+}
+
+#[test]
+fn a_new_layout_settles_when_its_last_shard_is_complete() {
+    let mut rig = Rig::new(Limits::default());
+    let old = rig.session(HEALTH, (0, 1), 10, true);
+    rig.publish(old, vec![node("n1", 1), node("n2", 1), node("n3", 1)]);
+    rig.end(old);
+    rig.apply(Command::Close { session: old }).unwrap();
+
+    let zero = rig.session(HEALTH, (0, 2), 11, true);
+    assert!(!rig.shard(HEALTH, 0).complete, "every shard of the new layout starts anew");
+    rig.publish(zero, vec![node("n1", 1)]);
+    let cursor = rig.engine.head();
+    rig.end(zero);
+    assert_eq!(
+        rig.after(cursor).records.len(),
+        0,
+        "the same content stays; the rest is not judged yet"
+    );
+    assert_eq!(rig.keys(), ["n1", "n2", "n3"]);
+    let status = rig.shard(HEALTH, 1);
+    assert_eq!((status.shard_count, status.complete, status.live), (2, false, false));
+
+    let one = rig.session(HEALTH, (1, 2), 11, true);
+    rig.publish(one, vec![node("n2", 2)]);
+    let cursor = rig.engine.head();
+    rig.end(one);
+    let set = rig.after(cursor);
+    let changed = Some(TombstoneReason::LayoutChanged);
+    assert_eq!(
+        reasons(&set.records),
+        [("n2", None), ("n3", changed)],
+        "with completeness, as one change"
+    );
+    assert_eq!(set.shards.len(), 1);
+    assert_eq!(rig.keys(), ["n1", "n2"]);
+
+    // Back again: the epoch of shard 0 has not been forgotten.
+    for session in [zero, one] {
+        rig.apply(Command::Close { session }).unwrap();
+    }
+    let refused = rig.open(mk_open(HEALTH, (0, 1), 10, true)).unwrap_err();
+    assert!(matches!(refused, Refusal::Epoch { .. }), "{refused:?}");
+    assert_eq!(
+        rig.engine.shards(&[HEALTH].into(), rig.now).len(),
+        2,
+        "a refusal changes nothing"
+    );
+    assert!(rig.open(mk_open(HEALTH, (0, 1), 12, true)).is_ok());
+}
+
+#[test]
+fn liveness_is_session_and_tick_and_watch() {
+    // (tick age, watch age) as reported, live at once, live 5 s later, lag then
+    let cases = [
+        (None, None, false, false, 5),
+        (Some(0), None, true, true, 5),
+        (Some(0), Some(0), true, true, 5),
+        (Some(6), Some(0), true, false, 11),
+        (Some(0), Some(6), true, false, 11),
+        (Some(10), Some(0), false, false, 15),
+        (Some(0), Some(10), false, false, 15),
+        (Some(9), Some(9), true, false, 14),
+    ];
+    for (tick, watch, at_once, later, lag) in cases {
+        let mut rig = Rig::new(Limits::default());
+        let session = rig.session(HEALTH, (0, 1), 1, false);
+        assert!(!rig.shard(HEALTH, 0).live, "a connection alone proves nothing");
+        assert_eq!(rig.keep(session, tick, watch), at_once, "{tick:?} {watch:?}");
+        assert_eq!(rig.shard(HEALTH, 0).live, at_once);
+        rig.pass(5);
+        let shard = rig.shard(HEALTH, 0);
+        assert_eq!((shard.live, shard.lag.as_secs()), (later, lag), "{tick:?} {watch:?}");
+    }
+}
+
+#[test]
+fn a_producer_that_does_not_count_itself_live_is_not() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    let report = Report {
+        tick_age: Some(Duration::ZERO),
+        watch_age: None,
+        detail: "no leader".to_owned(),
+    };
+    let answer = rig.apply(Command::Keepalive { session, report });
+    assert_eq!(answer, Ok(Answer::Kept { live: false }));
+}
+
+#[test]
+fn changes_of_liveness_have_revisions() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    let cursor = rig.engine.head();
+    rig.keep(session, Some(0), None);
+    let set = rig.after(cursor);
+    assert!(set.shards[0].live);
+    rig.keep(session, Some(0), None);
+    assert_eq!(rig.engine.head(), set.upto, "no news is none");
+    rig.pass(9);
+    assert_eq!(rig.engine.head(), set.upto);
+    rig.pass(1);
+    let stale = rig.after(set.upto);
+    assert!(!stale.shards[0].live);
+}
+
+#[test]
+fn the_reconnect_grace_bridges_a_broken_session() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    rig.keep(session, Some(0), None);
+    rig.apply(Command::Close { session }).unwrap();
+    rig.pass(4);
+    assert!(rig.shard(HEALTH, 0).live, "within the grace");
+    let again = rig.session(HEALTH, (0, 1), 1, false);
+    assert!(rig.shard(HEALTH, 0).live, "what it reported still stands");
+    rig.apply(Command::Close { session: again }).unwrap();
+    rig.pass(5);
+    assert!(!rig.shard(HEALTH, 0).live, "beyond the grace");
+    // Another producer has to report for itself.
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    rig.keep(session, Some(0), None);
+    let other = rig.session(HEALTH, (0, 1), 2, false);
+    assert!(!rig.shard(HEALTH, 0).live);
+    assert!(rig.keep(other, Some(0), None));
+}
+
+#[test]
+fn a_silent_session_is_ended() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    rig.pass(14);
+    assert!(rig.ended.is_empty());
+    rig.pass(1);
+    assert_eq!(rig.ended, [(session, Refusal::Silent { seconds: 15 })]);
+    assert!(rig.open(mk_open(HEALTH, (0, 3), 1, false)).is_ok(), "the layout is free");
+}
+
+#[test]
+fn tombstones_are_kept_ten_minutes_and_then_cursors_before_them_are_too_old() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    let (before, first) = (rig.engine.head(), node("n1", 1));
+    rig.publish(session, vec![first, node("n2", 1)]);
+    let gone = rig.publish(session, vec![mk_removal("n1")])[0];
+    let keep = |rig: &mut Rig| {
+        for _ in 0..5 {
+            rig.pass(10);
+            rig.keep(session, Some(0), None);
+        }
+    };
+    for _ in 0..11 {
+        keep(&mut rig);
+    }
+    rig.pass(9);
+    rig.keep(session, Some(0), None);
+    assert_eq!(rig.after(before).snapshot, None);
+    assert_eq!(rig.engine.figures()[0].tombstones, 1);
+    keep(&mut rig);
+    assert_eq!(rig.engine.figures()[0].tombstones, 0);
+    assert_eq!(rig.engine.oldest_resumable(), gone);
+    assert_eq!(rig.after(before).snapshot, Some(SnapshotReason::CursorTooOld));
+    assert_eq!(rig.after(Revision(gone.0 - 1)).snapshot, Some(SnapshotReason::CursorTooOld));
+    assert_eq!(rig.after(gone).snapshot, None, "who has seen the tombstone may resume");
+    assert!(rig.engine.history(HEALTH, "n1").is_empty());
+}
+
+#[test]
+fn tombstones_beyond_the_bound_go_early() {
+    let mut rig = Rig::new(Limits {
+        tombstones: 2,
+        ..Limits::default()
+    });
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    let mut gone = Vec::new();
+    for name in ["n1", "n2", "n3", "n4"] {
+        rig.publish(session, vec![node(name, 1)]);
+        gone.extend(rig.publish(session, vec![mk_removal(name)]));
+    }
+    assert_eq!(rig.engine.figures()[0].tombstones, 2);
+    assert_eq!(rig.engine.oldest_resumable(), gone[1]);
+}
+
+#[test]
+fn leaving_a_filter_is_a_removal() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    let selection = Selection {
+        topics: [HEALTH].into(),
+        filters: [(HEALTH, ["eu:a".to_owned()].into())].into(),
+    };
+    let read = |rig: &Rig, position| rig.engine.read(&selection, position, rig.now);
+    let start = Position::Start(SnapshotReason::NoCursor);
+    let at = |name: &str, zone: &str| mk_incoming(mk_health(name, zone, 1));
+    rig.publish(session, vec![at("n1", "a"), at("n2", "b")]);
+    let set = read(&rig, start);
+    assert_eq!(reasons(&set.records), [("n1", None)]);
+    rig.publish(session, vec![at("n1", "c"), at("n2", "d")]);
+    let left = Some(TombstoneReason::LeftFilter);
+    let next = read(&rig, Position::After(set.upto));
+    assert_eq!(
+        reasons(&next.records),
+        [("n1", left), ("n2", left)],
+        "a stranger's removal does no harm"
+    );
+    assert!(next.records.iter().all(|record| record.body.is_none()));
+    assert!(read(&rig, start).records.is_empty(), "a snapshot needs no removals");
+    // Removed while outside: told, because it was inside once.
+    rig.publish(session, vec![mk_removal("n1")]);
+    let last = read(&rig, Position::After(next.upto));
+    assert_eq!(reasons(&last.records), [("n1", Some(TombstoneReason::Withdrawn))]);
+    // No route passes every filter.
+    let bare = Incoming {
+        route: String::new(),
+        ..at("n9", "z")
+    };
+    rig.publish(session, vec![bare]);
+    assert_eq!(reasons(&read(&rig, start).records), [("n9", None)]);
+}
+
+#[test]
+fn resetting_an_epoch_ends_the_session_and_lets_a_lower_one_in() {
+    let mut rig = Rig::new(Limits::default());
+    let session = rig.session(HEALTH, (0, 1), 1_000, true);
+    rig.end(session);
+    let reset = Command::ResetEpoch { topic: HEALTH, shard: 0 };
+    assert_eq!(rig.apply(reset), Ok(Answer::EpochReset { previous: 1_000 }));
+    assert!(matches!(rig.ended.as_slice(), [(ended, Refusal::Reset { .. })] if *ended == session));
+    let (_, epoch, complete) = rig.open(mk_open(HEALTH, (0, 1), 3, true)).unwrap();
+    assert_eq!((epoch, complete), (3, true));
+    let unknown = Command::ResetEpoch { topic: HEALTH, shard: 9 };
+    assert!(matches!(rig.apply(unknown), Err(Refusal::Shard { .. })));
+}
+
+#[test]
+fn bounds_are_kept_and_refusals_leave_nothing_behind() {
+    let mut rig = Rig::new(Limits {
+        keys: 3,
+        sessions: 2,
+        shards: 4,
+        batch: 4,
+        ..Limits::default()
+    });
+    let session = rig.session(HEALTH, (0, 4), 1, false);
+    let many = |from: u32, to: u32| (from..to).map(|number| node(&format!("n{number}"), 1)).collect::<Vec<_>>();
+    let publish = |rig: &mut Rig, session, records| rig.apply(Command::Publish { session, records });
+    assert_eq!(
+        publish(&mut rig, session, Vec::new()),
+        Err(Refusal::Batch { found: 0, most: 4 })
+    );
+    assert_eq!(
+        publish(&mut rig, session, many(0, 5)),
+        Err(Refusal::Batch { found: 5, most: 4 })
+    );
+    assert_eq!(publish(&mut rig, session, many(0, 4)), Err(Refusal::Keys { most: 3 }));
+    assert!(rig.keys().is_empty(), "all or none");
+    assert!(publish(&mut rig, session, many(0, 3)).is_ok());
+    assert!(publish(&mut rig, session, many(0, 3)).is_ok(), "the same keys need no room");
+
+    let staging = rig.session(HEALTH, (1, 4), 1, true);
+    assert!(publish(&mut rig, staging, many(10, 13)).is_ok());
+    assert_eq!(publish(&mut rig, staging, many(13, 14)), Err(Refusal::Keys { most: 3 }));
+    let end = Command::EndReplace { session: staging };
+    assert_eq!(rig.apply(end.clone()), Err(Refusal::Keys { most: 3 }));
+    assert_eq!(rig.keys(), ["n0", "n1", "n2"]);
+    assert!(publish(&mut rig, session, vec![mk_removal("n0"), mk_removal("n1"), mk_removal("n2")]).is_ok());
+    assert!(rig.apply(end).is_ok(), "now there is room for what was staged");
+    assert_eq!(rig.keys(), ["n10", "n11", "n12"]);
+
+    assert_eq!(
+        rig.open(mk_open(HEALTH, (2, 4), 1, false)),
+        Err(Refusal::Sessions { most: 2 })
+    );
+    assert!(
+        rig.open(mk_open(HEALTH, (1, 4), 2, false)).is_ok(),
+        "taking over needs no room"
+    );
+    for (shard, shard_count) in [(0, 5), (4, 4), (0, 0)] {
+        let refused = rig.open(mk_open(HEALTH, (shard, shard_count), 1, false)).unwrap_err();
+        assert!(matches!(refused, Refusal::Shard { .. }), "{refused:?}");
+    }
+}
