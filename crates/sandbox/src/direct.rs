@@ -7,6 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::api;
+use crate::api::reply::Content;
+use crate::api::request::{Body, Query, Request};
 use crate::store::{Key, Object};
 use crate::{Sandbox, Status, Watch};
 
@@ -15,6 +18,8 @@ use crate::{Sandbox, Status, Watch};
 pub struct User {
     /// Name, such as `system:node:n1`.
     pub name: Arc<str>,
+    /// Uid, `""` if it has none.
+    pub uid: Arc<str>,
     /// Groups.
     pub groups: Vec<Arc<str>>,
 }
@@ -48,10 +53,28 @@ impl User {
         Self::new("admin", &["system:masters", "system:authenticated"])
     }
 
+    /// Nobody in particular.
+    pub fn anonymous() -> Self {
+        Self::new("system:anonymous", &["system:unauthenticated"])
+    }
+
+    /// Whether it belongs to a group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|one| **one == *group)
+    }
+
+    /// Makes it belong to a group.
+    pub fn join(&mut self, group: &str) {
+        if !self.is_in(group) {
+            self.groups.push(group.into());
+        }
+    }
+
     /// A user of this name and these groups.
     pub fn new(name: &str, groups: &[&str]) -> Self {
         Self {
             name: name.into(),
+            uid: "".into(),
             groups: groups.iter().map(|&group| group.into()).collect(),
         }
     }
@@ -65,8 +88,56 @@ impl Sandbox {
     /// # Errors
     /// The Status that a client would be answered.
     pub fn request(&self, user: &User, verb: Verb, path: &str, body: &Value) -> Result<Value, Status> {
-        let _ = (user, verb, body);
-        Err(Status::new(501, "", format!("{path} is not served yet")))
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut query = Query::parse(query);
+        if verb == Verb::Apply && query.find("fieldManager").is_none() {
+            query.push("fieldManager", &user.name);
+        }
+        let request = Request {
+            method: verb.method().to_owned(),
+            path: path.to_owned(),
+            query,
+            content_type: verb.content_type().map(str::to_owned),
+            user_agent: user.name.to_string(),
+            body: Body::Value(body.clone()),
+            ..Request::default()
+        };
+        let reply = api::handle(self, &request, Some(user));
+        let value = match reply.body {
+            Content::Full(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            Content::Object(value) => value,
+            Content::Stream(_) => return Err(Status::bad_request("a watch is no request: use Sandbox::watch")),
+            Content::Late(_, status) => return Err(*status),
+        };
+        if reply.status < 400 {
+            Ok(value)
+        } else {
+            Err(Status::of_value(reply.status, &value))
+        }
+    }
+}
+
+// === impl Verb ===
+
+impl Verb {
+    fn method(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Create => "POST",
+            Self::Update => "PUT",
+            Self::Delete => "DELETE",
+            Self::MergePatch | Self::StrategicMergePatch | Self::JsonPatch | Self::Apply => "PATCH",
+        }
+    }
+
+    fn content_type(self) -> Option<&'static str> {
+        match self {
+            Self::MergePatch => Some("application/merge-patch+json"),
+            Self::StrategicMergePatch => Some("application/strategic-merge-patch+json"),
+            Self::JsonPatch => Some("application/json-patch+json"),
+            Self::Apply => Some("application/apply-patch+yaml"),
+            _ => None,
+        }
     }
 }
 

@@ -8,9 +8,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiff_runtime::{Clock, Seed};
 
+pub mod api;
+pub mod apply;
+pub mod args;
+pub mod binder;
+mod bootstrap;
+pub mod cluster;
 mod direct;
+pub mod driver;
+mod effect;
+mod facts;
+mod gc;
+pub mod kubelet;
+pub mod patch;
+mod replicasets;
+mod resources;
+pub mod rules;
+pub mod schema;
+pub mod server;
+pub mod service;
 pub mod status;
 pub mod store;
+mod timers;
 pub mod watch;
 
 pub use direct::{User, Verb};
@@ -18,6 +37,8 @@ pub use status::Status;
 pub use store::{Change, Event, Key, Object, Observation};
 pub use watch::Watch;
 
+use api::kinds::Kinds;
+use service::Service;
 use store::{Limits, Store};
 
 /// How a sandbox is set up.
@@ -27,6 +48,33 @@ pub struct Config {
     pub window: usize,
     /// Observations remembered for [`Sandbox::history`]; zero remembers none.
     pub history: usize,
+    /// Whether it is recorded who owns which fields. Server-side apply needs it; without it writes cost less.
+    pub managed_fields: bool,
+    /// Whether requests without a token are served, as `system:anonymous`.
+    pub anonymous: bool,
+    /// Who may do what.
+    pub authorization: Authorization,
+    /// Static tokens.
+    pub tokens: Vec<Token>,
+}
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Everybody may do everything.
+    #[default]
+    AlwaysAllow,
+    /// What roles and bindings say; the group `system:masters` may do everything.
+    Rbac,
+}
+
+/// A static token.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// The token.
+    pub token: String,
+    /// Whose it is.
+    pub user: User,
 }
 
 /// The API server; cloning it gives the same one.
@@ -40,6 +88,9 @@ struct Shared {
     config: Config,
     clock: Clock,
     seed: Seed,
+    kinds: Kinds,
+    /// What tokens of this process carry, so that those of another are refused.
+    mark: String,
     store: Mutex<Store>,
 }
 
@@ -49,6 +100,10 @@ impl Default for Config {
             // At a thousand writes per second, a minute of the past.
             window: 65_536,
             history: 0,
+            managed_fields: true,
+            anonymous: true,
+            authorization: Authorization::default(),
+            tokens: Vec::new(),
         }
     }
 }
@@ -62,27 +117,19 @@ impl Sandbox {
             window: config.window,
             history: config.history,
         });
-        for resource in [
-            "namespaces",
-            "nodes",
-            "pods",
-            "events",
-            "serviceaccounts",
-            "configmaps",
-            "leases.coordination.k8s.io",
-            "daemonsets.apps",
-            "controllerrevisions.apps",
-            "deployments.apps",
-            "replicasets.apps",
-            "poddisruptionbudgets.policy",
-        ] {
-            store.register(resource, |_| Vec::new());
+        let kinds = Kinds::built_in();
+        for kind in kinds.iter().filter(|kind| !kind.virtual_) {
+            store.register(&kind.storage, kind.fields());
         }
+        let seed = seed.fork("sandbox");
+        bootstrap::fill(&mut store, &seed, clock.now());
         Self {
             shared: Arc::new(Shared {
                 config,
                 clock,
-                seed: seed.fork("sandbox"),
+                mark: seed.uuid(),
+                seed,
+                kinds,
                 store: Mutex::new(store),
             }),
         }
@@ -106,6 +153,26 @@ impl Sandbox {
     /// Everything that happened so far, oldest first, as far as the configuration remembers.
     pub fn history(&self) -> Vec<Observation> {
         self.store().history().cloned().collect()
+    }
+
+    /// The sandbox as a tower service for a client in the same process, such as `kube::Client`. The client is this user, whatever
+    /// token it sends.
+    pub fn service(&self, user: User) -> Service {
+        Service::trusting(self.clone(), user)
+    }
+
+    /// Forgets all states of objects but the newest: a watch from before must list again.
+    pub fn compact(&self) {
+        self.store().compact();
+    }
+
+    /// The resources that are served.
+    pub fn kinds(&self) -> &Kinds {
+        &self.shared.kinds
+    }
+
+    fn mark(&self) -> &str {
+        &self.shared.mark
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {

@@ -148,6 +148,41 @@ impl Status {
         Self::new(422, "Invalid", message).about(group, kind, name).because(causes)
     }
 
+    /// Reads one back; what it says about fields at fault stays in the message.
+    pub fn of_value(code: u16, value: &Value) -> Self {
+        const REASONS: [&str; 16] = [
+            "NotFound",
+            "AlreadyExists",
+            "Conflict",
+            "BadRequest",
+            "Forbidden",
+            "MethodNotAllowed",
+            "Expired",
+            "Invalid",
+            "Unauthorized",
+            "UnsupportedMediaType",
+            "NotAcceptable",
+            "Timeout",
+            "TooManyRequests",
+            "InternalError",
+            "RequestEntityTooLarge",
+            "Gone",
+        ];
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let reason = REASONS
+            .into_iter()
+            .find(|reason| *reason == text("/reason"))
+            .unwrap_or_default();
+        let mut status = Self::new(code, reason, text("/message"));
+        if value.get("details").is_some() {
+            status = status.about(text("/details/group"), text("/details/kind"), text("/details/name"));
+        }
+        if let Some(seconds) = value.pointer("/details/retryAfterSeconds").and_then(Value::as_u64) {
+            status = status.retry_after(u32::try_from(seconds).unwrap_or(u32::MAX));
+        }
+        status
+    }
+
     /// The object as it is sent.
     pub fn to_value(&self) -> Value {
         let mut status = json!({

@@ -1,9 +1,10 @@
 //! The objects of one resource, in order, and the log of what happened to them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
+use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 
 use super::object::{Fields, Key, Object};
@@ -30,6 +31,7 @@ pub struct Event {
     pub object: Arc<Object>,
     /// The state before.
     pub previous: Option<Arc<Object>>,
+    line: OnceLock<Bytes>,
 }
 
 /// What a watcher finds in the log.
@@ -56,6 +58,29 @@ pub struct Table {
     dropped: u64,
     wakers: BTreeMap<u64, Waker>,
 }
+
+// === impl Event ===
+
+impl Event {
+    /// The event as a line of a watch stream, encoded once.
+    pub fn line(&self) -> &Bytes {
+        self.line.get_or_init(|| {
+            let head: &[u8] = match self.change {
+                Change::Added => b"{\"type\":\"ADDED\",\"object\":",
+                Change::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+                Change::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+            };
+            let json = self.object.json();
+            let mut line = BytesMut::with_capacity(head.len() + json.len() + 2);
+            line.put_slice(head);
+            line.put_slice(json);
+            line.put_slice(b"}\n");
+            line.freeze()
+        })
+    }
+}
+
+// === impl Table ===
 
 impl Table {
     pub(super) fn new(name: Arc<str>, fields: fn(&Value) -> Fields, revision: u64) -> Self {
@@ -136,6 +161,7 @@ impl Table {
             change: if previous.is_some() { Change::Modified } else { Change::Added },
             object,
             previous,
+            line: OnceLock::new(),
         }
     }
 
@@ -147,6 +173,7 @@ impl Table {
             change: Change::Deleted,
             object: Arc::new(Object::encode(last, revision, self.fields)),
             previous: Some(previous),
+            line: OnceLock::new(),
         })
     }
 

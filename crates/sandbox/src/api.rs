@@ -1,0 +1,165 @@
+//! The API server: from a request to an answer.
+//!
+//! [`handle`] is all of it. A request is authenticated, its path understood, authorised, and then served by one of the modules below.
+//! Everything is synchronous; only watches outlive their request, as cursors into the store's logs.
+
+use std::sync::MutexGuard;
+
+use bailiff_model::Now;
+
+use crate::rules::Context;
+use crate::store::Store;
+use crate::{Sandbox, Status, User};
+
+pub mod authn;
+pub mod authz;
+pub mod create;
+pub mod delete;
+pub mod discovery;
+pub mod encode;
+pub mod input;
+pub mod kinds;
+pub mod names;
+pub mod negotiate;
+pub mod options;
+pub mod patching;
+pub mod path;
+pub mod pods;
+pub mod read;
+pub mod reply;
+pub mod request;
+pub mod reviews;
+pub mod selector;
+pub mod stream;
+pub mod table;
+pub mod update;
+pub mod write;
+
+use kinds::Kind;
+use negotiate::Accepted;
+use path::Target;
+use reply::Reply;
+use request::Request;
+
+/// A request whose meaning is known.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Where it is served.
+    pub sandbox: &'a Sandbox,
+    /// What was sent.
+    pub request: &'a Request,
+    /// Who asks.
+    pub user: &'a User,
+    /// What its path names.
+    pub target: &'a Target,
+    /// The resource that its path names.
+    pub kind: &'a std::sync::Arc<Kind>,
+    /// The form of answer that the client accepts.
+    pub accepted: Accepted,
+    /// The present.
+    pub now: Now,
+}
+
+/// Serves a request. `user` is given by callers in the process; others say who they are by a token.
+pub fn handle(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Reply {
+    let accepted = negotiate::choose(&request.accept, false);
+    let reply = match serve(sandbox, request, user) {
+        Ok(reply) => reply,
+        Err(status) => Reply::refusal(&status),
+    };
+    encode::finish(reply, request, accepted.unwrap_or_default())
+}
+
+fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Reply, Status> {
+    let user = match user {
+        Some(user) => user.clone(),
+        None => authn::authenticate(sandbox, request.authorization.as_deref())?,
+    };
+    let Some(target) = path::parse(&request.path) else {
+        return discovery::serve(sandbox, request, &user);
+    };
+    authz::check(sandbox, &user, &target, request)?;
+    if !matches!(request.method.as_str(), "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
+        return Err(Status::method_not_allowed());
+    }
+    let kind = sandbox
+        .kinds()
+        .find(&target.group, &target.version, &target.resource)
+        .cloned();
+    let Some(kind) = kind else {
+        return Ok(Reply::text(404, "404 page not found\n"));
+    };
+    let call = Call {
+        sandbox,
+        request,
+        user: &user,
+        target: &target,
+        kind: &kind,
+        accepted: negotiate::choose(&request.accept, false)?,
+        now: sandbox.clock().now(),
+    };
+    call.dispatch()
+}
+
+// === impl Call ===
+
+impl Call<'_> {
+    fn dispatch(&self) -> Result<Reply, Status> {
+        let (method, target) = (self.request.method.as_str(), self.target);
+        if self.kind.virtual_ {
+            return reviews::serve(self);
+        }
+        if self.kind.namespaced && target.namespace.is_empty() && !(method == "GET" && target.name.is_empty()) {
+            return Err(Status::method_not_allowed());
+        }
+        match (method, target.name.is_empty(), target.subresource.as_str()) {
+            ("GET", true, _) if self.wants_watch() => read::watch(self),
+            ("GET", true, _) => read::list(self),
+            ("POST", true, _) => create::create(self),
+            ("DELETE", true, _) if self.kind.delete_collection => delete::collection(self),
+            ("GET", false, "") => read::get(self),
+            ("GET", false, "status") if self.kind.status => read::get(self),
+            ("PUT", false, "") => update::put(self),
+            ("PUT", false, "status") if self.kind.status => update::put(self),
+            ("PATCH", false, "") => patching::patch(self),
+            ("PATCH", false, "status") if self.kind.status => patching::patch(self),
+            ("DELETE", false, "") => delete::delete(self),
+            (_, false, "" | "status") | (_, true, _) => Err(Status::method_not_allowed()),
+            _ => pods::subresource(self),
+        }
+    }
+
+    /// Whether the answer is to be a stream.
+    pub fn wants_watch(&self) -> bool {
+        self.target.watch || self.request.query.flag("watch")
+    }
+
+    /// The store, locked.
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        self.sandbox.store()
+    }
+
+    /// What rules may look at.
+    pub fn context<'s>(&'s self, store: &'s Store) -> Context<'s> {
+        Context {
+            store,
+            now: self.now,
+            seed: self.sandbox.seed(),
+        }
+    }
+
+    /// 404 for the object that the path names.
+    pub fn not_found(&self) -> Status {
+        Status::not_found(self.kind.group, self.kind.resource, &self.target.name)
+    }
+
+    /// 409 for the object of this name.
+    pub fn conflict(&self, name: &str, why: &str) -> Status {
+        Status::conflict(self.kind.group, self.kind.resource, name, why)
+    }
+
+    /// Whether nothing is to be stored.
+    pub fn dry_run(&self) -> bool {
+        self.request.query.all("dryRun").any(|value| value == "All")
+    }
+}

@@ -1,0 +1,223 @@
+//! Who may do what: everything, or what RBAC says.
+
+use serde_json::Value;
+
+use super::path::Target;
+use super::request::Request;
+use crate::rules::{items, text};
+use crate::status::Status;
+use crate::store::{Key, Store};
+use crate::{Authorization, Sandbox, User};
+
+/// What somebody wants to do.
+#[derive(Clone, Debug, Default)]
+pub struct Attributes {
+    /// Verb, such as `list`.
+    pub verb: String,
+    /// API group.
+    pub group: String,
+    /// Resource.
+    pub resource: String,
+    /// Subresource.
+    pub subresource: String,
+    /// Object name.
+    pub name: String,
+    /// Namespace, `""` for all.
+    pub namespace: String,
+    /// A path that is no resource.
+    pub path: Option<String>,
+}
+
+const EVERYBODY: [&str; 7] = [
+    "/healthz",
+    "/livez",
+    "/readyz",
+    "/version",
+    "/version/",
+    "/healthz/",
+    "/readyz/",
+];
+const AUTHENTICATED: [&str; 6] = ["/api", "/api/", "/apis", "/apis/", "/openapi", "/openapi/"];
+
+impl Attributes {
+    fn of(target: &Target, request: &Request) -> Self {
+        let watch = target.watch || request.query.flag("watch");
+        let verb = match (request.method.as_str(), target.name.is_empty()) {
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            ("PATCH", _) => "patch",
+            ("DELETE", true) => "deletecollection",
+            ("DELETE", false) => "delete",
+            (_, true) if watch => "watch",
+            (_, true) => "list",
+            (_, false) => "get",
+        };
+        Self {
+            verb: verb.to_owned(),
+            group: target.group.clone(),
+            resource: target.resource.clone(),
+            subresource: target.subresource.clone(),
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            path: None,
+        }
+    }
+
+    fn refusal(&self, user: &User) -> Status {
+        let resource = if self.subresource.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}/{}", self.resource, self.subresource)
+        };
+        let scope = if self.namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace \"{}\"", self.namespace)
+        };
+        let why = format!(
+            "User \"{}\" cannot {} resource \"{resource}\" in API group \"{}\" {scope}",
+            user.name, self.verb, self.group
+        );
+        Status::forbidden(&self.group, &self.resource, &self.name, &why)
+    }
+}
+
+/// Whether a resource request may be made.
+///
+/// # Errors
+/// 403 when not.
+pub fn check(sandbox: &Sandbox, user: &User, target: &Target, request: &Request) -> Result<(), Status> {
+    let attributes = Attributes::of(target, request);
+    if allowed(sandbox, user, &attributes) {
+        return Ok(());
+    }
+    Err(attributes.refusal(user))
+}
+
+/// Whether a path that is no resource may be asked for.
+///
+/// # Errors
+/// 403 when not.
+pub fn check_path(sandbox: &Sandbox, user: &User, method: &str, path: &str) -> Result<(), Status> {
+    let verb = method.to_lowercase();
+    let attributes = Attributes {
+        verb: verb.clone(),
+        path: Some(path.to_owned()),
+        ..Attributes::default()
+    };
+    if allowed(sandbox, user, &attributes) {
+        return Ok(());
+    }
+    let message = format!("forbidden: User \"{}\" cannot {verb} path \"{path}\"", user.name);
+    Err(Status::new(403, "Forbidden", message).about("", "", ""))
+}
+
+/// Whether somebody may do something.
+pub fn allowed(sandbox: &Sandbox, user: &User, attributes: &Attributes) -> bool {
+    if sandbox.config().authorization == Authorization::AlwaysAllow || user.is_in("system:masters") {
+        return true;
+    }
+    if let Some(path) = &attributes.path {
+        let prefixed = |known: &[&str]| {
+            known
+                .iter()
+                .any(|one| path == one || (one.ends_with('/') && path.starts_with(one)))
+        };
+        if attributes.verb == "get" && (prefixed(&EVERYBODY) || (user.is_in("system:authenticated") && prefixed(&AUTHENTICATED))) {
+            return true;
+        }
+    }
+    let own = ["selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews"];
+    if own.contains(&attributes.resource.as_str()) && attributes.verb == "create" && user.is_in("system:authenticated") {
+        return true;
+    }
+    granted(&sandbox.store(), user, attributes)
+}
+
+fn granted(store: &Store, user: &User, attributes: &Attributes) -> bool {
+    let cluster = bindings(store, "clusterrolebindings.rbac.authorization.k8s.io", None, user);
+    if cluster.iter().any(|binding| role_grants(store, binding, "", attributes)) {
+        return true;
+    }
+    if attributes.namespace.is_empty() {
+        return false;
+    }
+    let local = bindings(
+        store,
+        "rolebindings.rbac.authorization.k8s.io",
+        Some(&attributes.namespace),
+        user,
+    );
+    local
+        .iter()
+        .any(|binding| role_grants(store, binding, &attributes.namespace, attributes))
+}
+
+/// The role references of bindings that name the user.
+fn bindings(store: &Store, resource: &str, namespace: Option<&str>, user: &User) -> Vec<Value> {
+    let Some(table) = store.table(resource) else {
+        return Vec::new();
+    };
+    let named = |binding: &Value| {
+        items(binding, "/subjects")
+            .iter()
+            .any(|subject| match text(subject, "/kind") {
+                "User" => text(subject, "/name") == &*user.name,
+                "Group" => user.is_in(text(subject, "/name")),
+                "ServiceAccount" => {
+                    let name = format!(
+                        "system:serviceaccount:{}:{}",
+                        text(subject, "/namespace"),
+                        text(subject, "/name")
+                    );
+                    name == *user.name
+                }
+                _ => false,
+            })
+    };
+    table
+        .iter()
+        .filter(|object| namespace.is_none_or(|namespace| object.namespace() == namespace))
+        .map(|object| object.value())
+        .filter(named)
+        .collect()
+}
+
+fn role_grants(store: &Store, binding: &Value, namespace: &str, attributes: &Attributes) -> bool {
+    let name = text(binding, "/roleRef/name");
+    let role = match text(binding, "/roleRef/kind") {
+        "Role" => store.get("roles.rbac.authorization.k8s.io", &Key::new(namespace, name)),
+        _ => store.get("clusterroles.rbac.authorization.k8s.io", &Key::new("", name)),
+    };
+    role.is_some_and(|role| {
+        items(&role.value(), "/rules")
+            .iter()
+            .any(|rule| rule_grants(rule, attributes))
+    })
+}
+
+fn rule_grants(rule: &Value, attributes: &Attributes) -> bool {
+    let has = |field: &str, wanted: &str| {
+        let list = items(rule, field).iter().filter_map(Value::as_str);
+        list.into_iter().any(|one| one == "*" || one == wanted)
+    };
+    if !has("/verbs", &attributes.verb) {
+        return false;
+    }
+    if let Some(path) = &attributes.path {
+        let urls = items(rule, "/nonResourceURLs").iter().filter_map(Value::as_str);
+        return urls.into_iter().any(|url| match url.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == url,
+        });
+    }
+    let resource_fits = if attributes.subresource.is_empty() {
+        has("/resources", &attributes.resource)
+    } else {
+        has("/resources", &format!("{}/{}", attributes.resource, attributes.subresource))
+            || has("/resources", &format!("*/{}", attributes.subresource))
+    };
+    let names = items(rule, "/resourceNames");
+    let name_fits = names.is_empty() || names.iter().any(|one| one.as_str() == Some(&attributes.name));
+    has("/apiGroups", &attributes.group) && resource_fits && name_fits
+}

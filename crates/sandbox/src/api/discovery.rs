@@ -1,0 +1,303 @@
+//! Paths that are no resources: discovery in both forms, version, health, where schema documents would be.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::authz;
+use super::kinds::{GROUPS, Kind};
+use super::negotiate;
+use super::reply::{Content, Reply};
+use super::request::Request;
+use crate::{Sandbox, Status, User};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+const OPENAPI_V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+/// The version that is spoken.
+pub const VERSION: &str = "v1.36.2";
+
+/// Serves a request for a path that is no resource.
+///
+/// # Errors
+/// The refusal.
+pub fn serve(sandbox: &Sandbox, request: &Request, user: &User) -> Result<Reply, Status> {
+    let path = request.path.as_str();
+    let method = request.method.as_str();
+    authz::check_path(sandbox, user, method, path)?;
+    let health = ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .find_map(|check| path.strip_prefix(check).map(|rest| (*check, rest)));
+    if let Some((check, rest)) = health
+        && (rest.is_empty() || rest.starts_with('/'))
+    {
+        return Ok(health_reply(check, rest.trim_matches('/'), request));
+    }
+    let Some(reply) = document(sandbox, request, path)? else {
+        return Ok(Reply::text(404, "404 page not found\n"));
+    };
+    if method != "GET" {
+        return Err(Status::method_not_allowed());
+    }
+    Ok(reply)
+}
+
+fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<Reply>, Status> {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let reply = match segments.as_slice() {
+        [] => Reply::object(200, json!({"paths": paths(sandbox)})),
+        ["version"] => Reply::object(200, version()),
+        ["metrics"] => Reply::text(200, "# HELP kubernetes_build_info The version that is spoken.\n"),
+        ["api"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(sandbox, true),
+        ["apis"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(sandbox, false),
+        ["api"] => plain(
+            request,
+            json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+        )?,
+        ["apis"] => {
+            let groups: Vec<Value> = served_groups(sandbox)
+                .iter()
+                .map(|group| group_of(sandbox, group, false))
+                .collect();
+            plain(request, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))?
+        }
+        ["apis", group] if served_groups(sandbox).contains(group) => plain(request, group_of(sandbox, group, true))?,
+        ["api", version] if sandbox.kinds().has("", version) => plain(request, resources(sandbox, "", version))?,
+        ["apis", group, version] if sandbox.kinds().has(group, version) => plain(request, resources(sandbox, group, version))?,
+        ["openapi", rest @ ..] => match openapi(sandbox, request, rest) {
+            Some(reply) => reply,
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(reply))
+}
+
+fn plain(request: &Request, value: Value) -> Result<Reply, Status> {
+    negotiate::choose(&request.accept, false)?;
+    Ok(Reply::object(200, value))
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36",
+        "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
+        "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": "embedded",
+    })
+}
+
+fn health_reply(check: &str, name: &str, request: &Request) -> Reply {
+    match (name, request.query.find("verbose")) {
+        ("", Some(_)) => Reply::text(200, format!("[+]ping ok\n{} check passed\n", check.trim_start_matches('/'))),
+        ("" | "ping", _) => Reply::text(200, "ok"),
+        _ => Reply::text(404, "404 page not found\n"),
+    }
+}
+
+fn served_groups(sandbox: &Sandbox) -> Vec<&'static str> {
+    GROUPS
+        .into_iter()
+        .filter(|group| sandbox.kinds().iter().any(|kind| kind.group == *group))
+        .collect()
+}
+
+fn paths(sandbox: &Sandbox) -> Vec<String> {
+    let mut paths: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for group in served_groups(sandbox) {
+        paths.push(format!("/apis/{group}"));
+        paths.push(format!("/apis/{group}/v1"));
+    }
+    paths.sort_unstable();
+    paths
+}
+
+fn group_of(sandbox: &Sandbox, group: &str, alone: bool) -> Value {
+    let _ = sandbox;
+    let version = json!({"groupVersion": format!("{group}/v1"), "version": "v1"});
+    let mut value = Map::new();
+    if alone {
+        value.insert("kind".to_owned(), "APIGroup".into());
+        value.insert("apiVersion".to_owned(), "v1".into());
+    }
+    value.insert("name".to_owned(), group.into());
+    value.insert("versions".to_owned(), json!([version]));
+    value.insert("preferredVersion".to_owned(), version);
+    Value::Object(value)
+}
+
+fn resources(sandbox: &Sandbox, group: &str, version: &str) -> Value {
+    let mut list = Vec::new();
+    for kind in sandbox
+        .kinds()
+        .iter()
+        .filter(|kind| kind.group == group && kind.version == version)
+    {
+        list.push(resource(kind));
+        for (name, takes, verbs) in subresources(kind) {
+            let mut entry = json!({
+                "name": format!("{}/{name}", kind.resource), "singularName": "", "namespaced": kind.namespaced,
+            });
+            let (group, version, taken) = takes;
+            if !group.is_empty() {
+                entry["group"] = group.into();
+                entry["version"] = version.into();
+            }
+            entry["kind"] = taken.into();
+            entry["verbs"] = json!(verbs);
+            list.push(entry);
+        }
+    }
+    list.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    let group_version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    let mut value = json!({"kind": "APIResourceList"});
+    if !group.is_empty() {
+        value["apiVersion"] = "v1".into();
+    }
+    value["groupVersion"] = group_version.into();
+    value["resources"] = Value::Array(list);
+    value
+}
+
+fn resource(kind: &Kind) -> Value {
+    let mut entry = json!({
+        "name": kind.resource, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind,
+        "verbs": kind.verbs(),
+    });
+    if !kind.short.is_empty() {
+        entry["shortNames"] = json!(kind.short);
+    }
+    if !kind.categories.is_empty() {
+        entry["categories"] = json!(kind.categories);
+    }
+    entry
+}
+
+type Subresource<'a> = (&'a str, (&'a str, &'a str, &'a str), &'a [&'a str]);
+
+fn subresources(kind: &Kind) -> Vec<Subresource<'_>> {
+    let mut list: Vec<Subresource<'_>> = kind.subresources.iter().map(|sub| (sub.name, sub.takes, sub.verbs)).collect();
+    if kind.status {
+        list.push(("status", ("", "", kind.kind), &["get", "patch", "update"]));
+    }
+    list.sort_unstable_by_key(|(name, _, _)| *name);
+    list
+}
+
+fn aggregated(sandbox: &Sandbox, legacy: bool) -> Reply {
+    let groups = if legacy { vec![""] } else { served_groups(sandbox) };
+    let items: Vec<Value> = groups.into_iter().map(|group| aggregated_group(sandbox, group)).collect();
+    let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+    let bytes: Bytes = list.to_string().into();
+    Reply {
+        status: 200,
+        headers: vec![("content-type", AGGREGATED.to_owned()), ("etag", etag(&bytes))],
+        body: Content::Full(bytes),
+    }
+}
+
+fn aggregated_group(sandbox: &Sandbox, group: &str) -> Value {
+    let mut resources: Vec<Value> = sandbox
+        .kinds()
+        .iter()
+        .filter(|kind| kind.group == group)
+        .map(|kind| aggregated_resource(kind))
+        .collect();
+    resources.sort_by(|one, other| one["resource"].as_str().cmp(&other["resource"].as_str()));
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    json!({"metadata": metadata, "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]})
+}
+
+fn aggregated_resource(kind: &Kind) -> Value {
+    let mut entry = json!({
+        "resource": kind.resource,
+        "responseKind": {"group": "", "version": "", "kind": kind.kind},
+        "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": kind.singular,
+        "verbs": kind.verbs(),
+    });
+    if !kind.short.is_empty() {
+        entry["shortNames"] = json!(kind.short);
+    }
+    if !kind.categories.is_empty() {
+        entry["categories"] = json!(kind.categories);
+    }
+    let subresources: Vec<Value> = subresources(kind)
+        .into_iter()
+        .map(|(name, (group, version, taken), verbs)| {
+            let kind = json!({"group": group, "version": version, "kind": taken});
+            json!({"subresource": name, "responseKind": kind, "verbs": verbs})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = Value::Array(subresources);
+    }
+    entry
+}
+
+fn openapi(sandbox: &Sandbox, request: &Request, rest: &[&str]) -> Option<Reply> {
+    let info = json!({"title": "Kubernetes", "version": VERSION});
+    match rest {
+        ["v2"] => Some(tagged(json!({"swagger": "2.0", "info": info, "paths": {}}))),
+        ["v3"] => {
+            let mut paths = Map::new();
+            for kind in sandbox.kinds().iter() {
+                let path = format!(
+                    "{}/{}",
+                    if kind.group.is_empty() { "api" } else { "apis" },
+                    kind.api_version()
+                );
+                let url = format!("/openapi/v3/{path}");
+                paths.insert(path, json!({"serverRelativeURL": url}));
+            }
+            let mut reply = Reply::text(200, json!({"paths": paths}).to_string());
+            reply.headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
+            Some(reply)
+        }
+        ["v3", "api", version] if sandbox.kinds().has("", version) => Some(openapi_group(request, &info)),
+        ["v3", "apis", group, version] if sandbox.kinds().has(group, version) => Some(openapi_group(request, &info)),
+        _ => None,
+    }
+}
+
+/// An empty document: enough to be found, too little to validate against. In protobuf that is no bytes at all.
+fn openapi_group(request: &Request, info: &Value) -> Reply {
+    if request.accept.contains("proto-openapi") {
+        return Reply {
+            status: 200,
+            headers: vec![("content-type", OPENAPI_V3_PROTOBUF.to_owned()), ("etag", etag(b""))],
+            body: Content::Full(Bytes::new()),
+        };
+    }
+    tagged(json!({"openapi": "3.0.0", "info": info, "paths": {}}))
+}
+
+fn tagged(value: Value) -> Reply {
+    let bytes: Bytes = value.to_string().into();
+    Reply {
+        status: 200,
+        headers: vec![("content-type", "application/json".to_owned()), ("etag", etag(&bytes))],
+        body: Content::Full(bytes),
+    }
+}
+
+fn etag(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("\"{hash:016X}\"")
+}

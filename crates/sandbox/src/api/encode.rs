@@ -1,0 +1,179 @@
+//! From objects to bytes: shapes, lists without a parse, YAML, compression.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+
+use super::kinds::Kind;
+use super::negotiate::{Accepted, Encoding, Shape};
+use super::read::not_acceptable;
+use super::reply::{Content, Reply};
+use super::request::Request;
+use super::write::Stored;
+use super::{Call, table};
+use crate::Status;
+use crate::store::Object;
+
+/// Answers below this many bytes are not worth compressing, as the real server sees it.
+const COMPRESS_FROM: usize = 128 * 1024;
+
+/// An answer that is one object.
+///
+/// # Errors
+/// 406 when the client wants it in a form it cannot have.
+pub fn object(call: &Call<'_>, status: u16, stored: Stored) -> Result<Reply, Status> {
+    let value = match (&stored, call.accepted.shape) {
+        (Stored::Kept(object), Shape::Whole) if !call.kind.rules.converts() => {
+            return Ok(Reply::json(status, object.json().clone()));
+        }
+        (Stored::Kept(object), _) => call.kind.rules.from_storage(object.value()),
+        (Stored::Dry(value), _) => call.kind.rules.from_storage(value.clone()),
+    };
+    let shaped = match call.accepted.shape {
+        Shape::Whole => value,
+        Shape::Partial(version) => table::partial(&value, version),
+        Shape::PartialList(_) => return Err(not_acceptable()),
+        Shape::Table(version) => {
+            let mut metadata = Map::new();
+            let revision = value.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+            metadata.insert("resourceVersion".to_owned(), revision);
+            table::of_call(call, version, &[value], metadata)
+        }
+    };
+    Ok(Reply::object(status, shaped))
+}
+
+/// An answer that is a list.
+///
+/// # Errors
+/// 406 when the client wants it in a form it cannot have.
+pub fn list(
+    call: &Call<'_>,
+    objects: &[Arc<Object>],
+    revision: u64,
+    token: Option<String>,
+    remaining: Option<usize>,
+) -> Result<Reply, Status> {
+    let mut metadata = Map::new();
+    metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
+    if let Some(token) = token {
+        metadata.insert("continue".to_owned(), token.into());
+    }
+    if let Some(remaining) = remaining {
+        metadata.insert("remainingItemCount".to_owned(), remaining.into());
+    }
+    let values = || -> Vec<Value> {
+        let converted = objects.iter().map(|object| call.kind.rules.from_storage(object.value()));
+        converted.collect()
+    };
+    match call.accepted.shape {
+        Shape::Whole => Ok(Reply::json(200, whole_list(call, objects, &metadata))),
+        Shape::Table(version) => {
+            let table = table::of_call(call, version, &values(), metadata);
+            Ok(Reply::object(200, table))
+        }
+        Shape::PartialList(version) => {
+            let items: Vec<Value> = values().iter().map(|value| table::partial(value, version)).collect();
+            let items = if items.is_empty() { Value::Null } else { Value::Array(items) };
+            let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": metadata, "items": items});
+            Ok(Reply::object(200, list))
+        }
+        Shape::Partial(_) => Err(not_acceptable()),
+    }
+}
+
+fn whole_list(call: &Call<'_>, objects: &[Arc<Object>], metadata: &Map<String, Value>) -> Bytes {
+    let kind = call.kind;
+    let mut bytes = BytesMut::with_capacity(objects.iter().map(|object| object.json().len()).sum::<usize>() + 256);
+    let head = json!({"kind": format!("{}List", kind.kind), "apiVersion": kind.api_version(), "metadata": metadata});
+    let head = head.to_string();
+    bytes.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
+    bytes.put_slice(b",\"items\":[");
+    let prefix = prefix(kind);
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            bytes.put_u8(b',');
+        }
+        if kind.rules.converts() {
+            let mut value = kind.rules.from_storage(object.value());
+            if let Value::Object(fields) = &mut value {
+                fields.shift_remove("kind");
+                fields.shift_remove("apiVersion");
+            }
+            bytes.put_slice(value.to_string().as_bytes());
+        } else {
+            put_item(&mut bytes, object.json(), &prefix);
+        }
+    }
+    bytes.put_slice(b"]}");
+    bytes.freeze()
+}
+
+/// What every stored object of a typed kind begins with; list items go without.
+fn prefix(kind: &Kind) -> String {
+    format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
+}
+
+fn put_item(bytes: &mut BytesMut, json: &Bytes, prefix: &str) {
+    match json.strip_prefix(prefix.as_bytes()) {
+        Some(rest) => {
+            bytes.put_u8(b'{');
+            bytes.put_slice(rest);
+        }
+        None => bytes.put_slice(json),
+    }
+}
+
+/// Encodes the body as the client wants it, and compresses it where that pays.
+pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted) -> Reply {
+    let has_type = reply.headers.iter().any(|(name, _)| *name == "content-type");
+    let body = match reply.body {
+        Content::Object(value) => match accepted.encoding {
+            Encoding::Yaml if !has_type => yaml(&value),
+            _ => Some(serde_json::to_vec(&value).unwrap_or_default().into()),
+        },
+        Content::Full(bytes) if accepted.encoding == Encoding::Yaml && !has_type => {
+            let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            yaml(&value)
+        }
+        Content::Full(bytes) => Some(bytes),
+        other => {
+            reply.body = other;
+            return reply;
+        }
+    };
+    let bytes: Bytes = body.unwrap_or_default();
+    if !has_type {
+        let media = if accepted.encoding == Encoding::Yaml {
+            "application/yaml"
+        } else {
+            "application/json"
+        };
+        reply.headers.push(("content-type", media.to_owned()));
+    }
+    let gzip = request
+        .accept_encoding
+        .split(',')
+        .any(|one| one.trim().split(';').next() == Some("gzip"));
+    reply.body = Content::Full(bytes.clone());
+    if gzip
+        && bytes.len() > COMPRESS_FROM
+        && let Ok(compressed) = compress(&bytes)
+    {
+        reply.headers.push(("content-encoding", "gzip".to_owned()));
+        reply.body = Content::Full(compressed);
+    }
+    reply
+}
+
+fn yaml(value: &Value) -> Option<Bytes> {
+    serde_saphyr::to_string(value).ok().map(Bytes::from)
+}
+
+fn compress(bytes: &[u8]) -> std::io::Result<Bytes> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish().map(Bytes::from)
+}

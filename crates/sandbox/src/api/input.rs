@@ -1,0 +1,234 @@
+//! Reading bodies: media types, YAML, strictness, and whether the object is what the path is about.
+
+use serde_json::{Map, Value};
+
+use super::Call;
+use super::kinds::Kind;
+use super::request::Body;
+use crate::Status;
+use crate::schema::decode::{self, Oddities};
+
+/// What is done about unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// Nothing.
+    Ignore,
+    /// The answer carries warnings.
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+/// An object from a request, in its stored form but for the version, with defaults.
+#[derive(Debug)]
+pub struct Input {
+    /// The object.
+    pub object: Value,
+    /// What the answer is to warn about.
+    pub warnings: Vec<String>,
+}
+
+impl Strictness {
+    /// What the query asks for.
+    pub fn of(call: &Call<'_>) -> Self {
+        match call.request.query.get("fieldValidation") {
+            "Strict" => Self::Strict,
+            "Ignore" => Self::Ignore,
+            _ => Self::Warn,
+        }
+    }
+}
+
+/// Reads a body of any accepted media type as a value.
+///
+/// # Errors
+/// 415 for other media types, 400 for what cannot be parsed.
+pub fn value(body: &Body, content_type: Option<&str>, kind: &str, oddities: &mut Oddities) -> Result<Value, Status> {
+    let bytes = match body {
+        Body::Value(value) => return Ok(value.clone()),
+        Body::Bytes(bytes) => bytes,
+    };
+    let media = content_type
+        .unwrap_or("application/json")
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let unreadable = |why: String| {
+        let message = format!("the object provided is unrecognized (must be of type {kind}): {why}");
+        Status::bad_request(message)
+    };
+    match media {
+        "application/json" | "" => {
+            if body.is_empty() {
+                return Err(unreadable(
+                    "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)".to_owned(),
+                ));
+            }
+            decode::parse(bytes, oddities)
+                .map_err(|error| unreadable(format!("couldn't get version/kind; json parse error: {error}")))
+        }
+        "application/yaml" => yaml(bytes).map_err(|error| unreadable(format!("error converting YAML to JSON: {error}"))),
+        _ => {
+            let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+            let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+            Err(Status::new(415, "UnsupportedMediaType", message).about("", "", ""))
+        }
+    }
+}
+
+/// Reads YAML, of which JSON is a part.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    serde_saphyr::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Reads the object of a create or an update.
+///
+/// # Errors
+/// 400 for what is no object of this kind, or has problems while the request asks for strictness.
+pub fn object(call: &Call<'_>) -> Result<Input, Status> {
+    let mut oddities = Oddities::default();
+    let content_type = call.request.content_type.as_deref();
+    let value = value(&call.request.body, content_type, call.kind.kind, &mut oddities)?;
+    typed(value, call.kind, &mut oddities)
+        .and_then(|object| {
+            let problems = oddities.messages();
+            if Strictness::of(call) == Strictness::Strict && !problems.is_empty() {
+                return Err(format!("strict decoding error: {}", problems.join(", ")));
+            }
+            let warnings = if Strictness::of(call) == Strictness::Warn {
+                problems
+            } else {
+                Vec::new()
+            };
+            Ok(Input { object, warnings })
+        })
+        .map_err(|why| {
+            let kind = call.kind.kind;
+            Status::bad_request(format!(
+                "{kind} in version \"{}\" cannot be handled as a {kind}: {why}",
+                call.kind.version
+            ))
+        })
+}
+
+/// Brings a value into the stored form of a kind, with its defaults.
+///
+/// # Errors
+/// When it is of another kind, or a field has the wrong type.
+pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value, String> {
+    let given = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (given_kind, given_version) = (given("kind"), given("apiVersion"));
+    let api_version = kind.api_version();
+    if !given_version.is_empty() && given_version != api_version {
+        return Err(format!(
+            "no kind \"{given_kind}\" is registered for version \"{given_version}\""
+        ));
+    }
+    if !given_kind.is_empty() && given_kind != kind.kind {
+        return Err(format!("converting (v1.{given_kind}) to ({}): unknown conversion", kind.kind));
+    }
+    let Value::Object(mut fields) = value else {
+        return Err("json: cannot unmarshal into Go value: it is no object".to_owned());
+    };
+    fields.shift_remove("kind");
+    fields.shift_remove("apiVersion");
+    let body = if kind.schema.is_empty() {
+        Value::Object(fields)
+    } else {
+        decode::normal(Value::Object(fields), kind.schema, oddities)?
+    };
+    let mut object = Map::new();
+    object.insert("kind".to_owned(), kind.kind.into());
+    object.insert("apiVersion".to_owned(), api_version.into());
+    if let Value::Object(mut fields) = body {
+        object.append(&mut fields);
+    }
+    let mut object = Value::Object(object);
+    kind.rules.defaults(&mut object);
+    Ok(object)
+}
+
+/// Brings an object that the server changed back into field order and without what is empty.
+pub fn tidy(object: Value, kind: &Kind) -> Value {
+    if kind.schema.is_empty() {
+        return object;
+    }
+    let Value::Object(mut fields) = object else { return object };
+    let mut tidied = Map::new();
+    for name in ["kind", "apiVersion"] {
+        if let Some(value) = fields.shift_remove(name) {
+            tidied.insert(name.to_owned(), value);
+        }
+    }
+    let body = decode::normal(Value::Object(fields.clone()), kind.schema, &mut Oddities::default());
+    match body {
+        Ok(Value::Object(mut body)) => tidied.append(&mut body),
+        _ => tidied.append(&mut fields),
+    }
+    Value::Object(tidied)
+}
+
+/// The same for a pod, whatever the request is about.
+pub fn tidy_pod(call: &Call<'_>, object: Value) -> Value {
+    match call.sandbox.kinds().find("", "v1", "pods") {
+        Some(kind) => tidy(object, kind),
+        None => object,
+    }
+}
+
+/// An object of a kind that has nothing but what is given and what is always written.
+pub fn bare(object: Value, kind: &Kind) -> Value {
+    let mut named = Map::new();
+    named.insert("kind".to_owned(), kind.kind.into());
+    named.insert("apiVersion".to_owned(), kind.api_version().into());
+    if let Value::Object(mut fields) = object {
+        named.append(&mut fields);
+    }
+    tidy(Value::Object(named), kind)
+}
+
+/// The same for an object in the version it is stored in, which may not be the kind's own.
+pub fn tidy_stored(object: Value, kind: &Kind) -> Value {
+    if kind.rules.converts() { object } else { tidy(object, kind) }
+}
+
+/// Checks an object's name and namespace against the path, and fills in the namespace.
+///
+/// # Errors
+/// 400 when they differ.
+pub fn place(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+    let metadata = crate::rules::section(object, "metadata");
+    let namespace = metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
+    if call.kind.namespaced {
+        if namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), call.target.namespace.as_str().into());
+        } else if namespace != call.target.namespace {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Status::bad_request(message));
+        }
+    } else if !namespace.is_empty() {
+        metadata.shift_remove("namespace");
+    }
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if !call.target.name.is_empty() {
+        if name.is_empty() {
+            metadata.insert("name".to_owned(), call.target.name.as_str().into());
+        } else if name != call.target.name {
+            let message = format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                call.target.name
+            );
+            return Err(Status::bad_request(message));
+        }
+    }
+    Ok(())
+}

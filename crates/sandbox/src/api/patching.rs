@@ -1,0 +1,128 @@
+//! PATCH of an object or its status, in all four formats.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::input::{self, Strictness};
+use super::reply::Reply;
+use super::request::Body;
+use super::write::{Change, MODIFIED};
+use super::{Call, options};
+use crate::Status;
+use crate::patch::{self, Error};
+use crate::rules::text;
+use crate::schema::decode::{self, Oddities};
+use crate::status::Cause;
+use crate::store::Object;
+
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Serves the request.
+///
+/// # Errors
+/// The refusal.
+pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
+    let given = call.request.content_type.as_deref().unwrap_or_default();
+    let media = given.split(';').next().unwrap_or_default().trim();
+    let known = [
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+        APPLY,
+    ];
+    let typed = !call.kind.schema.is_empty();
+    if !known.contains(&media) || (!typed && media == "application/strategic-merge-patch+json") {
+        return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", ""));
+    }
+    options::check_write(&call.request.query, "PatchOptions", media == APPLY)?;
+    if media == APPLY {
+        return crate::apply::patch(call);
+    }
+    let mut oddities = Oddities::default();
+    let patch = read(call, &mut oddities)?;
+    if media == "application/json-patch+json" && !patch.is_array() {
+        let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
+        return Err(Status::bad_request(why));
+    }
+    let mut store = call.store();
+    let current = call.current(&store)?;
+    let before = call.kind.rules.from_storage(current.value());
+    let patched = apply(call, media, &before, &patch).map_err(refusal)?;
+    let change = result(call, patched, oddities, &current)?;
+    call.commit(&mut store, &current, change)
+}
+
+fn read(call: &Call<'_>, oddities: &mut Oddities) -> Result<Value, Status> {
+    match &call.request.body {
+        Body::Value(value) => Ok(value.clone()),
+        Body::Bytes(bytes) if call.request.body.is_empty() => {
+            let _ = bytes;
+            Err(Status::bad_request("error decoding patch: unexpected end of JSON input"))
+        }
+        Body::Bytes(bytes) => {
+            decode::parse(bytes, oddities).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+        }
+    }
+}
+
+fn apply(call: &Call<'_>, media: &str, before: &Value, patch: &Value) -> Result<Value, Error> {
+    match media {
+        "application/json-patch+json" => patch::json::apply(before, patch),
+        "application/merge-patch+json" => {
+            if !patch.is_object() {
+                return Err(Error::Malformed(
+                    "error decoding patch: json: cannot unmarshal into a map".to_owned(),
+                ));
+            }
+            let mut patched = before.clone();
+            patch::merge::apply(&mut patched, patch);
+            Ok(patched)
+        }
+        _ => patch::strategic::apply(before, patch, call.kind.schema),
+    }
+}
+
+fn refusal(error: Error) -> Status {
+    match error {
+        Error::Malformed(why) => Status::bad_request(why),
+        Error::Unfit(_) => Status::new(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .about("", "", ""),
+        Error::Directive(why) => Status::new(500, "", why),
+    }
+}
+
+/// What the patched object means as a change of the current one.
+fn result(call: &Call<'_>, patched: Value, mut oddities: Oddities, current: &Arc<Object>) -> Result<Change, Status> {
+    let shown = patched.to_string();
+    let unfit = |why: String| {
+        let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {shown:?}: {why}"));
+        Status::invalid("", "", "", vec![cause])
+    };
+    // The patch's own duplicates are reported like unknown fields of the result.
+    let mut object = input::typed(patched, call.kind, &mut oddities).map_err(&unfit)?;
+    let strictness = Strictness::of(call);
+    let problems = oddities.messages();
+    if strictness == Strictness::Strict && !problems.is_empty() {
+        return Err(unfit(format!("strict decoding error: {}", problems.join(", "))));
+    }
+    input::place(call, &mut object)?;
+    let revision = text(&object, "/metadata/resourceVersion");
+    if !revision.is_empty() && revision != "0" && revision != current.revision().to_string() {
+        return Err(call.conflict(current.name(), MODIFIED));
+    }
+    Ok(Change {
+        object,
+        status: call.about_status(),
+        warnings: if strictness == Strictness::Warn {
+            problems
+        } else {
+            Vec::new()
+        },
+        managers: None,
+    })
+}

@@ -1,0 +1,321 @@
+//! GET: objects, lists with paging and old states, and where watches start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::negotiate::Shape;
+use super::reply::{Content, Reply};
+use super::selector::Selector;
+use super::stream::{Initial, Stream};
+use super::write::Stored;
+use super::{Call, encode, options};
+use crate::Status;
+use crate::status::Cause;
+use crate::store::{Key, Object, Store};
+
+/// How long the real server waits for a revision that it has not seen yet.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Serves a get.
+///
+/// # Errors
+/// The refusal.
+pub fn get(call: &Call<'_>) -> Result<Reply, Status> {
+    let store = call.store();
+    let wanted = revision(call)?;
+    if let Some(wanted) = wanted
+        && wanted > store.revision()
+    {
+        return Ok(too_large(wanted, store.revision()));
+    }
+    let object = call.current(&store)?;
+    if matches!(call.accepted.shape, Shape::PartialList(_)) {
+        return Err(not_acceptable());
+    }
+    encode::object(call, 200, Stored::Kept(object))
+}
+
+/// 406: a form that this answer cannot have.
+pub fn not_acceptable() -> Status {
+    Status::new(406, "NotAcceptable", "406: Not Acceptable").about("", "", "")
+}
+
+fn revision(call: &Call<'_>) -> Result<Option<u64>, Status> {
+    let text = call.request.query.get("resourceVersion");
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let message = format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+        Status::bad_request(format!("invalid resource version: {message}"))
+    })
+}
+
+fn too_large(wanted: u64, current: u64) -> Reply {
+    let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+    let cause = Cause::new("ResourceVersionTooLarge", "", "Too large resource version");
+    let status = Status::new(504, "Timeout", message).because(vec![cause]).retry_after(1);
+    Reply {
+        status: 504,
+        headers: Vec::new(),
+        body: Content::Late(PATIENCE, Box::new(status)),
+    }
+}
+
+/// The selector of a request for a collection.
+///
+/// # Errors
+/// 400 when it cannot be parsed.
+pub fn selector(call: &Call<'_>) -> Result<Selector, Status> {
+    let query = &call.request.query;
+    let known = (call.kind.fields())(&Value::Null);
+    let is_known = |field: &str| known.iter().any(|(one, _)| *one == field);
+    Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), &is_known)
+}
+
+/// The objects that the path names, in order.
+pub fn objects<'s>(call: &'s Call<'_>, store: &'s Store) -> Box<dyn Iterator<Item = &'s Arc<Object>> + 's> {
+    let Some(table) = store.table(&call.kind.storage) else {
+        return Box::new(std::iter::empty());
+    };
+    if call.target.namespace.is_empty() || !call.kind.namespaced {
+        Box::new(table.iter())
+    } else {
+        Box::new(table.in_namespace(&call.target.namespace))
+    }
+}
+
+/// Where a list goes on, and as of which revision. Clients pass it back unread.
+#[derive(Debug)]
+struct Token {
+    revision: u64,
+    /// The last key that was answered.
+    after: Key,
+}
+
+impl Token {
+    fn encode(&self) -> String {
+        let value = json!({"v": "sandbox/v1", "rv": self.revision, "ns": *self.after.namespace, "name": *self.after.name});
+        URL_SAFE_NO_PAD.encode(value.to_string())
+    }
+
+    fn decode(text: &str) -> Result<Self, Status> {
+        let invalid = || Status::bad_request("invalid continue token: continue key is not valid");
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid())?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
+        let text = |field: &str| value.get(field).and_then(Value::as_str);
+        if text("v") != Some("sandbox/v1") {
+            return Err(invalid());
+        }
+        Ok(Self {
+            revision: value.get("rv").and_then(Value::as_u64).ok_or_else(invalid)?,
+            after: Key::new(text("ns").ok_or_else(invalid)?, text("name").ok_or_else(invalid)?),
+        })
+    }
+}
+
+/// What state a list shows, and how much of it.
+#[derive(Debug, Default)]
+struct Page {
+    /// The revision; none for the newest.
+    at: Option<u64>,
+    /// After which key it starts.
+    after: Option<Key>,
+    /// How many objects at most.
+    limit: Option<usize>,
+}
+
+/// Serves a list.
+///
+/// # Errors
+/// The refusal.
+pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
+    if matches!(call.accepted.shape, Shape::Partial(_)) {
+        return Err(not_acceptable());
+    }
+    check_list_options(call, false)?;
+    let selector = selector(call)?;
+    let store = call.store();
+    let wanted = revision(call)?;
+    if let Some(wanted) = wanted
+        && wanted > store.revision()
+    {
+        return Ok(too_large(wanted, store.revision()));
+    }
+    let page = page(call, wanted)?;
+    let all: Vec<Arc<Object>> = match page.at {
+        None => objects(call, &store).cloned().collect(),
+        Some(at) => old_objects(call, &store, at)?,
+    };
+    let revision = page.at.unwrap_or(store.revision());
+    let mut rest = all
+        .into_iter()
+        .filter(|object| page.after.as_ref().is_none_or(|after| object.key() > after));
+    let Some(limit) = page.limit else {
+        let chosen: Vec<Arc<Object>> = rest.filter(|object| selector.matches(object)).collect();
+        return encode::list(call, &chosen, revision, None, None);
+    };
+    let mut chosen: Vec<Arc<Object>> = rest.by_ref().filter(|object| selector.matches(object)).take(limit).collect();
+    chosen.shrink_to_fit();
+    let left = rest.filter(|object| selector.matches(object)).count();
+    let token = chosen.last().filter(|_| left > 0).map(|last| {
+        Token {
+            revision,
+            after: last.key().clone(),
+        }
+        .encode()
+    });
+    let remaining = token.as_ref().filter(|_| selector.is_empty()).map(|_| left);
+    encode::list(call, &chosen, revision, token, remaining)
+}
+
+fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
+    let query = &call.request.query;
+    let limit = query
+        .number("limit")?
+        .filter(|limit| *limit > 0)
+        .and_then(|limit| usize::try_from(limit).ok());
+    let token = query.get("continue");
+    if !token.is_empty() {
+        if wanted.is_some_and(|wanted| wanted > 0) {
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
+        }
+        let token = Token::decode(token)?;
+        return Ok(Page {
+            at: Some(token.revision),
+            after: Some(token.after),
+            limit,
+        });
+    }
+    let exact = query.get("resourceVersionMatch") == "Exact";
+    let unmatched = query.get("resourceVersionMatch").is_empty();
+    Ok(match wanted {
+        // Any state will do, and it is served whole.
+        Some(0) => Page::default(),
+        Some(wanted) if exact || (unmatched && limit.is_some()) => Page {
+            at: Some(wanted),
+            limit,
+            ..Page::default()
+        },
+        _ => Page {
+            limit,
+            ..Page::default()
+        },
+    })
+}
+
+fn old_objects(call: &Call<'_>, store: &Store, at: u64) -> Result<Vec<Arc<Object>>, Status> {
+    let expired = || {
+        Status::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
+             continue parameter, or use the continue token in this response to retrieve the remainder of the results.",
+        )
+    };
+    let table = store.table(&call.kind.storage).ok_or_else(Status::no_such_path)?;
+    let all = table.at(at).ok_or_else(expired)?;
+    let namespace = if call.kind.namespaced {
+        call.target.namespace.as_str()
+    } else {
+        ""
+    };
+    Ok(all
+        .into_values()
+        .filter(|object| namespace.is_empty() || object.namespace() == namespace)
+        .collect())
+}
+
+fn check_list_options(call: &Call<'_>, watch: bool) -> Result<(), Status> {
+    let query = &call.request.query;
+    let (matching, revision) = (query.get("resourceVersionMatch"), query.get("resourceVersion"));
+    let initial = query.find("sendInitialEvents");
+    let mut causes = Vec::new();
+    if initial.is_some() {
+        if !watch {
+            causes.push(Cause::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        } else if matching != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+        } else if query.flag("sendInitialEvents") && !query.flag("allowWatchBookmarks") {
+            // Bookmarks are how the end of the initial events is told.
+        }
+    } else if !matching.is_empty() {
+        if watch {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+        } else if revision.is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+        } else if !query.get("continue").is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+        }
+        match matching {
+            "Exact" if revision == "0" => {
+                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+                causes.push(Cause::forbidden("resourceVersionMatch", why));
+            }
+            "Exact" | "NotOlderThan" => {}
+            other => {
+                let allowed = ["Exact", "NotOlderThan", ""];
+                causes.push(Cause::unsupported("resourceVersionMatch", &json!(other), &allowed));
+            }
+        }
+    }
+    options::refuse("ListOptions", causes)
+}
+
+/// Serves a watch.
+///
+/// # Errors
+/// The refusal.
+pub fn watch(call: &Call<'_>) -> Result<Reply, Status> {
+    if matches!(call.accepted.shape, Shape::PartialList(_)) {
+        return Err(not_acceptable());
+    }
+    check_list_options(call, true)?;
+    let mut selector = selector(call)?;
+    if !call.target.name.is_empty() {
+        selector = selector.named(&call.target.name);
+    }
+    let query = &call.request.query;
+    let text = query.get("resourceVersion");
+    let revision: u64 = if text.is_empty() {
+        0
+    } else {
+        text.parse().map_err(|_| {
+            let why = format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": invalid syntax");
+            Status::new(500, "", why)
+        })?
+    };
+    let timeout = query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0);
+    let timeout = timeout
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map(Duration::from_secs);
+    let explicit = query.find("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
+    let initial = Initial {
+        objects: explicit.unwrap_or(revision == 0),
+        end: explicit == Some(true) && query.flag("allowWatchBookmarks"),
+    };
+    let stream = Stream::open(call, selector, revision, initial, query.flag("allowWatchBookmarks"), timeout);
+    let mut reply = Reply {
+        status: 200,
+        headers: Vec::new(),
+        body: Content::Stream(Box::new(stream)),
+    };
+    let media = if call.accepted.stream {
+        "application/json;stream=watch"
+    } else {
+        "application/json"
+    };
+    reply.headers.push(("content-type", media.to_owned()));
+    Ok(reply)
+}

@@ -1,0 +1,97 @@
+//! Resources that are answered but not stored: reviews of tokens and access, and the older form of bindings.
+
+use serde_json::{Map, Value, json};
+
+use super::authz::{self, Attributes};
+use super::reply::Reply;
+use super::{Call, authn, input, pods};
+use crate::rules::{items, text};
+use crate::schema::time;
+use crate::{Status, User};
+
+/// Serves the request.
+///
+/// # Errors
+/// The refusal.
+pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
+    if call.request.method != "POST" || !call.target.name.is_empty() {
+        return Err(Status::method_not_allowed());
+    }
+    let review = input::object(call)?.object;
+    let status = match call.kind.resource {
+        "bindings" => return pods::bind(call, text(&review, "/metadata/name"), &review),
+        "tokenreviews" => token(call, &review)?,
+        "selfsubjectreviews" => return Ok(Reply::object(201, self_review(call, review))),
+        "selfsubjectaccessreviews" => access(call, call.user, &review),
+        _ => {
+            let mut user = User::new(text(&review, "/spec/user"), &[]);
+            for group in items(&review, "/spec/groups").iter().filter_map(Value::as_str) {
+                user.join(group);
+            }
+            access(call, &user, &review)
+        }
+    };
+    let mut answer = review;
+    answer["status"] = status;
+    Ok(Reply::object(201, answer))
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = Map::new();
+    info.insert("username".to_owned(), (*user.name).into());
+    if !user.uid.is_empty() {
+        info.insert("uid".to_owned(), (*user.uid).into());
+    }
+    if !user.groups.is_empty() {
+        let groups = user.groups.iter().map(|group| Value::from(&**group)).collect();
+        info.insert("groups".to_owned(), Value::Array(groups));
+    }
+    Value::Object(info)
+}
+
+fn self_review(call: &Call<'_>, mut review: Value) -> Value {
+    review["metadata"]["creationTimestamp"] = time::seconds(call.now.wall).into();
+    review["status"] = json!({"userInfo": user_info(call.user)});
+    review
+}
+
+fn token(call: &Call<'_>, review: &Value) -> Result<Value, Status> {
+    let given = text(review, "/spec/token");
+    if given.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let audiences: Vec<&str> = items(review, "/spec/audiences").iter().filter_map(Value::as_str).collect();
+    Ok(match authn::of_token(call.sandbox, given, &audiences) {
+        Some(user) => {
+            let audiences = if audiences.is_empty() {
+                vec![authn::AUDIENCE]
+            } else {
+                audiences
+            };
+            json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
+        }
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    })
+}
+
+fn access(call: &Call<'_>, user: &User, review: &Value) -> Value {
+    let resource = |field: &str| text(review, &format!("/spec/resourceAttributes/{field}")).to_owned();
+    let attributes = if review.pointer("/spec/nonResourceAttributes").is_some() {
+        Attributes {
+            verb: text(review, "/spec/nonResourceAttributes/verb").to_owned(),
+            path: Some(text(review, "/spec/nonResourceAttributes/path").to_owned()),
+            ..Attributes::default()
+        }
+    } else {
+        Attributes {
+            verb: resource("verb"),
+            group: resource("group"),
+            resource: resource("resource"),
+            subresource: resource("subresource"),
+            name: resource("name"),
+            namespace: resource("namespace"),
+            path: None,
+        }
+    };
+    json!({"allowed": authz::allowed(call.sandbox, user, &attributes)})
+}

@@ -1,0 +1,303 @@
+//! A watch: initial objects, then every change that concerns it, bookmarks, and an end.
+//!
+//! A stream holds a cursor into the log, not events. What it sends is encoded once for all streams, as long as they see an event
+//! alike; only streams whose selector an object enters or leaves, or that want another form, encode for themselves.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, Sleep};
+
+use super::kinds::Kind;
+use super::negotiate::Shape;
+use super::selector::Selector;
+use super::{Call, input, table};
+use crate::store::{Change, Event, Lookup, Object};
+use crate::{Sandbox, Status};
+
+/// How long a watch lasts at least if the client does not say; the real server adds as much again by chance.
+const LONGEST: Duration = Duration::from_secs(1800);
+/// Time between bookmarks.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// How long before its end a stream tells where it is.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
+/// What a watch begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct Initial {
+    /// The objects that exist, as events.
+    pub objects: bool,
+    /// A bookmark that says that these were all.
+    pub end: bool,
+}
+
+/// An open watch.
+pub struct Stream {
+    sandbox: Sandbox,
+    kind: Arc<Kind>,
+    namespace: String,
+    selector: Selector,
+    form: Form,
+    id: u64,
+    after: u64,
+    /// What is to be sent before anything of the log.
+    queue: VecDeque<Queued>,
+    ended: bool,
+    bookmarks: bool,
+    /// The revision that the client knows it has seen.
+    told: u64,
+    timeout: Duration,
+    timers: Option<Timers>,
+}
+
+/// The form of the events.
+struct Form {
+    shape: Shape,
+    include: String,
+    headed: bool,
+}
+
+struct Timers {
+    end: Pin<Box<Sleep>>,
+    bookmark: Pin<Box<Sleep>>,
+    last: Instant,
+}
+
+enum Queued {
+    Object(Arc<Object>),
+    Bookmark(u64),
+    Error(Box<Status>),
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("kind", &self.kind.resource)
+            .field("after", &self.after)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Opens a watch that starts after `revision`, or with what there is.
+    pub fn open(
+        call: &Call<'_>,
+        selector: Selector,
+        revision: u64,
+        initial: Initial,
+        bookmarks: bool,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let mut store = call.store();
+        let current = store.revision();
+        let id = store.enlist();
+        let mut stream = Self {
+            sandbox: call.sandbox.clone(),
+            kind: call.kind.clone(),
+            namespace: if call.kind.namespaced {
+                call.target.namespace.clone()
+            } else {
+                String::new()
+            },
+            selector,
+            form: Form {
+                shape: call.accepted.shape,
+                include: call.request.query.get("includeObject").to_owned(),
+                headed: false,
+            },
+            id,
+            after: current,
+            queue: VecDeque::new(),
+            ended: false,
+            bookmarks,
+            told: revision,
+            timeout: timeout.unwrap_or_else(|| call.sandbox.seed().jitter(LONGEST, 1.0)),
+            timers: None,
+        };
+        let Some(table) = store.table(&call.kind.storage) else {
+            stream.ended = true;
+            return stream;
+        };
+        if initial.objects {
+            stream.queue = table
+                .iter()
+                .filter(|object| stream.concerns(object))
+                .cloned()
+                .map(Queued::Object)
+                .collect();
+            stream.told = current;
+        } else if revision != 0 && revision < table.compacted() {
+            let message = format!("too old resource version: {revision} ({})", table.compacted());
+            stream.queue.push_back(Queued::Error(Box::new(Status::expired(message))));
+            stream.ended = true;
+        } else if revision != 0 {
+            stream.after = revision;
+        }
+        if initial.end {
+            stream.queue.push_back(Queued::Bookmark(current));
+        }
+        stream
+    }
+
+    fn concerns(&self, object: &Object) -> bool {
+        (self.namespace.is_empty() || object.namespace() == self.namespace) && self.selector.matches(object)
+    }
+
+    /// The next line of the stream; nothing at its end.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(queued) = self.queue.pop_front() {
+            return Poll::Ready(Some(self.queued(queued)));
+        }
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        loop {
+            let found = self
+                .sandbox
+                .store()
+                .poll(&self.kind.storage, self.id, self.after, context.waker());
+            match found {
+                Lookup::Found(event) => {
+                    self.after = event.revision;
+                    if let Some(line) = self.line(&event) {
+                        self.told = event.revision;
+                        return Poll::Ready(Some(line));
+                    }
+                }
+                // The client lists again; that is how the real server treats it, too.
+                Lookup::Behind => {
+                    self.ended = true;
+                    return Poll::Ready(None);
+                }
+                Lookup::Waiting => return self.poll_timers(context),
+            }
+        }
+    }
+
+    fn poll_timers(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let timeout = self.timeout;
+        let timers = self.timers.get_or_insert_with(|| {
+            let now = Instant::now();
+            let last = now + timeout.saturating_sub(LAST_BOOKMARK);
+            Timers {
+                end: Box::pin(tokio::time::sleep_until(now + timeout)),
+                bookmark: Box::pin(tokio::time::sleep_until((now + BOOKMARK_EVERY).min(last))),
+                last,
+            }
+        });
+        if timers.end.as_mut().poll(context).is_ready() {
+            self.ended = true;
+            return Poll::Ready(None);
+        }
+        if !self.bookmarks {
+            return Poll::Pending;
+        }
+        while timers.bookmark.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            let next = now + BOOKMARK_EVERY;
+            let next = if now < timers.last {
+                next.min(timers.last)
+            } else {
+                now + timeout
+            };
+            timers.bookmark.as_mut().reset(next);
+            let revision = self.sandbox.store().revision();
+            if revision > self.told {
+                self.told = revision;
+                self.after = self.after.max(revision);
+                let line = self.bookmark(revision, false);
+                return Poll::Ready(Some(line));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn queued(&mut self, queued: Queued) -> Bytes {
+        match queued {
+            Queued::Object(object) => self.shaped("ADDED", &object, object.revision()),
+            Queued::Bookmark(revision) => self.bookmark(revision, true),
+            Queued::Error(status) => line(&json!({"type": "ERROR", "object": status.to_value()})),
+        }
+    }
+
+    /// The line for an event, if it concerns this stream.
+    fn line(&mut self, event: &Arc<Event>) -> Option<Bytes> {
+        let now = event.change != Change::Deleted && self.concerns(&event.object);
+        let before = event.previous.as_ref().is_some_and(|previous| self.concerns(previous));
+        match (before, now) {
+            (false, false) => None,
+            (true, true) => Some(self.natural(event, "MODIFIED")),
+            (false, true) if event.change == Change::Added => Some(self.natural(event, "ADDED")),
+            (false, true) => Some(self.shaped("ADDED", &event.object, event.revision)),
+            (true, false) if event.change == Change::Deleted => Some(self.natural(event, "DELETED")),
+            // It left the selector: the last state that the client may see, as of now.
+            (true, false) => {
+                let previous = event.previous.clone()?;
+                Some(self.shaped("DELETED", &previous, event.revision))
+            }
+        }
+    }
+
+    /// The event as nearly all streams see it.
+    fn natural(&mut self, event: &Event, change: &str) -> Bytes {
+        if self.form.shape == Shape::Whole && !self.kind.rules.converts() {
+            event.line().clone()
+        } else {
+            self.shaped(change, &event.object, event.revision)
+        }
+    }
+
+    fn shaped(&mut self, change: &str, object: &Object, revision: u64) -> Bytes {
+        let mut value = self.kind.rules.from_storage(object.value());
+        value["metadata"]["resourceVersion"] = revision.to_string().into();
+        let shaped = self.shape(value, revision);
+        line(&json!({"type": change, "object": shaped}))
+    }
+
+    fn shape(&mut self, value: Value, revision: u64) -> Value {
+        match self.form.shape {
+            Shape::Whole | Shape::PartialList(_) => value,
+            Shape::Partial(version) => table::partial(&value, version),
+            Shape::Table(version) => {
+                let mut metadata = Map::new();
+                metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
+                let header = !std::mem::replace(&mut self.form.headed, true);
+                let wall = self.sandbox.clock().wall();
+                table::table(self.kind.kind, &self.form.include, wall, version, &[value], metadata, header)
+            }
+        }
+    }
+
+    fn bookmark(&mut self, revision: u64, end: bool) -> Bytes {
+        let mut value = json!({"metadata": {"resourceVersion": revision.to_string()}});
+        if end {
+            value["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let mut value = input::bare(value, &self.kind);
+        if let Shape::Partial(version) = self.form.shape {
+            value = table::partial(&value, version);
+        }
+        line(&json!({"type": "BOOKMARK", "object": value}))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.sandbox.store().discharge(&self.kind.storage, self.id);
+    }
+}
+
+fn line(event: &Value) -> Bytes {
+    let mut text = event.to_string();
+    text.push('\n');
+    text.into()
+}

@@ -1,0 +1,70 @@
+//! Tables: what `kubectl get` prints.
+
+use bailiff_model::Wall;
+use serde_json::{Map, Value, json};
+
+use super::Call;
+
+pub mod cells;
+
+/// The table of a request's objects.
+pub fn of_call(call: &Call<'_>, version: &str, objects: &[Value], metadata: Map<String, Value>) -> Value {
+    let include = call.request.query.get("includeObject");
+    table(call.kind.kind, include, call.now.wall, version, objects, metadata, true)
+}
+
+/// A table of objects of a kind. `header` asks for the column definitions.
+pub fn table(
+    kind: &str,
+    include: &str,
+    now: Wall,
+    version: &str,
+    objects: &[Value],
+    metadata: Map<String, Value>,
+    header: bool,
+) -> Value {
+    let rows: Vec<Value> = objects.iter().map(|object| row(object, kind, include, now)).collect();
+    let mut table = Map::new();
+    table.insert("kind".to_owned(), "Table".into());
+    table.insert("apiVersion".to_owned(), version.into());
+    table.insert("metadata".to_owned(), Value::Object(metadata));
+    let definitions = if header { Value::Array(columns(kind)) } else { Value::Null };
+    table.insert("columnDefinitions".to_owned(), definitions);
+    table.insert("rows".to_owned(), Value::Array(rows));
+    Value::Object(table)
+}
+
+fn row(object: &Value, kind: &str, include: &str, now: Wall) -> Value {
+    let shown = match include {
+        "None" => Value::Null,
+        "Object" => object.clone(),
+        _ => partial(object, "meta.k8s.io/v1"),
+    };
+    json!({"cells": cells::of(object, kind, now), "object": shown})
+}
+
+/// The metadata of an object as an object of its own.
+pub fn partial(object: &Value, version: &str) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
+}
+
+fn columns(kind: &str) -> Vec<Value> {
+    let text = include_str!("table/columns.txt");
+    let wanted = format!("kind {kind}");
+    let known = text.lines().any(|line| line == wanted);
+    let start = if known { wanted } else { "kind ".to_owned() };
+    text.lines()
+        .skip_while(|line| *line != start)
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| {
+            let mut parts = line.splitn(5, '|');
+            let mut next = || parts.next();
+            let (name, ty, format) = (next()?, next()?, next()?);
+            let priority: i64 = next()?.parse().ok()?;
+            let description = next()?.replace("\\n", "\n");
+            Some(json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority}))
+        })
+        .collect()
+}

@@ -1,0 +1,388 @@
+//! The cells of a table's row.
+
+use bailiff_model::Wall;
+use serde_json::{Value, json};
+
+use crate::rules::{items, text};
+
+const NONE: &str = "<none>";
+
+/// The cells of an object of a kind, in the order of its columns.
+pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
+    let name: Value = text(object, "/metadata/name").into();
+    let age: Value = age(text(object, "/metadata/creationTimestamp"), now).into();
+    match kind {
+        "Pod" => pod(object, name, age, now),
+        "Node" => node(object, name, age),
+        "DaemonSet" => daemon_set(object, name, age),
+        "Lease" => vec![name, text(object, "/spec/holderIdentity").into(), age],
+        "Event" => event(object, name, now),
+        "Namespace" => vec![name, text(object, "/status/phase").into(), age],
+        "PodDisruptionBudget" => vec![
+            name,
+            amount(object, "/spec/minAvailable"),
+            amount(object, "/spec/maxUnavailable"),
+            number(object, "/status/disruptionsAllowed"),
+            age,
+        ],
+        "ControllerRevision" => vec![name, controller(object), number(object, "/revision"), age],
+        "ServiceAccount" => vec![name, items(object, "/secrets").len().into(), age],
+        "ConfigMap" => vec![name, count(object, &["/data", "/binaryData"]), age],
+        "Secret" => vec![name, text(object, "/type").into(), count(object, &["/data"]), age],
+        "Service" => service(object, name, age),
+        "Deployment" => {
+            let wanted = number(object, "/spec/replicas");
+            let ready = format!("{}/{wanted}", number(object, "/status/readyReplicas"));
+            let mut cells = vec![name, ready.into(), number(object, "/status/updatedReplicas")];
+            cells.extend([number(object, "/status/availableReplicas"), age]);
+            cells.extend(template(object));
+            cells
+        }
+        "ReplicaSet" => {
+            let mut cells = vec![name, number(object, "/spec/replicas"), number(object, "/status/replicas")];
+            cells.extend([number(object, "/status/readyReplicas"), age]);
+            cells.extend(template(object));
+            cells
+        }
+        "PriorityClass" => {
+            let global = object.get("globalDefault") == Some(&Value::Bool(true));
+            vec![
+                name,
+                number(object, "/value"),
+                global.into(),
+                age,
+                text(object, "/preemptionPolicy").into(),
+            ]
+        }
+        _ => vec![name, text(object, "/metadata/creationTimestamp").into()],
+    }
+}
+
+fn number(object: &Value, pointer: &str) -> Value {
+    object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0).into()
+}
+
+fn amount(object: &Value, pointer: &str) -> Value {
+    match object.pointer(pointer) {
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(Value::Number(number)) => number.to_string().into(),
+        _ => "N/A".into(),
+    }
+}
+
+fn count(object: &Value, pointers: &[&str]) -> Value {
+    let entries = |pointer: &&str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_object)
+            .map_or(0, serde_json::Map::len)
+    };
+    pointers.iter().map(entries).sum::<usize>().into()
+}
+
+fn or_none(text: &str) -> Value {
+    if text.is_empty() { NONE.into() } else { text.into() }
+}
+
+fn controller(object: &Value) -> Value {
+    let owner = items(object, "/metadata/ownerReferences")
+        .iter()
+        .find(|owner| owner["controller"] == true);
+    owner.map_or(NONE.into(), |owner| {
+        let group = text(owner, "/apiVersion").split_once('/').map_or("", |(group, _)| group);
+        let kind = text(owner, "/kind").to_lowercase();
+        format!("{}/{}", crate::status::qualified(group, &kind), text(owner, "/name")).into()
+    })
+}
+
+fn pod(object: &Value, name: Value, age: Value, now: Wall) -> Vec<Value> {
+    let statuses = items(object, "/status/containerStatuses");
+    let total = items(object, "/spec/containers").len();
+    let ready = statuses.iter().filter(|status| status["ready"] == true).count();
+    let restarts: i64 = statuses.iter().filter_map(|status| status["restartCount"].as_i64()).sum();
+    let last = statuses
+        .iter()
+        .map(|status| text(status, "/lastState/terminated/finishedAt"))
+        .max()
+        .unwrap_or_default();
+    let restarts = if restarts > 0 && !last.is_empty() {
+        format!("{restarts} ({} ago)", self::age(last, now))
+    } else {
+        restarts.to_string()
+    };
+    let gates = items(object, "/spec/readinessGates").len();
+    let gates: Value = if gates == 0 {
+        NONE.into()
+    } else {
+        format!("0/{gates}").into()
+    };
+    vec![
+        name,
+        format!("{ready}/{total}").into(),
+        pod_status(object).into(),
+        restarts.into(),
+        age,
+        or_none(text(object, "/status/podIPs/0/ip")),
+        or_none(text(object, "/spec/nodeName")),
+        or_none(text(object, "/status/nominatedNodeName")),
+        gates,
+    ]
+}
+
+fn pod_status(object: &Value) -> String {
+    let reason = text(object, "/status/reason");
+    let mut shown = if reason.is_empty() {
+        text(object, "/status/phase")
+    } else {
+        reason
+    }
+    .to_owned();
+    let mut running = false;
+    for status in items(object, "/status/containerStatuses").iter().rev() {
+        let waiting = text(status, "/state/waiting/reason");
+        let terminated = text(status, "/state/terminated/reason");
+        if !waiting.is_empty() {
+            shown = waiting.to_owned();
+        } else if !terminated.is_empty() {
+            shown = terminated.to_owned();
+        } else if status.pointer("/state/terminated").is_some() {
+            shown = format!(
+                "ExitCode:{}",
+                status
+                    .pointer("/state/terminated/exitCode")
+                    .and_then(Value::as_i64)
+                    .unwrap_or(0)
+            );
+        } else if status["ready"] == true && status.pointer("/state/running").is_some() {
+            running = true;
+        }
+    }
+    if shown == "Completed" && running {
+        let ready = items(object, "/status/conditions")
+            .iter()
+            .any(|one| one["type"] == "Ready" && one["status"] == "True");
+        shown = if ready { "Running" } else { "NotReady" }.to_owned();
+    }
+    if object.pointer("/metadata/deletionTimestamp").is_some() {
+        let lost = reason == "NodeLost";
+        let phase = text(object, "/status/phase");
+        if lost {
+            return "Unknown".to_owned();
+        }
+        if !matches!(phase, "Failed" | "Succeeded") {
+            return "Terminating".to_owned();
+        }
+    }
+    shown
+}
+
+fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
+    let ready = items(object, "/status/conditions")
+        .iter()
+        .find(|condition| condition["type"] == "Ready");
+    let mut status = match ready.map(|condition| text(condition, "/status")) {
+        Some("True") => "Ready",
+        Some(_) => "NotReady",
+        None => "Unknown",
+    }
+    .to_owned();
+    if object.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) {
+        status.push_str(",SchedulingDisabled");
+    }
+    let mut roles: Vec<&str> = Vec::new();
+    for (key, value) in object
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(role) = key.strip_prefix("node-role.kubernetes.io/").filter(|role| !role.is_empty()) {
+            roles.push(role);
+        } else if key == "kubernetes.io/role" {
+            roles.extend(value.as_str());
+        }
+    }
+    roles.sort_unstable();
+    roles.dedup();
+    let address = |kind: &str| {
+        let found = items(object, "/status/addresses")
+            .iter()
+            .find(|address| address["type"] == kind);
+        or_none(found.map_or("", |address| text(address, "/address")))
+    };
+    let info = |field: &str| text(object, &format!("/status/nodeInfo/{field}"));
+    let unknown = |text: &str| -> Value { if text.is_empty() { "<unknown>".into() } else { text.into() } };
+    vec![
+        name,
+        status.into(),
+        or_none(&roles.join(",")),
+        age,
+        info("kubeletVersion").into(),
+        address("InternalIP"),
+        address("ExternalIP"),
+        unknown(info("osImage")),
+        unknown(info("kernelVersion")),
+        unknown(info("containerRuntimeVersion")),
+    ]
+}
+
+fn daemon_set(object: &Value, name: Value, age: Value) -> Vec<Value> {
+    let status = |field: &str| number(object, &format!("/status/{field}"));
+    let selector = labels(object.pointer("/spec/template/spec/nodeSelector"));
+    let mut cells = vec![
+        name,
+        status("desiredNumberScheduled"),
+        status("currentNumberScheduled"),
+        status("numberReady"),
+        status("updatedNumberScheduled"),
+        status("numberAvailable"),
+        or_none(&selector),
+        age,
+    ];
+    cells.extend(template(object));
+    cells
+}
+
+/// Containers, images and selector of a workload.
+fn template(object: &Value) -> Vec<Value> {
+    let list = |field: &str| {
+        let containers = items(object, "/spec/template/spec/containers").iter();
+        containers.map(|one| text(one, field)).collect::<Vec<&str>>().join(",")
+    };
+    let mut selector = labels(object.pointer("/spec/selector/matchLabels"));
+    for expression in items(object, "/spec/selector/matchExpressions") {
+        let key = text(expression, "/key");
+        let values: Vec<&str> = items(expression, "/values").iter().filter_map(Value::as_str).collect();
+        let shown = match text(expression, "/operator") {
+            "In" => format!("{key} in ({})", values.join(",")),
+            "NotIn" => format!("{key} notin ({})", values.join(",")),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        };
+        selector = if selector.is_empty() {
+            shown
+        } else {
+            format!("{selector},{shown}")
+        };
+    }
+    vec![list("/name").into(), list("/image").into(), or_none(&selector)]
+}
+
+fn labels(labels: Option<&Value>) -> String {
+    let mut pairs: Vec<String> = labels
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    pairs.sort_unstable();
+    pairs.join(",")
+}
+
+fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
+    let ports: Vec<String> = items(object, "/spec/ports")
+        .iter()
+        .map(|port| format!("{}/{}", number(port, "/port"), text(port, "/protocol")))
+        .collect();
+    vec![
+        name,
+        text(object, "/spec/type").into(),
+        or_none(text(object, "/spec/clusterIP")),
+        NONE.into(),
+        or_none(&ports.join(",")),
+        age,
+        or_none(&labels(object.pointer("/spec/selector"))),
+    ]
+}
+
+fn event(object: &Value, name: Value, now: Wall) -> Vec<Value> {
+    let time = text(object, "/eventTime");
+    let or_time = |pointer: &str| {
+        let found = text(object, pointer);
+        if found.is_empty() { time } else { found }
+    };
+    let first = or_time("/firstTimestamp");
+    let last = match text(object, "/series/lastObservedTime") {
+        "" => or_time("/lastTimestamp"),
+        observed => observed,
+    };
+    let count = object
+        .pointer("/series/count")
+        .or_else(|| object.get("count"))
+        .and_then(Value::as_i64)
+        .unwrap_or(1);
+    let kind = text(object, "/involvedObject/kind").to_lowercase();
+    let about = format!("{kind}/{}", text(object, "/involvedObject/name"));
+    let mut source = text(object, "/source/component").to_owned();
+    if source.is_empty() {
+        text(object, "/reportingComponent").clone_into(&mut source);
+    }
+    let host = text(object, "/source/host");
+    if !host.is_empty() {
+        source = format!("{source}, {host}");
+    }
+    vec![
+        age(last, now).into(),
+        text(object, "/type").into(),
+        text(object, "/reason").into(),
+        about.into(),
+        text(object, "/involvedObject/fieldPath").into(),
+        source.into(),
+        json!(text(object, "/message").trim()),
+        age(first, now).into(),
+        json!(count),
+        name,
+    ]
+}
+
+/// The time since `since` in the words of kubectl: `45s`, `3m12s`, `5h`, `2d4h`, `400d`.
+pub fn age(since: &str, now: Wall) -> String {
+    let Ok(since) = since.parse::<Wall>() else {
+        return "<unknown>".to_owned();
+    };
+    let seconds = now.duration_since(since).as_secs();
+    let with = |whole: i64, unit: &str, rest: i64, rest_unit: &str| {
+        if rest == 0 {
+            format!("{whole}{unit}")
+        } else {
+            format!("{whole}{unit}{rest}{rest_unit}")
+        }
+    };
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1..=0 => "0s".to_owned(),
+        1..120 => format!("{seconds}s"),
+        120..600 => with(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => with(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => with(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => with(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_read_as_kubectl_writes_them() {
+        let now: Wall = "2026-01-10T00:00:00Z".parse().expect("a time");
+        for (since, expected) in [
+            ("2026-01-10T00:00:00Z", "0s"),
+            ("2026-01-09T23:58:01Z", "119s"),
+            ("2026-01-09T23:57:00Z", "3m"),
+            ("2026-01-09T23:56:30Z", "3m30s"),
+            ("2026-01-09T23:00:00Z", "60m"),
+            ("2026-01-09T19:30:00Z", "4h30m"),
+            ("2026-01-07T20:00:00Z", "2d4h"),
+            ("2025-12-01T00:00:00Z", "40d"),
+            ("", "<unknown>"),
+        ] {
+            assert_eq!(age(since, now), expected, "{since}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! PUT of an object or its status.
+
+use serde_json::Value;
+
+use super::reply::Reply;
+use super::write::{Change, MODIFIED};
+use super::{Call, create, input, options};
+use crate::Status;
+use crate::rules::text;
+use crate::status::Cause;
+
+/// Serves the request.
+///
+/// # Errors
+/// The refusal.
+pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
+    options::check_write(&call.request.query, "UpdateOptions", false)?;
+    let mut input = input::object(call)?;
+    input::place(call, &mut input.object)?;
+    let mut store = call.store();
+    let Some(current) = store.get(&call.kind.storage, &call.key()).cloned() else {
+        drop(store);
+        return put_missing(call, input);
+    };
+    let uid = text(&input.object, "/metadata/uid");
+    if !uid.is_empty() && uid != current.uid() {
+        return Err(wrong_uid(call, uid, current.uid(), current.revision()));
+    }
+    let revision = text(&input.object, "/metadata/resourceVersion");
+    if revision.is_empty() || revision == "0" {
+        if !call.kind.rules.unconditional_update() {
+            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+            return Err(Status::invalid(
+                call.kind.group,
+                call.kind.resource,
+                &call.target.name,
+                vec![cause],
+            ));
+        }
+    } else if revision != current.revision().to_string() {
+        return Err(call.conflict(current.name(), MODIFIED));
+    }
+    let change = Change {
+        object: input.object,
+        status: call.about_status(),
+        warnings: input.warnings,
+        managers: None,
+    };
+    call.commit(&mut store, &current, change)
+}
+
+fn put_missing(call: &Call<'_>, mut input: input::Input) -> Result<Reply, Status> {
+    if !call.kind.rules.create_on_update() || call.about_status() {
+        return Err(call.not_found());
+    }
+    let uid = text(&input.object, "/metadata/uid");
+    if !uid.is_empty() {
+        return Err(wrong_uid(call, uid, "", 0));
+    }
+    if let Some(Value::Object(metadata)) = input.object.get_mut("metadata")
+        && metadata
+            .get("resourceVersion")
+            .and_then(Value::as_str)
+            .is_some_and(|revision| revision != "0" && !revision.is_empty())
+    {
+        return Err(call.not_found());
+    }
+    create::store_new(call, input, None)
+}
+
+fn wrong_uid(call: &Call<'_>, given: &str, found: &str, revision: u64) -> Status {
+    let group = if call.kind.group.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", call.kind.group)
+    };
+    let key = format!(
+        "/registry/{group}{}/{}/{}",
+        call.kind.resource, call.target.namespace, call.target.name
+    );
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: {revision}, AdditionalErrorMsg: Precondition failed: UID \
+         in precondition: {given}, UID in object meta: {found}"
+    );
+    call.conflict(&call.target.name, &why)
+}

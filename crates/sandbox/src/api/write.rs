@@ -1,0 +1,192 @@
+//! What all writes share: which changes count, and putting the result where it belongs.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Call, input};
+use crate::Status;
+use crate::api::encode;
+use crate::api::reply::Reply;
+use crate::apply::managers::{self, Managers};
+use crate::rules::meta;
+use crate::status::Cause;
+use crate::store::{Key, Object, Store};
+
+/// The message of every lost race.
+pub const MODIFIED: &str = "the object has been modified; please apply your changes to the latest version and try again";
+
+/// A change to an object that exists.
+#[derive(Debug)]
+pub struct Change {
+    /// The object as it is to be, in the version of the request.
+    pub object: Value,
+    /// Whether only the status is written.
+    pub status: bool,
+    /// What the answer is to warn about.
+    pub warnings: Vec<String>,
+    /// Who owns what afterwards; the change is tracked as a plain write if it does not say.
+    pub managers: Option<Managers>,
+}
+
+impl Call<'_> {
+    /// Whether the request is about the subresource `status`.
+    pub fn about_status(&self) -> bool {
+        self.target.subresource == "status"
+    }
+
+    /// Carries out a change of `current`: keeps what clients may not touch, prepares, validates, stores.
+    ///
+    /// # Errors
+    /// 422 when the result breaks rules.
+    pub fn commit(&self, store: &mut Store, current: &Arc<Object>, change: Change) -> Result<Reply, Status> {
+        let old = current.value();
+        let mut object = change.object;
+        self.own(&mut object, &old, change.managers);
+        let mut object = self.kind.rules.to_storage(object);
+        keep_system_metadata(&mut object, &old);
+        if change.status {
+            self.kind.rules.prepare_status(&mut object, &old);
+        } else {
+            let context = self.context(store);
+            self.kind.rules.prepare_update(&mut object, &old, &context)?;
+        }
+        let object = input::tidy_stored(object, self.kind);
+        let mut causes = Vec::new();
+        meta::validate(&object, |name| self.kind.rules.validate_name(name), &mut causes);
+        meta::validate_update(&object, &old, &mut causes);
+        if change.status {
+            self.kind.rules.validate_status(&object, &old, &mut causes);
+        } else {
+            self.kind.rules.validate_update(&object, &old, &mut causes);
+        }
+        if !causes.is_empty() {
+            let name = current.name();
+            return Err(self.invalid(name, causes));
+        }
+        let stored = self.store_object(store, current, object);
+        encode::object(self, 200, stored).map(|reply| reply.warn(&change.warnings))
+    }
+
+    fn own(&self, object: &mut Value, old: &Value, managers: Option<Managers>) {
+        match managers {
+            Some(managers) => managers.write(object),
+            None => managers::track(self, Some(&self.kind.rules.from_storage(old.clone())), object),
+        }
+    }
+
+    /// Stores a state of an object that is valid, unless it is the same; removes it if that was all it waited for.
+    pub fn store_object(&self, store: &mut Store, current: &Arc<Object>, object: Value) -> Stored {
+        if same(&object, &current.value()) {
+            return Stored::Kept(current.clone());
+        }
+        if self.dry_run() {
+            return Stored::Dry(object);
+        }
+        if is_done(&object) {
+            let removed = store.remove(&self.kind.storage, current.key(), Some(object), self.now);
+            return Stored::Kept(removed.unwrap_or_else(|| current.clone()));
+        }
+        let stored = store.put(&self.kind.storage, object, self.now);
+        Stored::Kept(stored.unwrap_or_else(|| current.clone()))
+    }
+
+    /// 422 about an object of this kind.
+    pub fn invalid(&self, name: &str, causes: Vec<Cause>) -> Status {
+        Status::invalid(self.kind.group, self.kind.kind, name, causes)
+    }
+
+    /// The object that the path names.
+    ///
+    /// # Errors
+    /// 404 when there is none.
+    pub fn current(&self, store: &Store) -> Result<Arc<Object>, Status> {
+        store
+            .get(&self.kind.storage, &self.key())
+            .cloned()
+            .ok_or_else(|| self.not_found())
+    }
+
+    /// Where the object that the path names is.
+    pub fn key(&self) -> Key {
+        let namespace = if self.kind.namespaced {
+            self.target.namespace.as_str()
+        } else {
+            ""
+        };
+        Key::new(namespace, &self.target.name)
+    }
+}
+
+/// A written object, or what would have been written.
+#[derive(Debug)]
+pub enum Stored {
+    /// It is in the store, or was until now.
+    Kept(Arc<Object>),
+    /// It is not.
+    Dry(Value),
+}
+
+/// Whether nothing but the record of who owns what, and when, differs.
+pub fn same(object: &Value, old: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            metadata.shift_remove("resourceVersion");
+            for entry in metadata
+                .get_mut("managedFields")
+                .and_then(Value::as_array_mut)
+                .into_iter()
+                .flatten()
+            {
+                if let Value::Object(entry) = entry {
+                    entry.shift_remove("time");
+                }
+            }
+        }
+        object
+    };
+    bare(object) == bare(old)
+}
+
+/// Whether an object that is being deleted has nothing left to wait for.
+fn is_done(object: &Value) -> bool {
+    let deleted = object.pointer("/metadata/deletionTimestamp").is_some();
+    let grace = object
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let pending = !crate::rules::items(object, "/metadata/finalizers").is_empty()
+        || !crate::rules::items(object, "/spec/finalizers").is_empty();
+    deleted && grace == 0 && !pending
+}
+
+/// What only the server sets.
+fn keep_system_metadata(object: &mut Value, old: &Value) {
+    let metadata = crate::rules::section(object, "metadata");
+    let before = old.get("metadata").cloned().unwrap_or_default();
+    for field in [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "selfLink",
+    ] {
+        match before.get(field) {
+            Some(value) => {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+            None => {
+                metadata.shift_remove(field);
+            }
+        }
+    }
+    if metadata.get("uid").and_then(Value::as_str).unwrap_or_default().is_empty()
+        && let Some(uid) = before.get("uid")
+    {
+        metadata.insert("uid".to_owned(), uid.clone());
+    }
+    if let Some(revision) = before.get("resourceVersion") {
+        metadata.insert("resourceVersion".to_owned(), revision.clone());
+    }
+}

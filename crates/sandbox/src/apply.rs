@@ -1,0 +1,212 @@
+//! Server-side apply: a manager states the fields it wants, and owns them from then on.
+//!
+//! (A) What a manager states is what the object has afterwards. (B) What it stated before, states no more and nobody else owns is
+//! removed. (C) Changing what another manager owns is a conflict, unless forced; then the other owns it no more. (D) Every other
+//! write is tracked as ownership, too ([`managers::track`]).
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::Status;
+use crate::api::input::{self, Input};
+use crate::api::reply::Reply;
+use crate::api::write::{Change, MODIFIED};
+use crate::api::{Call, create};
+use crate::rules::text;
+use crate::schema::decode::{self, Oddities};
+use crate::schema::{Type, lookup};
+use crate::status::Cause;
+use crate::store::Object;
+
+pub mod fields;
+pub mod managers;
+mod merge;
+
+use fields::Fields;
+use managers::{Entry, Managers};
+
+/// Serves an apply.
+///
+/// # Errors
+/// The refusal; 409 with a cause per field that another manager owns.
+pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
+    let applied = read(call)?;
+    let mut store = call.store();
+    let found = store.get(&call.kind.storage, &call.key()).cloned();
+    let Some(current) = found else {
+        drop(store);
+        return create_applied(call, applied);
+    };
+    let outcome = merged(call, &current, &applied)?;
+    let revision = text(&applied, "/metadata/resourceVersion");
+    if !revision.is_empty() && revision != current.revision().to_string() {
+        return Err(call.conflict(current.name(), MODIFIED));
+    }
+    let mut oddities = Oddities::default();
+    let object = input::typed(outcome.object, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
+    let change = Change {
+        object,
+        status: call.about_status(),
+        warnings: Vec::new(),
+        managers: Some(outcome.managers),
+    };
+    call.commit(&mut store, &current, change)
+}
+
+fn read(call: &Call<'_>) -> Result<Value, Status> {
+    let mut oddities = Oddities::default();
+    let unreadable = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
+    let applied = match &call.request.body {
+        crate::api::request::Body::Value(value) => value.clone(),
+        crate::api::request::Body::Bytes(bytes) => input::yaml(bytes).map_err(unreadable)?,
+    };
+    let (version, kind) = (text(&applied, "/apiVersion"), text(&applied, "/kind"));
+    if version != call.kind.api_version() || kind != call.kind.kind {
+        let shown = if version.is_empty() {
+            "/".to_owned()
+        } else {
+            version.to_owned()
+        };
+        return Err(Status::bad_request(format!("invalid object type: {shown}, Kind={kind}")));
+    }
+    if applied
+        .pointer("/metadata/managedFields")
+        .is_some_and(|fields| !fields.is_null())
+    {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let name = text(&applied, "/metadata/name");
+    if !name.is_empty() && name != call.target.name {
+        let message = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.target.name
+        );
+        return Err(Status::bad_request(message));
+    }
+    let untyped = |why: String| {
+        let message = format!(
+            "failed to create typed patch object ({}/{name}; {version}, Kind={kind}): {why}",
+            call.target.namespace
+        );
+        Status::new(500, "", message)
+    };
+    if !call.kind.schema.is_empty() {
+        let mut bare = applied.clone();
+        if let Value::Object(fields) = &mut bare {
+            fields.shift_remove("kind");
+            fields.shift_remove("apiVersion");
+        }
+        decode::normal(bare, call.kind.schema, &mut oddities).map_err(untyped)?;
+        if let Some(path) = oddities.unknown.first() {
+            return Err(untyped(format!(".{path}: field not declared in schema")));
+        }
+    }
+    Ok(applied)
+}
+
+/// The root type of a kind; nothing for objects without a schema.
+pub fn root(call: &Call<'_>) -> Option<Type> {
+    lookup(call.kind.schema).map(|found| Type::Struct(found.name))
+}
+
+fn create_applied(call: &Call<'_>, applied: Value) -> Result<Reply, Status> {
+    if call.about_status() {
+        return Err(call.not_found());
+    }
+    let set = stated(call, &applied);
+    let mut managers = Managers::default();
+    managers.set(entry(call), set, call.now.wall);
+    let mut oddities = Oddities::default();
+    let object = input::typed(applied, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
+    let input = Input {
+        object,
+        warnings: Vec::new(),
+    };
+    create::store_new(call, input, Some(managers))
+}
+
+fn entry(call: &Call<'_>) -> Entry {
+    Entry {
+        manager: call.request.query.get("fieldManager").to_owned(),
+        apply: true,
+        api_version: call.kind.api_version(),
+        subresource: call.target.subresource.clone(),
+    }
+}
+
+/// What the applied object states, but for what is not the client's to own.
+fn stated(call: &Call<'_>, applied: &Value) -> Fields {
+    let mut set = Fields::of(applied, root(call).as_ref());
+    set.forget_system(call.about_status(), call.kind.status);
+    set
+}
+
+struct Outcome {
+    object: Value,
+    managers: Managers,
+}
+
+fn merged(call: &Call<'_>, current: &Arc<Object>, applied: &Value) -> Result<Outcome, Status> {
+    let live = call.kind.rules.from_storage(current.value());
+    let ty = root(call);
+    let own = entry(call);
+    let mut managers = Managers::of(&live);
+    let set = stated(call, applied);
+    let before = managers.get(&own).cloned().unwrap_or_default();
+    let others = managers.others(&own);
+    let mut object = live.clone();
+    merge::apply(&mut object, &without_system(applied), ty.as_ref());
+    merge::prune(&mut object, &before.minus(&set), &others);
+    let mut changed = Fields::changes(&live, &object, ty.as_ref());
+    changed.set.forget_system(call.about_status(), call.kind.status);
+    changed.removed.forget_system(call.about_status(), call.kind.status);
+    if call.request.query.flag("force") {
+        managers.lose(&own, &changed.set);
+    } else {
+        let conflicts = managers.conflicts(&own, &changed.set);
+        if !conflicts.is_empty() {
+            return Err(conflict(&conflicts));
+        }
+    }
+    managers.lose(&own, &changed.removed);
+    managers.set(own, set, call.now.wall);
+    Ok(Outcome { object, managers })
+}
+
+/// Name, uid and the like are not merged: they are checked.
+fn without_system(applied: &Value) -> Value {
+    let mut applied = applied.clone();
+    if let Some(Value::Object(metadata)) = applied.get_mut("metadata") {
+        for field in [
+            "name",
+            "namespace",
+            "resourceVersion",
+            "creationTimestamp",
+            "generation",
+            "managedFields",
+        ] {
+            metadata.shift_remove(field);
+        }
+    }
+    applied
+}
+
+fn conflict(conflicts: &[(String, String)]) -> Status {
+    let causes: Vec<Cause> = conflicts
+        .iter()
+        .map(|(who, field)| Cause::new("FieldManagerConflict", field.as_str(), format!("conflict with {who}")))
+        .collect();
+    let list: Vec<String> = conflicts
+        .iter()
+        .map(|(who, field)| format!("conflict with {who}: {field}"))
+        .collect();
+    let plural = if list.len() == 1 { "conflict" } else { "conflicts" };
+    let message = format!("Apply failed with {} {plural}: {}", list.len(), list.join("\n"));
+    Status::new(409, "Conflict", message).because(causes)
+}
+
+/// An object of a kind that has nothing: what a new object is compared with.
+pub fn nothing(call: &Call<'_>) -> Value {
+    input::bare(Value::Object(Map::new()), call.kind)
+}

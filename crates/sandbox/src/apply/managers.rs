@@ -1,0 +1,166 @@
+//! Who owns which fields of an object: `metadata.managedFields`.
+
+use bailiff_model::Wall;
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use super::{nothing, root};
+use crate::api::Call;
+use crate::rules::{items, text};
+use crate::schema::time;
+
+/// Whose fields they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The manager's name.
+    pub manager: String,
+    /// Whether it applied them, or just wrote them.
+    pub apply: bool,
+    /// The version in which it wrote them.
+    pub api_version: String,
+    /// The subresource through which it wrote them.
+    pub subresource: String,
+}
+
+/// All managers of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Managers(Vec<(Entry, String, Fields)>);
+
+impl Entry {
+    fn shown(&self) -> String {
+        let mut shown = format!("\"{}\"", self.manager);
+        if !self.subresource.is_empty() {
+            shown.push_str(&format!(" with subresource \"{}\"", self.subresource));
+        }
+        if !self.apply {
+            shown.push_str(&format!(" using {}", self.api_version));
+        }
+        shown
+    }
+}
+
+impl Managers {
+    /// The managers of an object.
+    pub fn of(object: &Value) -> Self {
+        let entries = items(object, "/metadata/managedFields").iter().map(|entry| {
+            let fields = entry.get("fieldsV1").map(Fields::read).unwrap_or_default();
+            let owner = Entry {
+                manager: text(entry, "/manager").to_owned(),
+                apply: text(entry, "/operation") == "Apply",
+                api_version: text(entry, "/apiVersion").to_owned(),
+                subresource: text(entry, "/subresource").to_owned(),
+            };
+            (owner, text(entry, "/time").to_owned(), fields)
+        });
+        Self(entries.collect())
+    }
+
+    /// The fields of one of them.
+    pub fn get(&self, entry: &Entry) -> Option<&Fields> {
+        self.0.iter().find(|(one, _, _)| one == entry).map(|(_, _, fields)| fields)
+    }
+
+    /// The fields of all but one.
+    pub fn others(&self, entry: &Entry) -> Fields {
+        let others = self.0.iter().filter(|(one, _, _)| one != entry);
+        others.fold(Fields::default(), |all, (_, _, fields)| all.union(fields))
+    }
+
+    /// Gives one of them exactly these fields.
+    pub fn set(&mut self, entry: Entry, fields: Fields, now: Wall) {
+        match self.0.iter_mut().find(|(one, _, _)| *one == entry) {
+            Some((_, _, current)) if *current == fields => {}
+            Some((_, at, current)) => {
+                *at = time::seconds(now);
+                *current = fields;
+            }
+            None => self.0.push((entry, time::seconds(now), fields)),
+        }
+        self.0.retain(|(_, _, fields)| !fields.is_empty());
+    }
+
+    /// Takes fields from all but one.
+    pub fn lose(&mut self, entry: &Entry, fields: &Fields) {
+        for (_, _, owned) in self.0.iter_mut().filter(|(one, _, _)| one != entry) {
+            *owned = owned.minus(fields);
+        }
+        self.0.retain(|(_, _, fields)| !fields.is_empty());
+    }
+
+    /// Which of the fields others than `entry` own: who, and the path.
+    pub fn conflicts(&self, entry: &Entry, fields: &Fields) -> Vec<(String, String)> {
+        let mut conflicts = Vec::new();
+        for (owner, _, owned) in self.0.iter().filter(|(one, _, _)| one != entry) {
+            let paths = owned.both(fields).paths();
+            conflicts.extend(paths.into_iter().map(|path| (owner.shown(), path)));
+        }
+        conflicts
+    }
+
+    /// Writes them into an object.
+    pub fn write(&self, object: &mut Value) {
+        let mut entries: Vec<&(Entry, String, Fields)> = self.0.iter().collect();
+        entries.sort_by_key(|(entry, at, _)| (!entry.apply, at.clone(), entry.manager.clone()));
+        let list: Vec<Value> = entries
+            .into_iter()
+            .map(|(entry, at, fields)| written(entry, at, fields))
+            .collect();
+        let metadata = crate::rules::section(object, "metadata");
+        if list.is_empty() {
+            metadata.shift_remove("managedFields");
+        } else {
+            metadata.insert("managedFields".to_owned(), Value::Array(list));
+        }
+    }
+}
+
+fn written(entry: &Entry, at: &str, fields: &Fields) -> Value {
+    let mut map = Map::new();
+    map.insert("manager".to_owned(), entry.manager.as_str().into());
+    map.insert("operation".to_owned(), if entry.apply { "Apply" } else { "Update" }.into());
+    map.insert("apiVersion".to_owned(), entry.api_version.as_str().into());
+    map.insert("time".to_owned(), at.into());
+    map.insert("fieldsType".to_owned(), json!("FieldsV1"));
+    map.insert("fieldsV1".to_owned(), fields.write());
+    if !entry.subresource.is_empty() {
+        map.insert("subresource".to_owned(), entry.subresource.as_str().into());
+    }
+    Value::Object(map)
+}
+
+/// Records a plain write: who wrote owns what changed; whoever owned it before does no more. `old` is nothing for a new object.
+pub fn track(call: &Call<'_>, old: Option<&Value>, object: &mut Value) {
+    if !call.sandbox.config().managed_fields {
+        return;
+    }
+    let mut managers = old.map(Managers::of).unwrap_or_default();
+    let before = old.cloned().unwrap_or_else(|| nothing(call));
+    let mut changes = Fields::changes(&before, object, root(call).as_ref());
+    changes.set.forget_system(call.about_status(), call.kind.status);
+    changes.removed.forget_system(call.about_status(), call.kind.status);
+    let entry = Entry {
+        manager: manager(call),
+        apply: false,
+        api_version: call.kind.api_version(),
+        subresource: call.target.subresource.clone(),
+    };
+    managers.lose(&entry, &changes.set);
+    managers.lose(&entry, &changes.removed);
+    let own = managers.get(&entry).cloned().unwrap_or_default();
+    let own = own.union(&changes.set).minus(&changes.removed);
+    managers.set(entry, own, call.now.wall);
+    managers.write(object);
+}
+
+fn manager(call: &Call<'_>) -> String {
+    let named = call.request.query.get("fieldManager");
+    if !named.is_empty() {
+        return named.to_owned();
+    }
+    let agent = call.request.user_agent.split('/').next().unwrap_or_default();
+    if agent.is_empty() {
+        "unknown".to_owned()
+    } else {
+        agent.to_owned()
+    }
+}

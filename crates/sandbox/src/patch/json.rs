@@ -1,0 +1,199 @@
+//! JSON patch (RFC 6902), with the limits and leniencies of the API server.
+
+use serde_json::Value;
+
+use super::Error;
+
+/// Operations per patch, as the real server's limit.
+const MOST_OPERATIONS: usize = 10_000;
+
+/// Applies a list of operations, all or none.
+///
+/// # Errors
+/// [`Error::Malformed`] for what is no patch, [`Error::Unfit`] for what does not fit or a failed test.
+pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
+    let Value::Array(operations) = patch else {
+        return Err(Error::Malformed(
+            "json: cannot unmarshal object into Go value of type jsonpatch.Patch".to_owned(),
+        ));
+    };
+    if operations.len() > MOST_OPERATIONS {
+        return Err(Error::Unfit(format!(
+            "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
+            operations.len()
+        )));
+    }
+    let mut result = target.clone();
+    for operation in operations {
+        step(&mut result, operation)?;
+    }
+    Ok(result)
+}
+
+fn step(target: &mut Value, operation: &Value) -> Result<(), Error> {
+    let text = |field: &str| operation.get(field).and_then(Value::as_str);
+    let op = text("op").unwrap_or_default();
+    let path = text("path").ok_or_else(|| unfit(op, "missing path"))?;
+    let value = || operation.get("value").cloned().unwrap_or(Value::Null);
+    let from = || text("from").ok_or_else(|| unfit(op, "missing from"));
+    match op {
+        "add" => insert(target, path, value()),
+        "remove" => remove(target, path).map(|_| ()),
+        "replace" => {
+            let slot = find(target, path).ok_or_else(|| missing("replace", path))?;
+            *slot = value();
+            Ok(())
+        }
+        "move" => {
+            let moved = remove(target, from()?)?;
+            insert(target, path, moved)
+        }
+        "copy" => {
+            let from = from()?;
+            let copied = find(target, from).ok_or_else(|| missing("copy", from))?.clone();
+            insert(target, path, copied)
+        }
+        "test" => {
+            let expected = value();
+            match find(target, path) {
+                Some(found) if *found == expected => Ok(()),
+                // An absent value passes for null.
+                None if expected.is_null() => Ok(()),
+                _ => Err(Error::Unfit(format!("testing value {path} failed: test failed"))),
+            }
+        }
+        other => Err(Error::Unfit(format!("Unexpected kind: {other}"))),
+    }
+}
+
+fn insert(target: &mut Value, path: &str, value: Value) -> Result<(), Error> {
+    if path.is_empty() {
+        *target = value;
+        return Ok(());
+    }
+    let (parent, last) = split(path).ok_or_else(|| missing("add", path))?;
+    match find(target, parent) {
+        Some(Value::Object(fields)) => {
+            fields.insert(last, value);
+            Ok(())
+        }
+        Some(Value::Array(items)) => {
+            let index = if last == "-" {
+                items.len()
+            } else {
+                position(&last, items.len(), true)?
+            };
+            items.insert(index, value);
+            Ok(())
+        }
+        _ => Err(missing("add", path)),
+    }
+}
+
+fn remove(target: &mut Value, path: &str) -> Result<Value, Error> {
+    let (parent, last) = split(path).ok_or_else(|| missing("remove", path))?;
+    match find(target, parent) {
+        Some(Value::Object(fields)) => fields.shift_remove(&last).ok_or_else(|| missing("remove", path)),
+        Some(Value::Array(items)) => {
+            let index = position(&last, items.len(), false)?;
+            Ok(items.remove(index))
+        }
+        _ => Err(missing("remove", path)),
+    }
+}
+
+fn find<'a>(target: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    let mut current = target;
+    if path.is_empty() {
+        return Some(current);
+    }
+    for token in path.strip_prefix('/')?.split('/') {
+        current = match current {
+            Value::Object(fields) => fields.get_mut(&unescape(token))?,
+            Value::Array(items) => {
+                let index = position(token, items.len(), false).ok()?;
+                items.get_mut(index)?
+            }
+            _ => return None,
+        };
+    }
+    Some(current)
+}
+
+fn split(path: &str) -> Option<(&str, String)> {
+    let (parent, last) = path.rsplit_once('/')?;
+    Some((parent, unescape(last)))
+}
+
+/// Negative indexes count from the end, which the server's library allows.
+fn position(token: &str, length: usize, append: bool) -> Result<usize, Error> {
+    let out = || Error::Unfit(format!("Unable to access invalid index: {token}: invalid index referenced"));
+    let index: i64 = token.parse().map_err(|_| out())?;
+    let length_signed = i64::try_from(length).map_err(|_| out())?;
+    let slots = length_signed + i64::from(append);
+    let index = if index < 0 { index + slots } else { index };
+    if (0..slots).contains(&index) {
+        usize::try_from(index).map_err(|_| out())
+    } else {
+        Err(out())
+    }
+}
+
+fn unescape(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+fn unfit(op: &str, why: &str) -> Error {
+    Error::Unfit(format!("{op} operation: {why}"))
+}
+
+fn missing(op: &str, path: &str) -> Error {
+    Error::Unfit(format!(
+        "{op} operation does not apply: doc is missing path: \"{path}\": missing value"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(target: Value, patch: Value, expected: Option<Value>) {
+        assert_eq!(apply(&target, &patch).ok(), expected, "{target} {patch}");
+    }
+
+    #[test]
+    fn operations_do_what_the_rfc_says() {
+        check(
+            json!({"a": [1]}),
+            json!([{"op": "add", "path": "/a/-", "value": 2}]),
+            Some(json!({"a": [1, 2]})),
+        );
+        check(
+            json!({"a": [1]}),
+            json!([{"op": "add", "path": "/a/0", "value": 2}]),
+            Some(json!({"a": [2, 1]})),
+        );
+        check(
+            json!({"a": [1]}),
+            json!([{"op": "remove", "path": "/a/-1"}]),
+            Some(json!({"a": []})),
+        );
+        check(
+            json!({"a/b": 1}),
+            json!([{"op": "replace", "path": "/a~1b", "value": 2}]),
+            Some(json!({"a/b": 2})),
+        );
+        check(
+            json!({"a": 1}),
+            json!([{"op": "move", "from": "/a", "path": "/b"}]),
+            Some(json!({"b": 1})),
+        );
+        check(json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 2}]), None);
+        check(json!({"a": 1}), json!([{"op": "replace", "path": "/b", "value": 2}]), None);
+        check(json!({"a": 1}), json!([{"op": "remove", "path": "/b"}]), None);
+        check(json!({"a": [1]}), json!([{"op": "add", "path": "/a/5", "value": 2}]), None);
+        check(json!({}), json!({"op": "add"}), None);
+    }
+}

@@ -1,0 +1,335 @@
+//! Strategic merge patch: a merge patch that knows which lists are merged, by which key, and in what order.
+//!
+//! Directives: `$patch` (`replace`, `delete`, `merge`) in maps and list elements, `$setElementOrder/FIELD`,
+//! `$deleteFromPrimitiveList/FIELD`, `$retainKeys`. Lists keep the order the server had; what the patch names comes in the patch's
+//! order, before what it does not name unless the server's order says otherwise.
+
+use serde_json::{Map, Value};
+
+use super::Error;
+use crate::schema::{Merge, Type, lookup};
+
+const PATCH: &str = "$patch";
+const RETAIN: &str = "$retainKeys";
+const ORDER: &str = "$setElementOrder/";
+const DELETE: &str = "$deleteFromPrimitiveList/";
+
+/// Applies a patch to an object of a named type.
+///
+/// # Errors
+/// [`Error::Malformed`] when the patch is no object, [`Error::Directive`] when an element lacks its merge key or a directive is
+/// misused.
+pub fn apply(target: &Value, patch: &Value, type_name: &str) -> Result<Value, Error> {
+    let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
+        return Err(Error::Malformed("a strategic merge patch is an object".to_owned()));
+    };
+    let ty = Type::Struct(lookup(type_name).map_or("", |found| found.name));
+    map(target.clone(), patch, &ty).map(Value::Object)
+}
+
+fn map(mut target: Map<String, Value>, patch: &Map<String, Value>, ty: &Type) -> Result<Map<String, Value>, Error> {
+    match patch.get(PATCH).and_then(Value::as_str) {
+        Some("replace") => return Ok(without_directives(patch)),
+        Some("delete") => return Ok(Map::new()),
+        None | Some("merge") => {}
+        Some(other) => return Err(Error::Directive(format!("unknown patch type found in map: {other}"))),
+    }
+    if let Some(retained) = patch.get(RETAIN) {
+        retain(&mut target, patch, retained)?;
+    }
+    let original = order_source(&target, patch);
+    for (name, value) in patch {
+        if let Some(field) = name.strip_prefix(DELETE) {
+            delete_primitives(&mut target, field, value)?;
+        } else if !name.starts_with('$') {
+            merge_field(&mut target, name, value, ty)?;
+        }
+    }
+    for (name, order) in patch {
+        if let Some(field) = name.strip_prefix(ORDER) {
+            reorder(&mut target, field, order, original.get(field), ty)?;
+        }
+    }
+    Ok(target)
+}
+
+/// The lists that `$setElementOrder` will arrange, as the server had them.
+fn order_source(target: &Map<String, Value>, patch: &Map<String, Value>) -> Map<String, Value> {
+    patch
+        .keys()
+        .filter_map(|name| name.strip_prefix(ORDER))
+        .filter_map(|field| Some((field.to_owned(), target.get(field)?.clone())))
+        .collect()
+}
+
+fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &Type) -> Result<(), Error> {
+    if value.is_null() {
+        target.shift_remove(name);
+        return Ok(());
+    }
+    let field = field_type(ty, name);
+    let merged = match (target.get_mut(name), value) {
+        (Some(Value::Object(current)), Value::Object(patch)) => {
+            Value::Object(map(std::mem::take(current), patch, field.as_ref().unwrap_or(&Type::Any))?)
+        }
+        (Some(Value::Array(current)), Value::Array(patch)) => {
+            list(std::mem::take(current), patch, field.as_ref().unwrap_or(&Type::Any))?
+        }
+        (None | Some(Value::Null), Value::Array(patch)) => list(Vec::new(), patch, field.as_ref().unwrap_or(&Type::Any))?,
+        (_, value) => cleaned(value),
+    };
+    target.insert(name.to_owned(), merged);
+    Ok(())
+}
+
+fn field_type(ty: &Type, name: &str) -> Option<Type> {
+    match ty {
+        Type::Struct(owner) => lookup(owner)?.field(name).map(|field| field.ty.clone()),
+        Type::Map(element, _) => Some((**element).clone()),
+        _ => None,
+    }
+}
+
+fn list(current: Vec<Value>, patch: &[Value], ty: &Type) -> Result<Value, Error> {
+    let Type::List(element, merge) = ty else {
+        return Ok(Value::Array(patch.iter().map(cleaned).collect()));
+    };
+    match merge {
+        Merge::Atomic => Ok(Value::Array(patch.iter().map(cleaned).collect())),
+        Merge::Set => {
+            let mut merged = current.clone();
+            for item in patch {
+                if !merged.contains(item) {
+                    merged.push(item.clone());
+                }
+            }
+            Ok(Value::Array(arrange(merged, patch, &current, None)))
+        }
+        Merge::Keys(keys) => keyed(current, patch, element, keys.first().copied().unwrap_or_default()),
+    }
+}
+
+fn keyed(current: Vec<Value>, patch: &[Value], element: &Type, key: &str) -> Result<Value, Error> {
+    let (mut merged, replace) = remove_special(current.clone(), patch, key)?;
+    let ordinary: Vec<Value> = patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect();
+    if replace {
+        return Ok(Value::Array(ordinary.iter().map(cleaned).collect()));
+    }
+    for item in &ordinary {
+        let Some(id) = item.get(key) else {
+            return Err(Error::Directive(format!(
+                "map: {item} does not contain declared merge key: {key}"
+            )));
+        };
+        let found = merged.iter_mut().find(|one| one.get(key) == Some(id));
+        match (found, item) {
+            (Some(Value::Object(current)), Value::Object(fields)) => {
+                *current = map(std::mem::take(current), fields, element)?;
+            }
+            _ => merged.push(cleaned(item)),
+        }
+    }
+    Ok(Value::Array(arrange(merged, &ordinary, &current, Some(key))))
+}
+
+/// Takes away what elements with `$patch: delete` name; says whether one asks to replace the whole list.
+fn remove_special(mut current: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec<Value>, bool), Error> {
+    let mut replace = false;
+    for item in patch {
+        match item.get(PATCH).and_then(Value::as_str) {
+            Some("delete") => {
+                let Some(id) = item.get(key) else {
+                    return Err(Error::Directive("delete patch type with no merge key defined".to_owned()));
+                };
+                current.retain(|one| one.get(key) != Some(id));
+            }
+            Some("replace") => replace = true,
+            Some("merge") | None => {}
+            Some(other) => return Err(Error::Directive(format!("unknown patch type found in list: {other}"))),
+        }
+    }
+    Ok((current, replace))
+}
+
+/// Brings merged items into order: those that `wanted` names in its order, the others in the server's, interleaved where the
+/// server's order knows both.
+fn arrange(merged: Vec<Value>, wanted: &[Value], server: &[Value], key: Option<&str>) -> Vec<Value> {
+    let same = |one: &Value, other: &Value| match key {
+        Some(key) => one.get(key) == other.get(key),
+        None => one == other,
+    };
+    let place = |list: &[Value], item: &Value| list.iter().position(|one| same(one, item));
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| place(wanted, item).is_some());
+    named.sort_by_key(|item| place(wanted, item));
+    others.sort_by_key(|item| place(server, item).unwrap_or(usize::MAX));
+    let mut result = Vec::with_capacity(named.len() + others.len());
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    loop {
+        let take_other = match (named.peek(), others.peek()) {
+            (None, None) => return result,
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (Some(one), Some(other)) => match (place(server, other), place(server, one)) {
+                (Some(other), Some(one)) => other < one,
+                _ => false,
+            },
+        };
+        result.extend(if take_other { others.next() } else { named.next() });
+    }
+}
+
+fn reorder(target: &mut Map<String, Value>, field: &str, order: &Value, server: Option<&Value>, ty: &Type) -> Result<(), Error> {
+    let Value::Array(order) = order else {
+        return Err(Error::Directive(format!("{ORDER}{field} is no list")));
+    };
+    let key = match field_type(ty, field) {
+        Some(Type::List(_, Merge::Keys(keys))) => keys.first().copied(),
+        _ => None,
+    };
+    if let Some(Value::Array(items)) = target.get_mut(field) {
+        let server = server.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        *items = arrange(std::mem::take(items), order, server, key);
+    }
+    Ok(())
+}
+
+fn delete_primitives(target: &mut Map<String, Value>, field: &str, values: &Value) -> Result<(), Error> {
+    let Value::Array(values) = values else {
+        return Err(Error::Directive(format!("{DELETE}{field} is no list")));
+    };
+    if let Some(Value::Array(items)) = target.get_mut(field) {
+        items.retain(|item| !values.contains(item));
+    }
+    Ok(())
+}
+
+fn retain(target: &mut Map<String, Value>, patch: &Map<String, Value>, retained: &Value) -> Result<(), Error> {
+    let Value::Array(retained) = retained else {
+        return Err(Error::Directive(format!("{RETAIN} is no list")));
+    };
+    let kept = |name: &str| retained.iter().any(|one| one.as_str() == Some(name));
+    let stray = patch
+        .iter()
+        .find(|(name, value)| !name.starts_with('$') && !value.is_null() && !kept(name));
+    if let Some((name, _)) = stray {
+        return Err(Error::Directive(format!(
+            "{RETAIN} list doesn't contain the field {name} that the patch sets"
+        )));
+    }
+    target.retain(|name, _| kept(name));
+    Ok(())
+}
+
+fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
+    patch
+        .iter()
+        .filter(|(name, value)| !name.starts_with('$') && !value.is_null())
+        .map(|(name, value)| (name.clone(), cleaned(value)))
+        .collect()
+}
+
+/// What a patch says about something that the object does not have yet.
+fn cleaned(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(without_directives(fields)),
+        Value::Array(items) => Value::Array(
+            items
+                .iter()
+                .filter(|item| item.get(PATCH).and_then(Value::as_str) != Some("delete"))
+                .map(cleaned)
+                .collect(),
+        ),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(type_name: &str, target: &Value, patch: &Value, expected: &Value) {
+        let once = apply(target, patch, type_name).expect("it applies");
+        assert_eq!(&once, expected, "{patch}");
+        let twice = apply(&once, patch, type_name).expect("it applies again");
+        assert_eq!(twice, once, "applying {patch} twice is the same as once");
+    }
+
+    #[test]
+    fn lists_merge_by_key_and_keep_the_servers_order() {
+        let pod = json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]});
+        check(
+            "PodSpec",
+            &pod,
+            &json!({"containers": [{"name": "b", "image": "2"}]}),
+            &json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]}),
+        );
+        check(
+            "PodSpec",
+            &pod,
+            &json!({"containers": [{"$patch": "delete", "name": "a"}]}),
+            &json!({"containers": [{"name": "b", "image": "1"}]}),
+        );
+        check(
+            "PodSpec",
+            &pod,
+            &json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}),
+            &json!({"containers": [{"name": "b", "image": "1"}, {"name": "a", "image": "1"}]}),
+        );
+        check(
+            "PodSpec",
+            &pod,
+            &json!({"containers": [{"$patch": "replace"}, {"name": "z"}]}),
+            &json!({"containers": [{"name": "z"}]}),
+        );
+    }
+
+    #[test]
+    fn lists_without_a_key_are_replaced_and_sets_grow() {
+        check(
+            "PodSpec",
+            &json!({"tolerations": [{"key": "a"}]}),
+            &json!({"tolerations": [{"key": "b"}]}),
+            &json!({"tolerations": [{"key": "b"}]}),
+        );
+        check(
+            "ObjectMeta",
+            &json!({"finalizers": ["a"]}),
+            &json!({"finalizers": ["b"]}),
+            &json!({"finalizers": ["b", "a"]}),
+        );
+        check(
+            "ObjectMeta",
+            &json!({"finalizers": ["a", "b"]}),
+            &json!({"$deleteFromPrimitiveList/finalizers": ["a"]}),
+            &json!({"finalizers": ["b"]}),
+        );
+    }
+
+    #[test]
+    fn maps_merge_replace_and_retain() {
+        check(
+            "ObjectMeta",
+            &json!({"labels": {"a": "1", "b": "2"}}),
+            &json!({"labels": {"$patch": "replace", "c": "3"}}),
+            &json!({"labels": {"c": "3"}}),
+        );
+        check(
+            "DeploymentSpec",
+            &json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {}}}),
+            &json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}),
+            &json!({"strategy": {"type": "Recreate"}}),
+        );
+    }
+
+    #[test]
+    fn an_element_without_its_key_is_refused() {
+        let refused = apply(
+            &json!({"containers": []}),
+            &json!({"containers": [{"image": "x"}]}),
+            "PodSpec",
+        );
+        assert!(matches!(refused, Err(Error::Directive(_))), "{refused:?}");
+    }
+}

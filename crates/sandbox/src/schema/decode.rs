@@ -1,0 +1,365 @@
+//! From a request's body to an object in the form the API stores it: typed, in one field order, without what is empty.
+//!
+//! What Go's decoder accepts is accepted here: unknown fields are dropped and reported, duplicates are reported and the last one
+//! wins, null is the same as absent. What it refuses is refused with its words.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::{Field, Presence, Type, lookup, quantity, time};
+
+/// What is odd about an object without making it unreadable.
+#[derive(Debug, Default)]
+pub struct Oddities {
+    /// Paths of fields that the type does not have.
+    pub unknown: Vec<String>,
+    /// Paths of fields that were given twice.
+    pub duplicate: Vec<String>,
+}
+
+impl Oddities {
+    /// The problems in the words of the strict decoder: duplicates come first, as they are found by the parser.
+    pub fn messages(&self) -> Vec<String> {
+        let duplicate = self.duplicate.iter().map(|path| format!("duplicate field \"{path}\""));
+        let unknown = self.unknown.iter().map(|path| format!("unknown field \"{path}\""));
+        duplicate.chain(unknown).collect()
+    }
+}
+
+/// Parses JSON, keeping the last of duplicate fields and noting the others.
+///
+/// # Errors
+/// When it is no JSON, or nested too deeply.
+pub fn parse(bytes: &[u8], oddities: &mut Oddities) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = Node {
+        path: &Path::Root,
+        oddities,
+    }
+    .deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// Brings an object of a named type into its stored form.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub fn normal(value: Value, type_name: &str, oddities: &mut Oddities) -> Result<Value, String> {
+    let ty = Type::Struct(lookup(type_name).map_or("", |found| found.name));
+    convert(value, &ty, &Path::Root, oddities)
+}
+
+/// Where in an object one is.
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Index(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+// === parsing ===
+
+struct Node<'a> {
+    path: &'a Path<'a>,
+    oddities: &'a mut Oddities,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let path = Path::Index(self.path, list.len());
+            let seed = Node {
+                path: &path,
+                oddities: self.oddities,
+            };
+            match items.next_element_seed(seed)? {
+                Some(item) => list.push(item),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let path = Path::Field(self.path, &key);
+            let seed = Node {
+                path: &path,
+                oddities: self.oddities,
+            };
+            let value = entries.next_value_seed(seed)?;
+            if map.contains_key(&key) {
+                self.oddities.duplicate.push(path.to_string());
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+// === typing ===
+
+fn convert(value: Value, ty: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
+    match (ty, value) {
+        (Type::Any, value) => Ok(value),
+        (_, Value::Null) => Ok(zero(ty)),
+        (Type::Struct(name), Value::Object(map)) => structure(map, name, path, oddities),
+        (Type::List(element, _), Value::Array(items)) => list(items, element, path, oddities),
+        (Type::Map(element, _), Value::Object(map)) => table(map, element, path, oddities),
+        (Type::String | Type::Bytes, Value::String(text)) => Ok(Value::String(text)),
+        (Type::Bool, Value::Bool(flag)) => Ok(Value::Bool(flag)),
+        (Type::Int32, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX)),
+        (Type::Int64, Value::Number(number)) => whole(number, path, i64::MIN..=i64::MAX),
+        (Type::Number, Value::Number(number)) => Ok(Value::Number(number)),
+        (Type::IntOrString, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX)),
+        (Type::IntOrString, Value::String(text)) => Ok(Value::String(text)),
+        (Type::Time, Value::String(text)) => time::normal(&text).map(Value::String),
+        (Type::MicroTime, Value::String(text)) => time::normal_micro(&text).map(Value::String),
+        (Type::Quantity, Value::String(text)) => amount(&text),
+        (Type::Quantity, Value::Number(number)) => amount(&number.to_string()),
+        (ty, value) => Err(mismatch(&value, ty, path)),
+    }
+}
+
+fn structure(mut map: Map<String, Value>, name: &str, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
+    let Some(shape) = lookup(name) else {
+        return Ok(Value::Object(map));
+    };
+    let mut result = Map::with_capacity(map.len());
+    for field in &shape.fields {
+        let given = map.swap_remove(field.name);
+        if let Some(value) = written(given, field, &Path::Field(path, field.name), oddities)? {
+            result.insert(field.name.to_owned(), value);
+        }
+    }
+    for unknown in map.keys() {
+        oddities.unknown.push(Path::Field(path, unknown).to_string());
+    }
+    Ok(Value::Object(result))
+}
+
+fn written(given: Option<Value>, field: &Field, path: &Path<'_>, oddities: &mut Oddities) -> Result<Option<Value>, String> {
+    let value = match given {
+        Some(Value::Null) | None if field.presence == Presence::Always => zero(&field.ty),
+        Some(Value::Null) | None => return Ok(None),
+        Some(value) => convert(value, &field.ty, path, oddities)?,
+    };
+    let keep = match field.presence {
+        Presence::Always => true,
+        Presence::Set => !matches!(&field.ty, Type::List(..) | Type::Map(..)) || !is_empty(&value),
+        Presence::Filled => matches!(&field.ty, Type::Struct(_) | Type::IntOrString | Type::Any) || !is_empty(&value),
+    };
+    Ok(keep.then_some(value))
+}
+
+fn list(items: Vec<Value>, element: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
+    let mut result = Vec::with_capacity(items.len());
+    for (index, item) in items.into_iter().enumerate() {
+        result.push(convert(item, element, &Path::Index(path, index), oddities)?);
+    }
+    Ok(Value::Array(result))
+}
+
+fn table(map: Map<String, Value>, element: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
+    let mut entries: Vec<(String, Value)> = map.into_iter().collect();
+    // Maps are written in the order of their keys.
+    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let mut result = Map::with_capacity(entries.len());
+    for (key, value) in entries {
+        let value = convert(value, element, &Path::Field(path, &key), oddities)?;
+        result.insert(key, value);
+    }
+    Ok(Value::Object(result))
+}
+
+fn whole(number: Number, path: &Path<'_>, range: std::ops::RangeInclusive<i64>) -> Result<Value, String> {
+    match number.as_i64() {
+        Some(value) if range.contains(&value) => Ok(value.into()),
+        _ => Err(format!(
+            "json: cannot unmarshal number {number} into Go struct field {path} of type int"
+        )),
+    }
+}
+
+fn amount(text: &str) -> Result<Value, String> {
+    let complaint = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    quantity::normal(text).map(Value::String).ok_or_else(|| complaint.to_owned())
+}
+
+/// The value that an absent field of this type has.
+pub fn zero(ty: &Type) -> Value {
+    match ty {
+        Type::String | Type::Bytes => Value::String(String::new()),
+        Type::Bool => false.into(),
+        Type::Int32 | Type::Int64 | Type::Number | Type::IntOrString => 0.into(),
+        Type::Quantity => "0".into(),
+        Type::Struct(name) => {
+            let mut none = Oddities::default();
+            structure(Map::new(), name, &Path::Root, &mut none).unwrap_or_default()
+        }
+        Type::Time | Type::MicroTime | Type::Any | Type::List(..) | Type::Map(..) => Value::Null,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+fn mismatch(value: &Value, ty: &Type, path: &Path<'_>) -> String {
+    let given = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let wanted = match ty {
+        Type::String | Type::Bytes => "string".to_owned(),
+        Type::Bool => "bool".to_owned(),
+        Type::Int32 => "int32".to_owned(),
+        Type::Int64 => "int64".to_owned(),
+        Type::Struct(name) => format!("v1.{name}"),
+        Type::List(..) => "list".to_owned(),
+        Type::Map(..) => "map".to_owned(),
+        other => format!("{other:?}").to_lowercase(),
+    };
+    format!("json: cannot unmarshal {given} into Go struct field {path} of type {wanted}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(type_name: &str, given: Value, expected: &Value, unknown: &[&str]) {
+        let mut oddities = Oddities::default();
+        let found = normal(given, type_name, &mut oddities).expect("it decodes");
+        assert_eq!(&found, expected);
+        assert_eq!(oddities.unknown, unknown);
+        let mut none = Oddities::default();
+        assert_eq!(
+            normal(found.clone(), type_name, &mut none),
+            Ok(found),
+            "once more changes nothing"
+        );
+    }
+
+    #[test]
+    fn objects_are_stored_without_what_is_empty_or_unknown() {
+        check(
+            "Taint",
+            json!({"value": "", "key": "k", "effect": "NoExecute", "color": 1, "timeAdded": null}),
+            &json!({"effect": "NoExecute", "key": "k"}),
+            &["color"],
+        );
+        check(
+            "LeaseSpec",
+            json!({"holderIdentity": "", "leaseTransitions": 0, "acquireTime": null}),
+            &json!({"holderIdentity": "", "leaseTransitions": 0}),
+            &[],
+        );
+        check(
+            "Toleration",
+            json!({"tolerationSeconds": 0, "operator": "Exists"}),
+            &json!({"operator": "Exists", "tolerationSeconds": 0}),
+            &[],
+        );
+        check(
+            "PodCondition",
+            json!({"type": "Ready", "status": "True"}),
+            &json!({"lastProbeTime": null, "lastTransitionTime": null, "status": "True", "type": "Ready"}),
+            &[],
+        );
+    }
+
+    #[test]
+    fn the_last_of_duplicate_fields_wins_and_is_reported() {
+        let mut oddities = Oddities::default();
+        let text = br#"{"metadata":{"name":"a","name":"b"},"spec":{"list":[{"x":1,"x":2}]}}"#;
+        let value = parse(text, &mut oddities).expect("it is JSON");
+        assert_eq!(value, json!({"metadata": {"name": "b"}, "spec": {"list": [{"x": 2}]}}));
+        assert_eq!(oddities.duplicate, ["metadata.name", "spec.list[0].x"]);
+    }
+
+    #[test]
+    fn wrong_types_are_refused() {
+        for (type_name, given) in [
+            ("PodSpec", json!({"containers": "x"})),
+            ("Pod", json!([])),
+            ("Toleration", json!({"tolerationSeconds": 1.5})),
+            ("ContainerPort", json!({"hostPort": 5_000_000_000_i64})),
+            ("ObjectMeta", json!({"labels": {"a": 1}})),
+            ("LeaseSpec", json!({"renewTime": "2024-03-01T10:00:20Z"})),
+        ] {
+            assert!(
+                normal(given.clone(), type_name, &mut Oddities::default()).is_err(),
+                "{type_name} {given}"
+            );
+        }
+    }
+}

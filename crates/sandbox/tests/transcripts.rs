@@ -1,0 +1,98 @@
+//! Plays what a real kube-apiserver answered against the sandbox and compares as the recordings' README says.
+//!
+//! The set of topics that pass is checked in (`transcripts.passing`): it can only grow.
+
+use std::path::{Path, PathBuf};
+
+use bailiff_runtime::{Clock, Seed};
+use bailiff_sandbox::service::Service;
+use bailiff_sandbox::{Authorization, Config, Sandbox, Token, User};
+use serde_json::Value;
+
+#[path = "transcripts/bindings.rs"]
+mod bindings;
+#[path = "transcripts/compare.rs"]
+mod compare;
+#[path = "transcripts/player.rs"]
+mod player;
+
+fn recordings() -> PathBuf {
+    let shared = std::env::var_os("BAILIFF_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+        PathBuf::from,
+    );
+    let directory = shared.join("apiserver-transcripts");
+    assert!(
+        directory.is_dir(),
+        "the recordings are not at {}: set BAILIFF_SHARED to the directory that holds apiserver-transcripts",
+        directory.display()
+    );
+    directory
+}
+
+fn topics() -> Vec<(String, Value)> {
+    let mut topics = Vec::new();
+    for entry in std::fs::read_dir(recordings()).expect("the recordings can be listed") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let text = std::fs::read(&path).expect("a recording can be read");
+            let topic: Value = serde_json::from_slice(&text).expect("a recording is JSON");
+            let name = topic["topic"].as_str().unwrap_or_default().to_owned();
+            if topic.get("steps").is_some() {
+                topics.push((name, topic));
+            }
+        }
+    }
+    topics.sort_by(|(one, _), (other, _)| one.cmp(other));
+    topics
+}
+
+fn sandbox() -> Sandbox {
+    let token = |token: &str, name: &str, groups: &[&str]| {
+        let mut user = User::new(name, groups);
+        user.uid = name.into();
+        Token {
+            token: token.to_owned(),
+            user,
+        }
+    };
+    let config = Config {
+        authorization: Authorization::Rbac,
+        tokens: vec![
+            token("admintoken", "admin", &["system:masters"]),
+            token("bobtoken", "bob", &[]),
+        ],
+        ..Config::default()
+    };
+    let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
+    Sandbox::new(config, Clock::virtual_from(wall), &Seed::new(1))
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_answers_are_given() {
+    let passing: Vec<&str> = include_str!("transcripts.passing")
+        .lines()
+        .filter(|line| !line.is_empty())
+        .collect();
+    let only = std::env::var("TRANSCRIPT").ok();
+    let topics = topics();
+    let mut passed = Vec::new();
+    for (name, topic) in &topics {
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        let sandbox = sandbox();
+        let service = Service::new(sandbox.clone());
+        match player::play(topic, service, || sandbox.compact()).await {
+            Ok(()) => passed.push(name.as_str()),
+            Err(difference) => println!("{name}: {difference}"),
+        }
+    }
+    println!("{} of {} topics pass", passed.len(), topics.len());
+    if only.is_none() {
+        let missing: Vec<&&str> = passing.iter().filter(|name| !passed.contains(name)).collect();
+        let new: Vec<&&str> = passed.iter().filter(|name| !passing.contains(name)).collect();
+        assert!(missing.is_empty(), "topics that passed before: {missing:?}");
+        assert!(new.is_empty(), "topics to add to transcripts.passing: {new:?}");
+    }
+}
