@@ -161,17 +161,56 @@ fn merged(call: &Call<'_>, current: &Arc<Object>, applied: &Value) -> Result<Out
     let mut changed = Fields::changes(&live, &object, ty.as_ref());
     changed.set.forget_system(call.about_status(), call.kind.status);
     changed.removed.forget_system(call.about_status(), call.kind.status);
-    if call.request.query.flag("force") {
-        managers.lose(&own, &changed.set);
-    } else {
-        let conflicts = managers.conflicts(&own, &changed.set);
+    if !call.request.query.flag("force") {
+        let disputed = changed.set.minus(&last_applied(call, &live));
+        let conflicts = managers.conflicts(&own, &disputed);
         if !conflicts.is_empty() {
             return Err(conflict(&conflicts));
         }
     }
+    managers.lose(&own, &changed.set);
+    record_last_applied(call, &live, applied, &mut object);
     managers.lose(&own, &changed.removed);
     managers.set(own, set, call.now.wall);
     Ok(Outcome { object, managers })
+}
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The fields that `kubectl apply` set before it knew server-side apply: they are its own, whatever name it used then.
+fn last_applied(call: &Call<'_>, live: &Value) -> Fields {
+    if call.request.query.get("fieldManager") != "kubectl" {
+        return Fields::default();
+    }
+    let annotations = live.pointer("/metadata/annotations");
+    let recorded = annotations
+        .and_then(|annotations| annotations.get(LAST_APPLIED))
+        .and_then(Value::as_str);
+    let recorded: Option<Value> = recorded.and_then(|text| serde_json::from_str(text).ok());
+    recorded
+        .map(|value| Fields::of(&value, root(call).as_ref()))
+        .unwrap_or_default()
+}
+
+/// Keeps what `kubectl apply` will compare with, should it go back to its older way.
+fn record_last_applied(call: &Call<'_>, live: &Value, applied: &Value, object: &mut Value) {
+    let annotations = live.pointer("/metadata/annotations");
+    let recorded = annotations.and_then(|annotations| annotations.get(LAST_APPLIED));
+    if call.request.query.get("fieldManager") != "kubectl" || recorded.is_none() {
+        return;
+    }
+    let mut bare = sorted(applied);
+    if let Some(Value::Object(annotations)) = bare.pointer_mut("/metadata/annotations") {
+        annotations.shift_remove(LAST_APPLIED);
+    }
+    let annotations = crate::rules::section(&mut object["metadata"], "annotations");
+    annotations.insert(LAST_APPLIED.to_owned(), format!("{bare}\n").into());
+}
+
+fn sorted(value: &Value) -> Value {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    value
 }
 
 /// Name, uid and the like are not merged: they are checked.

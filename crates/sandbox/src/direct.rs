@@ -22,6 +22,8 @@ pub struct User {
     pub uid: Arc<str>,
     /// Groups.
     pub groups: Vec<Arc<str>>,
+    /// What else is known about it.
+    pub extra: Vec<(Arc<str>, Arc<str>)>,
 }
 
 /// What is asked for.
@@ -76,6 +78,7 @@ impl User {
             name: name.into(),
             uid: "".into(),
             groups: groups.iter().map(|&group| group.into()).collect(),
+            extra: Vec::new(),
         }
     }
 }

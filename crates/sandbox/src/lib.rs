@@ -155,6 +155,11 @@ impl Sandbox {
         self.store().history().cloned().collect()
     }
 
+    /// The same without the first `read`, for whoever follows the history while it grows.
+    pub fn history_after(&self, read: usize) -> Vec<Observation> {
+        self.store().history().skip(read).cloned().collect()
+    }
+
     /// The sandbox as a tower service for a client in the same process, such as `kube::Client`. The client is this user, whatever
     /// token it sends.
     pub fn service(&self, user: User) -> Service {

@@ -311,7 +311,7 @@ async fn evicted_pods_of_a_replica_set_come_back_on_healthy_nodes() {
     let bench = Bench::ready(&spec).await;
     assert_eq!(bench.names("pods").len(), 6);
     assert_eq!(bench.pods_on("node-a-000").len(), 2);
-    let unready = json!({"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}});
+    let unready = json!({"spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]}});
     bench.patch("/api/v1/nodes/node-a-000", unready);
     for pod in bench.pods_on("node-a-000") {
         let path = format!(

@@ -47,6 +47,7 @@ pub fn of_token(sandbox: &Sandbox, token: &str, audiences: &[&str]) -> Option<Us
 pub fn issue(sandbox: &Sandbox, namespace: &str, name: &str, uid: &str, audiences: &[&str], expires: i64) -> String {
     let claims = json!({
         "iss": AUDIENCE, "sub": format!("system:serviceaccount:{namespace}:{name}"), "aud": audiences, "exp": expires, "uid": uid,
+        "jti": sandbox.seed().uuid(),
     });
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     format!(
@@ -92,5 +93,11 @@ fn of_service_account(sandbox: &Sandbox, token: &str, audiences: &[&str]) -> Opt
         ],
     );
     user.uid = uid.into();
+    if let Some(id) = claims.get("jti").and_then(Value::as_str) {
+        user.extra.push((
+            "authentication.kubernetes.io/credential-id".into(),
+            format!("JTI={id}").into(),
+        ));
+    }
     Some(user)
 }

@@ -246,6 +246,7 @@ fn mark(object: &mut Value, now: Wall) {
     }
     if text(object, "/kind") == "Namespace" {
         section(object, "status").insert("phase".to_owned(), "Terminating".into());
+        section(object, "metadata").shift_remove("deletionGracePeriodSeconds");
     }
 }
 

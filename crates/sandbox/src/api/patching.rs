@@ -39,14 +39,14 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     if media == APPLY {
         return crate::apply::patch(call);
     }
+    let mut store = call.store();
+    let current = call.current(&store)?;
     let mut oddities = Oddities::default();
     let patch = read(call, &mut oddities)?;
     if media == "application/json-patch+json" && !patch.is_array() {
         let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
         return Err(Status::bad_request(why));
     }
-    let mut store = call.store();
-    let current = call.current(&store)?;
     let before = call.kind.rules.from_storage(current.value());
     let patched = apply(call, media, &before, &patch).map_err(refusal)?;
     let change = result(call, patched, oddities, &current)?;

@@ -204,6 +204,17 @@ fn spend_budget(call: &Call<'_>, store: &mut Store, pod: &Value, dry_run: bool) 
     if let Value::Object(disrupted) = disrupted {
         disrupted.insert(text(pod, "/metadata/name").to_owned(), time::seconds(call.now.wall).into());
     }
+    let (status, reason) = if allowed > 1 {
+        ("True", "SufficientPods")
+    } else {
+        ("False", "InsufficientPods")
+    };
+    let condition = json!({
+        "type": "DisruptionAllowed", "status": status, "reason": reason, "message": "",
+        "observedGeneration": number(&value, "/status/observedGeneration"),
+        "lastTransitionTime": time::seconds(call.now.wall),
+    });
+    set_condition(&mut value, condition);
     if let Some(kind) = call.sandbox.kinds().find("policy", "v1", "poddisruptionbudgets") {
         store.put(&kind.storage.clone(), input::tidy(value, kind), call.now);
     }

@@ -147,11 +147,16 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
         return Ok(too_large(wanted, store.revision()));
     }
     let page = page(call, wanted)?;
+    // What any state may answer is answered from what this resource last saw, as the real server's cache does.
+    let newest = match (wanted, store.table(&call.kind.storage)) {
+        (Some(wanted), Some(table)) => table.last().max(wanted),
+        _ => store.revision(),
+    };
     let all: Vec<Arc<Object>> = match page.at {
         None => objects(call, &store).cloned().collect(),
         Some(at) => old_objects(call, &store, at)?,
     };
-    let revision = page.at.unwrap_or(store.revision());
+    let revision = page.at.unwrap_or(newest);
     let mut rest = all
         .into_iter()
         .filter(|object| page.after.as_ref().is_none_or(|after| object.key() > after));
@@ -190,7 +195,8 @@ fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
         return Ok(Page {
             at: Some(token.revision),
             after: Some(token.after),
-            limit,
+            // A limit with "any state" is not honoured, here as elsewhere.
+            limit: limit.filter(|_| wanted.is_none()),
         });
     }
     let exact = query.get("resourceVersionMatch") == "Exact";
@@ -244,8 +250,11 @@ fn check_list_options(call: &Call<'_>, watch: bool) -> Result<(), Status> {
         } else if matching != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             causes.push(Cause::forbidden("resourceVersionMatch", why));
-        } else if query.flag("sendInitialEvents") && !query.flag("allowWatchBookmarks") {
-            // Bookmarks are how the end of the initial events is told.
+            causes.push(Cause::unsupported(
+                "resourceVersionMatch",
+                &json!(matching),
+                &["NotOlderThan"],
+            ));
         }
     } else if !matching.is_empty() {
         if watch {
@@ -301,9 +310,11 @@ pub fn watch(call: &Call<'_>) -> Result<Reply, Status> {
         .and_then(|seconds| u64::try_from(seconds).ok())
         .map(Duration::from_secs);
     let explicit = query.find("sendInitialEvents").map(|_| query.flag("sendInitialEvents"));
+    let objects = explicit.unwrap_or(revision == 0);
     let initial = Initial {
-        objects: explicit.unwrap_or(revision == 0),
-        end: explicit == Some(true) && query.flag("allowWatchBookmarks"),
+        objects,
+        // The end of the initial events is told whether or not they were asked for by name.
+        end: objects && query.flag("allowWatchBookmarks"),
     };
     let stream = Stream::open(call, selector, revision, initial, query.flag("allowWatchBookmarks"), timeout);
     let mut reply = Reply {
@@ -311,11 +322,6 @@ pub fn watch(call: &Call<'_>) -> Result<Reply, Status> {
         headers: Vec::new(),
         body: Content::Stream(Box::new(stream)),
     };
-    let media = if call.accepted.stream {
-        "application/json;stream=watch"
-    } else {
-        "application/json"
-    };
-    reply.headers.push(("content-type", media.to_owned()));
+    reply.headers.push(("content-type", "application/json".to_owned()));
     Ok(reply)
 }

@@ -46,6 +46,10 @@ fn user_info(user: &User) -> Value {
         let groups = user.groups.iter().map(|group| Value::from(&**group)).collect();
         info.insert("groups".to_owned(), Value::Array(groups));
     }
+    if !user.extra.is_empty() {
+        let extra = user.extra.iter().map(|(key, value)| (key.to_string(), json!([**value])));
+        info.insert("extra".to_owned(), Value::Object(extra.collect()));
+    }
     Value::Object(info)
 }
 

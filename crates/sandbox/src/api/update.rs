@@ -16,6 +16,11 @@ use crate::status::Cause;
 pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
     options::check_write(&call.request.query, "UpdateOptions", false)?;
     let mut input = input::object(call)?;
+    if text(&input.object, "/metadata/name").is_empty() {
+        let name = &call.target.name;
+        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
+        return Err(Status::bad_request(message));
+    }
     input::place(call, &mut input.object)?;
     let mut store = call.store();
     let Some(current) = store.get(&call.kind.storage, &call.key()).cloned() else {

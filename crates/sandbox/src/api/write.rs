@@ -84,8 +84,9 @@ impl Call<'_> {
             return Stored::Dry(object);
         }
         if is_done(&object) {
-            let removed = store.remove(&self.kind.storage, current.key(), Some(object), self.now);
-            return Stored::Kept(removed.unwrap_or_else(|| current.clone()));
+            // The answer is the object as it was to be written: that it went is another write.
+            store.remove(&self.kind.storage, current.key(), Some(object.clone()), self.now);
+            return Stored::Dry(object);
         }
         let stored = store.put(&self.kind.storage, object, self.now);
         Stored::Kept(stored.unwrap_or_else(|| current.clone()))

@@ -43,29 +43,39 @@ pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
     }
 }
 
+/// What is applied comes in the order it is applied; what is not stays where it was among what is.
 fn merge_items(current: &mut Vec<Value>, applied: &[Value], keys: &[&str], element: &Type) {
-    let mut at = 0;
-    for item in applied {
-        let key = item_key(item, keys);
-        match current.iter().position(|one| item_key(one, keys) == key) {
-            Some(found) => {
-                if let Some(one) = current.get_mut(found) {
-                    apply(one, item, Some(element));
-                }
-                // What is applied comes in the order it is applied.
-                if found < at {
-                    let moved = current.remove(found);
-                    current.insert(at - 1, moved);
-                } else {
-                    at = found + 1;
-                }
-            }
-            None => {
-                current.insert(at.min(current.len()), item.clone());
-                at += 1;
+    let wanted: Vec<String> = applied.iter().map(|item| item_key(item, keys)).collect();
+    let mut merged = Vec::with_capacity(current.len() + applied.len());
+    let mut waiting = applied.iter().zip(&wanted).peekable();
+    let known: Vec<(String, Value)> = std::mem::take(current)
+        .into_iter()
+        .map(|item| (item_key(&item, keys), item))
+        .collect();
+    let put = |merged: &mut Vec<Value>, item: &Value, key: &String| {
+        let before = known.iter().find(|(one, _)| one == key);
+        let mut result = before.map_or(Value::Null, |(_, value)| value.clone());
+        apply(&mut result, item, Some(element));
+        merged.push(result);
+    };
+    for (key, item) in &known {
+        if !wanted.contains(key) {
+            merged.push(item.clone());
+            continue;
+        }
+        // Everything that is applied up to and including this one, unless it came already.
+        let ahead = waiting.clone().any(|(_, one)| one == key);
+        while ahead && let Some((item, one)) = waiting.next() {
+            put(&mut merged, item, one);
+            if one == key {
+                break;
             }
         }
     }
+    for (item, key) in waiting {
+        put(&mut merged, item, key);
+    }
+    *current = merged;
 }
 
 /// Removes the members of `gone` that nobody else owns, or owns anything below.

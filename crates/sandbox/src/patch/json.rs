@@ -39,6 +39,8 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), Error> {
     match op {
         "add" => insert(target, path, value()),
         "remove" => remove(target, path).map(|_| ()),
+        // The server's library replaces what is not there in an object, too.
+        "replace" if !is_element(target, path) => insert(target, path, value()),
         "replace" => {
             let slot = find(target, path).ok_or_else(|| missing("replace", path))?;
             *slot = value();
@@ -64,6 +66,11 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), Error> {
         }
         other => Err(Error::Unfit(format!("Unexpected kind: {other}"))),
     }
+}
+
+/// Whether the path names an element of a list.
+fn is_element(target: &mut Value, path: &str) -> bool {
+    split(path).is_some_and(|(parent, _)| find(target, parent).is_some_and(|parent| parent.is_array()))
 }
 
 fn insert(target: &mut Value, path: &str, value: Value) -> Result<(), Error> {
@@ -191,7 +198,16 @@ mod tests {
             Some(json!({"b": 1})),
         );
         check(json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 2}]), None);
-        check(json!({"a": 1}), json!([{"op": "replace", "path": "/b", "value": 2}]), None);
+        check(
+            json!({"a": 1}),
+            json!([{"op": "replace", "path": "/b", "value": 2}]),
+            Some(json!({"a": 1, "b": 2})),
+        );
+        check(
+            json!({"a": [1]}),
+            json!([{"op": "replace", "path": "/a/1", "value": 2}]),
+            None,
+        );
         check(json!({"a": 1}), json!([{"op": "remove", "path": "/b"}]), None);
         check(json!({"a": [1]}), json!([{"op": "add", "path": "/a/5", "value": 2}]), None);
         check(json!({}), json!({"op": "add"}), None);

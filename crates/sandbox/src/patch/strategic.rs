@@ -47,6 +47,7 @@ fn map(mut target: Map<String, Value>, patch: &Map<String, Value>, ty: &Type) ->
     }
     for (name, order) in patch {
         if let Some(field) = name.strip_prefix(ORDER) {
+            check_order(patch, field, order, ty)?;
             reorder(&mut target, field, order, original.get(field), ty)?;
         }
     }
@@ -176,6 +177,26 @@ fn arrange(merged: Vec<Value>, wanted: &[Value], server: &[Value], key: Option<&
         };
         result.extend(if take_other { others.next() } else { named.next() });
     }
+}
+
+/// What a patch names in a list must come in the order that it asks for.
+fn check_order(patch: &Map<String, Value>, field: &str, order: &Value, ty: &Type) -> Result<(), Error> {
+    let key = match field_type(ty, field) {
+        Some(Type::List(_, Merge::Keys(keys))) => keys.first().copied(),
+        _ => None,
+    };
+    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item.get(key).cloned().unwrap_or_default());
+    let wanted: Vec<Value> = order.as_array().into_iter().flatten().map(id).collect();
+    let items = patch.get(field).and_then(Value::as_array).into_iter().flatten();
+    let named = items.filter(|item| item.get(PATCH).is_none()).map(id);
+    let mut places = named.map(|id| wanted.iter().position(|one| *one == id));
+    let mut last = None;
+    if places.all(|place| place.is_some() && std::mem::replace(&mut last, place) <= place) {
+        return Ok(());
+    }
+    Err(Error::Directive(format!(
+        "The order in patch list doesn't match {ORDER}{field} list"
+    )))
 }
 
 fn reorder(target: &mut Map<String, Value>, field: &str, order: &Value, server: Option<&Value>, ty: &Type) -> Result<(), Error> {

@@ -68,7 +68,7 @@ impl Rules for Pods {
         if !class.is_empty() {
             default(section(object, "status"), "qosClass", class);
         }
-        normalize_addresses(object, old);
+        normalize_addresses(object);
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
@@ -191,23 +191,18 @@ fn keep_metadata(object: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// `podIP` and `hostIP` are the first of their lists: whichever of both a client changed decides.
-fn normalize_addresses(object: &mut Value, old: &Value) {
-    for (one, many) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
-        let single = text(object, &format!("/status/{one}")).to_owned();
-        let first = text(object, &format!("/status/{many}/0/ip")).to_owned();
-        let changed = single != text(old, &format!("/status/{one}"));
-        let status = section(object, "status");
-        if single == first {
-            continue;
-        }
-        if single.is_empty() && !changed {
-            status.shift_remove(many);
-        } else if single.is_empty() {
-            status.shift_remove(many);
-        } else {
-            status.insert(many.to_owned(), json!([{"ip": single}]));
-        }
+/// `podIP` is the first of `podIPs`; where they differ, `podIP` counts.
+fn normalize_addresses(object: &mut Value) {
+    let single = text(object, "/status/podIP").to_owned();
+    let first = text(object, "/status/podIPs/0/ip").to_owned();
+    if single == first {
+        return;
+    }
+    let status = section(object, "status");
+    if single.is_empty() {
+        status.insert("podIP".to_owned(), first.into());
+    } else {
+        status.insert("podIPs".to_owned(), json!([{"ip": single}]));
     }
 }
 

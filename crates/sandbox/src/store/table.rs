@@ -128,6 +128,13 @@ impl Table {
             .take_while(move |object| object.namespace() == namespace)
     }
 
+    /// The revision of the last event, or up to which everything is forgotten.
+    pub fn last(&self) -> u64 {
+        self.log
+            .back()
+            .map_or(self.compacted, |event| event.revision.max(self.compacted))
+    }
+
     /// The revision up to which the past is forgotten.
     pub fn compacted(&self) -> u64 {
         self.compacted

@@ -211,6 +211,10 @@ fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
         or_none(found.map_or("", |address| text(address, "/address")))
     };
     let info = |field: &str| text(object, &format!("/status/nodeInfo/{field}"));
+    let kernel = match (info("kernelVersion"), info("architecture")) {
+        (kernel, architecture) if kernel.is_empty() || architecture.is_empty() => kernel.to_owned(),
+        (kernel, architecture) => format!("{kernel} ({architecture})"),
+    };
     let unknown = |text: &str| -> Value { if text.is_empty() { "<unknown>".into() } else { text.into() } };
     vec![
         name,
@@ -221,7 +225,7 @@ fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
         address("InternalIP"),
         address("ExternalIP"),
         unknown(info("osImage")),
-        unknown(info("kernelVersion")),
+        unknown(&kernel),
         unknown(info("containerRuntimeVersion")),
     ]
 }
