@@ -13,7 +13,8 @@
 mod core;
 mod fit;
 
-pub use self::core::{Core, Input, Mode};
+pub use self::core::Mode;
+pub(crate) use self::core::{Core, Input};
 
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::Object;
+use crate::api::kinds::Kinds;
 use crate::facts::Malformed;
 use crate::facts::view::{Meta, OwnerReference};
 
@@ -68,37 +69,22 @@ pub struct Item {
 // === impl Resource ===
 
 impl Resource {
-    /// The resource of a storage name, whose objects are of `kind`.
-    pub fn new(storage: &str, kind: &str, version: &str, is_namespaced: bool) -> Self {
-        let (plural, group) = storage.split_once('.').unwrap_or((storage, ""));
-        Self {
-            storage: storage.into(),
-            kind: kind.into(),
-            group: group.into(),
-            version: version.into(),
-            plural: plural.into(),
-            is_namespaced,
+    /// The resources of all objects that are stored, each once: some are served in several groups.
+    pub fn stored(kinds: &Kinds) -> Vec<Arc<Self>> {
+        let mut stored: Vec<Arc<Self>> = Vec::new();
+        for kind in kinds.iter().filter(|kind| !kind.virtual_) {
+            if !stored.iter().any(|known| *known.storage == *kind.storage) {
+                stored.push(Arc::new(Self {
+                    storage: kind.storage.as_str().into(),
+                    kind: kind.kind.into(),
+                    group: kind.group.into(),
+                    version: kind.version.into(),
+                    plural: kind.resource.into(),
+                    is_namespaced: kind.namespaced,
+                }));
+            }
         }
-    }
-
-    /// Everything that the sandbox stores.
-    pub fn served() -> Vec<Self> {
-        [
-            ("namespaces", "Namespace", false),
-            ("nodes", "Node", false),
-            ("pods", "Pod", true),
-            ("events", "Event", true),
-            ("serviceaccounts", "ServiceAccount", true),
-            ("configmaps", "ConfigMap", true),
-            ("leases.coordination.k8s.io", "Lease", true),
-            ("daemonsets.apps", "DaemonSet", true),
-            ("controllerrevisions.apps", "ControllerRevision", true),
-            ("deployments.apps", "Deployment", true),
-            ("replicasets.apps", "ReplicaSet", true),
-            ("poddisruptionbudgets.policy", "PodDisruptionBudget", true),
-        ]
-        .map(|(storage, kind, is_namespaced)| Self::new(storage, kind, "v1", is_namespaced))
-        .into()
+        stored
     }
 
     /// Path of its objects in a namespace, which is empty for cluster-scoped ones.

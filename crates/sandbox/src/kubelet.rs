@@ -11,11 +11,13 @@ mod core;
 mod hash;
 mod machine;
 mod nodes;
+mod pod;
 mod pods;
 mod post;
 pub mod settings;
 
-pub use self::core::{Core, Input, Target};
+pub use self::core::Target;
+pub(crate) use self::core::{Core, Input};
 pub use settings::{Change, Error, Fidelity, Key, KubeletSettings, PodMode, Value};
 
 #[cfg(test)]

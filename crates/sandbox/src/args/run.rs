@@ -141,7 +141,6 @@ fn tokens(args: &SandboxFlags, seed: &Seed) -> Result<Vec<StaticToken>, Error> {
     let Some(path) = args.token_auth_file.clone() else {
         return Ok(vec![StaticToken {
             token: seed.fork("administrator").uuid(),
-            uid: "admin".to_owned(),
             user: User::admin(),
         }]);
     };

@@ -7,9 +7,7 @@ use crate::User;
 pub struct StaticToken {
     /// The token.
     pub token: String,
-    /// Uid of the user.
-    pub uid: String,
-    /// Name and groups of the user.
+    /// Who it stands for.
     pub user: User,
 }
 
@@ -47,10 +45,11 @@ fn parse_line(line: &str) -> Result<StaticToken, &'static str> {
         [groups] => groups.split(',').map(str::trim).filter(|group| !group.is_empty()).collect(),
         _ => return Err("too many fields; several groups need quotes"),
     };
+    let mut user = User::new(name, &groups);
+    user.uid = uid.as_str().into();
     Ok(StaticToken {
         token: token.clone(),
-        uid: uid.clone(),
-        user: User::new(name, &groups),
+        user,
     })
 }
 
@@ -97,10 +96,11 @@ mod tests {
     use super::*;
 
     fn mk_token(token: &str, name: &str, uid: &str, groups: &[&str]) -> StaticToken {
+        let mut user = User::new(name, groups);
+        user.uid = uid.into();
         StaticToken {
             token: token.to_owned(),
-            uid: uid.to_owned(),
-            user: User::new(name, groups),
+            user,
         }
     }
 

@@ -144,6 +144,7 @@ impl Core {
     }
 
     /// How many pods wait for a node.
+    #[cfg(test)]
     pub fn pending(&self) -> usize {
         self.pending.len()
     }

@@ -65,7 +65,7 @@ impl Feed {
             buffer: BTreeMap::new(),
             read: 0,
         };
-        for (nth, resource) in resources(options).into_iter().enumerate() {
+        for (nth, resource) in resources(sandbox, options).into_iter().enumerate() {
             let watch = feed.open(nth, &resource);
             feed.sources.push(Source { resource, watch });
         }
@@ -151,12 +151,11 @@ impl Feed {
 }
 
 /// Nodes and Pods are for everyone; the garbage collector looks at everything that is stored.
-fn resources(options: &Options) -> Vec<Arc<Resource>> {
-    let is_wanted = |resource: &Resource| match &*resource.storage {
+fn resources(sandbox: &Sandbox, options: &Options) -> Vec<Arc<Resource>> {
+    let is_wanted = |resource: &Arc<Resource>| match &*resource.storage {
         "nodes" | "pods" => true,
         "replicasets.apps" => options.replica_sets || options.collect_garbage,
         _ => options.collect_garbage,
     };
-    let served = Resource::served().into_iter();
-    served.filter(is_wanted).map(Arc::new).collect()
+    Resource::stored(sandbox.kinds()).into_iter().filter(is_wanted).collect()
 }

@@ -40,7 +40,7 @@ pub struct Collector {
 impl Parts {
     /// The parts that `options` ask for.
     pub fn new(sandbox: &Sandbox, options: &Options) -> Self {
-        let served: Vec<Arc<Resource>> = Resource::served().into_iter().map(Arc::new).collect();
+        let stored = Resource::stored(sandbox.kinds());
         let salt = sandbox.seed().fork("kubelets").next_u64();
         let settings = options.kubelets.clone();
         let delay = settings
@@ -51,7 +51,7 @@ impl Parts {
             kubelets: settings.map(|settings| kubelet::Core::new(settings, salt)),
             binder: options.binder.map(|mode| binder::Core::new(mode, delay)),
             collector: options.collect_garbage.then(|| Collector {
-                owners: Owners::new(&served),
+                owners: Owners::new(&stored),
                 namespaces: Namespaces::default(),
                 lost_pods: LostPods::default(),
             }),

@@ -13,12 +13,15 @@ use crate::facts::PodKey;
 use crate::facts::view::OwnerReference;
 
 fn mk_resource(storage: &str, kind: &str) -> Arc<Resource> {
-    Arc::new(Resource::new(
-        storage,
-        kind,
-        "v1",
-        storage != "nodes" && storage != "namespaces",
-    ))
+    let (plural, group) = storage.split_once('.').unwrap_or((storage, ""));
+    Arc::new(Resource {
+        storage: storage.into(),
+        kind: kind.into(),
+        group: group.into(),
+        version: "v1".into(),
+        plural: plural.into(),
+        is_namespaced: storage != "nodes" && storage != "namespaces",
+    })
 }
 
 fn mk_item(resource: &Arc<Resource>, uid: &str, revision: u64, owners: &[(&str, bool)]) -> Item {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bailiff_model::{Mono, NodeName, Now};
 
 use super::machine::Machine;
-use super::pods::Pod;
+use super::pod::Pod;
 use super::settings::{Change, KubeletSettings};
 use crate::effect::{Effect, EventDraft};
 use crate::facts::{NodeFacts, PodFacts, PodKey};

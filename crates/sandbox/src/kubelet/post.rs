@@ -4,7 +4,7 @@ use bailiff_model::{ReadyStatus, Wall};
 use serde_json::{Map, Value, json};
 
 use super::machine::{CONDITIONS, Machine};
-use super::pods::{Pod, Report, Waiting};
+use super::pod::{Pod, Report, Waiting};
 use crate::effect::seconds;
 use crate::facts::{Container, Phase};
 use crate::resources::Allocatable;
