@@ -62,12 +62,12 @@ pub struct Call<'a> {
 
 /// Serves a request. `user` is given by callers in the process; others say who they are by a token.
 pub fn handle(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Reply {
-    let accepted = negotiate::choose(&request.accept, false);
+    let accepted = negotiate::choose(&request.accept, true);
     let reply = match serve(sandbox, request, user) {
         Ok(reply) => reply,
         Err(status) => Reply::refusal(&status),
     };
-    encode::finish(reply, request, accepted.unwrap_or_default())
+    encode::finish(reply, request, accepted.unwrap_or_default(), sandbox.kinds())
 }
 
 fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Reply, Status> {
@@ -95,7 +95,7 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         user: &user,
         target: &target,
         kind: &kind,
-        accepted: negotiate::choose(&request.accept, false)?,
+        accepted: negotiate::choose(&request.accept, !kind.schema.is_empty())?,
         now: sandbox.clock().now(),
     };
     call.dispatch()
@@ -134,9 +134,11 @@ impl Call<'_> {
         self.target.watch || self.request.query.flag("watch")
     }
 
-    /// The store, locked.
+    /// The store, locked. What is written is attributed to the user.
     pub fn store(&self) -> MutexGuard<'_, Store> {
-        self.sandbox.store()
+        let mut store = self.sandbox.store();
+        store.attribute(&self.user.name);
+        store
     }
 
     /// What rules may look at.

@@ -176,6 +176,7 @@ impl Sandbox {
     ) -> Option<Arc<Object>> {
         let now = self.clock().now();
         let mut store = self.store();
+        store.attribute(&Arc::default());
         let current = store.get(resource, &Key::new(namespace, name))?.clone();
         if !uid.is_empty() && uid != current.uid() {
             return None;

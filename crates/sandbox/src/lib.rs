@@ -21,6 +21,7 @@ mod facts;
 mod gc;
 pub mod kubelet;
 pub mod patch;
+pub mod protobuf;
 mod replicasets;
 mod resources;
 pub mod rules;

@@ -123,6 +123,10 @@ pub trait Rules: Debug + Sync {
 #[derive(Debug)]
 pub struct Plain;
 
+/// Nothing particular, but a delete is answered with the object.
+#[derive(Debug)]
+pub struct Returned;
+
 /// Nothing particular, but changes are counted.
 #[derive(Debug)]
 pub struct Generations;
@@ -130,6 +134,16 @@ pub struct Generations;
 impl Rules for Plain {
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _context: &Context<'_>) -> Result<(), Status> {
         Ok(())
+    }
+}
+
+impl Rules for Returned {
+    fn prepare_update(&self, _object: &mut Value, _old: &Value, _context: &Context<'_>) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn returns_deleted(&self) -> bool {
+        true
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Field {
     pub ty: Type,
     /// When it is written.
     pub presence: Presence,
+    /// Its number in protobuf; of several, the first are those of the messages it is embedded in. Empty if it has none.
+    pub number: Vec<u32>,
     /// Whether strategic merge patch honours `$retainKeys` in it.
     pub retain: bool,
 }
@@ -129,7 +131,12 @@ fn parse(text: &'static str) -> BTreeMap<&'static str, Struct> {
 fn parse_field(line: &'static str) -> Field {
     let mut words = line.split_whitespace();
     let name = words.next().unwrap_or_default();
-    let ty = words.next().unwrap_or_default();
+    let mut ty = words.next().unwrap_or_default();
+    let mut number = Vec::new();
+    if let Some(path) = ty.strip_prefix('@') {
+        number = path.split('.').filter_map(|step| step.parse().ok()).collect();
+        ty = words.next().unwrap_or_default();
+    }
     let mut merge = None;
     let mut retain = false;
     for word in words {
@@ -149,6 +156,7 @@ fn parse_field(line: &'static str) -> Field {
         name: name.trim_end_matches(['!', '*']),
         ty: parse_type(ty, merge),
         presence,
+        number,
         retain,
     }
 }

@@ -84,7 +84,7 @@ where
     let reply = match Limited::new(body, MOST_BYTES).collect().await {
         Ok(collected) => {
             asked.body = Body::Bytes(collected.to_bytes());
-            settle(api::handle(sandbox, &asked, user), &asked).await
+            settle(sandbox, api::handle(sandbox, &asked, user), &asked).await
         }
         Err(error) => {
             let status = if error.is::<http_body_util::LengthLimitError>() {
@@ -93,18 +93,28 @@ where
             } else {
                 Status::bad_request("the body of the request could not be read")
             };
-            encode::finish(Reply::refusal(&status), &asked, api::negotiate::Accepted::default())
+            encode::finish(
+                Reply::refusal(&status),
+                &asked,
+                api::negotiate::Accepted::default(),
+                sandbox.kinds(),
+            )
         }
     };
     response(reply, &asked.method)
 }
 
 /// Waits for what is not due yet. A client that gave up by then costs nothing more.
-async fn settle(reply: Reply, asked: &Asked) -> Reply {
+async fn settle(sandbox: &Sandbox, reply: Reply, asked: &Asked) -> Reply {
     match reply.body {
         Content::Late(delay, status) => {
             tokio::time::sleep(delay).await;
-            encode::finish(Reply::refusal(&status), asked, api::negotiate::Accepted::default())
+            encode::finish(
+                Reply::refusal(&status),
+                asked,
+                api::negotiate::Accepted::default(),
+                sandbox.kinds(),
+            )
         }
         _ => reply,
     }

@@ -26,6 +26,8 @@ pub struct Observation {
     pub at: Now,
     /// Storage name of the resource, such as `pods` or `daemonsets.apps`.
     pub resource: Arc<str>,
+    /// Name of the user whose request it was; empty if it was a trusted part of the process ([`crate::Sandbox::modify`]).
+    pub actor: Arc<str>,
     /// What happened.
     pub event: Arc<Event>,
 }
@@ -47,6 +49,8 @@ pub struct Store {
     history: VecDeque<Observation>,
     limits: Limits,
     watchers: u64,
+    /// Who the next writes are attributed to.
+    actor: Arc<str>,
 }
 
 impl Store {
@@ -58,6 +62,14 @@ impl Store {
             history: VecDeque::new(),
             limits,
             watchers: 0,
+            actor: Arc::default(),
+        }
+    }
+
+    /// Attributes the next writes to a user, until told otherwise.
+    pub fn attribute(&mut self, actor: &Arc<str>) {
+        if self.actor != *actor {
+            self.actor = Arc::clone(actor);
         }
     }
 
@@ -153,6 +165,7 @@ impl Store {
             self.history.push_back(Observation {
                 at: now,
                 resource: table.name().clone(),
+                actor: self.actor.clone(),
                 event: event.clone(),
             });
         }

@@ -1,5 +1,11 @@
 //! The simulated cluster on its API server, in virtual time.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "nothing here runs outside of tests; what helpers fail at fails the test"
+)]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -376,7 +382,15 @@ async fn a_daemon_pod_is_bound_to_the_node_it_names_and_runs() {
     pass(0.3).await;
     assert_eq!(bench.object("pods", "default", "ds-x")["spec"]["nodeName"], "n1");
     pass(0.4).await;
-    assert_eq!(status_of(&bench.object("pods", "default", "ds-x"), "Ready"), "True");
+    let pod = bench.object("pods", "default", "ds-x");
+    assert_eq!(status_of(&pod, "Ready"), "True");
+    let managers: Vec<&Value> = pod["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["manager"])
+        .collect();
+    assert!(managers.contains(&&json!("kubelet")), "{managers:?}");
     // The recorded kubelets post no node status.
     assert_eq!(bench.object("nodes", "", "n1")["status"].get("conditions"), None);
 }

@@ -17,6 +17,8 @@ use crate::schema::decode::Oddities;
 use crate::schema::time;
 use crate::store::{Object, Store};
 
+/// Namespaces that admission protects.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -34,6 +36,14 @@ pub enum Outcome {
 /// # Errors
 /// The refusal.
 pub fn delete(call: &Call<'_>) -> Result<Reply, Status> {
+    if call.kind.resource == "namespaces" && IMMORTAL.contains(&call.target.name.as_str()) {
+        return Err(Status::forbidden(
+            "",
+            "namespaces",
+            &call.target.name,
+            "this namespace may not be deleted",
+        ));
+    }
     let options = options(call)?;
     let mut store = call.store();
     let current = call.current(&store)?;
@@ -78,8 +88,7 @@ fn options(call: &Call<'_>) -> Result<DeleteOptions, Status> {
         return DeleteOptions::of_query(&call.request.query);
     }
     let mut oddities = Oddities::default();
-    let content_type = call.request.content_type.as_deref();
-    let body = input::value(&call.request.body, content_type, "DeleteOptions", &mut oddities)?;
+    let body = input::value(call, "DeleteOptions", &mut oddities)?;
     let kind = text(&body, "/kind");
     if !matches!(kind, "" | "DeleteOptions") {
         return Err(Status::bad_request(format!(

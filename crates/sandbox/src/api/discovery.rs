@@ -72,7 +72,7 @@ fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<R
 }
 
 fn plain(request: &Request, value: Value) -> Result<Reply, Status> {
-    negotiate::choose(&request.accept, false)?;
+    negotiate::choose(&request.accept, true)?;
     Ok(Reply::object(200, value))
 }
 

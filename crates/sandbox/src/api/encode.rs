@@ -6,15 +6,15 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
-use super::kinds::Kind;
+use super::kinds::{Kind, Kinds};
 use super::negotiate::{Accepted, Encoding, Shape};
 use super::read::not_acceptable;
 use super::reply::{Content, Reply};
 use super::request::Request;
 use super::write::Stored;
 use super::{Call, table};
-use crate::Status;
 use crate::store::Object;
+use crate::{Status, protobuf};
 
 /// Answers below this many bytes are not worth compressing, as the real server sees it.
 const COMPRESS_FROM: usize = 128 * 1024;
@@ -127,7 +127,10 @@ fn put_item(bytes: &mut BytesMut, json: &Bytes, prefix: &str) {
 }
 
 /// Encodes the body as the client wants it, and compresses it where that pays.
-pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted) -> Reply {
+pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted, kinds: &Kinds) -> Reply {
+    if accepted.encoding == Encoding::Protobuf {
+        reply = binary(reply, kinds);
+    }
     let has_type = reply.headers.iter().any(|(name, _)| *name == "content-type");
     let body = match reply.body {
         Content::Object(value) => match accepted.encoding {
@@ -164,6 +167,25 @@ pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted) -> Reply 
     {
         reply.headers.push(("content-encoding", "gzip".to_owned()));
         reply.body = Content::Full(compressed);
+    }
+    reply
+}
+
+/// The same answer in protobuf, if it has such a form.
+fn binary(mut reply: Reply, kinds: &Kinds) -> Reply {
+    if reply.headers.iter().any(|(name, _)| *name == "content-type") {
+        return reply;
+    }
+    let bytes = match &reply.body {
+        Content::Object(value) => protobuf::document(value, kinds),
+        Content::Full(bytes) => serde_json::from_slice(bytes)
+            .ok()
+            .and_then(|value| protobuf::document(&value, kinds)),
+        _ => None,
+    };
+    if let Some(bytes) = bytes {
+        reply.headers.push(("content-type", protobuf::MEDIA.to_owned()));
+        reply.body = Content::Full(bytes.into());
     }
     reply
 }

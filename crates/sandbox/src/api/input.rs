@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use super::Call;
 use super::kinds::Kind;
 use super::request::Body;
-use crate::Status;
 use crate::schema::decode::{self, Oddities};
+use crate::{Status, protobuf};
 
 /// What is done about unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,9 @@ impl Strictness {
 ///
 /// # Errors
 /// 415 for other media types, 400 for what cannot be parsed.
-pub fn value(body: &Body, content_type: Option<&str>, kind: &str, oddities: &mut Oddities) -> Result<Value, Status> {
+pub fn value(call: &Call<'_>, kind: &str, oddities: &mut Oddities) -> Result<Value, Status> {
+    let content_type = call.request.content_type.as_deref();
+    let body = &call.request.body;
     let bytes = match body {
         Body::Value(value) => return Ok(value.clone()),
         Body::Bytes(bytes) => bytes,
@@ -67,6 +69,9 @@ pub fn value(body: &Body, content_type: Option<&str>, kind: &str, oddities: &mut
             }
             decode::parse(bytes, oddities)
                 .map_err(|error| unreadable(format!("couldn't get version/kind; json parse error: {error}")))
+        }
+        protobuf::MEDIA if !call.kind.schema.is_empty() => {
+            protobuf::read(bytes, kind, call.sandbox.kinds()).map_err(|error| unreadable(error.to_string()))
         }
         "application/yaml" => yaml(bytes).map_err(|error| unreadable(format!("error converting YAML to JSON: {error}"))),
         _ => {
@@ -92,8 +97,7 @@ pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
 /// 400 for what is no object of this kind, or has problems while the request asks for strictness.
 pub fn object(call: &Call<'_>) -> Result<Input, Status> {
     let mut oddities = Oddities::default();
-    let content_type = call.request.content_type.as_deref();
-    let value = value(&call.request.body, content_type, call.kind.kind, &mut oddities)?;
+    let value = value(call, call.kind.kind, &mut oddities)?;
     typed(value, call.kind, &mut oddities)
         .and_then(|object| {
             let problems = oddities.messages();

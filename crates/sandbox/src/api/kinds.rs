@@ -255,13 +255,17 @@ fn core() -> Vec<Kind> {
             rules: &rules::pod::Pods,
             ..kind("pods", "pod", "Pod")
         },
-        kind("podtemplates", "podtemplate", "PodTemplate"),
+        Kind {
+            rules: &rules::Returned,
+            ..kind("podtemplates", "podtemplate", "PodTemplate")
+        },
         Kind {
             rules: &rules::secret::Secrets,
             ..kind("secrets", "secret", "Secret")
         },
         Kind {
             short: &["sa"],
+            rules: &rules::Returned,
             subresources: &[Sub {
                 name: "token",
                 takes: ("authentication.k8s.io", "v1", "TokenRequest"),

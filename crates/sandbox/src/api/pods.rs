@@ -60,7 +60,7 @@ pub fn subresource(call: &Call<'_>) -> Result<Reply, Status> {
 
 fn body(call: &Call<'_>, kind: &str) -> Result<Value, Status> {
     let mut oddities = Oddities::default();
-    input::value(&call.request.body, call.request.content_type.as_deref(), kind, &mut oddities)
+    input::value(call, kind, &mut oddities)
 }
 
 fn success() -> Reply {

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::negotiate::Shape;
+use super::negotiate::{Encoding, Shape};
 use super::reply::{Content, Reply};
 use super::selector::Selector;
 use super::stream::{Initial, Stream};
@@ -322,6 +322,10 @@ pub fn watch(call: &Call<'_>) -> Result<Reply, Status> {
         headers: Vec::new(),
         body: Content::Stream(Box::new(stream)),
     };
-    reply.headers.push(("content-type", "application/json".to_owned()));
+    let media = match call.accepted.encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Encoding::Json | Encoding::Yaml => "application/json",
+    };
+    reply.headers.push(("content-type", media.to_owned()));
     Ok(reply)
 }

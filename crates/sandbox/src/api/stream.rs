@@ -16,11 +16,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, Sleep};
 
 use super::kinds::Kind;
-use super::negotiate::Shape;
+use super::negotiate::{Encoding, Shape};
 use super::selector::Selector;
 use super::{Call, input, table};
 use crate::store::{Change, Event, Lookup, Object};
-use crate::{Sandbox, Status};
+use crate::{Sandbox, Status, protobuf};
 
 /// How long a watch lasts at least if the client does not say; the real server adds as much again by chance.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -60,6 +60,7 @@ pub struct Stream {
 /// The form of the events.
 struct Form {
     shape: Shape,
+    encoding: Encoding,
     include: String,
     headed: bool,
 }
@@ -111,6 +112,7 @@ impl Stream {
             selector,
             form: Form {
                 shape: call.accepted.shape,
+                encoding: call.accepted.encoding,
                 include: call.request.query.get("includeObject").to_owned(),
                 headed: false,
             },
@@ -225,7 +227,7 @@ impl Stream {
         match queued {
             Queued::Object(object) => self.shaped("ADDED", &object, object.revision()),
             Queued::Bookmark(revision) => self.bookmark(revision, true),
-            Queued::Error(status) => line(&json!({"type": "ERROR", "object": status.to_value()})),
+            Queued::Error(status) => self.encoded("ERROR", &status.to_value()),
         }
     }
 
@@ -249,7 +251,7 @@ impl Stream {
 
     /// The event as nearly all streams see it.
     fn natural(&mut self, event: &Event, change: &str) -> Bytes {
-        if self.form.shape == Shape::Whole && !self.kind.rules.converts() {
+        if self.form.shape == Shape::Whole && self.form.encoding != Encoding::Protobuf && !self.kind.rules.converts() {
             event.line().clone()
         } else {
             self.shaped(change, &event.object, event.revision)
@@ -260,7 +262,16 @@ impl Stream {
         let mut value = self.kind.rules.from_storage(object.value());
         value["metadata"]["resourceVersion"] = revision.to_string().into();
         let shaped = self.shape(value, revision);
-        line(&json!({"type": change, "object": shaped}))
+        self.encoded(change, &shaped)
+    }
+
+    fn encoded(&self, change: &str, object: &Value) -> Bytes {
+        if self.form.encoding == Encoding::Protobuf
+            && let Some(document) = protobuf::document(object, self.sandbox.kinds())
+        {
+            return protobuf::frame(change, &document).into();
+        }
+        line(&json!({"type": change, "object": object}))
     }
 
     fn shape(&mut self, value: Value, revision: u64) -> Value {
@@ -286,7 +297,7 @@ impl Stream {
         if let Shape::Partial(version) = self.form.shape {
             value = table::partial(&value, version);
         }
-        line(&json!({"type": "BOOKMARK", "object": value}))
+        self.encoded("BOOKMARK", &value)
     }
 }
 

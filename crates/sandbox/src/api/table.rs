@@ -45,7 +45,18 @@ fn row(object: &Value, kind: &str, include: &str, now: Wall) -> Value {
 
 /// The metadata of an object as an object of its own.
 pub fn partial(object: &Value, version: &str) -> Value {
-    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    // This annotation stands for a field that is no metadata; the real server adds it only to whole objects.
+    if object.get("kind").is_some_and(|kind| kind == "DaemonSet")
+        && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
+    {
+        annotations.shift_remove(crate::rules::workload::TEMPLATE_GENERATION);
+        if annotations.is_empty()
+            && let Value::Object(metadata) = &mut metadata
+        {
+            metadata.shift_remove("annotations");
+        }
+    }
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 

@@ -42,6 +42,12 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
                 vec![cause],
             ));
         }
+    } else if revision.parse::<u64>().is_err() {
+        return Err(Status::new(
+            500,
+            "",
+            format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax"),
+        ));
     } else if revision != current.revision().to_string() {
         return Err(call.conflict(current.name(), MODIFIED));
     }

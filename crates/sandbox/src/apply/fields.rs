@@ -73,14 +73,14 @@ impl Fields {
                     fields.below.insert(format!("f:{name}"), Self::stated(value, field.as_ref()));
                 }
             }
-            (Structure::Items(keys, element), Value::Array(items)) if !items.is_empty() => {
+            (Structure::Items(keys, element), Value::Array(items)) => {
                 for item in items {
                     let mut node = Self::stated(item, Some(element));
                     node.here = true;
                     fields.below.insert(item_key(item, keys), node);
                 }
             }
-            (Structure::Set, Value::Array(items)) if !items.is_empty() => {
+            (Structure::Set, Value::Array(items)) => {
                 for item in items {
                     fields.below.insert(format!("v:{item}"), Self::leaf());
                 }

@@ -119,7 +119,9 @@ fn written(entry: &Entry, at: &str, fields: &Fields) -> Value {
     map.insert("manager".to_owned(), entry.manager.as_str().into());
     map.insert("operation".to_owned(), if entry.apply { "Apply" } else { "Update" }.into());
     map.insert("apiVersion".to_owned(), entry.api_version.as_str().into());
-    map.insert("time".to_owned(), at.into());
+    if !at.is_empty() {
+        map.insert("time".to_owned(), at.into());
+    }
     map.insert("fieldsType".to_owned(), json!("FieldsV1"));
     map.insert("fieldsV1".to_owned(), fields.write());
     if !entry.subresource.is_empty() {
@@ -133,7 +135,18 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, object: &mut Value) {
     if !call.sandbox.config().managed_fields {
         return;
     }
-    let mut managers = old.map(Managers::of).unwrap_or_default();
+    // A client may write the record itself, but for a new object or through a subresource.
+    let written = items(object, "/metadata/managedFields");
+    let own_record = old.is_some() && !call.about_status() && !written.is_empty();
+    let reset = written
+        .iter()
+        .all(|entry| entry.get("manager").is_none() && entry.get("operation").is_none());
+    let mut managers = match old {
+        Some(_) if own_record && reset => Managers::default(),
+        Some(_) if own_record => Managers::of(object),
+        Some(old) => Managers::of(old),
+        None => Managers::default(),
+    };
     let before = old.cloned().unwrap_or_else(|| nothing(call));
     let mut changes = Fields::changes(&before, object, root(call).as_ref());
     changes.set.forget_system(call.about_status(), call.kind.status);

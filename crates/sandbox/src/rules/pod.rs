@@ -23,6 +23,7 @@ impl Rules for Pods {
         let spec = section(object, "spec");
         podspec::defaults(spec);
         default(spec, "enableServiceLinks", true);
+        normalize_addresses(object);
     }
 
     fn prepare_create(&self, object: &mut Value, context: &Context<'_>) -> Result<(), Status> {
@@ -68,7 +69,6 @@ impl Rules for Pods {
         if !class.is_empty() {
             default(section(object, "status"), "qosClass", class);
         }
-        normalize_addresses(object);
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {

@@ -8,7 +8,8 @@ use crate::api::selector::{self, Selector};
 use crate::status::Cause;
 use crate::store::Fields;
 
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// Counts changes of the template.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// Rules for DaemonSets.
 #[derive(Debug)]
