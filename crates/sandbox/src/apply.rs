@@ -31,9 +31,12 @@ use managers::{Entry, Managers};
 /// # Errors
 /// The refusal; 409 with a cause per field that another manager owns.
 pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
-    let applied = read(call)?;
     let mut store = call.store();
     let found = store.get(&call.kind.storage, &call.key()).cloned();
+    if found.is_none() && call.about_status() {
+        return Err(call.not_found());
+    }
+    let applied = read(call)?;
     let Some(current) = found else {
         drop(store);
         return create_applied(call, applied);
@@ -111,9 +114,6 @@ pub fn root(call: &Call<'_>) -> Option<Type> {
 }
 
 fn create_applied(call: &Call<'_>, applied: Value) -> Result<Reply, Status> {
-    if call.about_status() {
-        return Err(call.not_found());
-    }
     let set = stated(call, &applied);
     let mut managers = Managers::default();
     managers.set(entry(call), set, call.now.wall);
@@ -148,7 +148,7 @@ struct Outcome {
 }
 
 fn merged(call: &Call<'_>, current: &Arc<Object>, applied: &Value) -> Result<Outcome, Status> {
-    let live = call.kind.rules.from_storage(current.value());
+    let live = call.kind.rules.to_served(current.value());
     let ty = root(call);
     let own = entry(call);
     let mut managers = Managers::of(&live);
@@ -157,7 +157,7 @@ fn merged(call: &Call<'_>, current: &Arc<Object>, applied: &Value) -> Result<Out
     let others = managers.others(&own);
     let mut object = live.clone();
     merge::apply(&mut object, &without_system(applied), ty.as_ref());
-    merge::prune(&mut object, &before.minus(&set), &others);
+    merge::prune(&mut object, &before.minus(&set), &others.union(&set));
     let mut changed = Fields::changes(&live, &object, ty.as_ref());
     changed.set.forget_system(call.about_status(), call.kind.status);
     changed.removed.forget_system(call.about_status(), call.kind.status);

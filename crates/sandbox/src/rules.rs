@@ -109,7 +109,7 @@ pub trait Rules: Debug + Sync {
     }
 
     /// The other way.
-    fn from_storage(&self, object: Value) -> Value {
+    fn to_served(&self, object: Value) -> Value {
         object
     }
 

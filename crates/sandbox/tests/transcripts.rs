@@ -6,8 +6,13 @@ use std::path::{Path, PathBuf};
 
 use bailiff_runtime::{Clock, Seed};
 use bailiff_sandbox::service::Service;
-use bailiff_sandbox::{Authorization, Config, Sandbox, Token, User};
+use bailiff_sandbox::{Authorization, Config, Sandbox, Token, User, server};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+use tower::ServiceExt;
 
 #[path = "transcripts/bindings.rs"]
 mod bindings;
@@ -66,6 +71,46 @@ fn sandbox() -> Sandbox {
     };
     let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
     Sandbox::new(config, Clock::virtual_from(wall), &Seed::new(1))
+}
+
+/// Over a socket the same things are said. Time is real there, so these are topics that never wait.
+#[tokio::test]
+async fn recorded_answers_come_over_a_socket() {
+    let unhurried = [
+        "kubelet-flow",
+        "node-crud",
+        "kubectl-drain",
+        "smp-pod",
+        "auth-rbac",
+        "compression",
+        "content-types",
+        "watch-live",
+    ];
+    let all = std::env::var("TRANSCRIPT_OVER_HTTP").is_ok();
+    let mut differences = Vec::new();
+    for (name, topic) in topics().iter().filter(|(name, _)| all || unhurried.contains(&name.as_str())) {
+        let sandbox = sandbox();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port on loopback");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let served = tokio::spawn(server::serve(listener, sandbox.clone(), async move {
+            let _ = stopped.await;
+        }));
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let service = ServiceExt::map_request(client, move |mut request: http::Request<Full<Bytes>>| {
+            let absolute = format!("http://{address}{}", request.uri());
+            *request.uri_mut() = absolute.parse().expect("a path behind an authority is a URI");
+            request
+        });
+        if let Err(difference) = player::play(topic, service, || sandbox.compact()).await {
+            differences.push(format!("{name}: {difference}"));
+        }
+        let _ = stop.send(());
+        served.await.expect("the server ends").expect("the server ends well");
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,8 +28,8 @@ pub fn object(call: &Call<'_>, status: u16, stored: Stored) -> Result<Reply, Sta
         (Stored::Kept(object), Shape::Whole) if !call.kind.rules.converts() => {
             return Ok(Reply::json(status, object.json().clone()));
         }
-        (Stored::Kept(object), _) => call.kind.rules.from_storage(object.value()),
-        (Stored::Dry(value), _) => call.kind.rules.from_storage(value.clone()),
+        (Stored::Kept(object), _) => call.kind.rules.to_served(object.value()),
+        (Stored::Dry(value), _) => call.kind.rules.to_served(value.clone()),
     };
     let shaped = match call.accepted.shape {
         Shape::Whole => value,
@@ -65,7 +65,7 @@ pub fn list(
         metadata.insert("remainingItemCount".to_owned(), remaining.into());
     }
     let values = || -> Vec<Value> {
-        let converted = objects.iter().map(|object| call.kind.rules.from_storage(object.value()));
+        let converted = objects.iter().map(|object| call.kind.rules.to_served(object.value()));
         converted.collect()
     };
     match call.accepted.shape {
@@ -97,7 +97,7 @@ fn whole_list(call: &Call<'_>, objects: &[Arc<Object>], metadata: &Map<String, V
             bytes.put_u8(b',');
         }
         if kind.rules.converts() {
-            let mut value = kind.rules.from_storage(object.value());
+            let mut value = kind.rules.to_served(object.value());
             if let Value::Object(fields) = &mut value {
                 fields.shift_remove("kind");
                 fields.shift_remove("apiVersion");

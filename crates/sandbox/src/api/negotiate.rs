@@ -76,9 +76,8 @@ pub fn aggregated_discovery(accept: &str) -> Option<&'static str> {
                 _ => continue,
             }
         }
-        if clause.parameter("as").is_none() {
-            return None;
-        }
+        // Plain JSON comes first.
+        clause.parameter("as")?;
     }
     None
 }

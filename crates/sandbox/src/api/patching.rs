@@ -47,7 +47,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
         return Err(Status::bad_request(why));
     }
-    let before = call.kind.rules.from_storage(current.value());
+    let before = call.kind.rules.to_served(current.value());
     let patched = apply(call, media, &before, &patch).map_err(refusal)?;
     let change = result(call, patched, oddities, &current)?;
     call.commit(&mut store, &current, change)

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::negotiate::{Encoding, Shape};
 use super::reply::{Content, Reply};
+use super::request::Query;
 use super::selector::Selector;
 use super::stream::{Initial, Stream};
 use super::write::Stored;
@@ -238,48 +239,51 @@ fn old_objects(call: &Call<'_>, store: &Store, at: u64) -> Result<Vec<Arc<Object
 
 fn check_list_options(call: &Call<'_>, watch: bool) -> Result<(), Status> {
     let query = &call.request.query;
-    let (matching, revision) = (query.get("resourceVersionMatch"), query.get("resourceVersion"));
-    let initial = query.find("sendInitialEvents");
+    let matching = query.get("resourceVersionMatch");
+    let initial = query.find("sendInitialEvents").is_some();
     let mut causes = Vec::new();
-    if initial.is_some() {
-        if !watch {
-            causes.push(Cause::forbidden(
-                "sendInitialEvents",
-                "sendInitialEvents is forbidden for list",
-            ));
-        } else if matching != "NotOlderThan" {
+    if initial && watch {
+        if matching != "NotOlderThan" {
             let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             causes.push(Cause::forbidden("resourceVersionMatch", why));
-            causes.push(Cause::unsupported(
-                "resourceVersionMatch",
-                &json!(matching),
-                &["NotOlderThan"],
-            ));
+            if !matching.is_empty() {
+                let allowed = ["NotOlderThan"];
+                causes.push(Cause::unsupported("resourceVersionMatch", &json!(matching), &allowed));
+            }
         }
     } else if !matching.is_empty() {
-        if watch {
-            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            causes.push(Cause::forbidden("resourceVersionMatch", why));
-        } else if revision.is_empty() {
-            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-            causes.push(Cause::forbidden("resourceVersionMatch", why));
-        } else if !query.get("continue").is_empty() {
-            let why = "resourceVersionMatch is forbidden when continue is provided";
-            causes.push(Cause::forbidden("resourceVersionMatch", why));
-        }
-        match matching {
-            "Exact" if revision == "0" => {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                causes.push(Cause::forbidden("resourceVersionMatch", why));
-            }
-            "Exact" | "NotOlderThan" => {}
-            other => {
-                let allowed = ["Exact", "NotOlderThan", ""];
-                causes.push(Cause::unsupported("resourceVersionMatch", &json!(other), &allowed));
-            }
-        }
+        check_match(query, watch, &mut causes);
+    }
+    if initial && !watch {
+        let why = "sendInitialEvents is forbidden for list";
+        causes.push(Cause::forbidden("sendInitialEvents", why));
     }
     options::refuse("ListOptions", causes)
+}
+
+fn check_match(query: &Query, watch: bool, causes: &mut Vec<Cause>) {
+    let (matching, revision) = (query.get("resourceVersionMatch"), query.get("resourceVersion"));
+    let misplaced = if watch {
+        Some("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+    } else if revision.is_empty() {
+        Some("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    } else if !query.get("continue").is_empty() {
+        Some("resourceVersionMatch is forbidden when continue is provided")
+    } else {
+        None
+    };
+    causes.extend(misplaced.map(|why| Cause::forbidden("resourceVersionMatch", why)));
+    match matching {
+        "Exact" if revision == "0" => {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(Cause::forbidden("resourceVersionMatch", why));
+        }
+        "Exact" | "NotOlderThan" => {}
+        other => {
+            let allowed = ["Exact", "NotOlderThan", ""];
+            causes.push(Cause::unsupported("resourceVersionMatch", &json!(other), &allowed));
+        }
+    }
 }
 
 /// Serves a watch.

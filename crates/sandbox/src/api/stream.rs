@@ -259,7 +259,7 @@ impl Stream {
     }
 
     fn shaped(&mut self, change: &str, object: &Object, revision: u64) -> Bytes {
-        let mut value = self.kind.rules.from_storage(object.value());
+        let mut value = self.kind.rules.to_served(object.value());
         value["metadata"]["resourceVersion"] = revision.to_string().into();
         let shaped = self.shape(value, revision);
         self.encoded(change, &shaped)

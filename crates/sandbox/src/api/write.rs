@@ -71,7 +71,7 @@ impl Call<'_> {
     fn own(&self, object: &mut Value, old: &Value, managers: Option<Managers>) {
         match managers {
             Some(managers) => managers.write(object),
-            None => managers::track(self, Some(&self.kind.rules.from_storage(old.clone())), object),
+            None => managers::track(self, Some(&self.kind.rules.to_served(old.clone())), object),
         }
     }
 

@@ -100,7 +100,8 @@ fn remove(target: &mut Value, key: &str) {
         }
         (Value::Array(items), Some(("k:", keys))) => items.retain(|item| !has_keys(item, keys)),
         (Value::Array(items), Some(("v:", value))) => {
-            items.retain(|item| item.to_string() != value);
+            let value: Value = serde_json::from_str(value).unwrap_or_default();
+            items.retain(|item| *item != value);
         }
         _ => {}
     }

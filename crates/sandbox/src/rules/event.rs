@@ -97,7 +97,7 @@ impl Rules for Events {
         stored(renamed, "v1", "Event")
     }
 
-    fn from_storage(&self, object: Value) -> Value {
+    fn to_served(&self, object: Value) -> Value {
         let renamed = rename(
             object,
             |(core, named)| (core, named),
