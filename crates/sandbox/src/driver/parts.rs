@@ -13,7 +13,7 @@ use crate::gc::{Item, LostPods, Namespaces, Owners, Resource};
 use crate::kubelet::KubeletSettings;
 use crate::replicasets::{ReplicaSets, SetFacts};
 use crate::store::Object;
-use crate::{Sandbox, binder, kubelet};
+use crate::{Sandbox, User, binder, kubelet};
 
 /// All parts, and the effects that are not carried out yet.
 pub struct Parts {
@@ -22,10 +22,22 @@ pub struct Parts {
     pub(super) binder: Option<binder::Core>,
     pub(super) collector: Option<Collector>,
     pub(super) replica_sets: Option<ReplicaSets>,
-    pub(super) effects: VecDeque<Effect>,
+    pub(super) effects: VecDeque<(Part, Effect)>,
     /// What exists, per resource: needed to find out what is gone when a watch starts again with a list.
-    items: BTreeMap<Arc<str>, BTreeMap<(Box<str>, Box<str>), Box<str>>>,
+    items: BTreeMap<Arc<str>, Uids>,
     is_synced: bool,
+}
+
+/// Uids by namespace and name.
+type Uids = BTreeMap<(Box<str>, Box<str>), Box<str>>;
+
+/// Who wants something done: objects say so in their managed fields, as in a real cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Kubelet,
+    Scheduler,
+    Collector,
+    ReplicaSets,
 }
 
 /// The garbage collector.
@@ -33,6 +45,26 @@ pub struct Collector {
     pub owners: Owners,
     pub namespaces: Namespaces,
     pub lost_pods: LostPods,
+}
+
+// === impl Part ===
+
+impl Part {
+    /// The user that it makes requests as. Simulated parts may do everything.
+    pub fn user(self) -> User {
+        let name = match self {
+            Self::Kubelet => "kubelet",
+            Self::Scheduler => "kube-scheduler",
+            Self::Collector => "generic-garbage-collector",
+            Self::ReplicaSets => "replicaset-controller",
+        };
+        User::new(name, &["system:masters", "system:authenticated"])
+    }
+}
+
+/// What a part wants done.
+pub fn by(part: Part, effects: Vec<Effect>) -> impl Iterator<Item = (Part, Effect)> {
+    effects.into_iter().map(move |effect| (part, effect))
 }
 
 // === impl Parts ===
@@ -96,18 +128,20 @@ impl Parts {
             self.synced(now);
         }
         if let Some(kubelets) = &mut self.kubelets {
-            self.effects.extend(kubelets.apply(kubelet::Input::Wake, now));
+            self.effects
+                .extend(by(Part::Kubelet, kubelets.apply(kubelet::Input::Wake, now)));
         }
         if let Some(binder) = &mut self.binder {
-            self.effects.extend(binder.apply(binder::Input::Wake, now));
+            self.effects
+                .extend(by(Part::Scheduler, binder.apply(binder::Input::Wake, now)));
         }
         if let Some(sets) = &mut self.replica_sets {
-            self.effects.extend(sets.wake(now));
+            self.effects.extend(by(Part::ReplicaSets, sets.wake(now)));
         }
         if let Some(collector) = &mut self.collector {
-            self.effects.extend(collector.owners.wake(now));
-            self.effects.extend(collector.namespaces.wake(now));
-            self.effects.extend(collector.lost_pods.wake(now));
+            self.effects.extend(by(Part::Collector, collector.owners.wake(now)));
+            self.effects.extend(by(Part::Collector, collector.namespaces.wake(now)));
+            self.effects.extend(by(Part::Collector, collector.lost_pods.wake(now)));
         }
     }
 
@@ -116,8 +150,10 @@ impl Parts {
         match command {
             Command::Change(target, change, done) => {
                 if let Some(kubelets) = &mut self.kubelets {
-                    self.effects
-                        .extend(kubelets.apply(kubelet::Input::Change { target, change }, now));
+                    self.effects.extend(by(
+                        Part::Kubelet,
+                        kubelets.apply(kubelet::Input::Change { target, change }, now),
+                    ));
                 }
                 // Who asked may have gone.
                 let _ = done.send(());
@@ -132,8 +168,8 @@ impl Parts {
 
     fn synced(&mut self, now: Now) {
         if let Some(collector) = &mut self.collector {
-            self.effects.extend(collector.owners.synced());
-            self.effects.extend(collector.namespaces.synced());
+            self.effects.extend(by(Part::Collector, collector.owners.synced()));
+            self.effects.extend(by(Part::Collector, collector.namespaces.synced()));
             collector.lost_pods.synced(now);
         }
     }
@@ -174,8 +210,8 @@ impl Parts {
         if let Some(collector) = &mut self.collector {
             match Item::read(resource, object) {
                 Ok(item) => {
-                    self.effects.extend(collector.namespaces.seen(&item));
-                    self.effects.extend(collector.owners.seen(item));
+                    self.effects.extend(by(Part::Collector, collector.namespaces.seen(&item)));
+                    self.effects.extend(by(Part::Collector, collector.owners.seen(item)));
                 }
                 Err(error) => report(Err(error)),
             }
@@ -197,8 +233,9 @@ impl Parts {
             _ => {}
         }
         if let Some(collector) = &mut self.collector {
-            self.effects.extend(collector.namespaces.gone(resource, namespace, name, uid));
-            self.effects.extend(collector.owners.gone(uid));
+            self.effects
+                .extend(by(Part::Collector, collector.namespaces.gone(resource, namespace, name, uid)));
+            self.effects.extend(by(Part::Collector, collector.owners.gone(uid)));
         }
     }
 
@@ -208,10 +245,10 @@ impl Parts {
         }
         if let Some(binder) = &mut self.binder {
             let input = binder::Input::Node(Box::new(facts.clone()));
-            self.effects.extend(binder.apply(input, now));
+            self.effects.extend(by(Part::Scheduler, binder.apply(input, now)));
         }
         if let Some(kubelets) = &mut self.kubelets {
-            self.effects.extend(kubelets.apply(facts.into(), now));
+            self.effects.extend(by(Part::Kubelet, kubelets.apply(facts.into(), now)));
         }
     }
 
@@ -220,11 +257,12 @@ impl Parts {
             collector.lost_pods.node_gone(&name.into(), now);
         }
         if let Some(binder) = &mut self.binder {
-            self.effects.extend(binder.apply(binder::Input::NodeGone(name.into()), now));
+            self.effects
+                .extend(by(Part::Scheduler, binder.apply(binder::Input::NodeGone(name.into()), now)));
         }
         if let Some(kubelets) = &mut self.kubelets {
             self.effects
-                .extend(kubelets.apply(kubelet::Input::NodeGone(name.into()), now));
+                .extend(by(Part::Kubelet, kubelets.apply(kubelet::Input::NodeGone(name.into()), now)));
         }
     }
 
@@ -233,14 +271,14 @@ impl Parts {
             collector.lost_pods.pod_seen(&facts, now);
         }
         if let Some(sets) = &mut self.replica_sets {
-            self.effects.extend(sets.pod_seen(&facts, now));
+            self.effects.extend(by(Part::ReplicaSets, sets.pod_seen(&facts, now)));
         }
         if let Some(binder) = &mut self.binder {
             let input = binder::Input::Pod(Box::new(facts.clone()));
-            self.effects.extend(binder.apply(input, now));
+            self.effects.extend(by(Part::Scheduler, binder.apply(input, now)));
         }
         if let Some(kubelets) = &mut self.kubelets {
-            self.effects.extend(kubelets.apply(facts.into(), now));
+            self.effects.extend(by(Part::Kubelet, kubelets.apply(facts.into(), now)));
         }
     }
 
@@ -249,19 +287,21 @@ impl Parts {
             collector.lost_pods.pod_gone(key);
         }
         if let Some(sets) = &mut self.replica_sets {
-            self.effects.extend(sets.pod_gone(key));
+            self.effects.extend(by(Part::ReplicaSets, sets.pod_gone(key)));
         }
         if let Some(binder) = &mut self.binder {
-            self.effects.extend(binder.apply(binder::Input::PodGone(key.clone()), now));
+            self.effects
+                .extend(by(Part::Scheduler, binder.apply(binder::Input::PodGone(key.clone()), now)));
         }
         if let Some(kubelets) = &mut self.kubelets {
-            self.effects.extend(kubelets.apply(kubelet::Input::PodGone(key.clone()), now));
+            self.effects
+                .extend(by(Part::Kubelet, kubelets.apply(kubelet::Input::PodGone(key.clone()), now)));
         }
     }
 
     fn set_seen(&mut self, facts: SetFacts) {
         if let Some(sets) = &mut self.replica_sets {
-            self.effects.extend(sets.set_seen(facts));
+            self.effects.extend(by(Part::ReplicaSets, sets.set_seen(facts)));
         }
     }
 }

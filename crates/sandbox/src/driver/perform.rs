@@ -4,10 +4,10 @@ use bailiff_model::{NodeName, NodeUid, Now, Wall};
 use bailiff_runtime::Clock;
 use serde_json::{Value, json};
 
-use super::parts::Parts;
+use super::parts::{Part, Parts, by};
 use crate::effect::{Answer, Effect, Request, micros};
 use crate::facts::PodKey;
-use crate::{Status, User, Verb, binder, kubelet};
+use crate::{Status, Verb, binder, kubelet};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const LEASE_NAMESPACE: &str = bailiff_model::wellknown::NAMESPACE_NODE_LEASE;
@@ -18,11 +18,13 @@ impl Parts {
     /// Carries out effects, at most `limit`. True if none are left.
     pub fn perform(&mut self, limit: usize, clock: &Clock) -> bool {
         for _ in 0..limit {
-            let Some(effect) = self.effects.pop_front() else { return true };
+            let Some((part, effect)) = self.effects.pop_front() else {
+                return true;
+            };
             let now = clock.now();
             match effect {
                 Effect::Renew { node, uid, at, ensure } => self.renew(&node, &uid, at, ensure, now),
-                Effect::Send(request) => self.send(*request, now),
+                Effect::Send(request) => self.send(part, *request, now),
                 Effect::Binding { node, delay } => self.tell_binder(binder::Input::Binding(node, delay), now),
             }
         }
@@ -54,19 +56,19 @@ impl Parts {
         });
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases");
         // A refused creation is tried again by the next renewal, which finds no Lease.
-        if let Err(status) = self.sandbox.request(&User::admin(), Verb::Create, &path, &lease) {
+        if let Err(status) = self.sandbox.request(&Part::Kubelet.user(), Verb::Create, &path, &lease) {
             tracing::warn!(%node, error = %status, "the sandbox refused a Lease");
         }
     }
 
-    fn send(&mut self, request: Request, now: Now) {
+    fn send(&mut self, part: Part, request: Request, now: Now) {
         let Request {
             verb,
             path,
             body,
             answer,
         } = request;
-        let outcome = self.sandbox.request(&User::admin(), verb, &path, &body);
+        let outcome = self.sandbox.request(&part.user(), verb, &path, &body);
         if let Err(status) = &outcome {
             // Races with clients are part of life: the watch brings what made the request pointless.
             tracing::debug!(?verb, path, error = %status, "a simulated part of the cluster was refused");
@@ -96,7 +98,7 @@ impl Parts {
             Answer::Created(set) => {
                 if let Some(sets) = &mut self.replica_sets {
                     let pod = outcome.as_ref().ok().and_then(created);
-                    self.effects.extend(sets.created(&set, pod, now));
+                    self.effects.extend(by(Part::ReplicaSets, sets.created(&set, pod, now)));
                 }
             }
         }
@@ -104,13 +106,13 @@ impl Parts {
 
     fn tell_kubelets(&mut self, input: kubelet::Input, now: Now) {
         if let Some(kubelets) = &mut self.kubelets {
-            self.effects.extend(kubelets.apply(input, now));
+            self.effects.extend(by(Part::Kubelet, kubelets.apply(input, now)));
         }
     }
 
     fn tell_binder(&mut self, input: binder::Input, now: Now) {
         if let Some(binder) = &mut self.binder {
-            self.effects.extend(binder.apply(input, now));
+            self.effects.extend(by(Part::Scheduler, binder.apply(input, now)));
         }
     }
 }
