@@ -100,6 +100,8 @@ pub struct Incoming {
 }
 
 /// The state of one shard of a topic.
+///
+/// When the layout of a topic changes, all shards of the new layout are told at once; those with another shard count are void.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardStatus {
     /// Topic.
@@ -199,12 +201,60 @@ impl Draft {
 
 impl ShardStatus {
     /// True if every shard of `topic` is there and complete, so that a missing key means something.
+    ///
+    /// Statuses left over from an older layout do not count: shard 0 is in every layout, and tells how many shards there are.
     pub fn is_topic_complete<'a>(topic: Topic, statuses: impl IntoIterator<Item = &'a Self>) -> bool {
-        let (mut complete, mut wanted) = (0_u32, 0_u32);
-        for status in statuses.into_iter().filter(|status| status.topic == topic) {
-            wanted = status.shard_count;
-            complete += u32::from(status.complete);
+        let of_topic = statuses.into_iter().filter(|status| status.topic == topic);
+        let of_topic: Vec<&Self> = of_topic.collect();
+        let wanted = of_topic
+            .iter()
+            .find(|status| status.shard == 0)
+            .map_or(0, |status| status.shard_count);
+        let is_complete = |number| {
+            let mut present = of_topic.iter().filter(|status| status.shard_count == wanted);
+            present.any(|status| status.shard == number && status.complete)
+        };
+        wanted > 0 && (0..wanted).all(is_complete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_status(shard: u32, shard_count: u32, complete: bool) -> ShardStatus {
+        ShardStatus {
+            topic: Topic::NodeHealth,
+            shard,
+            shard_count,
+            epoch: 1,
+            complete,
+            live: true,
+            lag: Duration::ZERO,
+            producer: String::new(),
         }
-        wanted > 0 && complete == wanted
+    }
+
+    #[test]
+    fn a_topic_is_complete_when_all_shards_of_its_present_layout_are() {
+        let cases = [
+            (vec![], false),
+            (vec![mk_status(0, 1, true)], true),
+            (vec![mk_status(0, 1, false)], false),
+            (vec![mk_status(0, 2, true)], false),
+            (vec![mk_status(0, 2, true), mk_status(1, 2, true)], true),
+            (vec![mk_status(0, 2, true), mk_status(1, 2, false)], false),
+            // Shard 1 is left over from a layout of two.
+            (vec![mk_status(0, 1, true), mk_status(1, 2, false)], true),
+            (vec![mk_status(0, 1, false), mk_status(1, 2, true)], false),
+        ];
+        for (statuses, wanted) in cases {
+            assert_eq!(
+                ShardStatus::is_topic_complete(Topic::NodeHealth, &statuses),
+                wanted,
+                "{statuses:?}"
+            );
+            assert!(!ShardStatus::is_topic_complete(Topic::DaemonRollouts, &statuses));
+        }
     }
 }

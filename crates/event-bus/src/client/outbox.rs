@@ -334,3 +334,6 @@ impl News {
         self.fenced.take().map(|detail| Published::Fenced { detail })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,8 @@ struct Progress {
     epoch: u64,
     /// Incarnation of the bus that holds our state.
     replaced_in: Option<String>,
+    /// That the bus cannot be reached was logged.
+    is_loss_logged: bool,
 }
 
 /// How a session ended.
@@ -52,6 +54,7 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
     let mut progress = Progress {
         epoch: shared.options.epoch,
         replaced_in: None,
+        is_loss_logged: false,
     };
     loop {
         let end = attempt(&bus, &shared, &mut progress, &mut backoff).await;
@@ -65,7 +68,13 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
             });
             return;
         }
-        tracing::info!(%topic, shard, error = %status, "Session was lost");
+        if status.code() == Code::InvalidArgument {
+            tracing::error!(%topic, shard, error = %status, "Bus refused the session");
+        } else if std::mem::replace(&mut progress.is_loss_logged, true) {
+            tracing::debug!(%topic, shard, error = %status, "Session was not opened");
+        } else {
+            tracing::warn!(%topic, shard, error = %status, "Session was lost");
+        }
         shared.progress(|state| state.outbox.disconnected());
         tokio::time::sleep(backoff.failed()).await;
     }
@@ -94,6 +103,7 @@ async fn attempt(bus: &Bus, shared: &Shared, progress: &mut Progress, backoff: &
         progress.replaced_in = None;
         return End::NeedsReplace;
     }
+    progress.is_loss_logged = false;
     shared.progress(|state| state.outbox.connected(&opened.incarnation, replace));
     let status = session.serve(progress, backoff).await;
     End::Lost(Box::new(status))

@@ -1,9 +1,11 @@
 //! Tests of the bus from outside: the engine by commands, the rest through client and server.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod engine_liveness;
 mod engine_model;
 mod engine_properties;
+mod engine_rig;
 mod engine_rules;
 mod publishing;
 mod stream_properties;

@@ -189,6 +189,32 @@ async fn an_initial_state_that_was_cut_off_is_begun_again() {
     assert_eq!(follower.contents(), contents([("n1", 2)]));
 }
 
+/// A bus without memory knows no epochs: an old leader that comes first is believed until the rightful one is back.
+#[tokio::test(start_paused = true)]
+async fn the_rightful_leader_replaces_what_an_old_one_told_a_new_bus() {
+    let world = World::new();
+    let leader = world.publish("leader", HEALTH, (0, 1), 8);
+    leader.set(mk_draft("n1", 8));
+    leader.complete();
+    soon("the replace part ended", leader.settled()).await;
+    world.server.kill();
+    // By now the leader tries every few seconds only.
+    pass(30).await;
+    world.server.restart();
+    let mut old = world.publish("old", HEALTH, (0, 1), 7);
+    old.set(mk_draft("n2", 7));
+    old.complete();
+    soon("the replace part ended", old.settled()).await;
+    let mut follower = world.follow(&[HEALTH]);
+    follower.step().await;
+    assert_eq!(follower.contents(), contents([("n2", 7)]));
+    news(&mut old, fenced).await;
+    follower
+        .until(|follower| follower.held.contains_key(&(HEALTH, "n1".to_owned())))
+        .await;
+    assert_eq!(follower.contents(), contents([("n1", 8)]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_reconnect_does_not_send_again_what_was_acknowledged() {
     let world = World::new();

@@ -53,7 +53,6 @@ struct Premises {
     disconnects: usize,
     snapshots: usize,
     losses: usize,
-    uniform: usize,
 }
 
 /// The leaders of all shards, and what they publish.
@@ -193,6 +192,7 @@ fn every_subscriber_ends_with_what_the_leaders_hold() {
     let premises = RefCell::new(Premises::default());
     let mut runner = TestRunner::new(Config {
         cases: 96,
+        failure_persistence: None,
         ..Config::default()
     });
     let outcome = runner.run(&proptest::collection::vec(op(), 1..60), |ops| {
@@ -211,14 +211,13 @@ fn every_subscriber_ends_with_what_the_leaders_hold() {
         disconnects,
         snapshots,
         losses,
-        uniform: _,
     } = premises;
     assert!(take_overs > 0 && layouts > 0 && restarts > 0 && disconnects > 0);
     assert!(losses > 0 && snapshots > 96 * 3, "some came back to another memory");
 }
 
 /// Leaders only replace: every set must show one leader's state whole.
-async fn replace_whole(ops: &[Op], premises: &RefCell<Premises>) {
+async fn replace_whole(ops: &[Op], seen: &RefCell<BTreeMap<u64, usize>>) {
     let world = World::small();
     let mut followers: Vec<Follower> = (0..3).map(|_| world.follow(&[HEALTH])).collect();
     let mut leaders = Leaders::take_over(&world, 1, 1);
@@ -232,7 +231,9 @@ async fn replace_whole(ops: &[Op], premises: &RefCell<Premises>) {
             !contents.is_empty() || !follower.is_complete(HEALTH),
             "complete without records"
         );
-        premises.borrow_mut().uniform += usize::from(!contents.is_empty());
+        for generation in generations {
+            *seen.borrow_mut().entry(generation).or_default() += 1;
+        }
     };
     for op in ops {
         match *op {
@@ -261,18 +262,20 @@ async fn replace_whole(ops: &[Op], premises: &RefCell<Premises>) {
 
 #[test]
 fn no_subscriber_ever_sees_half_a_replace() {
-    let premises = RefCell::new(Premises::default());
+    let seen = RefCell::new(BTreeMap::new());
     let mut runner = TestRunner::new(Config {
         cases: 96,
+        failure_persistence: None,
         ..Config::default()
     });
     let outcome = runner.run(&proptest::collection::vec(op(), 1..60), |ops| {
-        in_virtual_time(replace_whole(&ops, &premises));
+        in_virtual_time(replace_whole(&ops, &seen));
         Ok(())
     });
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
-    println!("{:?}", premises.borrow());
-    assert!(premises.borrow().uniform > 100);
+    let seen = seen.into_inner();
+    println!("states seen whole, by leader: {seen:?}");
+    assert!(seen.len() > 3 && seen.values().sum::<usize>() > 500, "{seen:?}");
 }

@@ -3,7 +3,10 @@
 use bailiff_event_bus::{Bus, PublishOptions, Server, ServerOptions, SubscribeOptions, publish, subscribe};
 use bailiff_model::Topic;
 use bailiff_runtime::{Clock, Seed};
-use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{Follower, contents, mk_draft};
 
@@ -13,12 +16,8 @@ async fn publish_subscribe_and_resume_work_over_tcp() {
     let server = Server::new(ServerOptions::default(), &clock, &seed);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let service = server.service();
-    let incoming = TcpListenerStream::new(listener);
-    let serving = tokio::spawn(async move {
-        let router = tonic::transport::Server::builder().add_service(service);
-        router.serve_with_incoming(incoming).await
-    });
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.clone().serve(listener, stop.clone()));
     let bus = Bus::connect(&url);
     let options = PublishOptions {
         topic: Topic::NodeHealth,
@@ -56,7 +55,28 @@ async fn publish_subscribe_and_resume_work_over_tcp() {
     assert_eq!(follower.contents(), contents([("node-0", 0)]));
     assert_eq!(bus.history(Topic::NodeHealth, "node-0").await.unwrap().len(), 1);
     assert_eq!(bus.status().await.unwrap().topics[0].keys, 1);
-    serving.abort();
+
+    let channel = tonic::transport::Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+    let question = HealthCheckRequest {
+        service: "bailiff.v1.EventBus".to_owned(),
+    };
+    let answer = HealthClient::new(channel).check(question).await.unwrap().into_inner();
+    assert_eq!(answer.status, i32::from(ServingStatus::Serving));
+
+    stop.cancel();
+    follower.until(|follower| follower.lost == 3).await;
+    serving.await.unwrap().unwrap();
+}
+
+#[test]
+fn plain_text_beyond_this_machine_is_refused_with_exit_code_64() {
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_event-bus"))
+        .args(["--listen", "0.0.0.0:0"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(64), "{said}");
+    assert!(said.contains("--listen") && said.contains("--insecure"), "{said}");
 }
 
 #[tokio::test]

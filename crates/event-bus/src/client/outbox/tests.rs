@@ -1,0 +1,181 @@
+//! What an outbox promises.
+
+use std::time::Duration;
+
+use bailiff_model::health::{NodeHealth, Ready, Verdict};
+use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
+use bailiff_model::{NodeRef, PodRef, Zone};
+
+use super::*;
+use crate::record::Body;
+
+const NOW: Wall = Wall::UNIX_EPOCH;
+
+fn mk_node(name: &str) -> NodeRef {
+    NodeRef {
+        name: name.into(),
+        uid: "uid".into(),
+        ..NodeRef::default()
+    }
+}
+
+fn mk_draft(name: &str, content: u64) -> Draft {
+    Draft::new(Body::NodeHealth(NodeHealth {
+        node: mk_node(name),
+        zone: Zone::default(),
+        excluded_from_disruption: false,
+        ready: Ready::default(),
+        verdict: Verdict::Healthy,
+        last_sign_of_life: None,
+        late_since: None,
+        counted_from: NOW,
+        grace: Duration::from_secs(content),
+        decided_at: NOW,
+    }))
+}
+
+fn mk_outcome(number: usize) -> Draft {
+    Draft::new(Body::Outcome(Outcome::Pod(PodOutcome {
+        pod: PodRef {
+            namespace: "default".into(),
+            name: "pod".into(),
+            uid: format!("uid-{number}").into(),
+            ..PodRef::default()
+        },
+        node: mk_node("n1"),
+        state: PodOutcomeState::Deleted,
+        failed_attempts: 0,
+        detail: String::new(),
+        since: NOW,
+    })))
+}
+
+/// An outbox whose replace part has ended.
+fn mk_connected(topic: Topic) -> Outbox {
+    let mut outbox = Outbox::new(topic);
+    outbox.complete();
+    outbox.connected("bus-1", true);
+    let Some(Step::EndReplace(end)) = outbox.next_step() else {
+        panic!("there is nothing to stage");
+    };
+    assert!(outbox.acknowledged(end.id, &[1]));
+    while outbox.next_news().is_some() {}
+    outbox
+}
+
+fn next_keys(outbox: &mut Outbox) -> (u64, Vec<String>) {
+    match outbox.next_step() {
+        Some(Step::Batch(batch)) => (batch.id, batch.records.into_iter().map(|record| record.key).collect()),
+        step => panic!("{step:?} is no batch"),
+    }
+}
+
+#[test]
+fn a_key_has_one_place_and_the_latest_draft() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    for content in 0..10 {
+        outbox.set(mk_draft("n1", content), NOW);
+        outbox.set(mk_draft("n2", content), NOW);
+    }
+    outbox.remove("n2", NOW);
+    let (id, keys) = next_keys(&mut outbox);
+    assert_eq!(keys, ["n1", "n2"]);
+    assert_eq!(outbox.next_step(), None);
+    outbox.acknowledged(id, &[5, 6]);
+    assert!(outbox.is_settled());
+    let acknowledged = |key: &str, revision| {
+        let key = key.to_owned();
+        Some(Published::Acknowledged {
+            key,
+            revision: Revision(revision),
+        })
+    };
+    assert_eq!(outbox.next_news(), acknowledged("n1", 5));
+    assert_eq!(outbox.next_news(), acknowledged("n2", 6));
+    assert_eq!(outbox.next_news(), None);
+    assert_eq!(outbox.slots.len(), 1, "what is removed is not kept");
+}
+
+#[test]
+fn what_was_superseded_on_its_way_is_not_acknowledged() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    outbox.set(mk_draft("n1", 1), NOW);
+    let (first, _) = next_keys(&mut outbox);
+    outbox.set(mk_draft("n1", 2), NOW);
+    outbox.acknowledged(first, &[5]);
+    assert_eq!(outbox.next_news(), None);
+    assert!(!outbox.is_settled());
+    let (second, _) = next_keys(&mut outbox);
+    outbox.acknowledged(second, &[6]);
+    assert!(matches!(outbox.next_news(), Some(Published::Acknowledged { .. })));
+}
+
+#[test]
+fn what_was_not_acknowledged_is_sent_again_and_the_rest_is_not() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    outbox.set(mk_draft("n1", 1), NOW);
+    let (first, _) = next_keys(&mut outbox);
+    outbox.set(mk_draft("n2", 1), NOW);
+    let _lost = next_keys(&mut outbox);
+    outbox.set(mk_draft("n3", 1), NOW);
+    outbox.acknowledged(first, &[5]);
+    outbox.disconnected();
+    outbox.connected("bus-1", false);
+    assert_eq!(next_keys(&mut outbox).1, ["n2", "n3"]);
+    outbox.connected("bus-2", true);
+    assert_eq!(
+        next_keys(&mut outbox).1,
+        ["n1", "n2", "n3"],
+        "to a bus that lost its memory everything"
+    );
+}
+
+#[test]
+fn the_window_is_bounded() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    for number in 0..5_000 {
+        outbox.set(mk_draft(&format!("n{number}"), 1), NOW);
+    }
+    let batches: Vec<u64> = (0..WINDOW).map(|_| next_keys(&mut outbox).0).collect();
+    assert_eq!(outbox.next_step(), None);
+    outbox.acknowledged(batches[0], &[1; BATCH_RECORDS]);
+    assert_eq!(next_keys(&mut outbox).1.len(), BATCH_RECORDS);
+}
+
+#[test]
+fn news_nobody_asks_for_coalesce() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    for round in 1..100 {
+        outbox.set(mk_draft("n1", round), NOW);
+        outbox.set(mk_draft("n2", 1), NOW);
+        outbox.remove("a/b", NOW);
+        let (id, _) = next_keys(&mut outbox);
+        outbox.acknowledged(id, &[round * 2, round * 2 + 1]);
+        outbox.disconnected();
+        outbox.connected("bus-1", false);
+    }
+    let mut news = Vec::new();
+    while let Some(one) = outbox.next_news() {
+        news.push(one);
+    }
+    assert_eq!(news.len(), 4, "one connection, one refusal, two acknowledgements: {news:?}");
+}
+
+#[test]
+fn old_outcomes_are_forgotten_once_they_are_on_the_bus() {
+    let mut outbox = mk_connected(Topic::EvictionOutcomes);
+    for number in 0..TERMINAL_KEPT + 10 {
+        outbox.set(mk_outcome(number), NOW);
+    }
+    assert_eq!(
+        outbox.slots.len(),
+        TERMINAL_KEPT + 10,
+        "nothing is forgotten that is not on the bus"
+    );
+    while let Some(Step::Batch(batch)) = outbox.next_step() {
+        let revisions = vec![1; batch.records.len()];
+        outbox.acknowledged(batch.id, &revisions);
+    }
+    outbox.set(mk_outcome(TERMINAL_KEPT + 10), NOW);
+    assert_eq!(outbox.slots.len(), TERMINAL_KEPT);
+}
