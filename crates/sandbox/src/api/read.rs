@@ -225,6 +225,10 @@ fn old_objects(call: &Call<'_>, store: &Store, at: u64) -> Result<Vec<Arc<Object
         )
     };
     let table = store.table(&call.kind.storage).ok_or_else(Status::no_such_path)?;
+    if at >= table.compacted() && table.after(at).is_none() {
+        // Nothing happened since: the present is the past that is asked for.
+        return Ok(objects(call, store).cloned().collect());
+    }
     let all = table.at(at).ok_or_else(expired)?;
     let namespace = if call.kind.namespaced {
         call.target.namespace.as_str()

@@ -6,6 +6,10 @@ use super::Error;
 
 /// Operations per patch, as the real server's limit.
 const MOST_OPERATIONS: usize = 10_000;
+/// Bytes that the copies of one patch may make together: as many as a request may carry.
+const MOST_COPIED: usize = 3 * 1024 * 1024;
+/// How deep a patch may reach. No object of the API is a tenth as deep.
+const DEEPEST: usize = 200;
 
 /// Applies a list of operations, all or none.
 ///
@@ -24,16 +28,18 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
         )));
     }
     let mut result = target.clone();
+    let mut copied = 0;
     for operation in operations {
-        step(&mut result, operation)?;
+        step(&mut result, operation, &mut copied)?;
     }
     Ok(result)
 }
 
-fn step(target: &mut Value, operation: &Value) -> Result<(), Error> {
+fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), Error> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let op = text("op").unwrap_or_default();
     let path = text("path").ok_or_else(|| unfit(op, "missing path"))?;
+    shallow(path, &Value::Null)?;
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     let from = || text("from").ok_or_else(|| unfit(op, "missing from"));
     match op {
@@ -48,12 +54,18 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), Error> {
         }
         "move" => {
             let moved = remove(target, from()?)?;
+            shallow(path, &moved)?;
             insert(target, path, moved)
         }
         "copy" => {
             let from = from()?;
-            let copied = find(target, from).ok_or_else(|| missing("copy", from))?.clone();
-            insert(target, path, copied)
+            let copy = find(target, from).ok_or_else(|| missing("copy", from))?.clone();
+            shallow(path, &copy)?;
+            *copied += copy.to_string().len();
+            if *copied > MOST_COPIED {
+                return Err(unfit(op, "the copies of the patch are too large"));
+            }
+            insert(target, path, copy)
         }
         "test" => {
             let expected = value();
@@ -66,6 +78,15 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), Error> {
         }
         other => Err(Error::Unfit(format!("Unexpected kind: {other}"))),
     }
+}
+
+/// Keeps what a patch builds from growing deeper than anything can read.
+fn shallow(path: &str, value: &Value) -> Result<(), Error> {
+    let steps = path.bytes().filter(|byte| *byte == b'/').count();
+    if steps + crate::schema::decode::depth(value) <= DEEPEST {
+        return Ok(());
+    }
+    Err(Error::Unfit("the patch reaches too deep".to_owned()))
 }
 
 /// Whether the path names an element of a list.
@@ -211,5 +232,15 @@ mod tests {
         check(json!({"a": 1}), json!([{"op": "remove", "path": "/b"}]), None);
         check(json!({"a": [1]}), json!([{"op": "add", "path": "/a/5", "value": 2}]), None);
         check(json!({}), json!({"op": "add"}), None);
+    }
+
+    #[test]
+    fn patches_cannot_grow_without_bound() {
+        let doubling: Vec<Value> = (0..64)
+            .map(|index| json!({"op": "copy", "from": "", "path": format!("/{index}")}))
+            .collect();
+        check(json!({"a": 1}), json!(doubling), None);
+        let deep = format!("/{}", vec!["a"; 300].join("/"));
+        check(json!({}), json!([{"op": "add", "path": deep, "value": 1}]), None);
     }
 }

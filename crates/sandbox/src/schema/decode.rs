@@ -52,6 +52,18 @@ pub fn normal(value: Value, type_name: &str, oddities: &mut Oddities) -> Result<
     convert(value, &ty, &Path::Root, oddities)
 }
 
+/// How deep untyped values may be, so that the whole object can be read again.
+const DEEPEST: usize = 100;
+
+/// How deep a value is.
+pub fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Where in an object one is.
 enum Path<'a> {
     Root,
@@ -157,6 +169,7 @@ impl<'de> Visitor<'de> for Node<'_> {
 
 fn convert(value: Value, ty: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
     match (ty, value) {
+        (Type::Any, value) if depth(&value) > DEEPEST => Err(format!("{path} is nested too deeply")),
         (Type::Any, value) => Ok(value),
         (_, Value::Null) => Ok(zero(ty)),
         (Type::Struct(name), Value::Object(map)) => structure(map, name, path, oddities),
