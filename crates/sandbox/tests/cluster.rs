@@ -28,10 +28,14 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64, options: &Options) -> Self {
+        Self::with(Config::default(), seed, options)
+    }
+
+    fn with(config: Config, seed: u64, options: &Options) -> Self {
         let clock = Clock::virtual_from("2026-01-01T00:00:00Z".parse().unwrap());
         let config = Config {
             history: 1_000_000,
-            ..Config::default()
+            ..config
         };
         let sandbox = Sandbox::new(config, clock, &Seed::new(seed));
         let shutdown = Shutdown::new();
@@ -45,7 +49,11 @@ impl Bench {
 
     /// A cluster whose nodes are ready and without taints: no controller runs here that would take them off.
     async fn ready(spec: &ClusterSpec) -> Self {
-        let bench = Self::new(1, &Options::cluster());
+        Self::ready_with(Config::default(), spec).await
+    }
+
+    async fn ready_with(config: Config, spec: &ClusterSpec) -> Self {
+        let bench = Self::with(config, 1, &Options::cluster());
         cluster::build(&bench.sandbox, spec).unwrap();
         for name in bench.names("nodes") {
             bench.patch(&format!("/api/v1/nodes/{name}"), json!({"spec": {"taints": null}}));
@@ -173,7 +181,11 @@ async fn at_rest_only_leases_are_written() {
 
 #[tokio::test(start_paused = true)]
 async fn five_thousand_nodes_renew_every_ten_seconds() {
-    let bench = Bench::new(1, &Options::cluster());
+    let config = Config {
+        managed_fields: false,
+        ..Config::default()
+    };
+    let bench = Bench::with(config, 1, &Options::cluster());
     cluster::build(&bench.sandbox, &spec(5000, 0)).unwrap();
     // Just past the last renewal of a node whose phase is the whole interval.
     pass(60.02).await;
@@ -393,4 +405,31 @@ async fn a_daemon_pod_is_bound_to_the_node_it_names_and_runs() {
     assert!(managers.contains(&&json!("kubelet")), "{managers:?}");
     // The recorded kubelets post no node status.
     assert_eq!(bench.object("nodes", "", "n1")["status"].get("conditions"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_missed_by_falling_behind_is_found_by_listing() {
+    let config = Config {
+        window: 2,
+        ..Config::default()
+    };
+    let spec = ClusterSpec {
+        replace_evicted: true,
+        ..spec(6, 2)
+    };
+    let bench = Bench::ready_with(config, &spec).await;
+    let old = bench.names("pods");
+    assert_eq!(old.len(), 12);
+    // All at once: the log holds the last two of these deletions.
+    for name in &old {
+        let path = format!("/api/v1/namespaces/default/pods/{name}");
+        bench.request(Verb::Delete, &path, json!({"gracePeriodSeconds": 0}));
+    }
+    assert_eq!(bench.names("pods").len(), 0);
+    pass(5.0).await;
+    let new = bench.names("pods");
+    assert_eq!(new.len(), 12);
+    assert!(new.iter().all(|name| !old.contains(name)), "{new:?}");
+    let set = bench.object("replicasets.apps", "default", "app");
+    assert_eq!(set["status"]["readyReplicas"], 12);
 }
