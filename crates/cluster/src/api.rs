@@ -1,14 +1,17 @@
 //! Single requests to the API server.
 //!
 //! # Guarantees
-//! Every request has a deadline. A write asks the gate (leadership) right before it is sent. Nothing is retried here: an answer
-//! that failed goes back to the core, which decides from a fresh read.
+//! Every request first waits for its turn under the client's own rate limit, a bounded time. Then a write asks the gate whether, and
+//! until when, this process may write; then it is sent, with a deadline that ends before somebody else may lead. Nothing is retried
+//! here: an answer that failed goes back to the core, which decides from a fresh read.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiff_model::{Mono, Now};
 use bailiff_runtime::Clock;
+use bailiff_runtime::client::Limiter;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
@@ -20,14 +23,21 @@ use serde_json::{Value, json};
 use crate::error::{Error, Kind};
 use crate::metrics::Metrics;
 
-/// How long one request may take. Well below the 10 s renew deadline of leader election, so that a write that was sent while
-/// leading has ended, one way or the other, before another process can lead.
+/// How long one request may take once it is sent: an API server that is well answers in milliseconds. A write's time ends earlier if
+/// the gate says so.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a request may wait for its turn under the client's rate limit. What waited longer was decided on facts of another time,
+/// and is to be decided again. At the default 20 per second it lets 200 requests wait.
+const QUEUE_FOR: Duration = Duration::from_secs(10);
 
 /// The longest answer that is read: a page of 500 pods at 100 kB each, which no cluster reaches.
 const MAX_ANSWER: usize = 64 << 20;
 
-type Gate = Arc<dyn Fn() -> bool + Send + Sync>;
+/// The longest list that is read in one piece, which is done only if its pages expire: 100,000 pods at 5 kB.
+const MAX_LIST: usize = 512 << 20;
+
+type Gate = Arc<dyn Fn(Now) -> Option<Mono> + Send + Sync>;
 
 /// A way to an API server; cloning it gives the same one.
 #[derive(Clone)]
@@ -35,6 +45,7 @@ pub struct Api {
     client: kube::Client,
     clock: Clock,
     metrics: Metrics,
+    limiter: Limiter,
     gate: Gate,
     deadline: Duration,
 }
@@ -67,22 +78,33 @@ pub struct Precondition {
     pub resource_version: Option<String>,
 }
 
+// === impl Api ===
+
 impl Api {
-    /// An API reached through `client`.
+    /// An API reached through `client`, without a rate limit, whose writes are always allowed.
     pub fn new(client: kube::Client, clock: Clock, metrics: Metrics) -> Self {
         Self {
             client,
+            limiter: Limiter::none(&clock),
             clock,
             metrics,
-            gate: Arc::new(|| true),
+            gate: Arc::new(|_| Some(Mono::FAR_FUTURE)),
             deadline: DEADLINE,
         }
     }
 
-    /// The same API, whose writes are refused with [`Kind::NotLeading`] whenever `gate` answers false.
+    /// The same API, whose writes are refused with [`Kind::NotLeading`] when `gate` answers `None`; else it answers when a write
+    /// that is sent now must have ended, one way or the other.
     #[must_use]
-    pub fn with_gate(mut self, gate: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_gate(mut self, gate: impl Fn(Now) -> Option<Mono> + Send + Sync + 'static) -> Self {
         self.gate = Arc::new(gate);
+        self
+    }
+
+    /// The same API, whose requests take turns under `limiter`.
+    #[must_use]
+    pub fn with_limiter(mut self, limiter: Limiter) -> Self {
+        self.limiter = limiter;
         self
     }
 
@@ -104,8 +126,25 @@ impl Api {
 
     /// Reads one object, or a list, from the server's store (no `resourceVersion`: a quorum read).
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let bytes = self.exchange("get", Method::GET, path, "", Vec::new()).await?;
-        decode(&bytes)
+        let request = self.request(Method::GET, path, "", Vec::new())?;
+        self.exchange("get", path, request, Use::read(self.deadline, MAX_ANSWER))
+            .await
+    }
+
+    /// Reads a page of a list, or the whole of one, with a deadline of its own.
+    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, is_whole: bool, deadline: Duration) -> Result<T, Error> {
+        let request = self.request(Method::GET, path, "", Vec::new())?;
+        let most = if is_whole { MAX_LIST } else { MAX_ANSWER };
+        self.exchange("list", path, request, Use::read(deadline, most)).await
+    }
+
+    /// Opens a watch: answers when its head is here.
+    pub(crate) async fn stream(&self, path: &str) -> Result<Body, Error> {
+        let request = self.request(Method::GET, path, "", Vec::new())?;
+        self.limiter.take().await;
+        let opened = self.send(request).await;
+        self.count("watch", opened.as_ref().err());
+        opened.map(Response::into_body)
     }
 
     /// Creates an object. `path` is the collection's.
@@ -155,46 +194,52 @@ impl Api {
         body: &impl Serialize,
     ) -> Result<T, Error> {
         let body = serde_json::to_vec(body).map_err(|error| Error::new(Kind::Invalid, error.to_string()))?;
-        if !(self.gate)() {
-            self.metrics.request(verb, Kind::NotLeading.as_str());
-            return Err(Error::new(Kind::NotLeading, "this process does not lead"));
-        }
-        let bytes = self.exchange(verb, method, path, content_type, body).await?;
-        decode(&bytes)
+        let request = self.request(method, path, content_type, body)?;
+        self.exchange(verb, path, request, Use::write(self.deadline)).await
     }
 
-    async fn exchange(
+    async fn exchange<T: DeserializeOwned>(
         &self,
         verb: &'static str,
-        method: Method,
         path: &str,
-        content_type: &'static str,
-        body: Vec<u8>,
-    ) -> Result<Bytes, Error> {
-        let request = async {
-            let response = self.send(method, path, content_type, body).await?;
-            read_whole(response).await
-        };
-        let result = match tokio::time::timeout(self.deadline, request).await {
-            Ok(result) => result,
-            Err(_) => {
-                let message = format!("no answer to {verb} {path} within {:?}", self.deadline);
-                Err(Error::new(Kind::Timeout, message))
-            }
-        };
-        let outcome = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
-        self.metrics.request(verb, outcome);
-        result
+        request: Request<Body>,
+        purpose: Use,
+    ) -> Result<T, Error> {
+        let result = self.take_turn(verb, path, request, purpose).await;
+        self.count(verb, result.as_ref().err());
+        let bytes = result?;
+        serde_json::from_slice(&bytes).map_err(|error| Error::unread(format!("unreadable answer: {error}")))
     }
 
-    /// Sends a request and waits for the head of the answer; an error answer is read and returned as an error.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        content_type: &'static str,
-        body: Vec<u8>,
-    ) -> Result<Response<Body>, Error> {
+    async fn take_turn(&self, verb: &str, path: &str, request: Request<Body>, purpose: Use) -> Result<Bytes, Error> {
+        if tokio::time::timeout(QUEUE_FOR, self.limiter.take()).await.is_err() {
+            let message = format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit");
+            return Err(Error::new(Kind::NotSent, message));
+        }
+        let now = self.clock.now();
+        let mut end = now.mono + purpose.deadline;
+        if purpose.is_write {
+            let until = (self.gate)(now).ok_or_else(|| Error::new(Kind::NotLeading, "this process does not lead"))?;
+            end = end.min(until);
+        }
+        let answer = async { read_whole(self.send(request).await?, purpose.most).await };
+        match tokio::time::timeout_at(self.clock.instant_of(end), answer).await {
+            Ok(result) => result,
+            Err(_) => {
+                let waited = end.saturating_since(now.mono);
+                Err(Error::new(
+                    Kind::Timeout,
+                    format!("no answer to {verb} {path} within {waited:?}"),
+                ))
+            }
+        }
+    }
+
+    fn count(&self, verb: &'static str, error: Option<&Error>) {
+        self.metrics.request(verb, error.map_or("ok", |error| error.kind.as_str()));
+    }
+
+    fn request(&self, method: Method, path: &str, content_type: &'static str, body: Vec<u8>) -> Result<Request<Body>, Error> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -202,9 +247,13 @@ impl Api {
         if !content_type.is_empty() {
             request = request.header("content-type", content_type);
         }
-        let request = request
+        request
             .body(Body::from(body))
-            .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))?;
+            .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))
+    }
+
+    /// Sends a request and waits for the head of the answer; an error answer is read and returned as an error.
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let response = self
             .client
             .send(request)
@@ -217,6 +266,33 @@ impl Api {
     }
 }
 
+/// What a request is for, as far as it bounds it.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    is_write: bool,
+    deadline: Duration,
+    /// Longest answer, in bytes.
+    most: usize,
+}
+
+impl Use {
+    const fn read(deadline: Duration, most: usize) -> Self {
+        Self {
+            is_write: false,
+            deadline,
+            most,
+        }
+    }
+
+    const fn write(deadline: Duration) -> Self {
+        Self {
+            is_write: true,
+            deadline,
+            most: MAX_ANSWER,
+        }
+    }
+}
+
 async fn refused(response: Response<Body>) -> Error {
     let code = response.status().as_u16();
     let retry_after = response
@@ -224,20 +300,16 @@ async fn refused(response: Response<Body>) -> Error {
         .get("retry-after")
         .and_then(|value| value.to_str().ok()?.parse().ok())
         .map(Duration::from_secs);
-    match read_whole(response).await {
+    match read_whole(response, MAX_ANSWER).await {
         Ok(body) => Error::from_answer(code, retry_after, &body),
         Err(_) => Error::from_answer(code, retry_after, &[]),
     }
 }
 
-async fn read_whole(response: Response<Body>) -> Result<Bytes, Error> {
-    Limited::new(response.into_body(), MAX_ANSWER)
+async fn read_whole(response: Response<Body>, most: usize) -> Result<Bytes, Error> {
+    Limited::new(response.into_body(), most)
         .collect()
         .await
         .map(http_body_util::Collected::to_bytes)
-        .map_err(|error| Error::new(Kind::Unavailable, format!("broken answer: {error}")))
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
-    serde_json::from_slice(bytes).map_err(|error| Error::new(Kind::Unavailable, format!("unreadable answer: {error}")))
+        .map_err(|error| Error::unread(format!("broken answer: {error}")))
 }

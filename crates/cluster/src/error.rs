@@ -23,12 +23,14 @@ pub enum Kind {
     TooManyRequests,
     /// The namespace is being deleted (cause `NamespaceTerminating`).
     NamespaceTerminating,
-    /// No answer within the deadline.
+    /// No answer within the deadline: it may have been done.
     Timeout,
     /// 5xx, a broken connection, an unreadable answer: worth another try.
     Unavailable,
     /// Not sent: this process does not lead.
     NotLeading,
+    /// Not sent: it waited too long for its turn under the client's own rate limit.
+    NotSent,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             Self::Timeout => "timeout",
             Self::Unavailable => "unavailable",
             Self::NotLeading => "not_leading",
+            Self::NotSent => "not_sent",
         }
     }
 }
@@ -62,6 +65,8 @@ pub struct Error {
     pub retry_after: Option<Duration>,
     /// Causes of the Status, as (reason, message).
     pub causes: Vec<(String, String)>,
+    /// The HTTP status of the answer; `None` if there was none.
+    pub answered: Option<u16>,
 }
 
 impl Error {
@@ -72,12 +77,28 @@ impl Error {
             message: message.into(),
             retry_after: None,
             causes: Vec::new(),
+            answered: None,
         }
+    }
+
+    /// The request was accepted, but the answer could not be read whole.
+    pub(crate) fn unread(message: String) -> Self {
+        Self {
+            answered: Some(200),
+            ..Self::new(Kind::Unavailable, message)
+        }
+    }
+
+    /// The error of a Status that came in a stream.
+    pub(crate) fn from_status(status: &str) -> Self {
+        let code = serde_json::from_str::<Status>(status).unwrap_or_default().code;
+        Self::from_answer(code, None, status.as_bytes())
     }
 
     /// The error that an HTTP answer stands for.
     pub(crate) fn from_answer(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status: Status = serde_json::from_slice(body).unwrap_or_default();
+        let retry_after = retry_after.or(status.details.retry_after_seconds.map(Duration::from_secs));
         let causes: Vec<(String, String)> = status
             .details
             .causes
@@ -94,12 +115,16 @@ impl Error {
             message,
             retry_after,
             causes,
+            answered: Some(code),
         }
     }
 
     /// True if the same request may succeed later.
     pub const fn is_transient(&self) -> bool {
-        matches!(self.kind, Kind::Timeout | Kind::Unavailable | Kind::TooManyRequests)
+        matches!(
+            self.kind,
+            Kind::Timeout | Kind::Unavailable | Kind::TooManyRequests | Kind::NotSent
+        )
     }
 }
 
@@ -115,6 +140,8 @@ fn kind_of(code: u16, reason: &str, causes: &[(String, String)]) -> Kind {
         401 | 403 => Kind::Forbidden,
         429 => Kind::TooManyRequests,
         504 => Kind::Timeout,
+        // A server or proxy that gave up waiting, or asks to be asked again: nothing is wrong with the request.
+        408 | 425 => Kind::Unavailable,
         400..=499 => Kind::Invalid,
         _ => Kind::Unavailable,
     }
@@ -126,13 +153,16 @@ pub(crate) struct Status {
     pub(crate) code: u16,
     pub(crate) message: String,
     pub(crate) reason: String,
+    #[serde(deserialize_with = "crate::views::or_default")]
     details: Details,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct Details {
+    #[serde(deserialize_with = "crate::views::or_default")]
     causes: Vec<Cause>,
+    retry_after_seconds: Option<u64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -162,6 +192,8 @@ mod tests {
             (422, "{}", Kind::Invalid),
             (429, "{}", Kind::TooManyRequests),
             (503, "", Kind::Unavailable),
+            (408, "", Kind::Unavailable),
+            (425, "", Kind::Unavailable),
             (504, "", Kind::Timeout),
         ];
         for (code, body, kind) in cases {

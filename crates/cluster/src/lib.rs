@@ -15,4 +15,4 @@ pub use api::{Api, Patch, Precondition};
 pub use error::{Error, Kind};
 pub use events::Recorder;
 pub use metrics::Metrics;
-pub use watch::{View, Watch};
+pub use watch::{Snapshot, View, Watch};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, SILENT_AFTER, Source};
-use bailiff_cluster::{Api, Metrics, View, Watch};
+use bailiff_cluster::{Api, Metrics, Snapshot, View, Watch};
 use bailiff_runtime::{Clock, Seed};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -37,11 +37,19 @@ enum Answer {
     Lines(Vec<String>),
     /// Answers 200 with these lines and then says nothing for ever.
     Silence(Vec<String>),
+    /// Answers 200 with these lines, says nothing for so many seconds, then ends the stream.
+    Quiet(Vec<String>, u64),
+    /// Does not answer.
+    Never,
 }
 
 type Asked = Arc<Mutex<Vec<String>>>;
 
 fn mk_watch(answers: Vec<Answer>) -> (Watch<Thing>, Asked) {
+    mk_watch_of(answers)
+}
+
+fn mk_watch_of<T: View>(answers: Vec<Answer>) -> (Watch<T>, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
     let asked = Asked::default();
     let log = asked.clone();
@@ -50,8 +58,8 @@ fn mk_watch(answers: Vec<Answer>) -> (Watch<Thing>, Asked) {
         let answer = script.lock().expect("not poisoned").pop_front();
         async move {
             let response = match answer {
+                Some(Answer::Never) | None => std::future::pending().await,
                 Some(answer) => mk_response(answer),
-                None => std::future::pending().await,
             };
             Ok::<_, Infallible>(response)
         }
@@ -72,6 +80,11 @@ fn mk_response(answer: Answer) -> Response<TestBody> {
         Answer::Whole(code, text) => (code, Full::new(Bytes::from(text)).boxed_unsync()),
         Answer::Lines(lines) => (200, StreamBody::new(frames(lines)).boxed_unsync()),
         Answer::Silence(lines) => (200, StreamBody::new(frames(lines).chain(stream::pending())).boxed_unsync()),
+        Answer::Quiet(lines, seconds) => {
+            let end = stream::once(tokio::time::sleep(Duration::from_secs(seconds))).filter_map(|()| std::future::ready(None));
+            (200, StreamBody::new(frames(lines).chain(end)).boxed_unsync())
+        }
+        Answer::Never => unreachable!("answered by nobody"),
     };
     Response::builder().status(code).body(body).expect("a response")
 }
@@ -98,12 +111,13 @@ async fn read(watch: &mut Watch<Thing>, count: usize) -> Vec<String> {
     for _ in 0..count {
         let event = tokio::time::timeout(Duration::from_secs(3600), watch.next()).await;
         seen.push(match event {
-            Ok(Event::Snapshot(things)) => {
-                let things: Vec<String> = things.iter().map(|t| format!("{}={}", t.metadata.name, t.size)).collect();
-                format!("snapshot {}", things.join(" "))
+            Ok(Event::Snapshot(Snapshot { objects, malformed })) => {
+                let things = objects.iter().map(|thing| format!("{}={}", thing.metadata.name, thing.size));
+                let broken = malformed.iter().map(|meta| format!("{}:{}=?", meta.name, meta.uid));
+                format!("snapshot {}", things.chain(broken).collect::<Vec<_>>().join(" "))
             }
             Ok(Event::Applied(thing)) => format!("applied {}={}", thing.metadata.name, thing.size),
-            Ok(Event::Deleted(thing)) => format!("deleted {}", thing.metadata.name),
+            Ok(Event::Deleted(meta)) => format!("deleted {}", meta.name),
             Ok(Event::Stale { since, .. }) => format!("stale {}", since.is_some()),
             Ok(Event::Fresh) => "fresh".to_owned(),
             Err(_) => "nothing".to_owned(),
@@ -165,25 +179,61 @@ async fn a_position_that_is_too_old_leads_to_a_new_snapshot() {
     assert_eq!(read(&mut watch, 3).await, ["snapshot ", "snapshot c=0", "snapshot "]);
 }
 
+/// One broken object is told apart from one that is gone: a list names it, and its end is told.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_decoded_is_skipped() {
-    let bad = r#"{"metadata":{"name":"bad","resourceVersion":"6"},"size":"large"}"#;
+async fn an_object_that_cannot_be_decoded_stays_what_it_was() {
+    let bad = r#"{"metadata":{"name":"bad","uid":"u","resourceVersion":"6"},"size":"large"}"#;
     let (mut watch, asked) = mk_watch(vec![
         mk_list(5, &[bad, &mk_thing("a", 3, 1)]),
-        Answer::Lines(vec![mk_line("MODIFIED", bad), mk_line("MODIFIED", &mk_thing("a", 8, 2))]),
+        Answer::Quiet(vec![mk_line("MODIFIED", bad), mk_line("MODIFIED", &mk_thing("a", 8, 2))], 9),
+        Answer::Lines(vec![mk_line("DELETED", bad)]),
     ]);
-    assert_eq!(read(&mut watch, 2).await, ["snapshot a=1", "applied a=2"]);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        read(&mut watch, 3).await,
+        ["snapshot a=1 bad:u=?", "applied a=2", "deleted bad"]
+    );
     assert!(asked.lock().expect("not poisoned")[2].contains("resourceVersion=8&"));
 }
 
+/// A server ends a watch without a word if nothing is newer than its start.
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_is_dropped_and_said_to_be_stale_once() {
+async fn a_quiet_cluster_is_not_a_stale_one() {
+    let quiet = || Answer::Quiet(Vec::new(), 40);
+    let (mut watch, asked) = mk_watch(vec![mk_list(5, &[]), quiet(), quiet(), quiet(), Answer::Silence(Vec::new())]);
+    assert_eq!(read(&mut watch, 1).await, ["snapshot "]);
+    let clock = tokio::time::Instant::now();
+    assert_eq!(read(&mut watch, 1).await, ["stale true"]);
+    let elapsed = clock.elapsed();
+    assert!(
+        elapsed.abs_diff(3 * Duration::from_secs(40) + SILENT_AFTER) < Duration::from_secs(1),
+        "{elapsed:?}"
+    );
+    assert_eq!(asked.lock().expect("not poisoned").len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn freshness_follows_the_contract_of_the_watch() {
+    let (mut watch, _) = mk_watch(vec![mk_list(5, &[]), Answer::Silence(Vec::new())]);
+    let age = |watch: &Watch<Thing>, seconds: u64| {
+        let fresh = watch.fresh_at().expect("listed");
+        Duration::from_secs(seconds).saturating_sub(fresh.since_origin()).as_secs()
+    };
+    assert_eq!(watch.fresh_at(), None);
+    assert_eq!(read(&mut watch, 1).await, ["snapshot "]);
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(age(&watch, 59), 0);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(age(&watch, 61) >= 60);
+}
+
+/// What was missed comes before the word that nothing is missed.
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_is_dropped_and_what_was_missed_is_listed() {
     let (mut watch, _) = mk_watch(vec![
         mk_list(5, &[]),
         Answer::Silence(vec![mk_line("ADDED", &mk_thing("a", 6, 1))]),
         Answer::Whole(503, String::new()),
-        Answer::Lines(vec![mk_line("ADDED", &mk_thing("b", 7, 1))]),
+        mk_list(9, &[&mk_thing("b", 7, 1)]),
     ]);
     let started = tokio::time::Instant::now();
     assert_eq!(read(&mut watch, 3).await, ["snapshot ", "applied a=1", "stale true"]);
@@ -192,11 +242,151 @@ async fn a_silent_stream_is_dropped_and_said_to_be_stale_once() {
         "{:?}",
         started.elapsed()
     );
-    assert_eq!(read(&mut watch, 2).await, ["fresh", "applied b=1"]);
+    assert_eq!(read(&mut watch, 2).await, ["snapshot b=1", "fresh"]);
+}
+
+/// Neither a long pause nor a server that accepts and says nothing may put off the news.
+#[tokio::test(start_paused = true)]
+async fn staleness_is_said_in_time_whatever_the_watch_waits_for() {
+    let broken = || Answer::Whole(503, String::new());
+    let unanswered = || {
+        vec![
+            mk_list(5, &[]),
+            Answer::Quiet(Vec::new(), 2),
+            Answer::Never,
+            Answer::Never,
+            Answer::Never,
+        ]
+    };
+    let refused = || {
+        let begun = vec![mk_list(5, &[]), Answer::Quiet(Vec::new(), 2)];
+        begun.into_iter().chain((0..40).map(|_| broken())).collect()
+    };
+    for (name, answers) in [("never answered", unanswered()), ("refused", refused())] {
+        let (mut watch, _) = mk_watch(answers);
+        let started = tokio::time::Instant::now();
+        assert_eq!(read(&mut watch, 2).await, ["snapshot ", "stale true"], "{name}");
+        let late = started.elapsed().saturating_sub(Duration::from_secs(2) + SILENT_AFTER);
+        assert!(late < Duration::from_millis(10), "{name}: {late:?}");
+    }
+}
+
+/// What cannot be read, or says that it broke, is listed anew, ever more slowly; it is no sign of life for long.
+#[tokio::test(start_paused = true)]
+async fn poison_is_met_with_lists_and_growing_pauses() {
+    let internal = mk_line("ERROR", r#"{"kind":"Status","code":500,"reason":"InternalError"}"#);
+    let nameless = mk_line("DELETED", r#"{"metadata":{}}"#);
+    for poison in ["{not json".to_owned(), internal, nameless, "x".repeat(9 << 20)] {
+        let answers = (0..50).flat_map(|n| [mk_list(n, &[]), Answer::Silence(vec![poison.clone()])]);
+        let (mut watch, asked) = mk_watch(answers.collect());
+        tokio::time::timeout(Duration::from_secs(300), read(&mut watch, 100))
+            .await
+            .expect_err("never ends");
+        let lists = asked.lock().expect("not poisoned").len() / 2;
+        assert!((5..20).contains(&lists), "{lists} lists in five minutes");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_position_that_expires_at_once_does_not_make_a_hot_loop() {
+    let gone = r#"{"kind":"Status","code":410,"reason":"Expired"}"#;
+    let answers = (1..50).flat_map(|n| [mk_list(n, &[]), Answer::Whole(410, gone.to_owned())]);
+    let (mut watch, asked) = mk_watch(answers.collect());
+    tokio::time::timeout(Duration::from_secs(300), read(&mut watch, 100))
+        .await
+        .expect_err("never ends");
+    let lists = asked.lock().expect("not poisoned").len() / 2;
+    assert!((5..20).contains(&lists), "{lists} lists in five minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_fail_three_times_are_begun_anew_with_a_list() {
+    let broken = || Answer::Whole(500, String::new());
+    let (mut watch, asked) = mk_watch(vec![mk_list(5, &[]), broken(), broken(), broken(), mk_list(6, &[])]);
+    assert_eq!(read(&mut watch, 2).await, ["snapshot ", "snapshot "]);
+    assert_eq!(asked.lock().expect("not poisoned")[4], "/api/v1/things?limit=500");
+}
+
+/// A position is only replaced by one.
+#[tokio::test(start_paused = true)]
+async fn a_missing_version_is_ignored_in_a_line_and_refused_in_a_list() {
+    let (mut watch, asked) = mk_watch(vec![
+        Answer::Whole(200, r#"{"metadata":{},"items":[]}"#.to_owned()),
+        mk_list(5, &[]),
+        Answer::Quiet(vec![mk_line("ADDED", r#"{"metadata":{"name":"a"}}"#)], 5),
+        Answer::Never,
+    ]);
+    assert_eq!(read(&mut watch, 2).await, ["snapshot ", "applied a=0"]);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let asked = asked.lock().expect("not poisoned").clone();
+    assert!(asked[3].contains("resourceVersion=5&"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_tried_again_and_made_smaller_where_it_is_too_much() {
+    let first = r#"{"metadata":{"resourceVersion":"5","continue":"x"},"items":[{"metadata":{"name":"a"}}]}"#;
+    let (mut watch, asked) = mk_watch(vec![
+        Answer::Whole(200, first.to_owned()),
+        Answer::Whole(503, String::new()),
+        Answer::Never,
+        mk_list(5, &[&mk_thing("b", 4, 2)]),
+    ]);
+    assert_eq!(read(&mut watch, 3).await, ["stale true", "snapshot a=0 b=2", "fresh"]);
+    let asked = asked.lock().expect("not poisoned").clone();
+    let page = |limit: u32| format!("/api/v1/things?limit={limit}&continue=x");
+    assert_eq!(asked[1..4], [page(500), page(500), page(250)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_expires_half_way_is_read_in_one_piece() {
+    let first = r#"{"metadata":{"resourceVersion":"5","continue":"x"},"items":[]}"#;
+    let gone = r#"{"kind":"Status","code":410,"reason":"Expired"}"#;
+    let (mut watch, asked) = mk_watch(vec![
+        Answer::Whole(200, first.to_owned()),
+        Answer::Whole(410, gone.to_owned()),
+        mk_list(9, &[&mk_thing("a", 4, 2)]),
+    ]);
+    assert_eq!(read(&mut watch, 1).await, ["snapshot a=2"]);
+    assert_eq!(asked.lock().expect("not poisoned")[2], "/api/v1/things");
+}
+
+/// A view that panics, as a bug might.
+#[derive(Debug)]
+struct Brittle(Meta);
+
+impl<'de> Deserialize<'de> for Brittle {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let thing = Thing::deserialize(deserializer)?;
+        assert_ne!(thing.size, 13, "a bug");
+        Ok(Self(thing.metadata))
+    }
+}
+
+impl View for Brittle {
+    fn meta(&self) -> &Meta {
+        &self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_said_and_answered_by_a_list() {
+    let (mut watch, _) = mk_watch_of::<Brittle>(vec![
+        mk_list(5, &[]),
+        Answer::Silence(vec![mk_line("ADDED", &mk_thing("a", 6, 13))]),
+        mk_list(7, &[&mk_thing("b", 7, 1)]),
+    ]);
+    assert!(matches!(watch.next().await, Event::Snapshot(_)));
+    let Event::Stale { reason, .. } = watch.next().await else {
+        panic!("stale is said");
+    };
+    assert!(reason.contains("panicked"), "{reason}");
+    assert!(matches!(watch.next().await, Event::Snapshot(all) if all.objects[0].meta().name == "b"));
+    assert!(matches!(watch.next().await, Event::Fresh));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answered_is_stale_too() {
-    let (mut watch, _) = mk_watch(vec![Answer::Whole(500, String::new()), mk_list(1, &[])]);
-    assert_eq!(read(&mut watch, 3).await, ["stale false", "fresh", "snapshot "]);
+    let broken = || Answer::Whole(500, String::new());
+    let (mut watch, _) = mk_watch(vec![broken(), broken(), broken(), mk_list(1, &[])]);
+    assert_eq!(read(&mut watch, 3).await, ["stale false", "snapshot ", "fresh"]);
 }

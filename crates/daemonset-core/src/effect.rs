@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::rollout::{Counts, DaemonSetSync};
-use bailiff_model::{Hold, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
+use bailiff_model::{Hold, Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
 use serde_json::{Value, json};
 
 use crate::facts::{DaemonSet, Node, Pod, Revision};
@@ -14,19 +14,19 @@ use crate::template::Blueprint;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// All nodes there are.
-    Nodes(Vec<Node>),
+    Nodes(Listed<Node, NodeName>),
     /// A node was created or changed.
     NodeApplied(Node),
     /// A node is gone.
     NodeDeleted(NodeName),
     /// All pods there are.
-    Pods(Vec<Pod>),
+    Pods(Listed<Pod, PodUid>),
     /// A pod was created or changed.
     PodApplied(Pod),
     /// A pod is gone.
     PodDeleted(PodUid),
-    /// All DaemonSets there are.
-    DaemonSets(Vec<DaemonSet>),
+    /// All DaemonSets there are; those that cannot be read by namespace and name.
+    DaemonSets(Listed<DaemonSet, (Namespace, Arc<str>)>),
     /// A DaemonSet was created or changed.
     DaemonSetApplied(DaemonSet),
     /// A DaemonSet is gone.
@@ -38,8 +38,8 @@ pub enum Input {
         /// Uid: one of another uid that took its name stays.
         uid: Arc<str>,
     },
-    /// All revisions there are.
-    Revisions(Vec<Revision>),
+    /// All revisions there are; those that cannot be read by uid.
+    Revisions(Listed<Revision, Arc<str>>),
     /// A revision was created or changed.
     RevisionApplied(Revision),
     /// A revision is gone.

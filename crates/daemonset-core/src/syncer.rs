@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, Mono, Namespace, NodeName, Now, PodUid};
+use bailiff_model::{Hold, Listed, Mono, Namespace, NodeName, Now, PodUid};
 
 use crate::effect::{Answer, Effect, Input, RequestId};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
@@ -45,7 +45,7 @@ pub struct Syncer {
     options: Options,
     world: World,
     sets: BTreeMap<Key, Set>,
-    listed: Listed,
+    listed: Seen,
     held: Option<Hold>,
     /// DaemonSets to be synced by this input.
     woken: BTreeSet<Key>,
@@ -55,7 +55,7 @@ pub struct Syncer {
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct Seen {
     nodes: bool,
     pods: bool,
     daemonsets: bool,
@@ -73,7 +73,7 @@ impl Syncer {
 
     /// True once everything was listed.
     pub fn is_ready(&self) -> bool {
-        let Listed {
+        let Seen {
             nodes,
             pods,
             daemonsets,
@@ -142,9 +142,9 @@ impl Syncer {
 
     // === nodes ===
 
-    fn nodes_listed(&mut self, nodes: Vec<Node>) {
+    fn nodes_listed(&mut self, nodes: Listed<Node, NodeName>) {
         self.listed.nodes = true;
-        let names: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+        let names: BTreeSet<&NodeName> = nodes.all.iter().map(|node| &node.name).chain(&nodes.unreadable).collect();
         let gone: Vec<NodeName> = self
             .world
             .nodes
@@ -155,7 +155,7 @@ impl Syncer {
         for name in gone {
             self.node_deleted(&name);
         }
-        for node in nodes {
+        for node in nodes.all {
             self.node_applied(node);
         }
     }
@@ -187,14 +187,14 @@ impl Syncer {
 
     // === pods ===
 
-    fn pods_listed(&mut self, pods: Vec<Pod>, now: Mono) {
+    fn pods_listed(&mut self, pods: Listed<Pod, PodUid>, now: Mono) {
         self.listed.pods = true;
-        let uids: BTreeSet<&PodUid> = pods.iter().map(|pod| &pod.uid).collect();
+        let uids: BTreeSet<&PodUid> = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable).collect();
         let gone: Vec<PodUid> = self.world.pod_uids().into_iter().filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
             self.pod_deleted(&uid);
         }
-        for pod in pods {
+        for pod in pods.all {
             self.pod_applied(pod);
         }
         for (key, set) in &mut self.sets {
@@ -266,14 +266,15 @@ impl Syncer {
 
     // === DaemonSets ===
 
-    fn daemonsets_listed(&mut self, daemonsets: Vec<DaemonSet>) {
+    fn daemonsets_listed(&mut self, daemonsets: Listed<DaemonSet, Key>) {
         self.listed.daemonsets = true;
-        let keys: BTreeSet<Key> = daemonsets.iter().map(|ds| (ds.namespace.clone(), ds.name.clone())).collect();
+        let read = daemonsets.all.iter().map(|ds| (ds.namespace.clone(), ds.name.clone()));
+        let keys: BTreeSet<Key> = read.chain(daemonsets.unreadable).collect();
         let gone: Vec<Key> = self.sets.keys().filter(|key| !keys.contains(key)).cloned().collect();
         for key in gone {
             self.remove_set(&key);
         }
-        for ds in daemonsets {
+        for ds in daemonsets.all {
             self.daemonset_applied(ds);
         }
     }
@@ -321,9 +322,10 @@ impl Syncer {
 
     // === revisions ===
 
-    fn revisions_listed(&mut self, revisions: Vec<Revision>) {
+    fn revisions_listed(&mut self, revisions: Listed<Revision, Arc<str>>) {
         self.listed.revisions = true;
-        let uids: BTreeSet<&Arc<str>> = revisions.iter().map(|revision| &revision.uid).collect();
+        let read = revisions.all.iter().map(|revision| &revision.uid);
+        let uids: BTreeSet<&Arc<str>> = read.chain(&revisions.unreadable).collect();
         let gone: Vec<Revision> = self
             .world
             .all_revisions()
@@ -333,7 +335,7 @@ impl Syncer {
         for revision in gone {
             self.revision_deleted(&revision.namespace, &revision.name, &revision.uid);
         }
-        for revision in revisions {
+        for revision in revisions.all {
             self.revision_applied(revision);
         }
     }
@@ -401,6 +403,3 @@ impl Syncer {
         self.sets.get(&(owner.namespace.clone(), owner.name.clone()))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -60,7 +60,7 @@ fn failure(error: Error) -> Failure {
         Kind::Invalid => FailureKind::Invalid,
         Kind::NamespaceTerminating => FailureKind::NamespaceTerminating,
         Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
-        Kind::NotLeading => FailureKind::NotSent,
+        Kind::NotLeading | Kind::NotSent => FailureKind::NotSent,
         Kind::Expired | Kind::Forbidden | Kind::TooManyRequests => FailureKind::Other,
     };
     Failure {

@@ -8,7 +8,7 @@ use bailiff_cluster::{Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Revision, Severity, Syncer};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
-use bailiff_model::{Hold, HoldReason, Topic};
+use bailiff_model::{Hold, HoldReason, Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_stage::{Alarm, Beacon, Env, Error, Stage};
 
 use crate::dispatch::Dispatch;
@@ -27,8 +27,16 @@ impl Stage for DaemonsetSyncer {
     type Options = Options;
 
     async fn run(options: Options, env: Env) -> Result<(), Error> {
-        Box::pin(Loop::new(&options, env).run()).await
+        run(options, env).await
     }
+}
+
+/// Runs the stage until the shutdown begins.
+///
+/// # Errors
+/// Another process took our shard of `daemon-rollouts` over.
+pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    Box::pin(Loop::new(&options, env).run()).await
 }
 
 /// A request with its answer.
@@ -136,10 +144,10 @@ impl Loop {
     fn report(&self) {
         let watches = &self.watches;
         let signs = [
-            ("daemonsets", watches.daemonsets.last_sign_of_life()),
-            ("controllerrevisions", watches.revisions.last_sign_of_life()),
-            ("nodes", watches.nodes.last_sign_of_life()),
-            ("pods", watches.pods.last_sign_of_life()),
+            ("daemonsets", watches.daemonsets.fresh_at()),
+            ("controllerrevisions", watches.revisions.fresh_at()),
+            ("nodes", watches.nodes.fresh_at()),
+            ("pods", watches.pods.fresh_at()),
         ];
         self.beacon.report(&self.publisher, &signs);
         self.metrics.depth(self.dispatch.waiting(), self.dispatch.running());
@@ -180,7 +188,9 @@ impl Loop {
             } => self.recorder.emit(event(&owner, severity, reason, message)),
             Effect::Publish(sync) => {
                 self.metrics.published(&sync);
-                self.publisher.set(Draft::new(Body::DaemonSetSync(*sync)));
+                // One trace per revision that is rolled out.
+                let trace = TraceContext::derived(&["rollout\0", &sync.uid, "\0", &sync.current_revision]);
+                self.publisher.set(Draft::new(Body::DaemonSetSync(*sync)).traced(Some(trace)));
             }
             Effect::Withdraw(owner) => {
                 self.metrics.withdrawn(&(owner.namespace.to_string(), owner.name.to_string()));
@@ -194,12 +204,15 @@ impl Loop {
 
     fn daemonset(&mut self, event: Event<Viewed<DaemonSet>>) -> Turn {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::DaemonSets(facts(all))),
+            Event::Snapshot(all) => Turn::Input(Input::DaemonSets(all.into_listed(
+                |view| view.facts,
+                |meta| (Namespace::from(meta.namespace.as_str()), meta.name.as_str().into()),
+            ))),
             Event::Applied(one) => Turn::Input(Input::DaemonSetApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::DaemonSetDeleted {
-                namespace: one.facts.namespace,
-                name: one.facts.name,
-                uid: one.facts.uid,
+                namespace: one.namespace.into(),
+                name: one.name.into(),
+                uid: one.uid.into(),
             }),
             Event::Stale { reason, .. } => self.went_stale("apps", "daemonsets", &reason),
             Event::Fresh => self.is_fresh("daemonsets"),
@@ -208,12 +221,14 @@ impl Loop {
 
     fn revision(&mut self, event: Event<Viewed<Revision>>) -> Turn {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::Revisions(facts(all))),
+            Event::Snapshot(all) => Turn::Input(Input::Revisions(
+                all.into_listed(|view| view.facts, |meta| meta.uid.as_str().into()),
+            )),
             Event::Applied(one) => Turn::Input(Input::RevisionApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::RevisionDeleted {
-                namespace: one.facts.namespace,
-                name: one.facts.name,
-                uid: one.facts.uid,
+                namespace: one.namespace.into(),
+                name: one.name.into(),
+                uid: one.uid.into(),
             }),
             Event::Stale { reason, .. } => self.went_stale("apps", "controllerrevisions", &reason),
             Event::Fresh => self.is_fresh("controllerrevisions"),
@@ -222,9 +237,11 @@ impl Loop {
 
     fn node(&mut self, event: Event<Viewed<Node>>) -> Turn {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::Nodes(facts(all))),
+            Event::Snapshot(all) => Turn::Input(Input::Nodes(
+                all.into_listed(|view| view.facts, |meta| NodeName::from(meta.name.as_str())),
+            )),
             Event::Applied(one) => Turn::Input(Input::NodeApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.facts.name)),
+            Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.name.into())),
             Event::Stale { reason, .. } => self.went_stale("", "nodes", &reason),
             Event::Fresh => self.is_fresh("nodes"),
         }
@@ -232,9 +249,11 @@ impl Loop {
 
     fn pod(&mut self, event: Event<Viewed<Pod>>) -> Turn {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::Pods(facts(all))),
+            Event::Snapshot(all) => Turn::Input(Input::Pods(
+                all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str())),
+            )),
             Event::Applied(one) => Turn::Input(Input::PodApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::PodDeleted(one.facts.uid)),
+            Event::Deleted(one) => Turn::Input(Input::PodDeleted(one.uid.into())),
             Event::Stale { reason, .. } => self.went_stale("", "pods", &reason),
             Event::Fresh => self.is_fresh("pods"),
         }
@@ -273,10 +292,6 @@ fn heard(news: Published) -> Turn {
         }
         Published::Acknowledged { .. } | Published::Connected { .. } | Published::Lost => Turn::Nothing,
     }
-}
-
-fn facts<T>(views: Vec<Viewed<T>>) -> Vec<T> {
-    views.into_iter().map(|view| view.facts).collect()
 }
 
 /// DS-187

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
+use bailiff_model::{Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
 
 use crate::effect::ReadBy;
 use crate::facts::{LeaseFacts, NodeFacts};
@@ -74,7 +74,7 @@ pub enum WriteOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// All nodes there are: start of a watch, or its repetition.
-    Nodes(Vec<NodeFacts>),
+    Nodes(Listed<NodeFacts, NodeName>),
     /// A node was created or changed.
     NodeApplied(NodeFacts),
     /// A node is gone.
@@ -85,7 +85,7 @@ pub enum Input {
         uid: NodeUid,
     },
     /// All leases there are.
-    Leases(Vec<LeaseFacts>),
+    Leases(Listed<LeaseFacts, NodeName>),
     /// A lease was created or changed.
     LeaseApplied(LeaseFacts),
     /// A lease is gone. Not a sign of anything (NL-051).

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, Source};
-use bailiff_cluster::{Recorder, View, Watch};
+use bailiff_cluster::{Recorder, Watch};
 use bailiff_event_bus::{
     Body, Draft, PublishOptions, Published, Publisher, Record, ShardStatus, SubscribeOptions, Subscription, Update,
 };
@@ -228,10 +229,7 @@ impl Shell {
         if !self.monitor.needs_topic() {
             self.topic = None;
         }
-        let watches = [
-            ("nodes", self.nodes.last_sign_of_life()),
-            ("leases", self.leases.last_sign_of_life()),
-        ];
+        let watches = [("nodes", self.nodes.fresh_at()), ("leases", self.leases.fresh_at())];
         self.beacon.report(&self.publisher, &watches);
         let summary = self.monitor.summary();
         self.metrics.levels(&summary);
@@ -274,13 +272,17 @@ fn published(news: Published) -> Result<(), Error> {
     Ok(())
 }
 
+fn name(meta: &Meta) -> NodeName {
+    NodeName::from(meta.name.as_str())
+}
+
 fn from_nodes(event: Event<NodeView>) -> Turn {
     match event {
-        Event::Snapshot(all) => Turn::Input(Input::Nodes(all.into_iter().map(NodeView::into_facts).collect())),
+        Event::Snapshot(all) => Turn::Input(Input::Nodes(all.into_listed(NodeView::into_facts, name))),
         Event::Applied(node) => Turn::Input(Input::NodeApplied(node.into_facts())),
         Event::Deleted(node) => Turn::Input(Input::NodeDeleted {
-            name: NodeName::from(node.meta().name.as_str()),
-            uid: NodeUid::from(node.meta().uid.as_str()),
+            name: name(&node),
+            uid: NodeUid::from(node.uid),
         }),
         Event::Stale { since, reason } => {
             tracing::warn!(?since, %reason, "Watch of nodes went stale");
@@ -292,9 +294,9 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
 
 fn from_leases(event: Event<LeaseView>) -> Turn {
     match event {
-        Event::Snapshot(all) => Turn::Input(Input::Leases(all.into_iter().map(LeaseView::into_facts).collect())),
+        Event::Snapshot(all) => Turn::Input(Input::Leases(all.into_listed(LeaseView::into_facts, name))),
         Event::Applied(lease) => Turn::Input(Input::LeaseApplied(lease.into_facts())),
-        Event::Deleted(lease) => Turn::Input(Input::LeaseDeleted(NodeName::from(lease.meta().name.as_str()))),
+        Event::Deleted(lease) => Turn::Input(Input::LeaseDeleted(name(&lease))),
         Event::Stale { since, reason } => {
             tracing::warn!(?since, %reason, "Watch of leases went stale");
             Turn::Nothing

@@ -15,7 +15,7 @@ use crate::Clock;
 use crate::args::KubeArgs;
 
 pub use bucket::TokenBucket;
-pub use limit::RateLimit;
+pub use limit::{Limiter, RateLimit};
 
 /// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,6 +52,21 @@ pub enum Error {
 /// # Errors
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
 pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Client, Error> {
+    let limit = RateLimit::new(f64::from(args.kube_api_qps), args.kube_api_burst, clock);
+    let builder = ClientBuilder::try_from(config(args, user).await?).map_err(Error::Build)?;
+    Ok(builder.with_layer(&limit).build())
+}
+
+/// A client as these flags say that sends what it is given at once: who uses it takes the tokens of a [`Limiter`].
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
+    let builder = ClientBuilder::try_from(config(args, user).await?).map_err(Error::Build)?;
+    Ok(builder.build())
+}
+
+async fn config(args: &KubeArgs, user: &str) -> Result<Config, Error> {
     let mut config = load(args).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
@@ -63,9 +78,7 @@ pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Clien
     let agent = format!("bailiff/{} ({user})", env!("CARGO_PKG_VERSION"));
     let agent = http::HeaderValue::try_from(agent).unwrap_or(http::HeaderValue::from_static("bailiff"));
     config.headers.push((http::header::USER_AGENT, agent));
-    let builder = ClientBuilder::try_from(config).map_err(Error::Build)?;
-    let limit = RateLimit::new(f64::from(args.kube_api_qps), args.kube_api_burst, clock);
-    Ok(builder.with_layer(&limit).build())
+    Ok(config)
 }
 
 /// A client of an API server in this process.

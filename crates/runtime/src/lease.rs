@@ -6,6 +6,8 @@
 mod driver;
 pub mod elector;
 
+use std::time::Duration;
+
 use bailiff_model::{Mono, Now};
 use tokio::sync::watch;
 
@@ -16,6 +18,8 @@ pub use elector::State;
 #[derive(Clone, Debug)]
 pub struct Leadership {
     state: watch::Receiver<State>,
+    /// Between the end of an unrenewed leadership and the moment another may lead.
+    slack: Duration,
     /// Keeps the channel open where no task does.
     _always: Option<std::sync::Arc<watch::Sender<State>>>,
 }
@@ -39,12 +43,17 @@ impl Leadership {
         let (sender, state) = watch::channel(State::Leading { epoch, until });
         Self {
             state,
+            slack: Duration::ZERO,
             _always: Some(std::sync::Arc::new(sender)),
         }
     }
 
-    fn of(state: watch::Receiver<State>) -> Self {
-        Self { state, _always: None }
+    fn of(state: watch::Receiver<State>, slack: Duration) -> Self {
+        Self {
+            state,
+            slack,
+            _always: None,
+        }
     }
 
     /// What is known about leadership. [`State::Leading`] may have ended since: ask [`Leadership::epoch_at`] before acting.
@@ -61,6 +70,15 @@ impl Leadership {
     pub fn epoch_at(&self, now: Now) -> Option<u64> {
         match self.state() {
             State::Leading { epoch, until } if now.mono < until => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// When a write that is sent at this moment must have ended; `None` if none may be sent. Half of the slack is left to the clocks
+    /// and to what a server does after nobody waits for it any more.
+    pub fn write_until(&self, now: Now) -> Option<Mono> {
+        match self.state() {
+            State::Leading { until, .. } if now.mono < until => Some(until + self.slack / 2),
             _ => None,
         }
     }
@@ -96,8 +114,6 @@ impl Leadership {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bailiff_model::Wall;
 
     use super::*;
@@ -113,8 +129,10 @@ mod tests {
     fn a_process_that_was_stopped_past_its_lease_does_not_act() {
         let until = at(10).mono;
         let (sender, state) = watch::channel(State::Leading { epoch: 7, until });
-        let leadership = Leadership::of(state);
+        let leadership = Leadership::of(state, Duration::from_secs(4));
         assert_eq!(leadership.epoch_at(at(9)), Some(7));
+        assert_eq!(leadership.write_until(at(9)), Some(at(12).mono));
+        assert_eq!(leadership.write_until(at(10)), None);
         assert_eq!(
             (leadership.epoch_at(at(10)), leadership.is_leading_now(at(10))),
             (None, false)
@@ -135,7 +153,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn news_that_came_while_nobody_waited_is_not_missed() {
         let (sender, state) = watch::channel(State::Standby { holder: None });
-        let mut leadership = Leadership::of(state);
+        let mut leadership = Leadership::of(state, Duration::ZERO);
         sender.send_replace(State::Lost);
         drop(sender);
         assert_eq!(leadership.changed().await, State::Lost);

@@ -42,7 +42,7 @@ impl Beacon {
         self.every.tick().await;
     }
 
-    /// Reports that the loop turns now, and when each of its watches last gave a sign of life (`None`: never yet).
+    /// Reports that the loop turns now, and how fresh each of its watches is (`Watch::fresh_at`; `None`: it never was).
     pub fn report(&self, publisher: &Publisher, watches: &[(&'static str, Option<Mono>)]) {
         self.heartbeat.beat();
         let never = watches.iter().find(|(_, last)| last.is_none());

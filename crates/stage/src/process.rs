@@ -96,8 +96,8 @@ impl Process {
         let cluster = self
             .metrics
             .register(&name.replace('-', "_"), bailiff_cluster::Metrics::register);
-        let (gate, clock) = (leadership.clone(), self.clock.clone());
-        let api = Api::new(client, self.clock.clone(), cluster).with_gate(move || gate.is_leading_now(clock.now()));
+        let gate = leadership.clone();
+        let api = Api::new(client, self.clock.clone(), cluster).with_gate(move |now| gate.write_until(now));
         Env {
             api,
             bus: bus.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{NodeHealth, NodeName, NodeUid, PodUid, ResourceVersion, Revision, TraceContext};
+use bailiff_model::{Listed, NodeHealth, NodeName, NodeUid, PodUid, ResourceVersion, Revision, TraceContext};
 
 use crate::facts::{NodeFacts, PodFacts};
 
@@ -11,7 +11,7 @@ use crate::facts::{NodeFacts, PodFacts};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// These are all Nodes there are.
-    Nodes(Vec<NodeFacts>),
+    Nodes(Listed<NodeFacts, NodeName>),
     /// A Node was created or changed.
     Node(NodeFacts),
     /// A Node is gone.
@@ -22,7 +22,7 @@ pub enum Input {
         uid: NodeUid,
     },
     /// These are all Pods there are.
-    Pods(Vec<PodFacts>),
+    Pods(Listed<PodFacts, PodUid>),
     /// A Pod was created or changed.
     Pod(PodFacts),
     /// A Pod is gone.

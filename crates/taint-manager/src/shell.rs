@@ -1,7 +1,7 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
+use bailiff_cluster::Watch;
 use bailiff_cluster::watch::{Event, Source};
-use bailiff_cluster::{View, Watch};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update};
 use bailiff_model::{NodeName, NodeUid, PodUid, Shard, Topic};
 use bailiff_runtime::admin::Check;
@@ -217,10 +217,7 @@ impl Shell {
     }
 
     fn report(&mut self) {
-        let watches = [
-            ("nodes", self.nodes.last_sign_of_life()),
-            ("pods", self.pods.last_sign_of_life()),
-        ];
+        let watches = [("nodes", self.nodes.fresh_at()), ("pods", self.pods.fresh_at())];
         self.beacon.report(&self.publisher, &watches);
         self.metrics.levels(&self.manager.stats());
         match (self.manager.waits_for(), self.shards.trouble()) {
@@ -264,11 +261,11 @@ fn published(news: Published) -> Result<(), Error> {
 
 fn from_nodes(event: Event<NodeView>) -> Turn {
     Turn::Input(match event {
-        Event::Snapshot(all) => Input::Nodes(all.into_iter().map(NodeView::into_facts).collect()),
+        Event::Snapshot(all) => Input::Nodes(all.into_listed(NodeView::into_facts, |meta| NodeName::from(meta.name.as_str()))),
         Event::Applied(node) => Input::Node(node.into_facts()),
         Event::Deleted(node) => Input::NodeGone {
-            name: NodeName::from(node.meta().name.as_str()),
-            uid: NodeUid::from(node.meta().uid.as_str()),
+            name: NodeName::from(node.name),
+            uid: NodeUid::from(node.uid),
         },
         Event::Stale { since, reason } => {
             tracing::warn!(?since, %reason, "Watch of nodes went stale");
@@ -280,9 +277,9 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
 
 fn from_pods(event: Event<PodView>) -> Turn {
     Turn::Input(match event {
-        Event::Snapshot(all) => Input::Pods(all.into_iter().map(PodView::into_facts).collect()),
+        Event::Snapshot(all) => Input::Pods(all.into_listed(PodView::into_facts, |meta| PodUid::from(meta.uid.as_str()))),
         Event::Applied(pod) => Input::Pod(pod.into_facts()),
-        Event::Deleted(pod) => Input::PodGone(PodUid::from(pod.meta().uid.as_str())),
+        Event::Deleted(pod) => Input::PodGone(PodUid::from(pod.uid)),
         Event::Stale { since, reason } => {
             tracing::warn!(?since, %reason, "Watch of pods went stale");
             return Turn::Nothing;

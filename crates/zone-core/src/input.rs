@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{HoldReason, Mono, NodeHealth, NodeName, NodeUid, Revision, Topic, TraceContext, Zone};
+use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeUid, Revision, Topic, TraceContext, Zone};
 
 use crate::effect::Ticket;
 use crate::fact::{NodeFacts, PodFacts};
@@ -13,7 +13,7 @@ use crate::fact::{NodeFacts, PodFacts};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The Node watch begins, or began again: these are all nodes.
-    Nodes(Vec<NodeFacts>),
+    Nodes(Listed<NodeFacts, NodeName>),
     /// A Node was added or changed.
     NodeApplied(NodeFacts),
     /// A Node is gone.

@@ -124,7 +124,7 @@ fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure 
     let kind = match error.kind {
         Kind::NotFound => FailureKind::Gone,
         Kind::Conflict => FailureKind::Conflict,
-        Kind::TooManyRequests => FailureKind::Throttled {
+        Kind::TooManyRequests | Kind::NotSent => FailureKind::Throttled {
             retry_after: error.retry_after,
         },
         Kind::Invalid | Kind::AlreadyExists | Kind::Expired => FailureKind::Invalid,
@@ -193,6 +193,7 @@ mod tests {
             (Kind::NotFound, FailureKind::Gone),
             (Kind::Conflict, FailureKind::Conflict),
             (Kind::TooManyRequests, FailureKind::Throttled { retry_after }),
+            (Kind::NotSent, FailureKind::Throttled { retry_after }),
             (Kind::Invalid, FailureKind::Invalid),
             (Kind::Forbidden, FailureKind::Denied),
             (Kind::NotLeading, FailureKind::Denied),

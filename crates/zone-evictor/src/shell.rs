@@ -1,12 +1,12 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
-use bailiff_cluster::Watch;
+use bailiff_cluster::{Snapshot, Watch};
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_event_bus::{
     Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, SubscribeOptions,
     Subscription, Update,
 };
-use bailiff_model::Topic;
+use bailiff_model::{Listed, NodeName, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
 use bailiff_zone_core::{Body, Effect, Evictor, Input, NodeFacts, Record, Shard, ShardStatus};
@@ -173,7 +173,7 @@ impl Shell {
 
     fn report(&mut self) {
         self.beacon
-            .report(&self.publisher, &[("nodes", self.nodes.last_sign_of_life())]);
+            .report(&self.publisher, &[("nodes", self.nodes.fresh_at())]);
         self.metrics.levels(&self.evictor);
         match self.evictor.waits_for() {
             Some(what) => self.ready.fail(format!("waiting for {what}")),
@@ -222,21 +222,32 @@ fn published(news: Published) -> Result<(), Error> {
 
 fn from_nodes(event: Event<NodeView>) -> Turn {
     match event {
-        Event::Snapshot(all) => Turn::Input(Input::Nodes(all.into_iter().filter_map(readable).collect())),
+        Event::Snapshot(snapshot) => Turn::Input(Input::Nodes(listed(snapshot))),
         Event::Applied(view) => readable(view).map_or(Turn::Nothing, |facts| Turn::Input(Input::NodeApplied(facts))),
-        Event::Deleted(view) => {
-            let meta = bailiff_cluster::View::meta(&view);
-            Turn::Input(Input::NodeDeleted {
-                name: meta.name.as_str().into(),
-                uid: Some(meta.uid.as_str().into()),
-            })
-        }
+        Event::Deleted(meta) => Turn::Input(Input::NodeDeleted {
+            name: meta.name.into(),
+            uid: Some(meta.uid.into()),
+        }),
         Event::Stale { reason, .. } => {
             tracing::warn!(%reason, "Watch on nodes is stale; nothing is done until it is back");
             Turn::Input(Input::ApiFresh(false))
         }
         Event::Fresh => Turn::Input(Input::ApiFresh(true)),
     }
+}
+
+/// All nodes; one that cannot be read whole is not taken for gone.
+fn listed(snapshot: Snapshot<NodeView>) -> Listed<NodeFacts, NodeName> {
+    let mut listed = Listed::from(Vec::with_capacity(snapshot.objects.len()));
+    listed.unreadable = snapshot.malformed.into_iter().map(|meta| meta.name.into()).collect();
+    for view in snapshot.objects {
+        let name = NodeName::from(bailiff_cluster::View::meta(&view).name.as_str());
+        match readable(view) {
+            Some(facts) => listed.all.push(facts),
+            None => listed.unreadable.push(name),
+        }
+    }
+    listed
 }
 
 /// The facts of a node; what was known of one that cannot be read whole stays as it was.

@@ -1,6 +1,7 @@
 //! Creating, keeping and deleting daemon pods; status and Events.
 
 use bailiff_daemonset_core::{FailureKind, Input, Profile};
+use bailiff_model::Listed;
 use bailiff_model::rollout::{Counts, WhyNot};
 use serde_json::json;
 
@@ -28,14 +29,37 @@ fn nothing_happens_before_everything_was_listed() {
     source.settle();
     let mut core = bailiff_daemonset_core::Syncer::default();
     let inputs = [
-        Input::DaemonSets(vec![source.daemonset()]),
-        Input::Nodes(vec![mk_node("n0")]),
-        Input::Revisions(Vec::new()),
+        Input::DaemonSets(vec![source.daemonset()].into()),
+        Input::Nodes(vec![mk_node("n0")].into()),
+        Input::Revisions(Vec::new().into()),
     ];
     for input in inputs {
         assert_eq!(core.apply(input, source.now), [], "pods are missing");
     }
-    assert!(!core.apply(Input::Pods(Vec::new()), source.now).is_empty());
+    assert!(!core.apply(Input::Pods(Vec::new().into()), source.now).is_empty());
+}
+
+/// One broken object must not look like a deleted one: nothing is created for a node or pod that is there.
+#[test]
+fn what_a_list_names_as_unreadable_stays_as_it_was() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.settle();
+    let uid = cluster.daemonset().uid;
+    let lists = [
+        Input::Nodes(Listed {
+            all: Vec::new(),
+            unreadable: vec!["n0".into()],
+        }),
+        Input::DaemonSets(Listed {
+            all: Vec::new(),
+            unreadable: vec![(cluster.daemonset().namespace, cluster.daemonset().name)],
+        }),
+    ];
+    for list in lists {
+        assert_eq!(cluster.core.apply(list, cluster.now), []);
+    }
+    let gone = cluster.core.apply(Input::DaemonSets(Vec::new().into()), cluster.now);
+    assert!(!gone.is_empty(), "{uid} was still known");
 }
 
 /// DS-040, DS-100, DS-142, DS-147, DS-150, DS-157, DS-183; upstream's TestSimpleDaemonSetLaunchesPods, TestNumberReadyStatus

@@ -33,6 +33,8 @@ pub struct Cluster {
     pub wake: Option<Mono>,
     /// Requests that fail instead of being done, by a prefix of how they are written down.
     pub failures: Vec<(&'static str, FailureKind)>,
+    /// Answers are lost on their way: what was done looks as if nobody knew.
+    pub loses_answers: bool,
     /// Inputs the core was given.
     pub inputs: usize,
     counter: u64,
@@ -53,14 +55,15 @@ impl Cluster {
             published: None,
             wake: None,
             failures: Vec::new(),
+            loses_answers: false,
             inputs: 0,
             counter: 0,
         };
         for input in [
-            Input::Nodes(Vec::new()),
-            Input::Pods(Vec::new()),
-            Input::DaemonSets(Vec::new()),
-            Input::Revisions(Vec::new()),
+            Input::Nodes(Vec::new().into()),
+            Input::Pods(Vec::new().into()),
+            Input::DaemonSets(Vec::new().into()),
+            Input::Revisions(Vec::new().into()),
         ] {
             cluster.feed(input);
         }
@@ -358,6 +361,7 @@ impl Cluster {
         if !matches!(call, Call::Get { .. }) {
             self.writes.push(what);
         }
+        let done = if self.loses_answers { Err(FailureKind::Unknown) } else { done };
         let answer = match (done, request.wanted()) {
             (Err(kind), _) => Answer::Failed(Failure {
                 kind,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bailiff_model::{NodeName, NodeUid, Now, ReadyStatus, Signal};
+use bailiff_model::{Listed, NodeName, NodeUid, Now, ReadyStatus, Signal};
 
 use super::Monitor;
 use crate::config::Profile;
@@ -13,8 +13,9 @@ use crate::node::{Count, Node, Phase, Sign};
 use crate::votes::Vote;
 
 impl Monitor {
-    pub(super) fn take_nodes(&mut self, all: Vec<NodeFacts>, now: Now, out: &mut Vec<Effect>) {
-        let listed: BTreeSet<&NodeName> = all.iter().map(|facts| &facts.name).collect();
+    pub(super) fn take_nodes(&mut self, list: Listed<NodeFacts, NodeName>, now: Now, out: &mut Vec<Effect>) {
+        let Listed { all, unreadable } = list;
+        let listed: BTreeSet<&NodeName> = all.iter().map(|facts| &facts.name).chain(&unreadable).collect();
         let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
         for name in gone {
             self.forget_node(&name, &NodeUid::default(), out);
@@ -121,12 +122,13 @@ impl Monitor {
         }
     }
 
-    pub(super) fn take_leases(&mut self, all: Vec<LeaseFacts>, now: Now, out: &mut Vec<Effect>) {
-        self.stray_leases.clear();
-        for node in self.nodes.values_mut() {
+    pub(super) fn take_leases(&mut self, list: Listed<LeaseFacts, NodeName>, now: Now, out: &mut Vec<Effect>) {
+        let unreadable: BTreeSet<NodeName> = list.unreadable.into_iter().collect();
+        self.stray_leases.retain(|name, _| unreadable.contains(name));
+        for (_, node) in self.nodes.iter_mut().filter(|(name, _)| !unreadable.contains(*name)) {
             node.lease.set_gone();
         }
-        for lease in all {
+        for lease in list.all {
             self.take_lease(lease, true, now, out);
         }
         self.seen.leases = true;

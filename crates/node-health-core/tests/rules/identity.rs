@@ -1,6 +1,6 @@
 //! Nodes come and go; identity is the uid.
 
-use bailiff_model::{ReadyStatus, Zone};
+use bailiff_model::{Listed, ReadyStatus, Zone};
 use bailiff_node_health_core::{Config, EventKind, Input, NodeEvent};
 
 use crate::support::{Answers, World, check};
@@ -118,6 +118,24 @@ fn a_list_removes_what_it_does_not_mention() {
     world.nodes.remove("n2");
     world.give(Input::Nodes(world.nodes.values().cloned().collect()));
     check(&mut world, &["0 event RemovingNode n2 u1", "0 retract n2"]);
+}
+
+/// One broken object must not look like a deleted node, nor like one without a lease.
+#[test]
+fn what_a_list_names_as_unreadable_stays_as_it_was() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    let unreadable = vec!["n2".into()];
+    let nodes = world.nodes.values().filter(|facts| facts.name.as_str() == "n1");
+    world.give(Input::Nodes(Listed {
+        all: nodes.cloned().collect(),
+        unreadable: unreadable.clone(),
+    }));
+    let leases = world.leases.values().filter(|facts| facts.name.as_str() == "n1");
+    world.give(Input::Leases(Listed {
+        all: leases.cloned().collect(),
+        unreadable,
+    }));
+    check(&mut world, &[]);
 }
 
 /// NL-020, NL-026, NL-091: what else a record says is republished when it changes.

@@ -243,7 +243,7 @@ fn a_list_is_believed_even_if_it_goes_back() {
     let mut world = World::running(Config::default(), &["n1"]);
     let before = world.nodes["n1"].clone();
     world.change("n1", |facts| facts.ready.status = ReadyStatus::False);
-    world.give(Input::Nodes(vec![before]));
+    world.give(Input::Nodes(vec![before].into()));
     assert_eq!(world.verdict("n1"), "healthy");
 }
 

@@ -1,13 +1,26 @@
 //! Makes requests wait for a token: kube-controller-manager's client-side rate limit.
+//!
+//! As a handle ([`Limiter`]) where the moment of sending matters, as a layer ([`RateLimit`]) where it does not.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tokio::sync::Mutex;
 use tokio::time::Sleep;
 use tower::{Layer, Service};
 
 use super::TokenBucket;
 use crate::Clock;
+use crate::args::KubeArgs;
+
+/// Lets callers pass one by one, as there are tokens, in the order they came; cloning it gives the same limit.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    /// The lock is the queue: tokio's is fair, and who gives up leaves it.
+    bucket: Option<Arc<Mutex<TokenBucket>>>,
+    clock: Clock,
+}
 
 /// Adds the limit to a client's stack.
 #[derive(Clone, Debug)]
@@ -33,6 +46,39 @@ enum Permit {
     Needed,
     Waiting(Pin<Box<Sleep>>),
     Held,
+}
+
+// === impl Limiter ===
+
+impl Limiter {
+    /// At most `burst` at once and `per_second` over time; negative: no limit.
+    pub fn new(per_second: f64, burst: u32, clock: &Clock) -> Self {
+        Self {
+            bucket: TokenBucket::new(per_second, burst).map(|bucket| Arc::new(Mutex::new(bucket))),
+            clock: clock.clone(),
+        }
+    }
+
+    /// The limit these flags ask for.
+    pub fn of(args: &KubeArgs, clock: &Clock) -> Self {
+        Self::new(f64::from(args.kube_api_qps), args.kube_api_burst, clock)
+    }
+
+    /// No limit.
+    pub fn none(clock: &Clock) -> Self {
+        Self::new(-1.0, 1, clock)
+    }
+
+    /// Waits for a token and takes it. Cancel-safe: who gives up takes none.
+    pub async fn take(&self) {
+        let Some(bucket) = &self.bucket else {
+            return;
+        };
+        let mut bucket = bucket.lock().await;
+        while let Err(at) = bucket.try_take(self.clock.now().mono) {
+            tokio::time::sleep_until(self.clock.instant_of(at)).await;
+        }
+    }
 }
 
 // === impl RateLimit ===
@@ -125,6 +171,23 @@ mod tests {
     async fn requests_beyond_the_burst_wait_for_their_token() {
         assert_eq!(mk_requests(20.0, 30, 30).await, Duration::ZERO);
         assert_eq!(mk_requests(20.0, 30, 50).await, Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_pass_in_the_order_they_came_and_who_gives_up_takes_nothing() {
+        let clock = Clock::virtual_from(bailiff_model::Wall::UNIX_EPOCH);
+        let limiter = Limiter::new(1.0, 1, &clock);
+        let passed = async |patience: u64| {
+            let taken = tokio::time::timeout(Duration::from_millis(patience), limiter.take()).await;
+            taken.is_ok().then(|| clock.now().mono.since_origin().as_millis())
+        };
+        let answers = tokio::join!(passed(9000), passed(500), passed(9000), passed(9000));
+        assert_eq!(answers, (Some(0), None, Some(1000), Some(2000)));
+        let none = Limiter::none(&clock);
+        for _ in 0..1000 {
+            none.take().await;
+        }
+        assert_eq!(clock.now().mono.since_origin().as_secs(), 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,6 +75,7 @@ pub fn elect(
     let labels = Labels {
         name: options.name.clone(),
     };
+    let slack = options.periods.lease.saturating_sub(options.periods.renew_deadline);
     let driver = Driver {
         api: Api::namespaced(client, &options.namespace),
         elector: Elector::new(options.identity.clone(), options.periods.clone()),
@@ -87,7 +88,7 @@ pub fn elect(
         state,
         options,
     };
-    (Leadership::of(watched), driver.run(release))
+    (Leadership::of(watched, slack), driver.run(release))
 }
 
 type Request = Pin<Box<dyn Future<Output = Answer> + Send>>;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bailiff_model::{NodeName, NodeUid, ReadyStatus, Taint};
+use bailiff_model::{Listed, NodeName, NodeUid, ReadyStatus, Taint};
 
 use super::Manager;
 use crate::config::Profile;
@@ -15,10 +15,11 @@ use crate::start::{Start, follow};
 use crate::tasks::Step;
 
 impl Manager {
-    pub(super) fn nodes_listed(&mut self, list: Vec<NodeFacts>) {
+    pub(super) fn nodes_listed(&mut self, list: Listed<NodeFacts, NodeName>) {
         let first = !self.progress.nodes_listed;
         self.progress.nodes_listed = true;
-        let listed: BTreeSet<NodeName> = list.iter().map(|facts| facts.node.name.clone()).collect();
+        let names = list.all.iter().map(|facts| &facts.node.name);
+        let listed: BTreeSet<NodeName> = names.chain(&list.unreadable).cloned().collect();
         let gone: Vec<(NodeName, NodeUid)> = self
             .nodes
             .iter()
@@ -28,7 +29,7 @@ impl Manager {
         for (name, uid) in gone {
             self.node_gone(&name, &uid);
         }
-        for facts in list {
+        for facts in list.all {
             self.node_writes.listed(&facts.node.name);
             self.node_seen(facts, first);
         }

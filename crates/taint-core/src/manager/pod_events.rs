@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bailiff_model::intent::IntentState;
-use bailiff_model::{NodeName, PodUid, ReadyStatus};
+use bailiff_model::{Listed, NodeName, PodUid, ReadyStatus};
 
 use super::Manager;
 use crate::config::{EvictionMode, Profile};
@@ -13,14 +13,15 @@ use crate::facts::PodFacts;
 use crate::start::Start;
 
 impl Manager {
-    pub(super) fn pods_listed(&mut self, list: Vec<PodFacts>) {
+    pub(super) fn pods_listed(&mut self, list: Listed<PodFacts, PodUid>) {
         let first = !self.progress.pods_listed;
-        let listed: BTreeSet<&PodUid> = list.iter().map(|facts| &facts.pod.uid).collect();
+        let uids = list.all.iter().map(|facts| &facts.pod.uid);
+        let listed: BTreeSet<&PodUid> = uids.chain(&list.unreadable).collect();
         let gone: Vec<PodUid> = self.pods.uids().filter(|uid| !listed.contains(uid)).cloned().collect();
         for uid in gone {
             self.pod_gone(&uid);
         }
-        for facts in list {
+        for facts in list.all {
             self.pod_seen(facts, first);
         }
         self.progress.pods_listed = true;

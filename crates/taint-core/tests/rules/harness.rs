@@ -63,8 +63,8 @@ impl Harness {
     }
 
     pub fn begin(&mut self, nodes: Vec<NodeFacts>, pods: Vec<PodFacts>, inherited: Vec<Inherited>) {
-        self.apply(Input::Nodes(nodes));
-        self.apply(Input::Pods(pods));
+        self.apply(Input::Nodes(nodes.into()));
+        self.apply(Input::Pods(pods.into()));
         self.apply(Input::Inherit(inherited));
     }
 

@@ -163,8 +163,8 @@ fn a_taint_put_back_before_the_beginning_starts_anew() {
     );
     before.at(1);
     let mut after = Harness::new(mk_config(Profile::Bailiff));
-    after.at(2).apply(Input::Nodes(vec![mk_node("n1", &["m"])]));
-    after.apply(Input::Pods(vec![mk_pod("p", "n1", &[("m", Some(8))])]));
+    after.at(2).apply(Input::Nodes(vec![mk_node("n1", &["m"])].into()));
+    after.apply(Input::Pods(vec![mk_pod("p", "n1", &[("m", Some(8))])].into()));
     after.at(4).node(mk_node("n1", &[]));
     after.at(30).node(mk_node("n1", &["m"]));
     after.at(35).apply(Input::Inherit(before.memory()));
@@ -176,8 +176,8 @@ fn a_taint_put_back_before_the_beginning_starts_anew() {
 fn nothing_is_complete_before_everything_is_known() {
     let inputs = || {
         [
-            Input::Nodes(vec![mk_node("n1", &["m"])]),
-            Input::Pods(vec![mk_pod("p", "n1", &[])]),
+            Input::Nodes(vec![mk_node("n1", &["m"])].into()),
+            Input::Pods(vec![mk_pod("p", "n1", &[])].into()),
             Input::Inherit(Vec::new()),
         ]
     };

@@ -137,7 +137,7 @@ fn marking_is_finished_after_a_restart() {
     let pods = vec![mk_pod_ready("left", True), mk_pod_ready("done", False)];
     for nodes_first in [true, false] {
         let mut h = Harness::new(Config::default());
-        let lists = [Input::Nodes(vec![mk(Unknown)]), Input::Pods(pods.clone())];
+        let lists = [Input::Nodes(vec![mk(Unknown)].into()), Input::Pods(pods.clone().into())];
         let order = if nodes_first { [0, 1] } else { [1, 0] };
         for index in order {
             h.apply(lists[index].clone());

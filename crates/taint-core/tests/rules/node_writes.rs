@@ -128,7 +128,7 @@ fn a_write_that_the_watch_does_not_show_is_looked_at_again() {
     h.at(11);
     assert_eq!(h.patches.len(), 2);
     patched(&mut h, "n1", done("3"));
-    h.apply(Input::Nodes(vec![mk("n1", ReadyStatus::True, "9")]));
+    h.apply(Input::Nodes(vec![mk("n1", ReadyStatus::True, "9")].into()));
     assert_eq!(
         h.manager.stats().node_writes,
         0,

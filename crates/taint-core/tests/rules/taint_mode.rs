@@ -1,7 +1,7 @@
 //! Taint mode: pods against the NoExecute taints of their node.
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger, WithdrawnReason};
-use bailiff_model::{Effect as TaintEffect, Revision, Taint, TraceContext, Verdict, Wall};
+use bailiff_model::{Effect as TaintEffect, Listed, Revision, Taint, TraceContext, Verdict, Wall};
 use bailiff_taint_core::{Component, Input, NodeFacts, Profile, Severity};
 
 use crate::harness::{Harness, at_version, mk_health, mk_node, mk_pod, mk_taint, recreated, wall};
@@ -62,8 +62,8 @@ fn what_does_not_matter_is_not_evaluated() {
     };
     h.at(1).node(at_version(schedule, "2"));
     h.pod(mk_pod("p", "n1", &[("m", Some(9))]));
-    h.apply(Input::Nodes(vec![mk_node("n1", &["m"])]));
-    h.apply(Input::Pods(vec![mk_pod("p", "n1", &[("m", Some(9))])]));
+    h.apply(Input::Nodes(vec![mk_node("n1", &["m"])].into()));
+    h.apply(Input::Pods(vec![mk_pod("p", "n1", &[("m", Some(9))])].into()));
     assert_eq!(h.publications, before);
     h.assert_state("p", Scheduled, 9);
 }
@@ -255,7 +255,7 @@ fn a_pod_that_is_gone_is_called_off() {
     let pods = vec![mk_pod("waits", "n1", &[("m", Some(5))]), mk_pod("due", "n1", &[])];
     let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods);
     h.apply(Input::PodGone("waits".into()));
-    h.apply(Input::Pods(Vec::new()));
+    h.apply(Input::Pods(Vec::new().into()));
     h.assert_only(&[]);
     assert_eq!(h.events, ["Cancelling deletion of Pod default/waits"]);
     assert_eq!(
@@ -265,6 +265,23 @@ fn a_pod_that_is_gone_is_called_off() {
             ..Default::default()
         }
     );
+}
+
+/// TE-042: one broken object must not look like a deleted one.
+#[test]
+fn what_a_list_names_as_unreadable_stays_as_it_was() {
+    let pods = vec![mk_pod("p", "n1", &[("m", Some(5))])];
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods);
+    h.apply(Input::Nodes(Listed {
+        all: Vec::new(),
+        unreadable: vec!["n1".into()],
+    }));
+    h.apply(Input::Pods(Listed {
+        all: Vec::new(),
+        unreadable: vec!["p".into()],
+    }));
+    h.assert_only(&["p"]);
+    assert_eq!(h.manager.stats().nodes, 1);
 }
 
 /// TE-043, TE-044: identity is the uid
@@ -277,7 +294,7 @@ fn a_pod_of_the_same_name_inherits_nothing() {
     );
     let mut new = mk_pod("new", "n1", &[("m", Some(5))]);
     new.pod.name = "old".into();
-    h.at(3).apply(Input::Pods(vec![new]));
+    h.at(3).apply(Input::Pods(vec![new].into()));
     h.assert_only(&["new"]);
     h.assert_state("new", Scheduled, 8);
 }
@@ -312,7 +329,11 @@ fn another_node_of_the_name_starts_anew() {
             vec![mk_pod("p", "n1", &[("m", Some(6))])],
         );
         let new = recreated(mk_node("n1", &["m"]));
-        h.at(3).apply(if list { Input::Nodes(vec![new]) } else { Input::Node(new) });
+        h.at(3).apply(if list {
+            Input::Nodes(vec![new].into())
+        } else {
+            Input::Node(new)
+        });
         h.assert_state("p", Scheduled, 9);
         assert_eq!(h.eviction("p").expect("scheduled").node.uid.as_str(), "n1-2");
         h.apply(Input::NodeGone {

@@ -14,7 +14,9 @@ mod say;
 mod taints;
 
 use bailiff_model::intent::{HealthTaint, Intent};
-use bailiff_model::{HoldReason, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, ReadyStatus, Revision, TraceContext, Verdict};
+use bailiff_model::{
+    HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, ReadyStatus, Revision, TraceContext, Verdict,
+};
 use bailiff_model::{Wall, Zone};
 use std::collections::BTreeSet;
 
@@ -264,10 +266,11 @@ impl Node {
 // === impl Evictor: facts ===
 
 impl Evictor {
-    pub(super) fn nodes_listed(&mut self, all: Vec<NodeFacts>, now: Now) {
+    pub(super) fn nodes_listed(&mut self, list: Listed<NodeFacts, NodeName>, now: Now) {
         self.nodes_synced = true;
         self.api_fresh = true;
-        let listed: BTreeSet<NodeName> = all.iter().map(|facts| facts.name.clone()).collect();
+        let names = list.all.iter().map(|facts| &facts.name);
+        let listed: BTreeSet<NodeName> = names.chain(&list.unreadable).cloned().collect();
         let known = self.nodes.iter().filter(|(_, node)| node.facts.is_some());
         let gone: Vec<NodeName> = known
             .map(|(name, _)| name.clone())
@@ -276,7 +279,7 @@ impl Evictor {
         for name in gone {
             self.node_deleted(&name, None, now);
         }
-        for facts in all {
+        for facts in list.all {
             self.node_applied(facts, now);
         }
     }

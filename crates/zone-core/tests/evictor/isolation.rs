@@ -253,7 +253,7 @@ fn a_quiet_world_is_written_to_zero_times() {
     let records = world.bus.values().cloned().collect::<Vec<_>>();
     let shards = world.shards();
     let inputs = [
-        Input::Nodes(nodes),
+        Input::Nodes(nodes.into()),
         Input::Snapshot {
             records: records.clone(),
             shards: shards.clone(),

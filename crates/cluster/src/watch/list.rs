@@ -1,0 +1,123 @@
+//! Lists a whole collection, page by page.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use bailiff_runtime::Seed;
+use serde_json::value::RawValue;
+
+use super::teller::Life;
+use super::wire::{Page, identity};
+use super::{Snapshot, Source, View};
+use crate::api::Api;
+use crate::error::{Error, Kind};
+
+/// Objects a page of a list asks for, as client-go does.
+const PAGE: usize = 500;
+
+/// How long a page may take: the API server's own limit for a request (`--request-timeout`). A page is read, never written, so no
+/// leadership depends on it.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Attempts at one page before the whole list is begun anew, and the pause between them, as client-go's first one. A list of a
+/// large cluster is many pages, and beginning anew is what costs.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(800);
+
+/// Reads the lists of one watch.
+pub(super) struct Lister<T> {
+    api: Api,
+    source: Source,
+    seed: Seed,
+    heard: Life,
+    view: PhantomData<fn() -> T>,
+}
+
+/// A list and the position to watch from.
+pub(super) type Positioned<T> = (Snapshot<T>, String);
+
+impl<T: View> Lister<T> {
+    pub(super) fn new(api: Api, source: Source, seed: Seed, heard: Life) -> Self {
+        Self {
+            api,
+            source,
+            seed,
+            heard,
+            view: PhantomData,
+        }
+    }
+
+    /// Lists everything.
+    pub(super) async fn list(&self) -> Result<Positioned<T>, Error> {
+        match self.pages(Some(PAGE)).await {
+            // The list took longer than the server keeps the past. The whole at once cannot expire half-way.
+            Err((error, true)) if error.kind == Kind::Expired => self.pages(None).await.map_err(|(error, _)| error),
+            Err((error, _)) => Err(error),
+            Ok(listed) => Ok(listed),
+        }
+    }
+
+    /// Lists page by page; an error comes with whether it was in the middle.
+    async fn pages(&self, mut limit: Option<usize>) -> Result<Positioned<T>, (Error, bool)> {
+        let mut snapshot = Snapshot {
+            objects: Vec::new(),
+            malformed: Vec::new(),
+        };
+        let mut token = String::new();
+        loop {
+            let page = self
+                .page(&token, &mut limit)
+                .await
+                .map_err(|error| (error, !token.is_empty()))?;
+            self.heard.beat(self.api.clock().now().mono);
+            for item in &page.items {
+                match decode(&self.api, &self.source, item) {
+                    Ok(object) => snapshot.objects.push(object),
+                    Err(_) => snapshot.malformed.extend(identity(item)),
+                }
+            }
+            token = page.metadata.next;
+            if !token.is_empty() {
+                continue;
+            }
+            let position = page.metadata.resource_version;
+            if position.is_empty() {
+                let message = format!("the list of {} has no resourceVersion", self.source.path);
+                return Err((Error::new(Kind::Unavailable, message), false));
+            }
+            return Ok((snapshot, position));
+        }
+    }
+
+    /// Reads one page, asking for less where it was too much.
+    async fn page(&self, token: &str, limit: &mut Option<usize>) -> Result<Page, Error> {
+        let mut attempt = 1;
+        loop {
+            let text = limit.map(|limit| limit.to_string()).unwrap_or_default();
+            let path = self.source.query(&[("limit", text.as_str()), ("continue", token)]);
+            let error = match self.api.list(&path, limit.is_none(), DEADLINE).await {
+                Ok(page) => return Ok(page),
+                Err(error) if !error.is_transient() || attempt == ATTEMPTS => return Err(error),
+                Err(error) => error,
+            };
+            attempt += 1;
+            // No answer in time, or one that began and could not be read whole.
+            if error.kind == Kind::Timeout || error.answered == Some(200) {
+                *limit = limit.map(|limit| (limit / 2).max(1));
+            }
+            tracing::warn!(resource = self.source.resource(), ?limit, %error, "Page of a list was not read");
+            let pause = error.retry_after.unwrap_or(PAUSE).clamp(PAUSE, DEADLINE);
+            tokio::time::sleep(self.seed.jitter(pause, 0.5)).await;
+        }
+    }
+}
+
+/// Decodes an object; one that cannot be is counted and logged.
+pub(super) fn decode<T: View>(api: &Api, source: &Source, raw: &RawValue) -> Result<T, serde_json::Error> {
+    serde_json::from_str(raw.get()).inspect_err(|error| {
+        let resource = source.resource();
+        api.metrics().malformed(resource);
+        let meta = identity(raw).unwrap_or_default();
+        tracing::warn!(resource, namespace = %meta.namespace, name = %meta.name, %error, "Skipped an object that could not be decoded");
+    })
+}

@@ -1,0 +1,124 @@
+//! What a watch tells its reader, and when it has to say that it heard nothing.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bailiff_model::Mono;
+use bailiff_runtime::Clock;
+use tokio::sync::mpsc;
+
+use super::{Event, SILENT_AFTER};
+
+/// Last sign of life from the server, as nanoseconds since the clock's origin; 0 is never. Cloning it gives the same one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Life(Arc<AtomicU64>);
+
+impl Life {
+    pub(super) fn beat(&self, now: Mono) {
+        let nanos = u64::try_from(now.since_origin().as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos.max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn last(&self) -> Option<Mono> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            nanos => Some(Mono::from_origin(Duration::from_nanos(nanos))),
+        }
+    }
+}
+
+/// The reader is gone: the watch has no purpose any more.
+pub(super) struct Unwanted;
+
+/// The way to the reader.
+pub(super) struct Teller<T> {
+    sender: mpsc::Sender<Event<T>>,
+    clock: Clock,
+    /// When the server last gave a sign of life, a page of a list included.
+    heard: Life,
+    /// When it last did while what was shown was the present.
+    shown: Life,
+    started: Mono,
+    stale: bool,
+}
+
+impl<T> Teller<T> {
+    pub(super) fn new(sender: mpsc::Sender<Event<T>>, shown: Life, clock: &Clock) -> Self {
+        Self {
+            sender,
+            clock: clock.clone(),
+            heard: Life::default(),
+            shown,
+            started: clock.now().mono,
+            stale: false,
+        }
+    }
+
+    /// The server's signs of life, to be noted by who reads a list.
+    pub(super) fn heard(&self) -> &Life {
+        &self.heard
+    }
+
+    /// [`Event::Stale`] was said, and [`Event::Fresh`] not yet. What is shown next must be a snapshot.
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// Notes a sign of life of a stream that continues what was shown.
+    pub(super) fn alive(&self) {
+        let now = self.clock.now().mono;
+        self.heard.beat(now);
+        self.shown.beat(now);
+    }
+
+    /// Shows what happened.
+    pub(super) async fn show(&self, event: Event<T>) -> Result<(), Unwanted> {
+        self.sender.send(event).await.map_err(|_| Unwanted)
+    }
+
+    /// Shows all there is; ends a stale time.
+    pub(super) async fn show_all(&mut self, snapshot: Event<T>) -> Result<(), Unwanted> {
+        self.alive();
+        self.show(snapshot).await?;
+        if std::mem::take(&mut self.stale) {
+            self.show(Event::Fresh).await?;
+        }
+        Ok(())
+    }
+
+    /// Says once that nothing was heard.
+    pub(super) async fn went_stale(&mut self, reason: String) -> Result<(), Unwanted> {
+        if std::mem::replace(&mut self.stale, true) {
+            return Ok(());
+        }
+        let since = self.heard.last();
+        self.show(Event::Stale { since, reason }).await
+    }
+
+    /// Resolves once nothing was heard for [`SILENT_AFTER`]. Cancel-safe.
+    pub(super) async fn silence(&self) {
+        loop {
+            let end = self.heard.last().unwrap_or(self.started) + SILENT_AFTER;
+            if end <= self.clock.now().mono {
+                return;
+            }
+            tokio::time::sleep_until(self.clock.instant_of(end)).await;
+        }
+    }
+
+    /// Drives `work` to its end, and says in between that the watch went stale if it does.
+    pub(super) async fn mind<F: Future>(&mut self, reason: &str, work: F) -> Result<F::Output, Unwanted> {
+        let mut work = pin!(work);
+        if !self.stale {
+            tokio::select! {
+                biased;
+                output = &mut work => return Ok(output),
+                () = self.silence() => {}
+            }
+            self.went_stale(reason.to_owned()).await?;
+        }
+        Ok(work.await)
+    }
+}
