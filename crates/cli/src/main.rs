@@ -1,2 +1,53 @@
-//! bailiff
-fn main() {}
+//! `bailiff`: the demonstration, the whole system in one process, and a cluster to try it on.
+
+mod bus;
+mod demo;
+mod run;
+mod sandbox;
+
+use std::process::ExitCode;
+
+use bailiff_runtime::{parse_or_exit, shutdown::chain};
+use clap::{Parser, Subcommand};
+
+/// Due process for pod eviction: node health, taint eviction and DaemonSets as four services around an event bus.
+#[derive(Debug, Parser)]
+#[command(name = "bailiff", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Watch a zone of a sandbox cluster die and come back
+    Demo(demo::Args),
+    /// Run the bus and the four stages in this process, against a cluster
+    Run(Box<run::Args>),
+    /// Run a cluster in memory: an API server with simulated kubelets
+    Sandbox(Box<sandbox::Args>),
+    /// Look at an event bus, or reset an epoch of it
+    Bus(bus::Args),
+}
+
+fn main() -> ExitCode {
+    let Cli { command } = parse_or_exit();
+    let done = match command {
+        Command::Demo(args) => demo::main(args),
+        Command::Run(args) => run::main(*args),
+        Command::Sandbox(args) => sandbox::main(*args),
+        Command::Bus(args) => bus::main(args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {}", chain(&*error));
+        ExitCode::FAILURE
+    })
+}
+
+/// What a command may fail with; `main` prints the chain of causes.
+type Failure = Box<dyn std::error::Error>;
+
+/// A runtime for a command that serves or waits in real time.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}

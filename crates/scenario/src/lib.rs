@@ -1,1 +1,11 @@
-//! scenario
+//! Whole systems in one process: worlds in virtual time, the demonstration, and figures computed from an API's history.
+
+pub mod demo;
+pub mod fixture;
+pub mod report;
+pub mod stages;
+pub mod world;
+
+pub use fixture::{Fixture, StageName, Transport};
+pub use report::{Figures, Reader};
+pub use stages::StageOptions;

@@ -1,0 +1,132 @@
+//! `bailiff bus`.
+
+use std::process::ExitCode;
+
+use bailiff_event_bus::Bus;
+use bailiff_model::Topic;
+use bailiff_runtime::{BusArgs, GoDuration};
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+
+use crate::Failure;
+
+/// Flags of `bailiff bus`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff bus status
+  bailiff bus status --output json
+  bailiff bus reset-epoch node-health 0      only after the history of the shard's Lease was lost")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// The bus.
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say what the bus holds: topics, keys, and each shard's producer, completeness and liveness
+    Status {
+        /// How it is written
+        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+        output: Output,
+    },
+    /// Set a shard's epoch back to zero and end its sessions: break-glass
+    ResetEpoch {
+        /// Topic: node-health, eviction-intents, eviction-outcomes or daemon-rollouts
+        #[arg(value_parser = topic)]
+        topic: Topic,
+        /// Shard, from 0
+        shard: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+fn topic(text: &str) -> Result<Topic, String> {
+    Topic::parse(text).ok_or_else(|| format!("allowed is {}", Topic::ALL.map(Topic::as_str).join(", ")))
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let Args { command, bus } = args;
+    crate::runtime()?.block_on(async {
+        let bus = Bus::connect(&bus.bus.http_url());
+        match command {
+            Command::Status { output } => status(&bus, output).await,
+            Command::ResetEpoch { topic, shard } => {
+                let before = bus.reset_epoch(topic, shard).await?;
+                println!("epoch of {topic}, shard {shard}, was {before} and is 0 now; its sessions were ended");
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    })
+}
+
+async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
+    let status = bus.status().await?;
+    if output == Output::Json {
+        let topics: Vec<_> = status
+            .topics
+            .iter()
+            .map(|topic| {
+                let shards: Vec<_> = topic
+                    .shards
+                    .iter()
+                    .map(|shard| {
+                        json!({
+                            "shard": shard.shard, "shardCount": shard.shard_count, "epoch": shard.epoch, "complete": shard.complete,
+                            "live": shard.live, "lagSeconds": shard.lag.as_secs_f64(), "producer": shard.producer,
+                        })
+                    })
+                    .collect();
+                json!({
+                    "topic": topic.topic.as_str(), "keys": topic.keys, "tombstones": topic.tombstones,
+                    "subscribers": topic.subscribers, "shards": shards,
+                })
+            })
+            .collect();
+        println!(
+            "{}",
+            json!({
+                "incarnation": status.incarnation, "revision": status.revision.0,
+                "oldestResumable": status.oldest_resumable.0, "topics": topics,
+            })
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("incarnation {}, revision {}", status.incarnation, status.revision);
+    for topic in &status.topics {
+        println!(
+            "{:<18} {:>7} keys {:>6} tombstones {:>3} subscribers",
+            topic.topic.as_str(),
+            topic.keys,
+            topic.tombstones,
+            topic.subscribers
+        );
+        if topic.shards.is_empty() {
+            println!("    nobody has published yet");
+        }
+        for shard in &topic.shards {
+            println!(
+                "    shard {}/{} epoch {} {} {}, lag {}, {}",
+                shard.shard,
+                shard.shard_count,
+                shard.epoch,
+                if shard.complete { "complete" } else { "INCOMPLETE" },
+                if shard.live { "live" } else { "STALE" },
+                GoDuration::new(shard.lag),
+                shard.producer
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,330 @@
+//! A whole system in one process: sandbox, simulated kubelets, event bus and the four stages.
+//!
+//! With [`Transport::InProcess`] nothing leaves the process and nothing depends on real time: this is a world. With
+//! [`Transport::Sockets`] the sandbox, the bus and each stage have an endpoint of their own on the loopback interface, as separate
+//! pods would. Everything else is the same, and so is what the stages run.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use bailiff_cluster::{Api, Metrics as ClusterMetrics};
+use bailiff_daemonset_syncer::DaemonsetSyncer;
+use bailiff_event_bus::{Bus, Server, ServerOptions};
+use bailiff_node_health_monitor::NodeHealthMonitor;
+use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans, client};
+use bailiff_sandbox::driver::{Driver, Options as ClusterOptions, Stopped};
+use bailiff_sandbox::{Config, Sandbox, User, Verb};
+use bailiff_stage::{Env, Shard, Stage, health};
+use bailiff_taint_manager::TaintManager;
+use bailiff_zone_evictor::ZoneEvictor;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::stages::StageOptions;
+
+/// How the parts reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// By calls; deterministic in virtual time.
+    InProcess,
+    /// By loopback sockets.
+    Sockets,
+}
+
+/// The stages, in pipeline order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StageName {
+    /// node-health-monitor.
+    NodeHealthMonitor,
+    /// taint-manager.
+    TaintManager,
+    /// zone-evictor.
+    ZoneEvictor,
+    /// daemonset-syncer.
+    DaemonsetSyncer,
+}
+
+/// Why a system could not be set up, or a part of it not be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A loopback port could not be had.
+    #[error("cannot listen on a loopback port")]
+    Listen(#[source] std::io::Error),
+    /// The API server's address makes no client.
+    #[error("cannot make a client of the sandbox")]
+    Client(#[source] kube::Error),
+    /// The simulated kubelets do not run any more.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The cluster could not be built.
+    #[error(transparent)]
+    Build(#[from] bailiff_sandbox::cluster::Error),
+    /// The sandbox refused an object.
+    #[error("the sandbox refused to create an object of {path}: {message}")]
+    Refused {
+        /// Path of the collection.
+        path: String,
+        /// What it said.
+        message: String,
+    },
+    /// A stage refused its flags.
+    #[error("flags of the stages: {0}")]
+    Flags(String),
+}
+
+/// A running stage.
+#[derive(Debug)]
+struct Running {
+    shutdown: Shutdown,
+    task: JoinHandle<Result<(), bailiff_stage::Error>>,
+    health: Option<JoinHandle<Result<(), health::Error>>>,
+}
+
+/// A running system. Dropping it ends it.
+pub struct Fixture {
+    /// The clock of everything in it.
+    pub clock: Clock,
+    /// Where everything in it draws from.
+    pub seed: Seed,
+    /// The API server.
+    pub sandbox: Sandbox,
+    /// The simulated kubelets, binder and collectors.
+    pub driver: Driver,
+    /// The server of the bus.
+    pub server: Server,
+    /// The bus, as the stages reach it.
+    pub bus: Bus,
+    /// Where the parts listen, by name; empty in process.
+    pub endpoints: Vec<(&'static str, SocketAddr)>,
+    transport: Transport,
+    client: kube::Client,
+    options: StageOptions,
+    stages: BTreeMap<StageName, Running>,
+    starts: u32,
+    shutdown: Shutdown,
+}
+
+impl std::fmt::Debug for Fixture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fixture")
+            .field("transport", &self.transport)
+            .field("stages", &self.stages.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+        for stage in self.stages.values() {
+            stage.abort();
+        }
+    }
+}
+
+// === impl StageName ===
+
+impl StageName {
+    /// All of them, in pipeline order.
+    pub const ALL: [Self; 4] = [
+        Self::NodeHealthMonitor,
+        Self::TaintManager,
+        Self::ZoneEvictor,
+        Self::DaemonsetSyncer,
+    ];
+
+    /// Name of the binary.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NodeHealthMonitor => NodeHealthMonitor::NAME,
+            Self::TaintManager => TaintManager::NAME,
+            Self::ZoneEvictor => ZoneEvictor::NAME,
+            Self::DaemonsetSyncer => DaemonsetSyncer::NAME,
+        }
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Ends it as a crash would: no drain, no last word.
+    fn abort(&self) {
+        self.task.abort();
+        if let Some(health) = &self.health {
+            health.abort();
+        }
+    }
+}
+
+// === impl Fixture ===
+
+impl Fixture {
+    /// Sets up the sandbox with its kubelets and the bus; no stage runs yet.
+    ///
+    /// # Errors
+    /// No loopback port could be had.
+    pub async fn start(
+        transport: Transport,
+        cluster: &ClusterOptions,
+        options: StageOptions,
+        clock: Clock,
+        seed: Seed,
+    ) -> Result<Self, Error> {
+        let config = Config {
+            // Enough for a demonstration or a test; a run that lasts longer keeps the newest part.
+            history: 1 << 20,
+            ..Config::default()
+        };
+        let sandbox = Sandbox::new(config, clock.clone(), &seed);
+        let shutdown = Shutdown::new();
+        let (driver, _ended) = Driver::start(&sandbox, cluster, &shutdown);
+        let server = Server::new(ServerOptions::default(), &clock, &seed);
+        let mut endpoints = Vec::new();
+        let (client, bus) = match transport {
+            Transport::InProcess => (client::from_service(sandbox.service(User::admin())), Bus::in_process(&server)),
+            Transport::Sockets => {
+                let api = loopback().await?;
+                let bus = loopback().await?;
+                endpoints.push(("kube-apiserver (sandbox)", address(&api)?));
+                endpoints.push(("event-bus", address(&bus)?));
+                let found = (
+                    over_http(address(&api)?)?,
+                    Bus::connect(&format!("http://{}", address(&bus)?)),
+                );
+                let end = shutdown.token().clone();
+                let serving = bailiff_sandbox::server::serve(api, sandbox.clone(), async move { end.cancelled().await });
+                tokio::spawn(serving);
+                tokio::spawn(server.clone().serve(bus, shutdown.token().clone()));
+                found
+            }
+        };
+        Ok(Self {
+            clock,
+            seed,
+            sandbox,
+            driver,
+            server,
+            bus,
+            endpoints,
+            transport,
+            client,
+            options,
+            stages: BTreeMap::new(),
+            starts: 0,
+            shutdown,
+        })
+    }
+
+    /// Starts a stage; one that runs is left alone.
+    ///
+    /// # Errors
+    /// No loopback port could be had.
+    pub async fn start_stage(&mut self, name: StageName) -> Result<(), Error> {
+        if self.stages.contains_key(&name) {
+            return Ok(());
+        }
+        self.starts += 1;
+        let shutdown = Shutdown::new();
+        let env = self.env(name, &shutdown);
+        let health = match self.transport {
+            Transport::InProcess => None,
+            Transport::Sockets => {
+                let listener = loopback().await?;
+                self.endpoints.push((name.as_str(), address(&listener)?));
+                let served = health::serve(name.as_str(), listener, env.readiness.clone(), shutdown.clone());
+                Some(tokio::spawn(served))
+            }
+        };
+        let options = self.options.clone();
+        let task = match name {
+            StageName::NodeHealthMonitor => tokio::spawn(NodeHealthMonitor::run(options.monitor, env)),
+            StageName::TaintManager => tokio::spawn(TaintManager::run(options.taint, env)),
+            StageName::ZoneEvictor => tokio::spawn(ZoneEvictor::run(options.zone, env)),
+            StageName::DaemonsetSyncer => tokio::spawn(DaemonsetSyncer::run(options.daemonset, env)),
+        };
+        let running = Running { shutdown, task, health };
+        self.stages.insert(name, running);
+        Ok(())
+    }
+
+    /// Starts every stage that does not run.
+    ///
+    /// # Errors
+    /// No loopback port could be had.
+    pub async fn start_stages(&mut self) -> Result<(), Error> {
+        for name in StageName::ALL {
+            self.start_stage(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a stage as a crash would.
+    pub fn kill_stage(&mut self, name: StageName) {
+        if let Some(stage) = self.stages.remove(&name) {
+            stage.abort();
+        }
+    }
+
+    /// Ends a stage as SIGTERM would, and waits for it.
+    pub async fn stop_stage(&mut self, name: StageName) {
+        if let Some(stage) = self.stages.remove(&name) {
+            stage.shutdown.trigger();
+            // A stage that was fenced or aborted has ended already; either way it is gone.
+            let _ = stage.task.await;
+        }
+    }
+
+    /// The stages that ended by themselves, which none should.
+    pub fn ended(&self) -> Vec<StageName> {
+        let ended = self.stages.iter().filter(|(_, stage)| stage.task.is_finished());
+        ended.map(|(name, _)| *name).collect()
+    }
+
+    /// Creates an object, as an administrator.
+    ///
+    /// # Errors
+    /// The API server refused it.
+    pub fn create(&self, path: &str, object: &serde_json::Value) -> Result<(), Error> {
+        let created = self.sandbox.request(&User::admin(), Verb::Create, path, object);
+        created.map(drop).map_err(|status| Error::Refused {
+            path: path.to_owned(),
+            message: status.to_string(),
+        })
+    }
+
+    /// A client of the API server, as the stages have.
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    fn env(&self, name: StageName, shutdown: &Shutdown) -> Env {
+        let start = format!("{}-{}", name.as_str(), self.starts);
+        Env {
+            api: Api::new(self.client.clone(), self.clock.clone(), ClusterMetrics::default()),
+            bus: self.bus.clone(),
+            clock: self.clock.clone(),
+            seed: self.seed.fork(&start),
+            metrics: Metrics::new(),
+            readiness: Readiness::new(&self.clock),
+            spans: Spans::off(&self.seed),
+            shutdown: shutdown.clone(),
+            shard: Shard::WHOLE,
+            identity: start,
+        }
+    }
+}
+
+async fn loopback() -> Result<TcpListener, Error> {
+    TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
+        .await
+        .map_err(Error::Listen)
+}
+
+fn address(listener: &TcpListener) -> Result<SocketAddr, Error> {
+    listener.local_addr().map_err(Error::Listen)
+}
+
+fn over_http(address: SocketAddr) -> Result<kube::Client, Error> {
+    let url = format!("http://{address}").parse().expect("an address makes a URL");
+    kube::Client::try_from(kube::Config::new(url)).map_err(Error::Client)
+}
