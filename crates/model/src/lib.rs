@@ -5,6 +5,7 @@
 //! implementation of toleration matching), and the domain form of what crosses the bus ([`health`], [`intent`], [`outcome`],
 //! [`rollout`]). Wire types stop at the event bus, which converts to and from these.
 
+pub mod duty;
 pub mod health;
 pub mod hold;
 pub mod ids;
@@ -20,6 +21,7 @@ pub mod trace;
 pub mod wellknown;
 pub mod zone;
 
+pub use duty::{Duties, EvictionMode, Profile};
 pub use health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
 pub use hold::{Hold, HoldReason};
 pub use ids::{Namespace, NodeName, NodeRef, NodeUid, PodName, PodRef, PodUid, ResourceVersion};

@@ -7,7 +7,8 @@ use std::fmt;
 use crate::ids::NodeUid;
 use crate::time::Wall;
 
-/// Trace and parent span of a record: `traceparent` of W3C Trace Context, version 00, sampled.
+/// Trace and parent span of a record: `traceparent` of W3C Trace Context. Written as version 00, sampled; a later version is read as
+/// far as version 00 goes, as the standard asks (§3.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceContext {
     /// Trace id; not zero.
@@ -18,18 +19,19 @@ pub struct TraceContext {
 
 /// A text that is no `traceparent`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a traceparent: wanted 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, ids not zero")]
+#[error("{0:?} is not a traceparent: wanted 00-<32 lower case hex digits>-<16 hex digits>-<2 hex digits>, ids not zero")]
 pub struct ParseError(String);
 
 impl TraceContext {
     /// The trace of the incident that began with `node`'s last sign of life at `last_sign`.
     pub fn incident(node: &NodeUid, last_sign: Wall) -> Self {
-        Self::derived(&[node.as_str(), "\0", &last_sign.as_microsecond().to_string()])
+        Self::derived(&[node.as_str(), &last_sign.as_microsecond().to_string()])
     }
 
     /// The trace of something else that is identified by `parts`, such as a hand-made taint or a rollout.
     pub fn derived(parts: &[&str]) -> Self {
-        let bytes = || parts.iter().flat_map(|part| part.bytes());
+        // No byte of UTF-8 is 0xff: where one part ends and the next begins counts.
+        let bytes = || parts.iter().flat_map(|part| part.bytes().chain([0xff]));
         // FNV-1a, 128 and 64 bits: http://www.isthe.com/chongo/tech/comp/fnv/
         let trace_id = bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
             (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
@@ -64,13 +66,15 @@ impl std::str::FromStr for TraceContext {
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let refuse = || ParseError(text.to_owned());
         let mut parts = text.split('-');
-        let (Some("00"), Some(trace), Some(span), Some(flags), None) =
+        let (Some(version), Some(trace), Some(span), Some(flags), more) =
             (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(refuse());
         };
-        let is_hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_hex(trace, 32) || !is_hex(span, 16) || !is_hex(flags, 2) {
+        // Upper case is not allowed; version ff is none; only a later version may have more parts.
+        let is_hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let is_readable = is_hex(version, 2) && version != "ff" && (more.is_none() || version != "00");
+        if !is_readable || !is_hex(trace, 32) || !is_hex(span, 16) || !is_hex(flags, 2) {
             return Err(refuse());
         }
         let trace_id = u128::from_str_radix(trace, 16).map_err(|_| refuse())?;
@@ -96,6 +100,36 @@ mod tests {
         assert_ne!(at("u", 1).trace_id, at("u", 2).trace_id);
         assert_ne!(at("u", 1).trace_id, at("v", 1).trace_id);
         assert_eq!(at("u", 1).to_string().parse(), Ok(at("u", 1)));
+    }
+
+    #[test]
+    fn parts_are_told_apart() {
+        assert_ne!(TraceContext::derived(&["ab", "c"]), TraceContext::derived(&["a", "bc"]));
+        assert_ne!(TraceContext::derived(&["a"]), TraceContext::derived(&["a", ""]));
+    }
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_known() {
+        let ids = "0000000000000000000000000000000a-000000000000000b";
+        let wanted = TraceContext {
+            trace_id: 10,
+            span_id: 11,
+        };
+        for text in [
+            format!("00-{ids}-00"),
+            format!("01-{ids}-01"),
+            format!("cc-{ids}-01-what-the-future-brings"),
+        ] {
+            assert_eq!(text.parse(), Ok(wanted), "{text}");
+        }
+        for text in [
+            format!("ff-{ids}-01"),
+            format!("00-{ids}-01-more"),
+            format!("01-{ids}-01more"),
+            format!("0-{ids}-01"),
+        ] {
+            assert!(text.parse::<TraceContext>().is_err(), "{text}");
+        }
     }
 
     #[test]
