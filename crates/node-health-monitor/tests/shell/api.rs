@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
@@ -114,7 +115,7 @@ impl FakeApi {
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut state = self.state();
         if query.contains("watch=true") {
-            return state.watch(&path);
+            return state.watch(&path, &query);
         }
         if path.ends_with("/events") {
             state.events.push(body.clone());
@@ -138,11 +139,14 @@ impl State {
             .retain(|(of, watcher)| *of != collection || watcher.try_send(line.clone()).is_ok());
     }
 
-    fn watch(&mut self, path: &str) -> Response<TestBody> {
+    fn watch(&mut self, path: &str, query: &str) -> Response<TestBody> {
+        let seconds = query.split('&').find_map(|pair| pair.strip_prefix("timeoutSeconds="));
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
+        let end = tokio::time::Instant::now() + Duration::from_secs(seconds);
         let (sender, lines) = mpsc::channel(10_000);
         self.watchers.push((collection(path), sender));
-        let frames = stream::unfold(lines, |mut lines| async move {
-            let line = lines.recv().await?;
+        let frames = stream::unfold(lines, move |mut lines| async move {
+            let line = tokio::time::timeout_at(end, lines.recv()).await.ok()??;
             Some((Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(line))), lines))
         });
         Response::new(StreamBody::new(frames).boxed_unsync())
