@@ -76,6 +76,7 @@ pub enum Error {
 #[derive(Debug)]
 struct Running {
     shutdown: Shutdown,
+    readiness: Readiness,
     task: JoinHandle<Result<(), bailiff_stage::Error>>,
     health: Option<JoinHandle<Result<(), health::Error>>>,
 }
@@ -235,14 +236,19 @@ impl Fixture {
                 Some(tokio::spawn(served))
             }
         };
-        let options = self.options.clone();
+        let (options, readiness) = (self.options.clone(), env.readiness.clone());
         let task = match name {
             StageName::NodeHealthMonitor => tokio::spawn(NodeHealthMonitor::run(options.monitor, env)),
             StageName::TaintManager => tokio::spawn(TaintManager::run(options.taint, env)),
             StageName::ZoneEvictor => tokio::spawn(ZoneEvictor::run(options.zone, env)),
             StageName::DaemonsetSyncer => tokio::spawn(DaemonsetSyncer::run(options.daemonset, env)),
         };
-        let running = Running { shutdown, task, health };
+        let running = Running {
+            shutdown,
+            readiness,
+            task,
+            health,
+        };
         self.stages.insert(name, running);
         Ok(())
     }
@@ -278,6 +284,15 @@ impl Fixture {
     pub fn ended(&self) -> Vec<StageName> {
         let ended = self.stages.iter().filter(|(_, stage)| stage.task.is_finished());
         ended.map(|(name, _)| *name).collect()
+    }
+
+    /// What a running stage says on `/readyz` that is not well, or is held: one sentence per check.
+    pub fn failing_checks(&self, name: StageName) -> Vec<String> {
+        let checks = self.stages.get(&name).map(|stage| stage.readiness.readiness());
+        let telling = checks.into_iter().flatten();
+        telling
+            .filter_map(|check| Some(format!("{}: {}", check.name, check.failure.or(check.note)?)))
+            .collect()
     }
 
     /// Creates an object, as an administrator.
