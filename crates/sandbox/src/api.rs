@@ -21,6 +21,7 @@ pub mod input;
 pub mod kinds;
 pub mod names;
 pub mod negotiate;
+pub mod openapi;
 pub mod options;
 pub mod patching;
 pub mod path;

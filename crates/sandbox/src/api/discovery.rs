@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 use super::authz;
 use super::kinds::{GROUPS, Kind};
 use super::negotiate;
+use super::openapi;
 use super::reply::{Content, Reply};
 use super::request::Request;
 use crate::{Sandbox, Status, User};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-const OPENAPI_V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 /// The version that is spoken.
 pub const VERSION: &str = "v1.36.2";
 
@@ -62,7 +62,7 @@ fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<R
         ["apis", group] if served_groups(sandbox).contains(group) => plain(request, group_of(sandbox, group, true))?,
         ["api", version] if sandbox.kinds().has("", version) => plain(request, resources(sandbox, "", version))?,
         ["apis", group, version] if sandbox.kinds().has(group, version) => plain(request, resources(sandbox, group, version))?,
-        ["openapi", rest @ ..] => match openapi(sandbox, request, rest) {
+        ["openapi", rest @ ..] => match openapi::serve(sandbox, request, rest) {
             Some(reply) => reply,
             None => return Ok(None),
         },
@@ -249,53 +249,8 @@ fn aggregated_resource(kind: &Kind) -> Value {
     entry
 }
 
-fn openapi(sandbox: &Sandbox, request: &Request, rest: &[&str]) -> Option<Reply> {
-    let info = json!({"title": "Kubernetes", "version": VERSION});
-    match rest {
-        ["v2"] => Some(tagged(json!({"swagger": "2.0", "info": info, "paths": {}}))),
-        ["v3"] => {
-            let mut paths = Map::new();
-            for kind in sandbox.kinds().iter() {
-                let path = format!(
-                    "{}/{}",
-                    if kind.group.is_empty() { "api" } else { "apis" },
-                    kind.api_version()
-                );
-                let url = format!("/openapi/v3/{path}");
-                paths.insert(path, json!({"serverRelativeURL": url}));
-            }
-            let mut reply = Reply::text(200, json!({"paths": paths}).to_string());
-            reply.headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
-            Some(reply)
-        }
-        ["v3", "api", version] if sandbox.kinds().has("", version) => Some(openapi_group(request, &info)),
-        ["v3", "apis", group, version] if sandbox.kinds().has(group, version) => Some(openapi_group(request, &info)),
-        _ => None,
-    }
-}
-
-/// An empty document: enough to be found, too little to validate against. In protobuf that is no bytes at all.
-fn openapi_group(request: &Request, info: &Value) -> Reply {
-    if request.accept.contains("proto-openapi") {
-        return Reply {
-            status: 200,
-            headers: vec![("content-type", OPENAPI_V3_PROTOBUF.to_owned()), ("etag", etag(b""))],
-            body: Content::Full(Bytes::new()),
-        };
-    }
-    tagged(json!({"openapi": "3.0.0", "info": info, "paths": {}}))
-}
-
-fn tagged(value: Value) -> Reply {
-    let bytes: Bytes = value.to_string().into();
-    Reply {
-        status: 200,
-        headers: vec![("content-type", "application/json".to_owned()), ("etag", etag(&bytes))],
-        body: Content::Full(bytes),
-    }
-}
-
-fn etag(bytes: &[u8]) -> String {
+/// A tag that changes with the bytes.
+pub fn etag(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -48,9 +48,21 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         return Err(Status::bad_request(why));
     }
     let before = call.kind.rules.to_served(current.value());
-    let patched = apply(call, media, &before, &patch).map_err(refusal)?;
+    let patched = apply(media, call.kind.schema, &before, &patch).map_err(refusal)?;
     let change = result(call, patched, oddities, &current)?;
     call.commit(&mut store, &current, change)
+}
+
+/// A value of a named type with the request's patch applied, for subresources that are no view of an object.
+///
+/// # Errors
+/// The refusal.
+pub fn patched(call: &Call<'_>, before: &Value, schema: &str) -> Result<Value, Status> {
+    let mut oddities = Oddities::default();
+    let patch = read(call, &mut oddities)?;
+    let media = call.request.content_type.as_deref().unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    apply(media, schema, before, &patch).map_err(refusal)
 }
 
 fn read(call: &Call<'_>, oddities: &mut Oddities) -> Result<Value, Status> {
@@ -66,7 +78,7 @@ fn read(call: &Call<'_>, oddities: &mut Oddities) -> Result<Value, Status> {
     }
 }
 
-fn apply(call: &Call<'_>, media: &str, before: &Value, patch: &Value) -> Result<Value, Error> {
+fn apply(media: &str, schema: &str, before: &Value, patch: &Value) -> Result<Value, Error> {
     match media {
         "application/json-patch+json" => patch::json::apply(before, patch),
         "application/merge-patch+json" => {
@@ -79,7 +91,7 @@ fn apply(call: &Call<'_>, media: &str, before: &Value, patch: &Value) -> Result<
             patch::merge::apply(&mut patched, patch);
             Ok(patched)
         }
-        _ => patch::strategic::apply(before, patch, call.kind.schema),
+        _ => patch::strategic::apply(before, patch, schema),
     }
 }
 

@@ -375,10 +375,13 @@ fn scale(call: &Call<'_>) -> Result<Reply, Status> {
     let current = call.current(&store)?;
     let mut object = current.value();
     if call.request.method != "GET" {
-        let mut wanted = scale_of(&object);
-        let change = body(call, "Scale")?;
-        crate::patch::merge::apply(&mut wanted, &change);
-        let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or_default();
+        let before = scale_of(&object);
+        let wanted = if call.request.method == "PATCH" {
+            patching::patched(call, &before, "Scale")?
+        } else {
+            body(call, "Scale")?
+        };
+        let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
         section(&mut object, "spec").insert("replicas".to_owned(), replicas);
         let change = Change {
             object: object.clone(),
