@@ -29,8 +29,8 @@ use narrator::Narrator;
 /// How often the history is read: often enough to follow, seldom enough to group what happens together.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How long after the zone came back the cluster may take to be as it was. A minute covers the finalising of the pods that were
-/// waiting for their kubelets; what takes longer did not converge.
+/// How long after the zone came back the cluster may take to be as it was: kubelets post their status within a second, and what
+/// takes so much longer did not converge.
 const RECOVERY: Duration = Duration::from_secs(30);
 
 /// What a demonstration ended with.

@@ -60,6 +60,7 @@ pub(super) struct Narrator {
     detected: BTreeMap<String, (BTreeSet<String>, Duration)>,
     isolated: BTreeMap<String, BTreeSet<String>>,
     tolerating: usize,
+    told_kept: bool,
     evicted: BTreeMap<String, (usize, usize)>,
     recovered: BTreeMap<String, BTreeSet<String>>,
     zones: BTreeMap<String, ZoneStatus>,
@@ -141,7 +142,7 @@ impl Narrator {
         for (zone, nodes) in std::mem::take(&mut self.isolated) {
             lines.push((Kind::Isolated, format!("{} of {zone} got NoExecute", some_of(&nodes))));
         }
-        if std::mem::take(&mut self.tolerating) > 0 {
+        if self.tolerating > 0 && !std::mem::replace(&mut self.told_kept, true) {
             lines.push((
                 Kind::Kept,
                 "pods that tolerate it for ever stay, and so do daemon pods".to_owned(),

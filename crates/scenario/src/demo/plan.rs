@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{NodeName, wellknown};
+use bailiff_model::{NodeName, Zone, wellknown};
 use bailiff_runtime::GoDuration;
 use bailiff_sandbox::cluster::ClusterSpec;
 use serde_json::{Value, json};
@@ -61,9 +61,15 @@ impl Plan {
 
     /// The zone that falls silent, and its nodes: the second zone, or the only one.
     pub fn silent(&self) -> (String, Vec<NodeName>) {
-        let mut zones = self.cluster().layout().zones;
+        let cluster = self.cluster();
+        let mut zones = cluster.layout().zones;
         let silent = 1.min(zones.len().saturating_sub(1));
-        zones.swap_remove(silent)
+        let (zone, nodes) = zones.swap_remove(silent);
+        // As the nodes' labels have it, and so every record and line.
+        (
+            Zone::new(&cluster.region, &format!("{}-{zone}", cluster.region)).to_string(),
+            nodes,
+        )
     }
 
     /// What the stages are told.
