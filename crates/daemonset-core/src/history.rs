@@ -294,6 +294,3 @@ pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a R
     let is_live = |revision: &Revision| revision.hash().is_some_and(|hash| view.pods_by_hash.contains_key(hash));
     old.into_iter().find(|revision| !is_live(revision)).map_or(Next::Wait, delete)
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,4 +12,4 @@ mod stage;
 mod views;
 
 pub use options::{Options, Profile};
-pub use stage::DaemonsetSyncer;
+pub use stage::{DaemonsetSyncer, run};
