@@ -8,7 +8,8 @@ use bailiff_event_bus::{Bus, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{exit_invalid, listen_address};
 use bailiff_runtime::{CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client};
-use bailiff_stage::{Env, Error, Process, Shard, Stage, service};
+use bailiff_stage::service::{self, Epochs};
+use bailiff_stage::{Process, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use tokio::net::TcpListener;
@@ -75,47 +76,46 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         process.spawn("event bus", server.clone().serve(listener, process.shutdown.token().clone()));
     }
     let bus = Bus::in_process(&server);
-    let connect = async |user: &str| match client::connect(&kube, user, &process.clock).await {
+    let election = match client::connect(&kube, "leader-election", &process.clock).await {
         Ok(client) => client,
         Err(error) => exit_invalid(&error),
     };
     let release = CancellationToken::new();
-    let leadership = service::elect(
-        &process,
-        connect("leader-election").await,
-        &leader_election,
-        NAME,
-        release.clone(),
-    );
+    let leadership = process.elect(election, &leader_election, NAME, release.clone());
     let bailiff_scenario::StageOptions {
         monitor,
         taint,
         zone,
         daemonset,
     } = stages;
-    spawn::<NodeHealthMonitor>(&process, monitor, connect(NodeHealthMonitor::NAME).await, &bus, &leadership);
-    spawn::<TaintManager>(&process, taint, connect(TaintManager::NAME).await, &bus, &leadership);
-    spawn::<ZoneEvictor>(&process, zone, connect(ZoneEvictor::NAME).await, &bus, &leadership);
-    spawn::<DaemonsetSyncer>(&process, daemonset, connect(DaemonsetSyncer::NAME).await, &bus, &leadership);
+    let system = System {
+        process: &process,
+        kube: &kube,
+        bus: &bus,
+        leadership: &leadership,
+    };
+    system.lead::<NodeHealthMonitor>(monitor).await;
+    system.lead::<TaintManager>(taint).await;
+    system.lead::<ZoneEvictor>(zone).await;
+    system.lead::<DaemonsetSyncer>(daemonset).await;
     Ok(process.finish(release).await)
 }
 
-/// Runs a stage once this process leads. The bus is this process's own, so it issues the epochs.
-fn spawn<S: Stage>(process: &Process, options: S::Options, client: kube::Client, bus: &Bus, leadership: &Leadership) {
-    let env = process.env(S::NAME, client, bus, leadership, Shard::WHOLE);
-    process.spawn(S::NAME, lead::<S>(options, env, leadership.clone()));
+/// What the stages of one process share.
+struct System<'a> {
+    process: &'a Process,
+    kube: &'a KubeArgs,
+    bus: &'a Bus,
+    leadership: &'a Leadership,
 }
 
-async fn lead<S: Stage>(options: S::Options, env: Env, mut leadership: Leadership) -> Result<(), Error> {
-    let shutdown = env.shutdown.clone();
-    tokio::select! {
-        biased;
-        () = shutdown.triggered() => return Ok(()),
-        won = leadership.acquired() => { won.map_err(|lost| Error::LeadershipLost(lost.to_string()))?; }
-    }
-    tokio::select! {
-        biased;
-        () = leadership.lost() => Err(Error::LeadershipLost("the Lease was not renewed in time".to_owned())),
-        ended = S::run(options, env) => ended,
+impl System<'_> {
+    /// Runs a stage once this process leads. The bus is this process's own, so it issues the epochs.
+    async fn lead<S: Stage>(&self, options: S::Options) {
+        let api = match self.process.connect(S::NAME, self.kube, self.leadership).await {
+            Ok(api) => api,
+            Err(error) => exit_invalid(&error),
+        };
+        service::lead::<S>(self.process, options, api, self.bus, self.leadership.clone(), Epochs::Bus);
     }
 }

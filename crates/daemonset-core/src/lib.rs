@@ -25,6 +25,7 @@ mod timers;
 pub mod wire;
 mod world;
 
+pub use bailiff_model::Profile;
 pub use effect::{Answer, Effect, Failure, FailureKind, Input, Request, RequestId, Severity, Urgency};
 pub use facts::{DaemonSet, Node, Pod, Revision};
-pub use syncer::{Options, Profile, Syncer};
+pub use syncer::{Options, Syncer};

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Hold, Mono, NodeName, Now, PodUid, Wall};
+use bailiff_model::{Hold, Mono, NodeName, Now, PodUid, Profile, Wall};
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Pod, Strategy};
@@ -23,7 +23,6 @@ use crate::history::{self, Current, History, Next, View};
 use crate::pair::{self, Facts, Judgement, Look, Rules};
 use crate::placement::Verdict;
 use crate::retry::PodBackoff;
-use crate::syncer::Profile;
 use crate::template::Blueprint;
 use crate::timers::Timers;
 use crate::world::World;

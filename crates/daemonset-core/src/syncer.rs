@@ -3,23 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, Listed, Mono, Namespace, NodeName, Now, PodUid};
+use bailiff_model::{Hold, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile};
 
 use crate::effect::{Answer, Effect, Input, RequestId};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
 use crate::set::{Cx, Out, Set};
 use crate::timers::Timers;
 use crate::world::World;
-
-/// Which of the documented differences from upstream apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// What matters is never missed.
-    #[default]
-    Bailiff,
-    /// As kube-controller-manager does, wherever that can be switched.
-    Upstream,
-}
 
 /// Settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,5 +11,5 @@ mod perform;
 mod stage;
 mod views;
 
-pub use options::{Options, Profile};
+pub use options::Options;
 pub use stage::{DaemonsetSyncer, run};

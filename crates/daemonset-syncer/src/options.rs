@@ -1,6 +1,7 @@
 //! Flags of the daemonset-syncer.
 
-use clap::{Args, ValueEnum};
+use bailiff_stage::{SharedArgs, SharedFlags};
+use clap::Args;
 
 /// Flags of the daemonset-syncer.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -16,32 +17,16 @@ pub struct Options {
     )]
     pub concurrent_daemonset_syncs: u32,
 
-    /// Whether the documented differences from kube-controller-manager apply
-    #[arg(
-        long,
-        env = "BAILIFF_PROFILE",
-        default_value = "bailiff",
-        value_enum,
-        value_name = "PROFILE"
-    )]
-    pub profile: Profile,
-}
-
-/// Which behaviour is wanted where Bailiff differs from upstream on purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Profile {
-    /// Bailiff's own, as docs/differences.md lists it
-    #[default]
-    Bailiff,
-    /// kube-controller-manager's
-    Upstream,
+    /// Flags of all stages.
+    #[command(flatten)]
+    pub shared: SharedArgs,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             concurrent_daemonset_syncs: 2,
-            profile: Profile::Bailiff,
+            shared: SharedArgs::new(SharedFlags::default()).expect("defaults are allowed"),
         }
     }
 }
@@ -49,11 +34,9 @@ impl Default for Options {
 impl Options {
     /// Settings of the core.
     pub(crate) fn core(&self) -> bailiff_daemonset_core::Options {
-        let profile = match self.profile {
-            Profile::Bailiff => bailiff_daemonset_core::Profile::Bailiff,
-            Profile::Upstream => bailiff_daemonset_core::Profile::Upstream,
-        };
-        bailiff_daemonset_core::Options { profile }
+        bailiff_daemonset_core::Options {
+            profile: self.shared.profile,
+        }
     }
 
     /// Requests in flight at most.

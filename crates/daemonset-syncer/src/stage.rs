@@ -36,6 +36,9 @@ impl Stage for DaemonsetSyncer {
 /// # Errors
 /// Another process took our shard of `daemon-rollouts` over.
 pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    if !options.shared.controllers.daemonset {
+        return bailiff_stage::idle(&env, DaemonsetSyncer::NAME, "daemonset-controller").await;
+    }
     Box::pin(Loop::new(&options, env).run()).await
 }
 
@@ -85,7 +88,7 @@ impl Loop {
             shard: env.shard.index,
             shard_count: env.shard.count,
             producer: env.identity.clone(),
-            epoch: env.shard.epoch,
+            epoch: env.epoch,
         };
         Self {
             core: Syncer::new(options.core()),

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::{Mono, Profile};
 
-use crate::config::{Config, Profile};
+use crate::config::Config;
 
 /// "Strictly after" (NL-052) in terms of a clock that counts nanoseconds.
 const JUST_AFTER: Duration = Duration::from_nanos(1);

@@ -2,44 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::NodeName;
-
-/// Which of the documented differences from kube-controller-manager apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// All of them: detection is event-driven, every change of a lease is a sign of life.
-    #[default]
-    Bailiff,
-    /// None that can be switched off: judgement in passes (NL-006, NL-050), leases only count forwards (NL-048).
-    Upstream,
-}
-
-/// A part of the nodes, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Which part, from 0.
-    pub index: u32,
-    /// How many parts there are.
-    pub count: u32,
-}
-
-impl Shard {
-    /// The one shard of an undivided cluster.
-    pub const WHOLE: Self = Self { index: 0, count: 1 };
-
-    /// True if the node of this name belongs to this shard.
-    ///
-    /// The hash is FNV-1a, 64 bits: stable over releases and processes, which a standard hasher is not.
-    pub fn owns(self, name: &NodeName) -> bool {
-        if self.count <= 1 {
-            return true;
-        }
-        let hash = name.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        hash % u64::from(self.count) == u64::from(self.index)
-    }
-}
+use bailiff_model::{Profile, Shard};
 
 /// Configuration of a monitor; [`Config::default`] is kube-controller-manager's (NL-003).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,19 +154,5 @@ mod tests {
             ..base
         };
         assert_eq!(short.validate(), Ok(()), "a grace shorter than the period is accepted");
-    }
-
-    #[test]
-    fn every_node_has_exactly_one_shard() {
-        let names: Vec<NodeName> = (0..1000).map(|n| NodeName::from(format!("node-{n}"))).collect();
-        for count in [1, 2, 7] {
-            let mut sizes = vec![0; count as usize];
-            for name in &names {
-                let owners: Vec<u32> = (0..count).filter(|&index| Shard { index, count }.owns(name)).collect();
-                assert_eq!(owners.len(), 1, "{name} of {count}");
-                sizes[owners[0] as usize] += 1;
-            }
-            assert!(sizes.iter().all(|&size| size > 1000 / count as usize / 2), "{sizes:?}");
-        }
     }
 }

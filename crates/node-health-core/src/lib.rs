@@ -24,7 +24,8 @@ mod unknown;
 mod votes;
 mod zones;
 
-pub use config::{Config, ConfigError, Profile, Shard};
+pub use bailiff_model::{Profile, Shard};
+pub use config::{Config, ConfigError};
 pub use effect::{Effect, EventKind, Judgement, Measurement, NodeEvent, ReadBy};
 pub use facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
 pub use input::{Inherited, Input, Read, TopicNews, WriteOutcome};

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bailiff_model::{
-    Mono, NodeName, NodeRef, NodeUid, Now, ReadyStatus, ResourceVersion, Signal, TraceContext, Verdict, Wall, Zone,
+    Mono, NodeName, NodeRef, NodeUid, Now, Profile, ReadyStatus, ResourceVersion, Signal, TraceContext, Verdict, Wall, Zone,
 };
 
-use crate::config::{Config, Profile};
+use crate::config::Config;
 use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts, version_number};
 use crate::votes::Vote;
 

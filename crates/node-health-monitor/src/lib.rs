@@ -13,7 +13,7 @@ mod views;
 
 use bailiff_stage::{Env, Error, Stage};
 
-pub use options::{Flags, Options, ProfileFlag};
+pub use options::{Flags, Options};
 
 /// Annotation of an Event: the trace of the incident it belongs to, 32 hex digits.
 pub const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
@@ -36,5 +36,8 @@ impl Stage for NodeHealthMonitor {
 /// # Errors
 /// Another process took the shard over on the bus.
 pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    if !options.shared.controllers.node_lifecycle {
+        return bailiff_stage::idle(&env, NodeHealthMonitor::NAME, "node-lifecycle-controller").await;
+    }
     shell::Shell::start(&options, env).run().await
 }

@@ -1,9 +1,11 @@
 //! Flags of the stage. Names, meanings and defaults are kube-controller-manager's (NL-003).
 
-use bailiff_node_health_core::{Config, ConfigError, Profile, Shard};
+use bailiff_model::Shard;
+use bailiff_node_health_core::{Config, ConfigError};
 use bailiff_runtime::GoDuration;
 use bailiff_runtime::args::{Error, Valid, Validate};
-use clap::{Args, ValueEnum};
+use bailiff_stage::SharedArgs;
+use clap::Args;
 
 /// Valid flags of the stage.
 pub type Options = Valid<Flags>;
@@ -34,25 +36,9 @@ pub struct Flags {
     )]
     pub node_startup_grace_period: GoDuration,
 
-    /// Whether the documented differences from kube-controller-manager apply (bailiff) or not (upstream)
-    #[arg(
-        long,
-        env = "BAILIFF_PROFILE",
-        default_value = "bailiff",
-        value_enum,
-        value_name = "PROFILE"
-    )]
-    pub profile: ProfileFlag,
-}
-
-/// Which of the documented differences from kube-controller-manager apply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ProfileFlag {
-    /// All of them
-    #[default]
-    Bailiff,
-    /// None that can be switched off
-    Upstream,
+    /// Flags of all stages.
+    #[command(flatten)]
+    pub shared: SharedArgs,
 }
 
 // === impl Flags ===
@@ -64,17 +50,14 @@ impl Flags {
             node_monitor_period,
             node_monitor_grace_period,
             node_startup_grace_period,
-            profile,
-        } = *self;
+            shared,
+        } = self;
         Config {
             grace: node_monitor_grace_period.get(),
             startup_grace: node_startup_grace_period.get(),
             period: node_monitor_period.get(),
             shard,
-            profile: match profile {
-                ProfileFlag::Bailiff => Profile::Bailiff,
-                ProfileFlag::Upstream => Profile::Upstream,
-            },
+            profile: shared.profile,
         }
     }
 }
@@ -93,6 +76,7 @@ impl Validate for Flags {
 mod tests {
     use std::time::Duration;
 
+    use bailiff_model::Profile;
     use bailiff_runtime::args::{EXIT_CONFIGURATION, parse_from};
     use clap::{CommandFactory, Parser};
 

@@ -9,7 +9,7 @@ use bailiff_event_bus::{
     Body, Draft, PublishOptions, Published, Publisher, Record, ShardStatus, SubscribeOptions, Subscription, Update,
 };
 use bailiff_model::{NodeName, NodeUid, Topic};
-use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, Shard, TopicNews};
+use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
 use futures::FutureExt;
@@ -58,10 +58,7 @@ enum Turn {
 impl Shell {
     /// Starts watches, subscription and session.
     pub(crate) fn start(options: &Options, env: Env) -> Self {
-        let shard = Shard {
-            index: env.shard.index,
-            count: env.shard.count,
-        };
+        let shard = env.shard;
         let seed = env.seed.fork("monitor");
         let name = format!("{}/{}", NodeHealthMonitor::NAME, env.identity);
         let subscription = SubscribeOptions {
@@ -74,7 +71,7 @@ impl Shell {
             shard: shard.index,
             shard_count: shard.count,
             producer: name,
-            epoch: env.shard.epoch,
+            epoch: env.epoch,
         };
         Self {
             monitor: Monitor::new(options.config(shard)),
@@ -242,8 +239,7 @@ impl Shell {
 
     /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own.
     async fn drain(&mut self) {
-        while !self.requests.is_empty() {
-            let answer = self.requests.next().await;
+        for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
         }
     }

@@ -48,7 +48,7 @@ pub trait Validate {
 }
 
 /// Flags that passed [`Validate`]: flattening this validates while parsing, so it cannot be forgotten.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Valid<T>(T);
 
 /// Why a command line was not accepted, and how the process ends.

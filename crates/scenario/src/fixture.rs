@@ -324,6 +324,7 @@ impl Fixture {
             spans: Spans::off(&self.seed),
             shutdown: shutdown.clone(),
             shard: Shard::WHOLE,
+            epoch: 0,
             identity: start,
         }
     }

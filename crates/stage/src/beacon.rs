@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bailiff_cluster::watch::SILENT_AFTER;
 use bailiff_event_bus::Publisher;
 use bailiff_model::Mono;
+use bailiff_runtime::GoDuration;
 use bailiff_runtime::admin::{Check, Heartbeat};
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -14,6 +16,13 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// A loop that has not turned for so long is dead: four missed stale limits of the bus (10 s). The kubelet then restarts the pod.
 const DEAD_AFTER: Duration = Duration::from_secs(40);
+
+/// What is wrong with a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Never(&'static str),
+    Stale(&'static str, Duration),
+}
 
 /// Reports a stage.
 #[derive(Debug)]
@@ -33,7 +42,8 @@ impl Beacon {
             env: env.clone(),
             every,
             heartbeat: env.readiness.heartbeat(name, DEAD_AFTER),
-            watches: env.readiness.check("kubernetes watches"),
+            // Stages of one process share its checks.
+            watches: env.readiness.check(format!("{name}: kubernetes watches")),
         }
     }
 
@@ -45,12 +55,46 @@ impl Beacon {
     /// Reports that the loop turns now, and how fresh each of its watches is (`Watch::fresh_at`; `None`: it never was).
     pub fn report(&self, publisher: &Publisher, watches: &[(&'static str, Option<Mono>)]) {
         self.heartbeat.beat();
-        let never = watches.iter().find(|(_, last)| last.is_none());
-        match never {
-            Some((name, _)) => self.watches.fail(format!("{name}: the API server has not answered yet")),
+        let now = self.env.clock.now().mono;
+        match trouble(watches, now) {
+            Some(Trouble::Never(name)) => self.watches.fail(format!("{name}: the API server has not answered yet")),
+            // Another process would hear no more; what is held meanwhile is the core's to say.
+            Some(Trouble::Stale(name, age)) => self.watches.note(format!(
+                "{name}: no sign of life from the API server for {}",
+                GoDuration::new(age)
+            )),
             None => self.watches.ok(),
         }
         let least_fresh = watches.iter().map(|(_, last)| last.unwrap_or(Mono::ORIGIN)).min();
-        publisher.report(self.env.clock.now().mono, least_fresh);
+        publisher.report(now, least_fresh);
+    }
+}
+
+/// The worst trouble: a watch that never gave a sign of life, else the one that was silent longest.
+fn trouble(watches: &[(&'static str, Option<Mono>)], now: Mono) -> Option<Trouble> {
+    if let Some((name, _)) = watches.iter().find(|(_, last)| last.is_none()) {
+        return Some(Trouble::Never(name));
+    }
+    let ages = watches
+        .iter()
+        .map(|(name, last)| (now.saturating_since(last.unwrap_or(now)), *name));
+    let (age, name) = ages.max()?;
+    // A watch within its contract counts as fresh now (`Watch::fresh_at`).
+    (age >= SILENT_AFTER).then_some(Trouble::Stale(name, age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_watch_is_named() {
+        let at = |seconds| Some(Mono::from_origin(Duration::from_secs(seconds)));
+        let now = Mono::from_origin(Duration::from_secs(100));
+        assert_eq!(trouble(&[], now), None);
+        assert_eq!(trouble(&[("a", at(100)), ("b", at(99))], now), None);
+        let stale = trouble(&[("a", at(40)), ("b", at(10)), ("c", at(100))], now);
+        assert_eq!(stale, Some(Trouble::Stale("b", Duration::from_secs(90))));
+        assert_eq!(trouble(&[("a", at(10)), ("b", None)], now), Some(Trouble::Never("b")));
     }
 }

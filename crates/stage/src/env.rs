@@ -5,27 +5,8 @@
 
 use bailiff_cluster::Api;
 use bailiff_event_bus::Bus;
+use bailiff_model::Shard;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
-
-/// The part of a stage's work that this process does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Index, from 0.
-    pub index: u32,
-    /// How many there are.
-    pub count: u32,
-    /// Epoch of the Lease that gave it to us; 0 without leader election (the bus then issues one).
-    pub epoch: u64,
-}
-
-impl Shard {
-    /// All of the work, without leader election.
-    pub const WHOLE: Self = Self {
-        index: 0,
-        count: 1,
-        epoch: 0,
-    };
-}
 
 /// The surroundings of a stage; cloning it gives the same ones.
 #[derive(Clone, Debug)]
@@ -48,6 +29,8 @@ pub struct Env {
     pub shutdown: Shutdown,
     /// Which part of the work is ours.
     pub shard: Shard,
+    /// Epoch of the Lease that gave it to us; 0 without leader election (the bus then issues one).
+    pub epoch: u64,
     /// Who we are, on the bus, in Leases and in Events: unique per process.
     pub identity: String,
 }
@@ -66,6 +49,21 @@ pub enum Error {
     /// The leader Lease is gone.
     #[error("leadership was lost: {0}")]
     LeadershipLost(String),
+    /// The stage's loop came to an end although nobody asked for it.
+    #[error("the stage ended by itself")]
+    Ended,
+}
+
+/// Does nothing until the shutdown begins: the duty of the stage called `name` was not asked for.
+///
+/// # Errors
+/// None.
+pub async fn idle(env: &Env, name: &'static str, controller: &'static str) -> Result<(), Error> {
+    let note = format!("{controller} is not among --controllers: nothing to do");
+    tracing::info!(stage = name, "{note}");
+    env.readiness.check(name).note(note);
+    env.shutdown.triggered().await;
+    Ok(())
 }
 
 /// A stage: a name, its flags, and a loop.

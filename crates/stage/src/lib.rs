@@ -6,13 +6,16 @@
 pub mod alarm;
 pub mod beacon;
 pub mod env;
+pub mod flags;
 pub mod health;
 pub mod process;
 pub mod requests;
 pub mod service;
 
 pub use alarm::Alarm;
+pub use bailiff_model::Shard;
 pub use beacon::Beacon;
-pub use env::{Env, Error, Shard, Stage};
+pub use env::{Env, Error, Stage, idle};
+pub use flags::{SharedArgs, SharedFlags};
 pub use process::Process;
 pub use requests::Requests;

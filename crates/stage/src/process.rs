@@ -7,10 +7,22 @@ use std::time::Duration;
 use bailiff_cluster::Api;
 use bailiff_event_bus::Bus;
 use bailiff_runtime::admin::{self, bind, router};
-use bailiff_runtime::{Clock, CommonArgs, DeathPolicy, Leadership, Metrics, Readiness, Seed, Shutdown, Spans, Tasks, telemetry};
+use bailiff_runtime::client::{self, Limiter};
+use bailiff_runtime::tasks::Name;
+use bailiff_runtime::{
+    Clock, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Metrics, Readiness, Seed, Shutdown, Spans, Tasks,
+    lease, telemetry,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::env::{Env, Shard};
+use crate::env::Env;
+use bailiff_model::Shard;
+
+/// How long the last spans may take on their way out.
+const TELEMETRY_LINGER: Duration = Duration::from_secs(2);
+
+/// How long answers of the admin port under way may take.
+const ADMIN_LINGER: Duration = Duration::from_millis(500);
 
 /// Why a process could not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,15 +51,20 @@ pub struct Process {
     pub readiness: Readiness,
     /// The process's shutdown: SIGTERM, SIGINT, or the death of a task that it cannot do without.
     pub shutdown: Shutdown,
-    /// Its tasks.
+    /// What acts and serves in it.
     pub tasks: Tasks,
     /// Who it is: host name and a part that differs at every start.
     pub identity: String,
     /// Where the admin port listens.
     pub admin: SocketAddr,
+    /// Leases are given up only when nothing acts for their holder any more, so these outlive `tasks`.
+    elections: Tasks,
+    lease_metrics: lease::Metrics,
+    /// The admin port outlives both: a draining process still answers.
+    background: Tasks,
+    admin_stop: CancellationToken,
     telemetry: telemetry::Guard,
     drain: Duration,
-    admin_stop: CancellationToken,
 }
 
 impl Process {
@@ -62,16 +79,18 @@ impl Process {
         let clock = Clock::system();
         let shutdown = Shutdown::new();
         shutdown.on_signals().map_err(Error::Signals)?;
-        let tasks = Tasks::new(shutdown.clone());
+        let (tasks, elections) = (Tasks::new(shutdown.clone()), Tasks::new(shutdown.clone()));
+        let background = Tasks::new(shutdown.clone());
         let metrics = Metrics::new();
         let readiness = Readiness::new(&clock);
         let (admin, admin_stop) = (bound.address(), CancellationToken::new());
         let serving = bound.serve(router(readiness.clone(), metrics.clone()), admin_stop.clone());
-        // Not one of `tasks`: it is stopped last, so that a draining process still answers.
-        tokio::spawn(serving);
+        // Without it the process works on: its probes fail, and the kubelet decides.
+        background.spawn_infallible("admin port", DeathPolicy::Log, serving);
         tracing::info!(address = %admin, "Admin port is open");
         let identity = format!("{}_{}", host_name(), seed.fork("identity").uuid());
         Ok(Self {
+            lease_metrics: lease::Metrics::register(&metrics),
             clock,
             seed,
             metrics,
@@ -80,9 +99,11 @@ impl Process {
             tasks,
             identity,
             admin,
+            elections,
+            background,
+            admin_stop,
             telemetry,
             drain: args.drain_timeout.get(),
-            admin_stop,
         })
     }
 
@@ -91,13 +112,36 @@ impl Process {
         self.telemetry.spans()
     }
 
-    /// The surroundings of the stage called `name`, which may write while `leadership` holds.
-    pub fn env(&self, name: &str, client: kube::Client, bus: &Bus, leadership: &Leadership, shard: Shard) -> Env {
-        let cluster = self
+    /// Stands for election with a client of its own, or leads without one. The Lease is given up in [`Process::finish`], once `release`
+    /// is handed to it.
+    pub fn elect(&self, client: kube::Client, args: &LeaderElectionArgs, name: &str, release: CancellationToken) -> Leadership {
+        if !args.leader_elect {
+            return Leadership::always(0);
+        }
+        let options = lease::Options::new(args, name, 0, self.identity.clone());
+        let (leadership, election) = lease::elect(client, options, &self.lease_metrics, &self.clock, &self.seed, release);
+        self.elections.spawn("leader election", DeathPolicy::EndProcess, election);
+        leadership
+    }
+
+    /// The API server as the stage called `name` reaches it: with a rate limit of its own, and writes only while `leadership` holds.
+    ///
+    /// # Errors
+    /// The configuration cannot be read or used.
+    pub async fn connect(&self, name: &str, args: &KubeArgs, leadership: &Leadership) -> Result<Api, client::Error> {
+        let client = client::connect_unlimited(args, name).await?;
+        let metrics = self
             .metrics
             .register(&name.replace('-', "_"), bailiff_cluster::Metrics::register);
         let gate = leadership.clone();
-        let api = Api::new(client, self.clock.clone(), cluster).with_gate(move |now| gate.write_until(now));
+        let api = Api::new(client, self.clock.clone(), metrics)
+            .with_limiter(Limiter::of(args, &self.clock))
+            .with_gate(move |now| gate.write_until(now));
+        Ok(api)
+    }
+
+    /// The surroundings of the stage called `name`, which does all of the work in an epoch that the bus issues.
+    pub fn env(&self, name: &str, api: Api, bus: &Bus) -> Env {
         Env {
             api,
             bus: bus.clone(),
@@ -107,7 +151,8 @@ impl Process {
             readiness: self.readiness.clone(),
             spans: self.spans().clone(),
             shutdown: self.shutdown.clone(),
-            shard,
+            shard: Shard::WHOLE,
+            epoch: 0,
             identity: self.identity.clone(),
         }
     }
@@ -116,27 +161,14 @@ impl Process {
     pub async fn finish(self, release: CancellationToken) -> ExitCode {
         self.shutdown.triggered().await;
         self.readiness.check("shutdown").fail("shutting down");
-        // Leases are given up only when nothing acts for their holder any more; the elections are tasks too, so they get the
-        // last part of the time.
-        let acting = self.tasks.clone();
-        let elections = async {
-            tokio::time::sleep(self.drain / 2).await;
-            release.cancel();
-        };
-        let unfinished = tokio::select! {
-            biased;
-            unfinished = acting.drain(self.drain) => unfinished,
-            () = async { elections.await; std::future::pending().await } => Vec::new(),
-        };
-        for task in &unfinished {
-            tracing::warn!(%task, "Task did not end in time and was dropped");
-        }
+        let unfinished = drain(&self.tasks, &self.elections, &release, self.drain).await;
         let failure = self.shutdown.failure().map(str::to_owned);
         if let Some(failure) = &failure {
             tracing::error!(%failure, "Ended because of a failure");
         }
-        self.telemetry.shutdown(Duration::from_secs(2)).await;
+        self.telemetry.shutdown(TELEMETRY_LINGER).await;
         self.admin_stop.cancel();
+        self.background.drain(ADMIN_LINGER).await;
         ExitCode::from(u8::from(failure.is_some() || !unfinished.is_empty()))
     }
 
@@ -149,10 +181,61 @@ impl Process {
     }
 }
 
+/// Lets what acts end, then gives up the Leases; answers what did not end within `time`.
+///
+/// While something may still act for their holder the Leases are not given up: they run out, which costs the next holder time and
+/// nothing else.
+async fn drain(acting: &Tasks, elections: &Tasks, release: &CancellationToken, time: Duration) -> Vec<Name> {
+    let mut unfinished = acting.drain(time * 3 / 4).await;
+    if unfinished.is_empty() {
+        release.cancel();
+        unfinished.extend(elections.drain(time / 4).await);
+    } else {
+        elections.drain(Duration::ZERO).await;
+    }
+    unfinished
+}
+
 fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .ok()
         .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "localhost".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const TIME: Duration = Duration::from_secs(20);
+
+    fn mk_election(shutdown: &Shutdown, release: &CancellationToken) -> Tasks {
+        let (elections, release) = (Tasks::new(shutdown.clone()), release.clone());
+        elections.spawn_infallible("election", DeathPolicy::Log, async move { release.cancelled().await });
+        elections
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_given_up_as_soon_as_nothing_acts_for_its_holder() {
+        let (shutdown, release) = (Shutdown::new(), CancellationToken::new());
+        let (acting, elections) = (Tasks::new(shutdown.clone()), mk_election(&shutdown, &release));
+        acting.spawn_infallible("stage", DeathPolicy::Log, tokio::time::sleep(Duration::from_secs(3)));
+        let began = Instant::now();
+        assert_eq!(drain(&acting, &elections, &release, TIME).await, Vec::<Name>::new());
+        assert_eq!((release.is_cancelled(), began.elapsed().as_secs()), (true, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_runs_out_if_something_may_still_act() {
+        let (shutdown, release) = (Shutdown::new(), CancellationToken::new());
+        let (acting, elections) = (Tasks::new(shutdown.clone()), mk_election(&shutdown, &release));
+        acting.spawn_infallible("stage", DeathPolicy::Log, std::future::pending());
+        let began = Instant::now();
+        assert_eq!(drain(&acting, &elections, &release, TIME).await, ["stage"]);
+        assert_eq!((release.is_cancelled(), began.elapsed().as_secs()), (false, 15));
+        assert!(elections.running().is_empty(), "nothing renews it");
+    }
 }

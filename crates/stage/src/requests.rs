@@ -60,6 +60,13 @@ impl<T> Requests<T> {
         }
     }
 
+    /// Drops what waits and lets what runs end, so that no write is cut off half-way; its answers are for the books. Each request has
+    /// a deadline of its own.
+    pub async fn drain(&mut self) -> Vec<T> {
+        self.waiting.clear();
+        std::mem::take(&mut self.running).collect().await
+    }
+
     /// How many run or wait.
     pub fn len(&self) -> usize {
         self.running.len() + self.waiting.len()
@@ -101,5 +108,18 @@ mod tests {
         answers.sort_unstable();
         assert_eq!(answers, (0..10).collect::<Vec<_>>());
         assert_eq!(highest.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn draining_begins_nothing() {
+        let mut requests = Requests::new(2);
+        for n in 0..5_u64 {
+            requests.push(async move {
+                tokio::time::sleep(Duration::from_secs(n)).await;
+                n
+            });
+        }
+        assert_eq!(requests.drain().await, [0, 1]);
+        assert!(requests.is_empty());
     }
 }

@@ -1,18 +1,19 @@
 //! From a command line to a running stage: what the binary of each stage does.
 
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
+use bailiff_cluster::Api;
 use bailiff_event_bus::Bus;
-use bailiff_runtime::args::{listen_address, require_private_listener};
-use bailiff_runtime::{
-    BusArgs, CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client, lease, parse_or_exit, shutdown::chain,
-};
-use clap::Parser;
+use bailiff_runtime::admin::Check;
+use bailiff_runtime::args::{exit_invalid, listen_address, require_private_listener};
+use bailiff_runtime::{BusArgs, CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client, parse_or_exit, shutdown::chain};
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::env::{Error, Shard, Stage};
+use crate::env::{Env, Error, Stage};
 use crate::health;
 use crate::process::Process;
 
@@ -45,6 +46,15 @@ pub struct Args<O: clap::Args> {
     pub common: CommonArgs,
 }
 
+/// Who issues the epochs in which a stage publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epochs {
+    /// The Lease: the bus is shared with whoever held it before.
+    Lease,
+    /// The bus, which is this process's own.
+    Bus,
+}
+
 /// Why a stage could not start.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
@@ -54,11 +64,45 @@ enum StartError {
     Bind { address: SocketAddr, source: std::io::Error },
 }
 
+/// The command line under the stage's own name.
+#[derive(Debug)]
+struct CommandLine<S: Stage> {
+    args: Args<S::Options>,
+    stage: PhantomData<fn() -> S>,
+}
+
+// === impl CommandLine ===
+
+impl<S: Stage> CommandFactory for CommandLine<S> {
+    fn command() -> Command {
+        Args::<S::Options>::command().name(S::NAME).bin_name(S::NAME)
+    }
+
+    fn command_for_update() -> Command {
+        Self::command()
+    }
+}
+
+impl<S: Stage> FromArgMatches for CommandLine<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            args: Args::from_arg_matches(matches)?,
+            stage: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.args.update_from_arg_matches(matches)
+    }
+}
+
+impl<S: Stage> Parser for CommandLine<S> {}
+
 /// Runs the stage's binary: parses the command line, runs until told to stop, answers the exit code.
 pub fn main<S: Stage>() -> ExitCode {
-    let args: Args<S::Options> = parse_or_exit();
+    let CommandLine { args, stage: _ } = parse_or_exit::<CommandLine<S>>();
     if let Err(error) = require_private_listener("listen", args.listen, args.bus.insecure) {
-        bailiff_runtime::args::exit_invalid(&error);
+        exit_invalid(&error);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // One thread decides, one decodes what the watches bring.
@@ -90,72 +134,152 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
         common,
     } = args;
     let process = Process::start(S::NAME, &common).await?;
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|source| StartError::Bind { address: listen, source })?;
+    let refuse = |source| StartError::Bind { address: listen, source };
+    let listener = TcpListener::bind(listen).await.map_err(refuse)?;
+    tracing::info!(address = %listener.local_addr().map_err(refuse)?, "gRPC health is open");
     let health = health::serve(S::NAME, listener, process.readiness.clone(), process.shutdown.clone());
     process.spawn("grpc health", health);
-    let connect = |user: &'static str| {
-        let (kube, clock) = (kube.clone(), process.clock.clone());
-        async move { client::connect(&kube, user, &clock).await }
-    };
-    let (client, election) = match (connect(S::NAME).await, connect("leader-election").await) {
-        (Ok(client), Ok(election)) => (client, election),
-        (Err(error), _) | (_, Err(error)) => bailiff_runtime::args::exit_invalid(&error),
+    let election = match client::connect(&kube, "leader-election", &process.clock).await {
+        Ok(client) => client,
+        Err(error) => exit_invalid(&error),
     };
     let release = CancellationToken::new();
-    let leadership = elect(&process, election, &leader_election, S::NAME, release.clone());
+    let leadership = process.elect(election, &leader_election, S::NAME, release.clone());
+    let api = match process.connect(S::NAME, &kube, &leadership).await {
+        Ok(api) => api,
+        Err(error) => exit_invalid(&error),
+    };
     let bus = Bus::connect(&bus.bus.http_url());
-    let running = lead::<S>(&process, stage, client, bus, leadership);
-    process.spawn("stage", running);
+    lead::<S>(&process, stage, api, &bus, leadership, Epochs::Lease);
     Ok(process.finish(release).await)
 }
 
-/// Stands for election, or leads without one.
-pub fn elect(
-    process: &Process,
-    client: kube::Client,
-    args: &LeaderElectionArgs,
-    name: &str,
-    release: CancellationToken,
-) -> Leadership {
-    if !args.leader_elect {
-        return Leadership::always(0);
-    }
-    let options = lease::Options::new(args, name, 0, process.identity.clone());
-    let metrics = lease::Metrics::register(&process.metrics);
-    let (leadership, election) = lease::elect(client, options, &metrics, &process.clock, &process.seed, release);
-    process.spawn("leader election", election);
-    leadership
+/// Runs the stage `S` in `process` once this process leads, until the shutdown begins or leadership is lost.
+///
+/// The end of the stage, whatever it is, is the end of the process: nobody may hold a Lease and do nothing with it.
+pub fn lead<S: Stage>(process: &Process, options: S::Options, api: Api, bus: &Bus, leadership: Leadership, epochs: Epochs) {
+    let standby = process.readiness.check(format!("{}: leadership", S::NAME));
+    let env = process.env(S::NAME, api, bus);
+    process.spawn(S::NAME, run_while_leading::<S>(options, env, leadership, epochs, standby));
 }
 
-/// Waits until this process leads, then runs the stage until the shutdown begins or leadership is lost.
-fn lead<S: Stage>(
-    process: &Process,
+async fn run_while_leading<S: Stage>(
     options: S::Options,
-    client: kube::Client,
-    bus: Bus,
+    mut env: Env,
     mut leadership: Leadership,
-) -> impl Future<Output = Result<(), Error>> + Send + use<S> {
-    let shutdown = process.shutdown.clone();
-    let standby = process.readiness.check("leadership");
-    let prepared = process.env(S::NAME, client, &bus, &leadership, Shard::WHOLE);
-    async move {
-        standby.note("standby: waiting for the leader Lease");
-        let epoch = tokio::select! {
-            biased;
-            () = shutdown.triggered() => return Ok(()),
-            epoch = leadership.acquired() => epoch.map_err(|lost| Error::LeadershipLost(lost.to_string()))?,
-        };
-        standby.ok();
-        let env = crate::env::Env {
-            shard: Shard { epoch, ..Shard::WHOLE },
-            ..prepared
-        };
-        tokio::select! {
-            biased;
-            () = leadership.lost() => Err(Error::LeadershipLost("the Lease was not renewed in time".to_owned())),
-            ended = S::run(options, env) => ended,
+    epochs: Epochs,
+    standby: Check,
+) -> Result<(), Error> {
+    let shutdown = env.shutdown.clone();
+    standby.note("standby: waiting for the leader Lease");
+    let won = tokio::select! {
+        biased;
+        () = shutdown.triggered() => return Ok(()),
+        won = leadership.acquired() => won.map_err(|lost| Error::LeadershipLost(lost.to_string()))?,
+    };
+    standby.ok();
+    env.epoch = match epochs {
+        Epochs::Lease => won,
+        Epochs::Bus => 0,
+    };
+    let ended = tokio::select! {
+        biased;
+        () = leadership.lost() => Err(Error::LeadershipLost("the Lease was not renewed in time".to_owned())),
+        ended = S::run(options, env) => ended,
+    };
+    match ended {
+        Ok(()) if !shutdown.is_triggered() => Err(Error::Ended),
+        ended => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bailiff_event_bus::{Server, ServerOptions};
+    use bailiff_model::{Shard, Wall};
+    use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
+
+    use super::*;
+    use crate::flags::SharedArgs;
+
+    /// A stage that ends by itself if it is given a profile, and says in which epoch it ran.
+    #[derive(Debug)]
+    struct Brief;
+
+    impl Stage for Brief {
+        const NAME: &'static str = "brief-stage";
+        type Options = SharedArgs;
+
+        async fn run(options: SharedArgs, env: Env) -> Result<(), Error> {
+            env.readiness.check("epoch").note(env.epoch.to_string());
+            if options.profile == bailiff_model::Profile::Bailiff {
+                env.shutdown.triggered().await;
+            }
+            Ok(())
         }
+    }
+
+    fn mk_env() -> Env {
+        let (clock, seed) = (Clock::virtual_from(Wall::UNIX_EPOCH), Seed::new(1));
+        let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+        });
+        let client = kube::Client::new(nobody, "default");
+        Env {
+            api: Api::new(client, clock.clone(), bailiff_cluster::Metrics::default()),
+            bus: Bus::in_process(&Server::new(ServerOptions::default(), &clock, &seed)),
+            metrics: Metrics::new(),
+            readiness: Readiness::new(&clock),
+            spans: Spans::off(&seed),
+            shutdown: Shutdown::new(),
+            shard: Shard::WHOLE,
+            epoch: 0,
+            identity: "me".to_owned(),
+            clock,
+            seed,
+        }
+    }
+
+    fn parse(flags: &[&str]) -> CommandLine<Brief> {
+        CommandLine::try_parse_from([&["/some/where/bailiff-stage"], flags].concat()).expect("allowed")
+    }
+
+    async fn run_brief(env: &Env, flags: &[&str], leadership: Leadership, epochs: Epochs) -> Result<(), Error> {
+        let (options, standby) = (parse(flags).args.stage, env.readiness.check("leadership"));
+        run_while_leading::<Brief>(options, env.clone(), leadership, epochs, standby).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stage_that_ends_by_itself_has_failed() {
+        let env = mk_env();
+        let ended = run_brief(&env, &["--profile=upstream"], Leadership::always(7), Epochs::Lease).await;
+        assert!(matches!(ended, Err(Error::Ended)), "{ended:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stage_that_was_asked_to_end_has_not() {
+        for (epochs, wanted) in [(Epochs::Lease, "7"), (Epochs::Bus, "0")] {
+            let env = mk_env();
+            let ended = tokio::join!(run_brief(&env, &[], Leadership::always(7), epochs), async {
+                tokio::time::sleep(std::time::Duration::from_secs(9)).await;
+                env.shutdown.trigger();
+            });
+            assert!(ended.0.is_ok());
+            let notes: Vec<_> = env.readiness.readiness().into_iter().filter_map(|check| check.note).collect();
+            assert_eq!(notes, [wanted]);
+        }
+    }
+
+    #[test]
+    fn the_command_line_carries_the_name_of_the_stage() {
+        CommandLine::<Brief>::command().debug_assert();
+        let refused = CommandLine::<Brief>::try_parse_from(["/some/where/else", "--no-such-flag"]).expect_err("unknown");
+        assert!(refused.to_string().contains("Usage: brief-stage"), "{refused}");
+        let version = CommandLine::<Brief>::try_parse_from(["x", "--version"])
+            .expect_err("text")
+            .to_string();
+        assert!(version.starts_with("brief-stage "), "{version}");
     }
 }

@@ -2,45 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::Shard;
-
-/// How pods leave a bad node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EvictionMode {
-    /// By NoExecute taints and the pods' tolerations.
-    #[default]
-    Taint,
-    /// The whole node at once, after a timeout, whatever is tolerated (NL-200 to NL-209).
-    Node,
-}
-
-/// Which side of the documented differences applies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Profile {
-    /// Restarts do not start toleration times again (TE-057, TE-102); armed timers can be postponed (TE-063).
-    #[default]
-    Bailiff,
-    /// As kube-controller-manager: a restart starts every toleration time again, a pending timer keeps its deadline.
-    Upstream,
-}
-
-/// Which of kube-controller-manager's controllers are stood in for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Duties {
-    /// `node-lifecycle-controller`: NoSchedule taints, labels, marking pods, wishes for nodes; in node mode, pod intents too.
-    pub node_lifecycle: bool,
-    /// `taint-eviction-controller`: pod intents in taint mode.
-    pub taint_eviction: bool,
-}
-
-impl Default for Duties {
-    fn default() -> Self {
-        Self {
-            node_lifecycle: true,
-            taint_eviction: true,
-        }
-    }
-}
+use bailiff_model::{Duties, EvictionMode, Profile, Shard};
 
 /// Configuration of a [`crate::Manager`]. Every value is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use bailiff_model::intent::WithdrawnReason;
-use bailiff_model::{Mono, Toleration, taint};
+use bailiff_model::{Mono, Profile, Toleration, taint};
 
-use crate::config::Profile;
 use crate::start::{Standing, Start};
 
 /// A toleration time beyond this is without end: the longest that upstream can express, 2⁶³−1 nanoseconds (TE-120).

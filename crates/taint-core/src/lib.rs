@@ -29,7 +29,8 @@ mod pods;
 mod start;
 mod tasks;
 
-pub use config::{Config, Duties, EvictionMode, Profile};
+pub use bailiff_model::{Duties, EvictionMode, Profile};
+pub use config::Config;
 pub use effect::{Component, Effect, Event, NodePatch, PodMark, Severity};
 pub use facts::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 pub use input::{Answer, HealthRecord, Inherited, Input, Reading};

@@ -3,7 +3,7 @@
 use bailiff_cluster::Watch;
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update};
-use bailiff_model::{NodeName, NodeUid, PodUid, Shard, Topic};
+use bailiff_model::{NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
 use bailiff_taint_core::{Effect, Input, Manager};
@@ -54,10 +54,7 @@ enum Turn {
 impl Shell {
     /// Starts watches, subscriptions and session.
     pub(crate) fn start(options: &Options, env: Env) -> Self {
-        let shard = Shard {
-            index: env.shard.index,
-            count: env.shard.count,
-        };
+        let shard = env.shard;
         let config = options.config(shard);
         let seed = env.seed.fork(TaintManager::NAME);
         let name = format!("{}/{}", TaintManager::NAME, env.identity);
@@ -74,7 +71,7 @@ impl Shell {
             shard: shard.index,
             shard_count: shard.count,
             producer: name.clone(),
-            epoch: env.shard.epoch,
+            epoch: env.epoch,
         };
         Self {
             manager: Manager::new(config),
@@ -229,8 +226,7 @@ impl Shell {
 
     /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own.
     async fn drain(&mut self) {
-        while !self.requests.is_empty() {
-            let answer = self.requests.next().await;
+        for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
         }
     }

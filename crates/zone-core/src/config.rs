@@ -4,27 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bailiff_model::Zone;
-
-/// Which documented differences from upstream apply (design §10).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// Ours.
-    #[default]
-    Bailiff,
-    /// Upstream's behaviour wherever it can be switched.
-    Upstream,
-}
-
-/// How workloads leave an unhealthy node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EvictionMode {
-    /// By NoExecute taints and toleration times.
-    #[default]
-    Taint,
-    /// Whole nodes, by timeout (NL-200).
-    Node,
-}
+use bailiff_model::{Duties, EvictionMode, Profile, Shard};
 
 /// By which request a pod is evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,49 +22,6 @@ pub enum AcceptIntents {
     Justified,
     /// All that name the right incarnations.
     Any,
-}
-
-/// The duties this process was asked to take. A duty nobody was asked to take is not a missing producer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Duties {
-    /// `node-lifecycle-controller`: health NoExecute taints, node-mode eviction.
-    pub node_lifecycle: bool,
-    /// `taint-eviction-controller`: pod deletion for NoExecute taints.
-    pub taint_eviction: bool,
-}
-
-impl Default for Duties {
-    fn default() -> Self {
-        Self {
-            node_lifecycle: true,
-            taint_eviction: true,
-        }
-    }
-}
-
-/// The part of the zones that this instance works on. Every instance reads all of `node-health`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// From 0.
-    pub index: u32,
-    /// At least 1.
-    pub count: u32,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { index: 0, count: 1 }
-    }
-}
-
-impl Shard {
-    /// True if `zone` belongs to this part. FNV-1a of the printable key: the same in every process and release.
-    pub fn owns(self, zone: &Zone) -> bool {
-        let hash = zone.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        hash % u64::from(self.count.max(1)) == u64::from(self.index)
-    }
 }
 
 /// Rates and thresholds (NL-003, NL-092, NL-093).
@@ -159,9 +96,9 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A number outside its range.
-    #[error("{field}: {value} is not allowed, wanted {wanted}")]
+    #[error("--{field}: {value} is not allowed, wanted {wanted}")]
     OutOfRange {
-        /// Flag.
+        /// Flag, without dashes.
         field: &'static str,
         /// What it was set to.
         value: f64,
@@ -202,28 +139,28 @@ impl Config {
         };
         let is_rate = |value: f64| value.is_finite() && value >= 0.0;
         let (rates, unhealthy) = (self.rates, f64::from(self.rates.unhealthy));
-        in_range("--node-eviction-rate", rates.primary, is_rate(rates.primary), RATE)?;
+        in_range("node-eviction-rate", rates.primary, is_rate(rates.primary), RATE)?;
         in_range(
-            "--secondary-node-eviction-rate",
+            "secondary-node-eviction-rate",
             rates.secondary,
             is_rate(rates.secondary),
             RATE,
         )?;
         in_range(
-            "--unhealthy-zone-threshold",
+            "unhealthy-zone-threshold",
             unhealthy,
             (0.0..=1.0).contains(&unhealthy),
             "a number from 0 to 1",
         )?;
         let pace = self.overdue_per_second;
         in_range(
-            "overdue evictions per second",
+            "overdue-eviction-rate",
             pace,
             pace.is_finite() && pace > 0.0,
             "a finite number above 0",
         )?;
         let in_flight = self.max_evictions_in_flight;
-        in_range("evictions in flight", in_flight as f64, in_flight > 0, "at least 1")?;
+        in_range("concurrent-evictions", in_flight as f64, in_flight > 0, "at least 1")?;
         if self.shard.index >= self.shard.count {
             let Shard { index, count } = self.shard;
             return Err(Error::NoSuchShard { index, count });
@@ -253,8 +190,6 @@ macro_rules! choices {
     };
 }
 
-choices!(Profile { "bailiff" => Bailiff, "upstream" => Upstream }, "bailiff or upstream");
-choices!(EvictionMode { "taint" => Taint, "node" => Node }, "taint or node");
 choices!(EvictionMethod { "delete" => Delete }, "delete");
 choices!(AcceptIntents { "justified" => Justified, "any" => Any }, "justified or any");
 
@@ -294,7 +229,7 @@ mod tests {
             (|c| c.rates.secondary = f64::NAN, "--secondary-node-eviction-rate"),
             (|c| c.rates.unhealthy = 1.5, "--unhealthy-zone-threshold"),
             (|c| c.overdue_per_second = 0.0, "overdue"),
-            (|c| c.max_evictions_in_flight = 0, "in flight"),
+            (|c| c.max_evictions_in_flight = 0, "concurrent-evictions"),
             (|c| c.shard = Shard { index: 1, count: 1 }, "shard 1"),
         ];
         for (change, named) in cases {
@@ -304,20 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn every_zone_belongs_to_exactly_one_shard() {
-        for name in ["", "a", "b", "c", "eu-1"] {
-            let zone = Zone::new("", name);
-            let owners = (0..3).filter(|index| Shard { index: *index, count: 3 }.owns(&zone)).count();
-            assert_eq!(owners, 1, "{zone}");
-        }
-    }
-
-    #[test]
     fn choices_are_read_and_printed_alike() {
-        assert_eq!("node".parse(), Ok(EvictionMode::Node));
-        assert_eq!(EvictionMode::Node.to_string(), "node");
-        assert_eq!("upstream".parse(), Ok(Profile::Upstream));
         assert_eq!("any".parse(), Ok(AcceptIntents::Any));
+        assert_eq!(AcceptIntents::Any.to_string(), "any");
         let error = "evict".parse::<EvictionMethod>().expect_err("unknown");
         assert_eq!(error.to_string(), r#""evict" is not allowed, wanted delete"#);
     }

@@ -254,6 +254,6 @@ impl Evictor {
     /// True if this instance works on the node. A node that is gone has no zone any more and counts as unlabelled.
     fn owns(&self, name: &NodeName) -> bool {
         let zone = self.nodes.get(name).and_then(nodes::Node::zone);
-        self.config.shard.owns(zone.unwrap_or(&Zone::default()))
+        self.config.shard.owns_zone(zone.unwrap_or(&Zone::default()))
     }
 }

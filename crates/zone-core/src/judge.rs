@@ -5,9 +5,8 @@ use std::time::Duration;
 use bailiff_model::intent::{EvictionCause, HealthTaint, PodEviction};
 use bailiff_model::outcome::RefusedReason;
 use bailiff_model::taint::{limit, tolerance, used};
-use bailiff_model::{ReadyStatus, Taint, Tolerance, Toleration, Wall};
+use bailiff_model::{Profile, ReadyStatus, Taint, Tolerance, Toleration, Wall};
 
-use crate::config::Profile;
 use crate::fact::NodeFacts;
 
 /// What the node, as it is known, says about the intent. `tolerations` are the pod's, if they are known already.

@@ -31,7 +31,8 @@ mod timers;
 mod topics;
 mod votes;
 
-pub use config::{AcceptIntents, Config, Duties, Error as ConfigError, EvictionMethod, EvictionMode, Profile, Rates, Shard};
+pub use bailiff_model::{Duties, EvictionMode, Profile, Shard};
+pub use config::{AcceptIntents, Config, Error as ConfigError, EvictionMethod, Rates};
 pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, Span, SpanKind, TaintWrite, Ticket};
 pub use effect::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NODE_LOST};
 pub use evictor::{Evictor, ZoneView};

@@ -1,11 +1,11 @@
 //! Flags of the stage. Those that kube-controller-manager has keep its names, meanings and defaults (NL-003).
 
-use std::str::FromStr;
-
+use bailiff_model::Shard;
 use bailiff_runtime::GoDuration;
-use bailiff_runtime::args::{Error, Valid, Validate, go_bool};
-use bailiff_zone_core::{AcceptIntents, Config, ConfigError, Duties, EvictionMethod, EvictionMode, Profile, Rates, Shard};
-use clap::{ArgAction, Args};
+use bailiff_runtime::args::{Error, Valid, Validate};
+use bailiff_stage::SharedArgs;
+use bailiff_zone_core::{AcceptIntents, Config, ConfigError, EvictionMethod, Rates};
+use clap::Args;
 
 /// Valid flags of the stage.
 pub type Options = Valid<Flags>;
@@ -18,32 +18,9 @@ pub struct Flags {
     #[arg(long, env = "BAILIFF_NODE_MONITOR_PERIOD", default_value = "5s", value_name = "DURATION")]
     pub node_monitor_period: GoDuration,
 
-    /// Whether the documented differences from kube-controller-manager apply (bailiff) or not (upstream)
-    #[arg(long, env = "BAILIFF_PROFILE", default_value = "bailiff", value_name = "PROFILE")]
-    pub profile: Profile,
-
-    /// How workloads leave an unhealthy node: by NoExecute taints and toleration times (taint), or node by node after
-    /// --pod-eviction-timeout (node)
-    #[arg(long, env = "BAILIFF_EVICTION_MODE", default_value = "taint", value_name = "MODE")]
-    pub eviction_mode: EvictionMode,
-
-    /// Old name: false is --eviction-mode=node
-    #[arg(
-        long,
-        env = "BAILIFF_ENABLE_TAINT_MANAGER",
-        num_args = 0..=1,
-        require_equals = true,
-        default_value = "true",
-        default_missing_value = "true",
-        value_parser = go_bool,
-        action = ArgAction::Set,
-        value_name = "BOOL"
-    )]
-    pub enable_taint_manager: bool,
-
-    /// Whose duties are taken: '*' is all, 'name' adds one, '-name' leaves one out
-    #[arg(long, env = "BAILIFF_CONTROLLERS", default_value = "*", value_name = "LIST")]
-    pub controllers: Controllers,
+    /// Flags of all stages.
+    #[command(flatten)]
+    pub shared: SharedArgs,
 
     /// Flags of its own.
     #[command(flatten)]
@@ -102,58 +79,6 @@ pub struct EvictionFlags {
     pub concurrent_evictions: usize,
 }
 
-/// The duties named by `--controllers`, as kube-controller-manager reads it: a name beats its absence, `*` stands for the rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Controllers(Duties);
-
-/// Names and old names.
-const NODE_LIFECYCLE: [&str; 2] = ["node-lifecycle-controller", "nodelifecycle"];
-const TAINT_EVICTION: [&str; 1] = ["taint-eviction-controller"];
-const OTHERS: [&str; 2] = ["daemonset-controller", "daemonset"];
-
-// === impl Controllers ===
-
-impl Controllers {
-    /// These duties.
-    pub const fn new(duties: Duties) -> Self {
-        Self(duties)
-    }
-
-    /// The duties.
-    pub const fn duties(self) -> Duties {
-        self.0
-    }
-}
-
-impl FromStr for Controllers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-        for name in &names {
-            let bare = name.strip_prefix('-').unwrap_or(name);
-            let mut known = NODE_LIFECYCLE.iter().chain(&TAINT_EVICTION).chain(&OTHERS);
-            if *name != "*" && !known.any(|known| *known == bare) {
-                return Err(format!(
-                    "{name:?} is no controller; allowed are '*', and with or without '-': {}, {}, {}",
-                    NODE_LIFECYCLE[0], TAINT_EVICTION[0], OTHERS[0]
-                ));
-            }
-        }
-        let is_on = |aliases: &[&str]| {
-            let named = |prefix: &str| {
-                let is_alias = |name: &&str| aliases.iter().any(|alias| name.strip_prefix(prefix) == Some(alias));
-                names.iter().any(is_alias)
-            };
-            named("") || (!named("-") && names.contains(&"*"))
-        };
-        Ok(Self(Duties {
-            node_lifecycle: is_on(&NODE_LIFECYCLE),
-            taint_eviction: is_on(&TAINT_EVICTION),
-        }))
-    }
-}
-
 // === impl Flags ===
 
 impl Flags {
@@ -161,10 +86,7 @@ impl Flags {
     pub fn config(&self, shard: Shard) -> Config {
         let Self {
             node_monitor_period,
-            profile,
-            eviction_mode,
-            enable_taint_manager,
-            controllers,
+            shared,
             eviction,
         } = self;
         let EvictionFlags {
@@ -178,15 +100,11 @@ impl Flags {
             concurrent_evictions,
         } = eviction;
         Config {
-            profile: *profile,
-            mode: if *enable_taint_manager {
-                *eviction_mode
-            } else {
-                EvictionMode::Node
-            },
+            profile: shared.profile,
+            mode: shared.mode(),
             method: *eviction_method,
             accept: *accept_intents,
-            duties: controllers.duties(),
+            duties: shared.controllers,
             shard,
             rates: Rates {
                 primary: *node_eviction_rate,
@@ -215,6 +133,7 @@ impl Validate for Flags {
 mod tests {
     use std::time::Duration;
 
+    use bailiff_model::{Duties, EvictionMode, Profile};
     use bailiff_runtime::args::{EXIT_CONFIGURATION, parse_from};
     use clap::{CommandFactory, Parser};
 
@@ -276,33 +195,11 @@ mod tests {
         assert_eq!(parse(&flags).expect("allowed"), wanted);
     }
 
-    /// NL-001, NL-200, TE-001
-    #[test]
-    fn old_names_are_accepted() {
-        assert_eq!(
-            parse(&["--enable-taint-manager=false"]).expect("allowed").mode,
-            EvictionMode::Node
-        );
-        let cases = [
-            ("*", (true, true)),
-            ("nodelifecycle", (true, false)),
-            ("taint-eviction-controller", (false, true)),
-            ("daemonset", (false, false)),
-            ("*,-nodelifecycle", (false, true)),
-            ("-taint-eviction-controller,*", (true, false)),
-            ("", (false, false)),
-        ];
-        for (list, wanted) in cases {
-            let duties = list.parse::<Controllers>().expect(list).duties();
-            assert_eq!((duties.node_lifecycle, duties.taint_eviction), wanted, "{list}");
-        }
-    }
-
     /// NL-004
     #[test]
     fn what_is_wrong_is_answered_with_flag_value_and_what_is_allowed() {
         let cases: [(&str, &[&str]); 7] = [
-            ("--node-eviction-rate=-1", &["'-1'", "--node-eviction-rate", "at least 0"]),
+            ("--node-eviction-rate=-1", &["'-1'", "'--node-eviction-rate'", "at least 0"]),
             (
                 "--secondary-node-eviction-rate=nan",
                 &["--secondary-node-eviction-rate", "finite"],
@@ -314,7 +211,7 @@ mod tests {
             ("--eviction-method=evict", &["evict", "--eviction-method", "delete"]),
             ("--eviction-mode=zone", &["zone", "taint or node"]),
             ("--controllers=nodes", &["nodes", "node-lifecycle-controller"]),
-            ("--concurrent-evictions=0", &["at least 1"]),
+            ("--concurrent-evictions=0", &["'--concurrent-evictions'", "at least 1"]),
         ];
         for (flag, parts) in cases {
             let refusal = parse(&[flag]).expect_err(flag);

@@ -1,7 +1,7 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
-use bailiff_cluster::{Snapshot, Watch};
 use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::{Snapshot, Watch};
 use bailiff_event_bus::{
     Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, SubscribeOptions,
     Subscription, Update,
@@ -9,7 +9,7 @@ use bailiff_event_bus::{
 use bailiff_model::{Listed, NodeName, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
-use bailiff_zone_core::{Body, Effect, Evictor, Input, NodeFacts, Record, Shard, ShardStatus};
+use bailiff_zone_core::{Body, Effect, Evictor, Input, NodeFacts, Record, ShardStatus};
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
@@ -54,10 +54,7 @@ enum Turn {
 impl Shell {
     /// Starts the watch, the subscription and the session.
     pub(crate) fn start(options: &Options, env: Env) -> Self {
-        let shard = Shard {
-            index: env.shard.index,
-            count: env.shard.count,
-        };
+        let shard = env.shard;
         let seed = env.seed.fork("evictor");
         let name = format!("{}/{}", ZoneEvictor::NAME, env.identity);
         let subscription = SubscribeOptions {
@@ -70,7 +67,7 @@ impl Shell {
             shard: shard.index,
             shard_count: shard.count,
             producer: name,
-            epoch: env.shard.epoch,
+            epoch: env.epoch,
         };
         Self {
             evictor: Evictor::new(options.config(shard)),
@@ -172,8 +169,7 @@ impl Shell {
     }
 
     fn report(&mut self) {
-        self.beacon
-            .report(&self.publisher, &[("nodes", self.nodes.fresh_at())]);
+        self.beacon.report(&self.publisher, &[("nodes", self.nodes.fresh_at())]);
         self.metrics.levels(&self.evictor);
         match self.evictor.waits_for() {
             Some(what) => self.ready.fail(format!("waiting for {what}")),
@@ -198,9 +194,7 @@ impl Shell {
     /// Lets what is under way end, so that no eviction is cut off between mark and delete without its answer being known. Each
     /// request has a deadline of its own.
     async fn drain(&mut self) {
-        while !self.requests.is_empty() {
-            drop(self.requests.next().await);
-        }
+        drop(self.requests.drain().await);
     }
 }
 

@@ -1,11 +1,10 @@
 //! Creating pods: slow start, the burst, and what was created and not seen yet (DS-050, DS-110 to DS-112).
 
-use bailiff_model::{NodeName, PodUid};
+use bailiff_model::{NodeName, PodUid, Profile};
 
 use super::{BURST, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
 use crate::retry::Retry;
-use crate::syncer::Profile;
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Deleting pods: what manage wants gone (DS-101 to DS-113), and what a rolling update replaces (DS-134 to DS-138).
 
-use bailiff_model::{NodeName, PodUid};
+use bailiff_model::{NodeName, PodUid, Profile};
 
 use super::claims::{self, Kind};
 use super::{BURST, Cx, Set, Timer};
@@ -8,7 +8,6 @@ use crate::effect::{Answer, Request, Severity};
 use crate::facts::Strategy;
 use crate::pair::Cause;
 use crate::retry::PodBackoff;
-use crate::syncer::Profile;
 
 use std::collections::BTreeMap;
 

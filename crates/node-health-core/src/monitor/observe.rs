@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use bailiff_model::{Listed, NodeName, NodeUid, Now, ReadyStatus, Signal};
+use bailiff_model::{Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal};
 
 use super::Monitor;
-use crate::config::Profile;
 use crate::effect::{Effect, EventKind};
 use crate::facts::{LeaseFacts, NodeFacts};
 use crate::input::TopicNews;

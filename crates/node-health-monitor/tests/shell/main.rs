@@ -68,6 +68,7 @@ impl World {
             spans,
             shutdown: Shutdown::new(),
             shard: Shard::WHOLE,
+            epoch: 0,
             identity: "test".to_owned(),
         };
         for node in nodes {
@@ -89,7 +90,7 @@ impl World {
     async fn restart(&mut self) {
         self.stage.abort();
         self.env.identity.push('\'');
-        self.env.shard.epoch += 1;
+        self.env.epoch += 1;
         self.stage = tokio::spawn(run(mk_options(), self.env.clone()));
         self.pass(1).await;
     }
@@ -371,7 +372,7 @@ async fn a_fenced_stage_ends() {
     let world = World::start(&["n1"]).await;
     let mut other = world.env.clone();
     other.identity = "other".to_owned();
-    other.shard.epoch = 1_000;
+    other.epoch = 1_000;
     let _other = tokio::spawn(run(mk_options(), other));
     let ended = tokio::time::timeout(Duration::from_secs(30), world.stage)
         .await

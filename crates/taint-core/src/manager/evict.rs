@@ -3,10 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
-use bailiff_model::{Mono, NodeName, NodeRef, PodUid, Revision, Taint, Toleration, TraceContext, taint};
+use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, PodUid, Revision, Taint, Toleration, TraceContext, taint};
 
 use super::Manager;
-use crate::config::EvictionMode;
 use crate::deadlines::Timer;
 use crate::effect::{Effect, Event};
 use crate::judge::{Armed, Judgement, judge};

@@ -6,11 +6,10 @@
 use std::collections::BTreeMap;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
-use bailiff_model::{NodeName, PodUid, Taint};
+use bailiff_model::{EvictionMode, NodeName, PodUid, Profile, Taint};
 
 use super::Manager;
 use super::evict::Word;
-use crate::config::{EvictionMode, Profile};
 use crate::deadlines::Timer;
 use crate::effect::Effect;
 use crate::input::Inherited;

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use bailiff_model::{Listed, NodeName, NodeUid, ReadyStatus, Taint};
+use bailiff_model::{Listed, NodeName, NodeUid, Profile, ReadyStatus, Taint};
 
 use super::Manager;
-use crate::config::Profile;
 use crate::deadlines::Timer;
 use crate::effect::Effect;
 use crate::facts::NodeFacts;

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use bailiff_model::intent::IntentState;
-use bailiff_model::{Listed, NodeName, PodUid, ReadyStatus};
+use bailiff_model::{EvictionMode, Listed, NodeName, PodUid, Profile, ReadyStatus};
 
 use super::Manager;
-use crate::config::{EvictionMode, Profile};
 use crate::deadlines::Timer;
 use crate::effect::{Effect, Event};
 use crate::facts::PodFacts;

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bailiff_model::intent::{HealthTaint, Intent, NodeEviction, NodeIsolation};
-use bailiff_model::{Mono, NodeHealth, NodeName, NodeRef, ReadyStatus, Revision, Taint, TraceContext, Verdict, Wall, Zone};
+use bailiff_model::{
+    EvictionMode, Mono, NodeHealth, NodeName, NodeRef, ReadyStatus, Revision, Taint, TraceContext, Verdict, Wall, Zone,
+};
 
 use super::Manager;
-use crate::config::EvictionMode;
 use crate::deadlines::Timer;
 use crate::effect::Effect;
 use crate::input::HealthRecord;

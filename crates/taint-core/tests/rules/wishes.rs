@@ -128,6 +128,7 @@ fn duties_are_separate() {
         let duties = Duties {
             node_lifecycle,
             taint_eviction,
+            ..Duties::ALL
         };
         assert_eq!(play(duties), (keys.to_owned(), writes, writes), "{duties:?}");
     }

@@ -74,6 +74,7 @@ impl World {
             spans,
             shutdown: Shutdown::new(),
             shard: Shard::WHOLE,
+            epoch: 0,
             identity: "test".to_owned(),
         };
         let stage = tokio::spawn(run(mk_options(), env.clone()));
@@ -92,7 +93,7 @@ impl World {
         self.stage.abort();
         self.pass(1).await;
         self.env.identity.push('\'');
-        self.env.shard.epoch += 1;
+        self.env.epoch += 1;
         self.stage = tokio::spawn(run(mk_options(), self.env.clone()));
         self.pass(1).await;
     }
@@ -376,7 +377,7 @@ async fn a_fenced_stage_ends() {
     let world = World::start(vec![(NODES, mk_node("n1", "True"))]).await;
     let mut other = world.env.clone();
     other.identity = "other".to_owned();
-    other.shard.epoch = 1_000;
+    other.epoch = 1_000;
     let _other = tokio::spawn(run(mk_options(), other));
     let ended = tokio::time::timeout(Duration::from_secs(30), world.stage)
         .await

@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, TraceContext, Wall};
+use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, TraceContext, Wall};
 
 use super::{Asker, Evictor, Timer};
-use crate::config::{AcceptIntents, EvictionMode};
+use crate::config::AcceptIntents;
 use crate::effect::{Count, Effect, Mark, NODE_LOST, Ticket};
 use crate::fact::{PodFacts, whole_seconds};
 use crate::judge::judge;

@@ -1,10 +1,9 @@
 //! Zones: their states, why they are held, and the rate they are granted.
 
 use bailiff_model::outcome::{Outcome, ZoneStatus};
-use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, Revision, Topic, Wall, Zone, ZoneState};
+use bailiff_model::{EvictionMode, Hold, HoldReason, Mono, NodeName, Now, Profile, Revision, Topic, Wall, Zone, ZoneState};
 
 use super::{Evictor, Timer};
-use crate::config::{EvictionMode, Profile};
 use crate::queue::{Place, Queue};
 use crate::rate::{Bucket, interval};
 use crate::votes::{Tally, View};
@@ -135,7 +134,7 @@ impl Evictor {
     /// Registers a zone at the sight of a node in it. One that appears later begins with its token (NL-024); those known at the
     /// start get theirs when it is known what was granted before.
     pub(super) fn register_zone(&mut self, zone: &Zone) {
-        if self.zones.contains_key(zone) || !self.config.shard.owns(zone) || !self.config.duties.node_lifecycle {
+        if self.zones.contains_key(zone) || !self.config.shard.owns_zone(zone) || !self.config.duties.node_lifecycle {
             return;
         }
         let bucket = if self.begun {

@@ -1,12 +1,11 @@
 //! Taint mode: which health NoExecute taint a node should carry, and how it gets there.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect as TaintEffect, HoldReason, Mono, NodeName, Now, ReadyStatus, Taint, Wall, Zone};
+use bailiff_model::{Effect as TaintEffect, EvictionMode, HoldReason, Mono, NodeName, Now, ReadyStatus, Taint, Wall, Zone};
 
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
 use super::{Node, Said, Work};
-use crate::config::EvictionMode;
 use crate::effect::{Effect, Purpose, SpanKind, TaintWrite};
 use crate::fact::{NodeFacts, whole_seconds};
 

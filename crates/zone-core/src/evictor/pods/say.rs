@@ -2,10 +2,9 @@
 
 use bailiff_model::intent::EvictionCause;
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
-use bailiff_model::{Hold, HoldReason, Now, PodUid};
+use bailiff_model::{Hold, HoldReason, Now, PodUid, Profile};
 
 use super::super::Evictor;
-use crate::config::Profile;
 use crate::effect::{Component, Effect, Event, Regarding};
 
 impl Evictor {
