@@ -58,6 +58,7 @@ impl World {
             spans,
             shutdown: Shutdown::new(),
             shard: Shard::WHOLE,
+            epoch: 0,
             identity: "test".to_owned(),
         };
         let options = SubscribeOptions {
