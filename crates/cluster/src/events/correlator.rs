@@ -1,6 +1,6 @@
 //! Decides what becomes of something said about an object: a new Event, one more of a series, or nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_model::Mono;
@@ -11,44 +11,65 @@ use super::{Draft, Regarding, Severity};
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// A series is written at most so often; repetitions in between are only counted.
+/// A series is written at most so often; repetitions in between are only counted, and the last count is written then.
 const SERIES_EVERY: Duration = Duration::from_secs(30);
 
-/// What was not said for so long begins a new Event.
+/// What was not said for so long begins a new Event; what differs only in its note within that time is similar (NL-132).
 const FORGET_AFTER: Duration = Duration::from_secs(600);
+
+/// Similar Events with a note of their own; more are merged into one (NL-132).
+const SIMILAR: u32 = 10;
+
+/// What the note of merged Events begins with (NL-132).
+const COMBINED: &str = "(combined from similar events): ";
 
 /// Objects and texts remembered. Beyond that the least recently said ones are forgotten: it costs a repeated Event.
 const MAX_ENTRIES: usize = 4096;
 
+/// An Event that is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saying {
+    /// As said last; the note as it was said first.
+    pub draft: Draft,
+    /// Name of the Event.
+    pub name: String,
+    /// How often it was said, the first time included.
+    pub count: u32,
+}
+
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Create an Event of this name.
-    Create {
-        /// Name.
-        name: String,
-    },
-    /// Write the series of the Event of this name.
-    Repeat {
-        /// Name.
-        name: String,
-        /// How often it was said, the first time included.
-        count: u32,
-    },
+    /// Create an Event.
+    Create(Saying),
+    /// Write the series of an Event.
+    Repeat(Saying),
     /// Nothing yet; it is counted in.
     Count,
     /// Too much was said about this object.
     Drop,
 }
 
-type Text = (Regarding, Severity, &'static str, String);
+/// Object, severity and reason: what similar Events have in common.
+type Kinship = (Regarding, Severity, &'static str);
+
+/// With the note; `None` for what was merged.
+type Text = (Kinship, Option<String>);
 
 #[derive(Debug)]
 struct Said {
-    name: String,
-    count: u32,
+    saying: Saying,
     last: Mono,
     written: Mono,
+    /// The count has grown since it was written.
+    is_unwritten: bool,
+}
+
+#[derive(Debug)]
+struct Similar {
+    /// Distinct notes.
+    notes: u32,
+    last: Mono,
 }
 
 #[derive(Debug)]
@@ -61,42 +82,126 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub struct Correlator {
     said: BTreeMap<Text, Said>,
+    similar: BTreeMap<Kinship, Similar>,
     buckets: BTreeMap<(Regarding, Severity), Bucket>,
+    /// When the counts of which texts are to be written.
+    due: BTreeSet<(Mono, Text)>,
 }
 
 impl Correlator {
     /// Takes in `draft`; `name` is the name to use should it become an Event of its own.
-    pub fn apply(&mut self, draft: &Draft, name: String, now: Mono) -> Action {
-        let text = text_of(draft);
-        if let Some(said) = self.said.get_mut(&text)
-            && now.saturating_since(said.last) < FORGET_AFTER
-        {
-            said.count = said.count.saturating_add(1);
-            said.last = now;
-            if said.count > 2 && now.saturating_since(said.written) < SERIES_EVERY {
-                return Action::Count;
-            }
-            said.written = now;
-            let (name, count) = (said.name.clone(), said.count);
-            return Action::Repeat { name, count };
+    pub fn apply(&mut self, mut draft: Draft, name: String, now: Mono) -> Action {
+        let own = (kinship(&draft), Some(draft.note.clone()));
+        let text = if self.is_said(&own, now) || self.is_distinct(&own.0, now) {
+            own
+        } else {
+            draft.note.insert_str(0, COMBINED);
+            (own.0, None)
+        };
+        if self.is_said(&text, now) {
+            return self.repeat(&text, draft, now);
         }
-        if !self.take_token(draft, now) {
+        if !self.take_token(&draft, now) {
             return Action::Drop;
         }
+        if text.1.is_some() {
+            self.note_similar(&text.0, now);
+        }
         self.make_room();
+        let saying = Saying { draft, name, count: 1 };
         let said = Said {
-            name: name.clone(),
-            count: 1,
+            saying: saying.clone(),
             last: now,
             written: now,
+            is_unwritten: false,
         };
         self.said.insert(text, said);
-        Action::Create { name }
+        Action::Create(saying)
     }
 
-    /// Forgets a text: its Event is gone from the server.
-    pub fn forget(&mut self, draft: &Draft) {
-        self.said.remove(&text_of(draft));
+    /// When [`Correlator::unwritten`] has something to answer.
+    pub fn wake_at(&self) -> Option<Mono> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The series whose counts are to be written now.
+    pub fn unwritten(&mut self, now: Mono) -> Vec<Saying> {
+        let mut sayings = Vec::new();
+        while self.due.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((at, text)) = self.due.pop_first()
+        {
+            if let Some(said) = self.said.get_mut(&text).filter(|said| said.is_unwritten) {
+                (said.is_unwritten, said.written) = (false, at);
+                sayings.push(said.saying.clone());
+            }
+        }
+        sayings
+    }
+
+    /// The series of `draft` could not be written now: it is answered again later.
+    pub fn postpone(&mut self, draft: &Draft, now: Mono) {
+        let Some((text, said)) = self.find(draft) else { return };
+        said.written = now;
+        self.wait(&text);
+    }
+
+    /// The Event of `draft` is gone from the server: it is created anew under its name, and counts from one.
+    pub fn restart(&mut self, draft: &Draft, now: Mono) {
+        if let Some((_, said)) = self.find(draft) {
+            said.saying.count = 1;
+            (said.is_unwritten, said.written) = (false, now);
+        }
+    }
+
+    fn repeat(&mut self, text: &Text, draft: Draft, now: Mono) -> Action {
+        let Some(said) = self.said.get_mut(text) else {
+            return Action::Drop;
+        };
+        said.saying.count = said.saying.count.saturating_add(1);
+        said.saying.draft.annotations = draft.annotations;
+        said.last = now;
+        if said.is_unwritten || (said.saying.count > 2 && now.saturating_since(said.written) < SERIES_EVERY) {
+            self.wait(text);
+            return Action::Count;
+        }
+        said.written = now;
+        Action::Repeat(said.saying.clone())
+    }
+
+    /// Has the count of `text` written once it may be.
+    fn wait(&mut self, text: &Text) {
+        if let Some(said) = self.said.get_mut(text)
+            && !std::mem::replace(&mut said.is_unwritten, true)
+        {
+            self.due.insert((said.written + SERIES_EVERY, text.clone()));
+        }
+    }
+
+    fn find(&mut self, draft: &Draft) -> Option<(Text, &mut Said)> {
+        let note = (!draft.note.starts_with(COMBINED)).then(|| draft.note.clone());
+        let text = (kinship(draft), note);
+        let said = self.said.get_mut(&text)?;
+        Some((text, said))
+    }
+
+    fn is_said(&self, text: &Text, now: Mono) -> bool {
+        let said = self.said.get(text);
+        said.is_some_and(|said| now.saturating_since(said.last) < FORGET_AFTER)
+    }
+
+    /// Not too much of the kind was said yet.
+    fn is_distinct(&self, kinship: &Kinship, now: Mono) -> bool {
+        let similar = self.similar.get(kinship);
+        similar.is_none_or(|similar| similar.notes < SIMILAR || now.saturating_since(similar.last) >= FORGET_AFTER)
+    }
+
+    fn note_similar(&mut self, kinship: &Kinship, now: Mono) {
+        let similar = self.similar.entry(kinship.clone()).or_insert(Similar { notes: 0, last: now });
+        if now.saturating_since(similar.last) >= FORGET_AFTER {
+            similar.notes = 0;
+        }
+        similar.notes += 1;
+        similar.last = now;
     }
 
     fn take_token(&mut self, draft: &Draft, now: Mono) -> bool {
@@ -106,32 +211,36 @@ impl Correlator {
             refilled: now,
         });
         let due = now.saturating_since(bucket.refilled).as_secs() / REFILL.as_secs();
-        if due > 0 {
-            bucket.tokens = bucket.tokens.saturating_add(u32::try_from(due).unwrap_or(BURST)).min(BURST);
-            bucket.refilled = now;
-        }
+        let due = u32::try_from(due).unwrap_or(u32::MAX);
+        bucket.tokens = bucket.tokens.saturating_add(due).min(BURST);
+        // What is left of the time counts for the next token.
+        bucket.refilled = bucket.refilled + REFILL.saturating_mul(due);
         let granted = bucket.tokens > 0;
         bucket.tokens = bucket.tokens.saturating_sub(1);
         granted
     }
 
-    /// Keeps both maps bounded. The pass is paid for by the entries it removes: it runs once per quarter of the bound.
+    /// Keeps everything bounded. The pass is paid for by the entries it removes: it runs once per quarter of the bound.
     fn make_room(&mut self) {
         if self.said.len() >= MAX_ENTRIES {
             let mut ages: Vec<Mono> = self.said.values().map(|said| said.last).collect();
             ages.sort_unstable();
             let oldest_kept = ages[ages.len() / 4];
             self.said.retain(|_, said| said.last > oldest_kept);
+            self.due.retain(|(_, text)| self.said.contains_key(text));
         }
+        // What is forgotten here gets a full budget again: a burst more, at most once per so many objects.
         if self.buckets.len() >= MAX_ENTRIES {
-            // What is forgotten here gets a full budget again: a burst more, at most once per so many objects.
             self.buckets.clear();
+        }
+        if self.similar.len() >= MAX_ENTRIES {
+            self.similar.clear();
         }
     }
 }
 
-fn text_of(draft: &Draft) -> Text {
-    (identity(&draft.regarding), draft.severity, draft.reason, draft.note.clone())
+fn kinship(draft: &Draft) -> Kinship {
+    (identity(&draft.regarding), draft.severity, draft.reason)
 }
 
 /// The object without its resourceVersion: each write of an object would else begin a new series.
@@ -165,51 +274,99 @@ mod tests {
         Mono::from_origin(Duration::from_secs(seconds))
     }
 
+    /// An action as text: what, name, count.
+    fn text(action: Action) -> String {
+        match action {
+            Action::Create(saying) => format!("create {} {:?}", saying.name, saying.draft.note),
+            Action::Repeat(saying) => format!("repeat {} {}", saying.name, saying.count),
+            Action::Count => "count".to_owned(),
+            Action::Drop => "drop".to_owned(),
+        }
+    }
+
+    fn counts(sayings: Vec<Saying>) -> Vec<u32> {
+        sayings.into_iter().map(|saying| saying.count).collect()
+    }
+
+    /// NL-132
     #[test]
-    fn repetitions_become_a_series_that_is_written_now_and_then() {
+    fn repetitions_become_a_series_whose_last_count_is_written() {
         let mut correlator = Correlator::default();
-        let mut say = |seconds| correlator.apply(&mk_draft("n", "x"), format!("n.{seconds}"), at(seconds));
-        let name = || "n.0".to_owned();
-        assert_eq!(say(0), Action::Create { name: name() });
-        assert_eq!(say(1), Action::Repeat { name: name(), count: 2 });
-        assert_eq!(say(2), Action::Count);
-        assert_eq!(say(40), Action::Repeat { name: name(), count: 4 });
-        assert_eq!(
-            say(900),
-            Action::Create {
-                name: "n.900".to_owned()
-            }
-        );
+        let say =
+            |correlator: &mut Correlator, seconds| text(correlator.apply(mk_draft("n", "x"), format!("n.{seconds}"), at(seconds)));
+        assert_eq!(say(&mut correlator, 0), r#"create n.0 "x""#);
+        assert_eq!(say(&mut correlator, 1), "repeat n.0 2");
+        assert_eq!(correlator.wake_at(), None);
+        assert_eq!(say(&mut correlator, 2), "count");
+        assert_eq!(say(&mut correlator, 3), "count");
+        assert_eq!(correlator.wake_at(), Some(at(31)));
+        assert_eq!(counts(correlator.unwritten(at(30))), Vec::<u32>::new());
+        assert_eq!(counts(correlator.unwritten(at(31))), [4]);
+        assert_eq!((correlator.wake_at(), counts(correlator.unwritten(at(90)))), (None, vec![]));
+        assert_eq!(say(&mut correlator, 70), "repeat n.0 5");
+        assert_eq!(say(&mut correlator, 900), r#"create n.900 "x""#);
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_later_and_what_is_gone_counts_anew() {
+        let mut correlator = Correlator::default();
+        let draft = || mk_draft("n", "x");
+        correlator.apply(draft(), "n.0".to_owned(), at(0));
+        correlator.apply(draft(), "n.1".to_owned(), at(1));
+        correlator.postpone(&draft(), at(1));
+        assert_eq!(counts(correlator.unwritten(at(31))), [2]);
+        correlator.restart(&draft(), at(32));
+        assert_eq!(text(correlator.apply(draft(), "n.2".to_owned(), at(33))), "repeat n.0 2");
+    }
+
+    /// NL-132
+    #[test]
+    fn similar_events_are_merged_beyond_ten() {
+        let mut correlator = Correlator::default();
+        let mut say = |note: &str, seconds| text(correlator.apply(mk_draft("n", note), format!("n.{note}"), at(seconds)));
+        for n in 0..10 {
+            assert_eq!(say(&n.to_string(), n), format!("create n.{n} \"{n}\""));
+        }
+        assert_eq!(say("3", 10), "repeat n.3 2");
+        assert_eq!(say("x", 11), r#"create n.x "(combined from similar events): x""#);
+        assert_eq!(say("y", 12), "repeat n.x 2");
+        assert_eq!(say("z", 700), r#"create n.z "z""#, "long after");
     }
 
     /// NL-132
     #[test]
     fn one_object_has_a_budget_and_others_do_not_share_it() {
         let mut correlator = Correlator::default();
-        let mut created = 0;
-        for n in 0..40 {
-            let action = correlator.apply(&mk_draft("a", &n.to_string()), n.to_string(), at(1));
-            created += u32::from(matches!(action, Action::Create { .. }));
-        }
-        assert_eq!(created, BURST);
-        let other = correlator.apply(&mk_draft("b", "x"), "b".to_owned(), at(1));
-        assert_eq!(other, Action::Create { name: "b".to_owned() });
-        let later = correlator.apply(&mk_draft("a", "later"), "later".to_owned(), at(302));
-        assert_eq!(
-            later,
-            Action::Create {
-                name: "later".to_owned()
-            }
-        );
+        let mut say = |object: &str, n: u64, seconds| {
+            // Each of a reason of its own: nothing is similar.
+            let reason = ["A", "B", "C", "D", "E", "F"][(n % 6) as usize];
+            let draft = Draft {
+                reason,
+                ..mk_draft(object, &n.to_string())
+            };
+            let action = text(correlator.apply(draft, format!("{object}.{n}"), at(seconds)));
+            action.starts_with("create")
+        };
+        let created = (0..40).filter(|n| say("a", *n, 1)).count();
+        assert_eq!(created, BURST as usize);
+        assert!(say("b", 0, 1));
+        assert!(!say("a", 100, 300));
+        assert!(say("a", 101, 500), "one token came at 301");
+        assert!(!say("a", 102, 500));
+        assert!(say("a", 103, 602), "the next one at 601, not at 800");
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut correlator = Correlator::default();
         for n in 0..3 * MAX_ENTRIES {
-            correlator.apply(&mk_draft(&n.to_string(), "x"), n.to_string(), at(n as u64));
+            for _ in 0..3 {
+                correlator.apply(mk_draft(&n.to_string(), "x"), n.to_string(), at(n as u64 / 1000));
+            }
         }
         assert!(correlator.said.len() <= MAX_ENTRIES);
+        assert!(correlator.due.len() <= MAX_ENTRIES);
         assert!(correlator.buckets.len() <= MAX_ENTRIES);
+        assert!(correlator.similar.len() <= MAX_ENTRIES);
     }
 }

@@ -1,0 +1,211 @@
+//! Sends Events: a few at a time, each again if nobody answered, none in the way of another.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bailiff_model::Mono;
+use bailiff_runtime::Seed;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use serde::de::IgnoredAny;
+use tokio::sync::mpsc;
+
+use super::correlator::{Action, Correlator, Saying};
+use super::wire::{Reporter, collection, event, series};
+use super::{Draft, QUEUE};
+use crate::api::{Api, Patch};
+use crate::error::{Error, Kind};
+
+/// Requests under way at a time: one slow answer must not hold up the rest, and Events must not take the client's rate limit from
+/// what matters.
+const UNDER_WAY: usize = 4;
+
+/// Attempts to send one Event if there was no HTTP answer, and the pause between them (NL-132).
+const ATTEMPTS: u32 = 12;
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Something to be sent.
+#[derive(Debug)]
+struct Job {
+    saying: Saying,
+    /// 1: a new Event; else its series.
+    count: u32,
+    attempt: u32,
+}
+
+/// Sends what the correlator decides.
+pub(super) struct Sender {
+    api: Api,
+    reporter: Reporter,
+    seed: Seed,
+    correlator: Correlator,
+    ready: VecDeque<Job>,
+    /// To be tried again, in the order they came.
+    deferred: VecDeque<(Mono, Job)>,
+    under_way: FuturesUnordered<BoxFuture<'static, (Job, Result<(), Error>)>>,
+    /// Names of Events that are ready, deferred or under way: one request per Event at a time.
+    busy: BTreeSet<String>,
+}
+
+impl Sender {
+    pub(super) fn new(api: Api, controller: &'static str, instance: String, seed: Seed) -> Self {
+        Self {
+            api,
+            reporter: Reporter { controller, instance },
+            seed,
+            correlator: Correlator::default(),
+            ready: VecDeque::new(),
+            deferred: VecDeque::new(),
+            under_way: FuturesUnordered::new(),
+            busy: BTreeSet::new(),
+        }
+    }
+
+    /// Sends until the last handle is gone, then what is left, once.
+    pub(super) async fn run(mut self, mut drafts: mpsc::Receiver<Draft>) {
+        loop {
+            self.begin();
+            let wake = self.wake_at();
+            tokio::select! {
+                biased;
+                Some((job, result)) = self.under_way.next() => self.ended(job, result),
+                () = tokio::time::sleep_until(self.api.clock().instant_of(wake)), if wake < Mono::FAR_FUTURE => self.wake(),
+                draft = drafts.recv() => match draft {
+                    Some(draft) => self.take(draft),
+                    None => break,
+                },
+            }
+        }
+        self.ready.extend(self.deferred.drain(..).map(|(_, job)| job));
+        for saying in self.correlator.unwritten(Mono::FAR_FUTURE) {
+            self.repeat(saying);
+        }
+        self.begin();
+        while let Some((job, result)) = self.under_way.next().await {
+            self.count(&job, &result);
+            self.begin();
+        }
+    }
+
+    fn take(&mut self, draft: Draft) {
+        let name = format!("{}.{:016x}", draft.regarding.name, self.seed.next_u64());
+        match self.correlator.apply(draft, name, self.now()) {
+            Action::Create(saying) => self.push(Job {
+                saying,
+                count: 1,
+                attempt: 1,
+            }),
+            Action::Repeat(saying) => self.repeat(saying),
+            Action::Count => {}
+            Action::Drop => self.api.metrics().event("dropped_rate_limited"),
+        }
+    }
+
+    fn repeat(&mut self, saying: Saying) {
+        if self.busy.contains(&saying.name) {
+            // Its count is written when it is its turn again.
+            return self.correlator.postpone(&saying.draft, self.now());
+        }
+        let count = saying.count;
+        self.push(Job {
+            saying,
+            count,
+            attempt: 1,
+        });
+    }
+
+    fn push(&mut self, job: Job) {
+        if self.ready.len() + self.deferred.len() >= QUEUE {
+            return self.api.metrics().event("dropped_queue_full");
+        }
+        self.busy.insert(job.saying.name.clone());
+        self.ready.push_back(job);
+    }
+
+    /// Begins what is ready while there is room.
+    fn begin(&mut self) {
+        while self.under_way.len() < UNDER_WAY {
+            let Some(job) = self.ready.pop_front() else { return };
+            let api = self.api.clone();
+            let path = collection(&job.saying.draft);
+            let now = api.clock().wall();
+            let (draft, name) = (&job.saying.draft, &job.saying.name);
+            self.under_way.push(match job.count {
+                1 => {
+                    let body = event(draft, name, &self.reporter, now);
+                    Box::pin(async move { (job, api.create::<IgnoredAny>(&path, &body).await.map(drop)) })
+                }
+                count => {
+                    let (path, patch) = (format!("{path}/{name}"), Patch::Merge(series(draft, count, now)));
+                    Box::pin(async move { (job, api.patch::<IgnoredAny>(&path, &patch).await.map(drop)) })
+                }
+            });
+        }
+    }
+
+    fn ended(&mut self, job: Job, result: Result<(), Error>) {
+        self.busy.remove(&job.saying.name);
+        match &result {
+            Err(error) if error.kind == Kind::NotFound && job.count > 1 => {
+                // The first one expired on the server: begin again under its name.
+                self.correlator.restart(&job.saying.draft, self.now());
+                self.push(Job {
+                    count: 1,
+                    attempt: 1,
+                    ..job
+                });
+            }
+            Err(error) if is_worth_another_try(error) && job.attempt < ATTEMPTS => {
+                let due = self.now() + self.seed.jitter(PAUSE, 0.2);
+                self.busy.insert(job.saying.name.clone());
+                let attempt = job.attempt + 1;
+                self.deferred.push_back((due, Job { attempt, ..job }));
+            }
+            _ => self.count(&job, &result),
+        }
+    }
+
+    fn count(&self, job: &Job, result: &Result<(), Error>) {
+        let what = match result {
+            // An earlier attempt was done, although its answer was lost.
+            Err(error) if job.count == 1 && job.attempt > 1 && error.kind == Kind::AlreadyExists => "created",
+            Err(error) => {
+                tracing::debug!(reason = job.saying.draft.reason, %error, "Event was not accepted");
+                "failed"
+            }
+            Ok(()) if job.count == 1 => "created",
+            Ok(()) => "repeated",
+        };
+        self.api.metrics().event(what);
+    }
+
+    /// When [`Sender::wake`] has something to do.
+    fn wake_at(&self) -> Mono {
+        let deferred = self.deferred.iter().map(|(due, _)| *due).min();
+        deferred
+            .into_iter()
+            .chain(self.correlator.wake_at())
+            .min()
+            .unwrap_or(Mono::FAR_FUTURE)
+    }
+
+    fn wake(&mut self) {
+        let now = self.now();
+        let (due, later): (Vec<_>, Vec<_>) = self.deferred.drain(..).partition(|(due, _)| *due <= now);
+        self.deferred.extend(later);
+        self.ready.extend(due.into_iter().map(|(_, job)| job));
+        for saying in self.correlator.unwritten(now) {
+            self.repeat(saying);
+        }
+    }
+
+    fn now(&self) -> Mono {
+        self.api.clock().now().mono
+    }
+}
+
+/// Only what nobody answered: what the server refused it would refuse again (NL-132).
+fn is_worth_another_try(error: &Error) -> bool {
+    error.answered.is_none() && error.is_transient()
+}

@@ -1,0 +1,88 @@
+//! Events as the API has them (events.k8s.io/v1).
+
+use bailiff_model::Wall;
+use serde_json::{Map, Value, json};
+
+use super::Draft;
+
+/// Longest `note` that the API server accepts, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// Who reports.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    pub(super) controller: &'static str,
+    pub(super) instance: String,
+}
+
+/// Path of the Events of the object's namespace. Those of cluster-scoped objects live in namespace `default` (NL-130).
+pub(super) fn collection(draft: &Draft) -> String {
+    format!("/apis/events.k8s.io/v1/namespaces/{}/events", namespace(draft))
+}
+
+/// A new Event of this name.
+pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -> Value {
+    let regarding = &draft.regarding;
+    let mut reference = json!({"apiVersion": regarding.api_version, "kind": regarding.kind, "name": regarding.name});
+    let optional = [
+        ("namespace", &regarding.namespace),
+        ("uid", &regarding.uid),
+        ("resourceVersion", &regarding.resource_version),
+    ];
+    for (field, value) in optional {
+        if !value.is_empty() {
+            reference[field] = json!(value);
+        }
+    }
+    let mut metadata = json!({"name": name, "namespace": namespace(draft)});
+    if !draft.annotations.is_empty() {
+        metadata["annotations"] = annotations(draft);
+    }
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": metadata,
+        "eventTime": micro_time(now),
+        "reportingController": reporter.controller,
+        "reportingInstance": reporter.instance,
+        "action": draft.action,
+        "reason": draft.reason,
+        "regarding": reference,
+        "note": shorten(&draft.note),
+        "type": draft.severity.as_str(),
+    })
+}
+
+/// What repetitions change of an Event: everything but its series and its annotations is immutable.
+pub(super) fn series(draft: &Draft, count: u32, now: Wall) -> Value {
+    let mut patch = json!({"series": {"count": count, "lastObservedTime": micro_time(now)}});
+    if !draft.annotations.is_empty() {
+        patch["metadata"] = json!({"annotations": annotations(draft)});
+    }
+    patch
+}
+
+fn annotations(draft: &Draft) -> Value {
+    let entries = draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
+    Value::Object(entries.collect::<Map<_, _>>())
+}
+
+/// A MicroTime: exactly six digits of fraction.
+fn micro_time(wall: Wall) -> String {
+    format!("{wall:.6}")
+}
+
+fn namespace(draft: &Draft) -> &str {
+    match draft.regarding.namespace.as_str() {
+        "" => "default",
+        namespace => namespace,
+    }
+}
+
+fn shorten(note: &str) -> &str {
+    let mut end = note.len().min(MAX_NOTE);
+    while !note.is_char_boundary(end) {
+        end -= 1;
+    }
+    &note[..end]
+}

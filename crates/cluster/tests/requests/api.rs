@@ -1,0 +1,121 @@
+//! Gate, turns, deadlines, preconditions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bailiff_cluster::{Api, Error, Kind, Patch, Precondition};
+use bailiff_model::Mono;
+use bailiff_runtime::client::Limiter;
+use serde_json::{Value, json};
+
+use crate::server::{Answer, Server};
+
+const POD: &str = "/api/v1/namespaces/d/pods/p";
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+async fn patch(api: &Api) -> Result<Value, Error> {
+    api.patch(POD, &Patch::Merge(json!({"a": 1}))).await
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> Kind {
+    result.expect_err("refused").kind
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_not_sent_without_leadership_and_a_read_is() {
+    let server = Server::new([Answer::Says(200, r#"{"x":1}"#)]);
+    let api = server.api().with_gate(|_| None);
+    assert_eq!(kind(patch(&api).await), Kind::NotLeading);
+    assert_eq!(kind(api.delete(POD, &Precondition::default()).await), Kind::NotLeading);
+    assert_eq!(kind(api.create::<Value>(POD, &json!({})).await), Kind::NotLeading);
+    assert_eq!(kind(api.replace::<Value>(POD, &json!({})).await), Kind::NotLeading);
+    assert_eq!(server.asked().len(), 0);
+    assert_eq!(api.get::<Value>(POD).await, Ok(json!({"x": 1})));
+}
+
+/// The gate is asked when it is the request's turn, not when it began to wait for it.
+#[tokio::test(start_paused = true)]
+async fn leadership_that_ends_while_a_write_waits_for_its_turn_stops_it() {
+    let server = Server::new([]);
+    let leads = Arc::new(AtomicBool::new(true));
+    let gate = leads.clone();
+    let api = server
+        .api()
+        .with_limiter(Limiter::new(0.5, 1, &server.clock))
+        .with_gate(move |_| gate.load(Ordering::Relaxed).then_some(Mono::FAR_FUTURE));
+    assert!(patch(&api).await.is_ok());
+    let (second, ()) = tokio::join!(patch(&api), async {
+        tokio::time::sleep(secs(1)).await;
+        leads.store(false, Ordering::Relaxed);
+    });
+    assert_eq!(kind(second), Kind::NotLeading);
+    assert_eq!(server.asked().len(), 1);
+}
+
+/// A write ends before another may lead; a read has its own time.
+#[tokio::test(start_paused = true)]
+async fn a_write_has_ended_when_the_gate_says_so() {
+    let server = Server::new([Answer::Never, Answer::Never, Answer::Later(4, 200, "{}")]);
+    let api = server.api().with_gate(|now| Some(now.mono + secs(2)));
+    let before = server.clock.now().mono;
+    let elapsed = || server.clock.now().mono.saturating_since(before).as_secs();
+    assert_eq!((kind(patch(&api).await), elapsed()), (Kind::Timeout, 2));
+    let plain = server.api();
+    assert_eq!((kind(patch(&plain).await), elapsed()), (Kind::Timeout, 7));
+    assert!(api.get::<Value>(POD).await.is_ok());
+}
+
+/// Time spent waiting for a turn is no time the server had: nothing was sent, and that is said.
+#[tokio::test(start_paused = true)]
+async fn what_waits_too_long_for_its_turn_was_not_sent() {
+    let server = Server::new([]);
+    let api = server.api().with_limiter(Limiter::new(0.125, 1, &server.clock));
+    let (first, second, third) = tokio::join!(patch(&api), patch(&api), patch(&api));
+    assert!(first.is_ok() && second.is_ok(), "8 s is no reason to give up");
+    let error = third.expect_err("16 s is");
+    assert_eq!((error.kind, error.answered), (Kind::NotSent, None));
+    assert!(error.is_transient());
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_names_the_object_it_means() {
+    let server = Server::new([]);
+    let precondition = Precondition {
+        uid: Some("u".to_owned()),
+        resource_version: Some("7".to_owned()),
+    };
+    server.api().delete(POD, &precondition).await.expect("deleted");
+    server.api().delete(POD, &Precondition::default()).await.expect("deleted");
+    let asked = server.asked();
+    assert_eq!(asked[0].what, format!("DELETE {POD}"));
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+    let mut precise = options.clone();
+    precise["preconditions"] = json!({"uid": "u", "resourceVersion": "7"});
+    assert_eq!((&asked[0].body, &asked[1].body), (&precise, &options));
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_say_whether_anybody_answered() {
+    let server = Server::new([
+        Answer::Says(409, r#"{"reason":"Conflict","message":"changed"}"#),
+        Answer::Breaks,
+        Answer::Says(200, "no json"),
+        Answer::Says(429, r#"{"details":{"retryAfterSeconds":3}}"#),
+    ]);
+    let api = server.api();
+    let wanted = [
+        (Kind::Conflict, Some(409), None),
+        (Kind::Unavailable, None, None),
+        (Kind::Unavailable, Some(200), None),
+        (Kind::TooManyRequests, Some(429), Some(secs(3))),
+    ];
+    for wanted in wanted {
+        let error = patch(&api).await.expect_err("fails");
+        assert_eq!((error.kind, error.answered, error.retry_after), wanted, "{error}");
+    }
+}

@@ -1,0 +1,152 @@
+//! The recorder: what is sent, again, and not at all (NL-132).
+
+use std::time::Duration;
+
+use bailiff_cluster::Recorder;
+use bailiff_cluster::events::{Draft, Regarding, Severity};
+use bailiff_runtime::Seed;
+
+use crate::server::{Answer, Server};
+
+fn mk_draft(note: &str) -> Draft {
+    Draft {
+        regarding: Regarding {
+            api_version: "v1",
+            kind: "Pod",
+            namespace: "d".to_owned(),
+            name: "p".to_owned(),
+            uid: "u".to_owned(),
+            ..Regarding::default()
+        },
+        severity: Severity::Warning,
+        reason: "R",
+        action: "R",
+        note: note.to_owned(),
+        annotations: vec![("trace", note.to_owned())],
+    }
+}
+
+fn mk_recorder(server: &Server) -> Recorder {
+    Recorder::start(&server.api(), "controller", "instance", &Seed::new(1))
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_event_is_created_and_its_repetitions_are_a_series() {
+    let server = Server::new([]);
+    let recorder = mk_recorder(&server);
+    for wait in [1, 1, 1, 60] {
+        recorder.emit(mk_draft("x"));
+        pass(wait).await;
+    }
+    let asked = server.asked();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(asked[0].what, "POST /apis/events.k8s.io/v1/namespaces/d/events");
+    assert_eq!(asked[0].body["eventTime"], "1970-01-01T00:00:00.000000Z");
+    assert_eq!(
+        (&asked[0].body["note"], &asked[0].body["type"]),
+        (&"x".into(), &"Warning".into())
+    );
+    let name = asked[0].body["metadata"]["name"].as_str().expect("a name");
+    for (nth, count) in [(1, 2), (2, 4)] {
+        assert_eq!(
+            asked[nth].what,
+            format!("PATCH /apis/events.k8s.io/v1/namespaces/d/events/{name}")
+        );
+        assert_eq!(asked[nth].body["series"]["count"], count);
+        assert_eq!(asked[nth].body["metadata"]["annotations"]["trace"], "x");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_answered_is_tried_again_and_what_was_done_counts_as_created() {
+    let server = Server::new([
+        Answer::Never,
+        Answer::Breaks,
+        Answer::Says(409, r#"{"reason":"AlreadyExists"}"#),
+    ]);
+    let recorder = mk_recorder(&server);
+    recorder.emit(mk_draft("x"));
+    pass(60).await;
+    let asked = server.asked();
+    assert_eq!(asked.len(), 3);
+    assert!(
+        asked
+            .iter()
+            .all(|one| one.body["metadata"]["name"] == asked[0].body["metadata"]["name"])
+    );
+    let pauses: Vec<u64> = asked
+        .windows(2)
+        .map(|two| two[1].at.saturating_since(two[0].at).as_secs())
+        .collect();
+    assert!((15..18).contains(&pauses[0]) && (10..13).contains(&pauses[1]), "{pauses:?}");
+    assert_eq!((server.events("created"), server.events("failed")), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_costs_twelve_attempts_and_a_refusal_one() {
+    let server = Server::new([Answer::Breaks; 20]);
+    let recorder = mk_recorder(&server);
+    recorder.emit(mk_draft("x"));
+    pass(600).await;
+    assert_eq!((server.asked().len(), server.events("failed")), (12, 1));
+    let server = Server::new([
+        Answer::Says(500, "{}"),
+        Answer::Says(403, "{}"),
+        Answer::Says(409, r#"{"reason":"AlreadyExists"}"#),
+    ]);
+    let recorder = mk_recorder(&server);
+    for note in ["x", "y", "z"] {
+        recorder.emit(mk_draft(note));
+        pass(60).await;
+    }
+    assert_eq!((server.asked().len(), server.events("failed")), (3, 3));
+}
+
+/// A series whose Event has expired on the server begins again under its name.
+#[tokio::test(start_paused = true)]
+async fn a_series_that_is_gone_begins_again() {
+    let created = Answer::Says(201, "{}");
+    let server = Server::new([created, Answer::Says(404, "{}"), created, created]);
+    let recorder = mk_recorder(&server);
+    for _ in 0..3 {
+        recorder.emit(mk_draft("x"));
+        pass(1).await;
+    }
+    pass(60).await;
+    let asked = server.asked();
+    let verbs: Vec<&str> = asked.iter().filter_map(|one| one.what.split(' ').next()).collect();
+    assert_eq!(verbs, ["POST", "PATCH", "POST", "PATCH"]);
+    assert_eq!(asked[0].body["metadata"]["name"], asked[2].body["metadata"]["name"]);
+    assert_eq!(asked[3].body["series"]["count"], 2);
+    assert_eq!((server.events("created"), server.events("repeated")), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_does_not_hold_up_the_rest() {
+    let server = Server::new([Answer::Never, Answer::Never]);
+    let recorder = mk_recorder(&server);
+    for note in ["a", "b", "c", "d", "e", "f"] {
+        recorder.emit(mk_draft(note));
+    }
+    pass(1).await;
+    assert_eq!((server.asked().len(), server.events("created")), (6, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_sent_when_the_last_handle_goes() {
+    let server = Server::new([]);
+    let recorder = mk_recorder(&server);
+    for note in ["x", "x", "x", "y"] {
+        recorder.emit(mk_draft(note));
+        pass(1).await;
+    }
+    drop(recorder);
+    pass(1).await;
+    let asked = server.asked();
+    assert_eq!(asked.len(), 4);
+    assert_eq!(asked[3].body["series"]["count"], 3);
+}

@@ -1,0 +1,5 @@
+//! Single requests and Events against a scripted API server, in paused time.
+
+mod api;
+mod events;
+mod server;
