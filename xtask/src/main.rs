@@ -1,12 +1,12 @@
 //! Chores of the repository. `cargo xtask` lists them.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
-  test    format check, lints, every test of the workspace; ends with how many tests ran
+  test    format check, lints, every test of the workspace, none of them ignored; ends with how many tests ran
 ";
 
 fn main() -> ExitCode {
@@ -45,21 +45,47 @@ fn run_tests() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let (mut passed, mut failed) = (0, 0);
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            println!("{line}");
-            passed += count(&line, " passed");
-            failed += count(&line, " failed");
-        }
-    }
+    let totals = child.stdout.take().map(|output| follow(output, |line| println!("{line}")));
     let succeeded = child.wait().is_ok_and(|status| status.success());
-    println!("{passed} passed, {failed} failed");
-    if succeeded && failed == 0 && passed > 0 {
+    let totals = totals.unwrap_or_default();
+    let Totals { passed, failed, ignored } = totals;
+    println!("{passed} passed, {failed} failed, {ignored} ignored");
+    if succeeded && totals.is_good() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// What the test binaries counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Totals {
+    /// Some tests ran, none failed, and none was left out: what nobody runs proves nothing.
+    fn is_good(self) -> bool {
+        self.passed > 0 && self.failed == 0 && self.ignored == 0
+    }
+}
+
+/// Reads the output of the tests to its end, line by line; a test may print what is no UTF-8.
+fn follow(output: impl Read, mut show: impl FnMut(&str)) -> Totals {
+    let mut totals = Totals::default();
+    let (mut reader, mut bytes) = (BufReader::new(output), Vec::new());
+    while reader.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.trim_end_matches(['\n', '\r']);
+        show(line);
+        totals.passed += count(line, " passed");
+        totals.failed += count(line, " failed");
+        totals.ignored += count(line, " ignored");
+        bytes.clear();
+    }
+    totals
 }
 
 /// The number before `word` in a closing line of a test binary; 0 in any other line.
@@ -68,7 +94,11 @@ fn count(line: &str, word: &str) -> u64 {
         return 0;
     }
     let before = line.split(word).next().unwrap_or_default();
-    before.rsplit([' ', '.']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    before
+        .rsplit([' ', '.'])
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -86,5 +116,22 @@ mod tests {
         let line = "test result: ok. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!((count(line, " passed"), count(line, " failed")), (12, 3));
         assert_eq!(count("12 passed", " passed"), 0);
+    }
+
+    #[test]
+    fn output_is_read_to_its_end_whatever_is_printed() {
+        let output =
+            b"\xff\xfe no text\ntest result: ok. 2 passed; 0 failed; 0 ignored\r\ntest result: ok. 3 passed; 0 failed; 1 ignored";
+        let mut lines = 0;
+        let totals = follow(&output[..], |_| lines += 1);
+        let wanted = Totals {
+            passed: 5,
+            failed: 0,
+            ignored: 1,
+        };
+        assert_eq!((totals, lines), (wanted, 3));
+        assert!(!totals.is_good(), "one was left out");
+        assert!(Totals { ignored: 0, ..totals }.is_good());
+        assert!(!Totals::default().is_good(), "nothing ran");
     }
 }
