@@ -118,6 +118,18 @@ mod tests {
             ])
             .is_ok()
         );
+        let flags = [
+            "--profile=upstream",
+            "--controllers=*,-daemonset-controller",
+            "--enable-taint-manager=false",
+        ];
+        let given = parse(&flags).expect("allowed");
+        let shared = &given.monitor.shared;
+        assert_eq!(shared.profile.to_string(), "upstream");
+        assert!(!shared.controllers.daemonset && shared.controllers.taint_eviction);
+        for other in [&given.taint.shared, &given.zone.shared, &given.daemonset.shared] {
+            assert_eq!(other, shared);
+        }
         let refused = parse(&["--no-such-flag=1"]).expect_err("unknown").to_string();
         assert!(refused.contains("--no-such-flag"), "{refused}");
     }
