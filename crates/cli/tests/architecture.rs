@@ -79,6 +79,15 @@ const IMPURE: [&str; 12] = [
     "time",
 ];
 
+/// The platform this runs on: packages of others may never have been downloaded.
+fn host() -> String {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().expect("rustc runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("rustc says its host").to_owned()
+}
+
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -87,6 +96,8 @@ fn metadata() -> Value {
             "1",
             "--locked",
             "--offline",
+            "--filter-platform",
+            &host(),
             "--manifest-path",
         ])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml"))

@@ -106,12 +106,15 @@ mod tests {
 
     use super::*;
 
+    /// Labels, the region and zone they mean, and the metric label.
+    type Case<'a> = (&'a [(&'a str, &'a str)], (&'a str, &'a str), &'a str);
+
     /// NL-020, NL-021, NL-022
     #[test]
     fn zone_comes_from_labels() {
         let (rl, r) = (wellknown::LABEL_REGION_LEGACY, wellknown::LABEL_REGION);
         let (zl, z) = (wellknown::LABEL_ZONE_LEGACY, wellknown::LABEL_ZONE);
-        let cases: [(&[(&str, &str)], (&str, &str), &str); 6] = [
+        let cases: [Case<'_>; 6] = [
             (&[], ("", ""), ""),
             (&[(z, "a")], ("", "a"), ":\0:a"),
             (&[(r, "eu"), (z, "a")], ("eu", "a"), "eu:\0:a"),

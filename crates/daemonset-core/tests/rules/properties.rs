@@ -112,11 +112,7 @@ impl Story {
             }
             2 if !self.calm => self.break_something(),
             3 if !self.calm => self.toggle_failures(),
-            4 => {
-                // No watch lags for longer than that.
-                self.cluster.settle();
-                self.cluster.pass_one_second();
-            }
+            4 => self.cluster.pass_one_second(),
             5..=9 => self.kubelet(),
             _ => {
                 let pending = self.cluster.pending();
@@ -139,9 +135,7 @@ impl Story {
     }
 
     fn toggle_failures(&mut self) {
-        if self.dice.roll(4) == 0 {
-            self.cluster.loses_answers = !self.cluster.loses_answers;
-        } else if self.cluster.failures.pop().is_none() {
+        if self.cluster.failures.pop().is_none() {
             // A delete conflicts only if another object has the name, which the cluster itself answers.
             let kinds = [
                 ("create pods", FailureKind::Other),
@@ -187,7 +181,7 @@ impl Story {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     /// DS-100, DS-102, DS-104, DS-134, DS-142: never two, and everything ends well, whatever lags or breaks.
     #[test]
@@ -199,7 +193,6 @@ proptest! {
             }
         }
         story.cluster.failures.clear();
-        story.cluster.loses_answers = false;
         story.cluster.rest_longer();
         assert_converged(&story.cluster, story.nodes());
         // DS-145: twice is once.
