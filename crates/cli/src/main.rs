@@ -4,6 +4,7 @@ mod bus;
 mod demo;
 mod run;
 mod sandbox;
+mod scenario;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Run a cluster in memory: an API server with simulated kubelets
     Sandbox(Box<sandbox::Args>),
+    /// Play recorded scenarios
+    Scenario(scenario::Args),
     /// Look at an event bus, or reset an epoch of it
     Bus(bus::Args),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::Run(args) => run::main(*args),
         Command::Sandbox(args) => sandbox::main(*args),
+        Command::Scenario(args) => scenario::main(args),
         Command::Bus(args) => bus::main(args),
     };
     done.unwrap_or_else(|error| {

@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod fixture;
+pub mod oracle;
 pub mod report;
 pub mod stages;
 pub mod world;

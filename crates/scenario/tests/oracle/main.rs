@@ -1,0 +1,5 @@
+//! The recorded scenarios beside the checkout: what the comparison makes of them, and what the stages do in them.
+
+mod faithful;
+mod player;
+mod recordings;
