@@ -85,6 +85,7 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
                         json!({
                             "shard": shard.shard, "shardCount": shard.shard_count, "epoch": shard.epoch, "complete": shard.complete,
                             "live": shard.live, "lagSeconds": shard.lag.as_secs_f64(), "producer": shard.producer,
+                            "detail": shard.detail,
                         })
                     })
                     .collect();
@@ -117,14 +118,19 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
         }
         for shard in &topic.shards {
             println!(
-                "    shard {}/{} epoch {} {} {}, lag {}, {}",
+                "    shard {}/{} epoch {} {} {}, lag {}, {}{}",
                 shard.shard,
                 shard.shard_count,
                 shard.epoch,
                 if shard.complete { "complete" } else { "INCOMPLETE" },
                 if shard.live { "live" } else { "STALE" },
                 GoDuration::new(shard.lag),
-                shard.producer
+                shard.producer,
+                if shard.detail.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", shard.detail)
+                }
             );
         }
     }

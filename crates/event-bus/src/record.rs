@@ -8,7 +8,7 @@ use bailiff_model::health::NodeHealth;
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{Revision, Topic, TraceContext, Wall};
+use bailiff_model::{Incarnation, Origin, Revision, Topic, TraceContext, Wall};
 
 /// What a record says; one variant per topic.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,10 +47,12 @@ pub struct Record {
     pub key: String,
     /// Route for subscription filters, or empty.
     pub route: String,
+    /// The bus that gave the revision. Known on the client's side only; the bus itself has but one.
+    pub incarnation: Incarnation,
     /// Position in the bus's one revision sequence.
     pub revision: Revision,
-    /// Revision of the record this one was derived from, or 0.
-    pub derived_from: Revision,
+    /// The record this one was derived from, if any.
+    pub derived_from: Origin,
     /// Epoch of the session that published it.
     pub epoch: u64,
     /// Shard that published it.
@@ -74,8 +76,8 @@ pub struct Draft {
     pub key: String,
     /// Route: [`Body::route`].
     pub route: String,
-    /// Revision of the record this one was derived from, or 0.
-    pub derived_from: Revision,
+    /// The record this one was derived from, if any.
+    pub derived_from: Origin,
     /// Trace it belongs to.
     pub trace: Option<TraceContext>,
     /// What it says.
@@ -89,8 +91,8 @@ pub struct Incoming {
     pub key: String,
     /// Route, or empty.
     pub route: String,
-    /// Revision of the record this one was derived from, or 0.
-    pub derived_from: Revision,
+    /// The record this one was derived from, if any.
+    pub derived_from: Origin,
     /// When it was made, by the producer's clock.
     pub produced_at: Wall,
     /// Trace it belongs to.
@@ -120,6 +122,8 @@ pub struct ShardStatus {
     pub lag: Duration,
     /// Producer of the present or last session.
     pub producer: String,
+    /// One sentence why it is not live; empty while it is.
+    pub detail: String,
 }
 
 // === impl Body ===
@@ -149,16 +153,16 @@ impl Body {
         }
     }
 
-    /// The route that subscribers filter by: zone key for zones and nodes, node name for pods, none for rollouts.
+    /// The route that subscribers filter by: the zone's key, none for rollouts.
     pub fn route(&self) -> String {
         match self {
             Self::NodeHealth(health) => health.zone.to_string(),
             Self::Intent(Intent::Isolation(isolation)) => isolation.zone.to_string(),
             Self::Intent(Intent::NodeEviction(eviction)) => eviction.zone.to_string(),
-            Self::Intent(Intent::Pod(eviction)) => eviction.node.name.to_string(),
+            Self::Intent(Intent::Pod(eviction)) => eviction.zone.to_string(),
             Self::Outcome(Outcome::Zone(status)) => status.zone.to_string(),
             Self::Outcome(Outcome::Node(outcome)) => outcome.zone.to_string(),
-            Self::Outcome(Outcome::Pod(outcome)) => outcome.node.name.to_string(),
+            Self::Outcome(Outcome::Pod(outcome)) => outcome.zone.to_string(),
             Self::DaemonSetSync(_) => String::new(),
         }
     }
@@ -166,6 +170,21 @@ impl Body {
     /// True for a terminal pod outcome: exempt from replace, and expires on the bus.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::Outcome(Outcome::Pod(outcome)) if outcome.state.is_terminal())
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Its place in the bus, for what is derived from it.
+    pub fn origin(&self) -> Origin {
+        Origin::new(self.incarnation.clone(), self.revision)
+    }
+}
+
+impl From<&Record> for Origin {
+    fn from(record: &Record) -> Self {
+        record.origin()
     }
 }
 
@@ -177,16 +196,16 @@ impl Draft {
         Self {
             key: body.key(),
             route: body.route(),
-            derived_from: Revision::default(),
+            derived_from: Origin::default(),
             trace: None,
             body,
         }
     }
 
-    /// The draft, derived from the record of this revision.
-    pub fn derived_from(self, revision: Revision) -> Self {
+    /// The draft, derived from this record: a [`Record`] as a subscription gave it, or its [`Record::origin`].
+    pub fn derived_from(self, origin: impl Into<Origin>) -> Self {
         Self {
-            derived_from: revision,
+            derived_from: origin.into(),
             ..self
         }
     }
@@ -232,6 +251,7 @@ mod tests {
             live: true,
             lag: Duration::ZERO,
             producer: String::new(),
+            detail: String::new(),
         }
     }
 

@@ -96,6 +96,8 @@ pub struct SignOfLife {
     pub time: Wall,
     /// By what.
     pub signal: Signal,
+    /// renewTime of the node's Lease as last seen, if there is one. For equality only.
+    pub renew_time: Option<Wall>,
 }
 
 /// What the monitor decided about one node.

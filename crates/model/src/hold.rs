@@ -31,6 +31,8 @@ pub enum HoldReason {
     TaintOrder,
     /// The zone's rate is granted to others first.
     RateLimited,
+    /// A budget for disruption is used up.
+    Budget,
 }
 
 impl HoldReason {
@@ -49,6 +51,7 @@ impl HoldReason {
             Self::Observing => "observing",
             Self::TaintOrder => "taint_order",
             Self::RateLimited => "rate_limited",
+            Self::Budget => "budget",
         }
     }
 }

@@ -86,6 +86,10 @@ identity!(
     PodUid
 );
 identity!(
+    /// One memory of a bus: a bus that lost its memory has another.
+    Incarnation
+);
+identity!(
     /// `metadata.resourceVersion`: opaque, only ever sent back as a precondition.
     ResourceVersion
 );

@@ -118,6 +118,8 @@ pub enum Trigger {
     Untolerated,
     /// A toleration time that ran out (TE-055).
     Expired,
+    /// The eviction timeout of the node (NL-202); the only one that goes with [`EvictionCause::Node`].
+    Node,
 }
 
 /// A pod should be evicted.
@@ -127,6 +129,8 @@ pub struct PodEviction {
     pub pod: PodRef,
     /// The node it is bound to.
     pub node: NodeRef,
+    /// The node's zone, the last that was known.
+    pub zone: Zone,
     /// Why.
     pub cause: EvictionCause,
     /// Where it stands.

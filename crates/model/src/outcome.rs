@@ -128,6 +128,8 @@ pub struct PodOutcome {
     pub pod: PodRef,
     /// Its node.
     pub node: NodeRef,
+    /// The node's zone, the last that was known.
+    pub zone: Zone,
     /// State.
     pub state: PodOutcomeState,
     /// Requests that failed so far.

@@ -103,6 +103,11 @@ impl LeaseTrack {
         self.present = false;
     }
 
+    /// renewTime as it stands in the API, if it does.
+    pub(crate) fn renew_time(&self) -> Option<Wall> {
+        self.latest.filter(|_| self.present)
+    }
+
     /// The lease that stays when the node goes: it is not new to the next node of that name.
     pub(crate) fn left_behind(&self, name: &NodeName) -> Option<LeaseFacts> {
         self.present.then(|| LeaseFacts {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{Mono, NodeName, NodeRef, PodRef, Revision, Taint, TraceContext, Wall};
+use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, Taint, TraceContext, Wall};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,8 @@ pub enum Effect {
     Publish {
         /// What it says; it names its key and route.
         intent: Box<Intent>,
-        /// Revision of the health record it was derived from, or 0.
-        derived_from: Revision,
+        /// The health record it was derived from, if any.
+        derived_from: Origin,
         /// Trace it belongs to.
         trace: Option<TraceContext>,
     },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, Taint, Toleration, Wall};
+use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, Taint, Toleration, Wall, Zone};
 
 /// Condition Ready of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct PlatformLabels {
 pub struct NodeFacts {
     /// Name, uid, resourceVersion.
     pub node: NodeRef,
+    /// Its zone, from its labels (NL-020).
+    pub zone: Zone,
     /// `metadata.creationTimestamp`.
     pub created: Option<Wall>,
     /// `spec.taints`, in order, without those that could not be read.

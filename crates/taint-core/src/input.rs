@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{Listed, NodeHealth, NodeName, NodeUid, PodUid, ResourceVersion, Revision, TraceContext};
+use bailiff_model::{Listed, NodeHealth, NodeName, NodeUid, Origin, PodUid, ResourceVersion, TraceContext};
 
 use crate::facts::{NodeFacts, PodFacts};
 
@@ -75,8 +75,8 @@ pub enum Input {
 pub struct HealthRecord {
     /// Key.
     pub name: NodeName,
-    /// Revision.
-    pub revision: Revision,
+    /// Its place in the bus.
+    pub origin: Origin,
     /// Trace of the incident.
     pub trace: Option<TraceContext>,
     /// What was judged; `None` for a tombstone.
@@ -88,8 +88,8 @@ pub struct HealthRecord {
 pub struct Inherited {
     /// What it says.
     pub intent: Intent,
-    /// Revision of the health record it was derived from, or 0.
-    pub derived_from: Revision,
+    /// The health record it was derived from, if any.
+    pub derived_from: Origin,
     /// Its trace.
     pub trace: Option<TraceContext>,
 }

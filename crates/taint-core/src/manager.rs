@@ -7,9 +7,9 @@ mod node_events;
 mod pod_events;
 mod wishes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Mono, NodeName, Now, PodUid, Revision, Wall};
+use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
 
 use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
@@ -47,8 +47,8 @@ pub struct Manager {
 /// What is known of topic `node-health`.
 #[derive(Debug, Default)]
 struct Health {
-    /// Newest record per node.
-    revisions: BTreeMap<NodeName, Revision>,
+    /// Nodes of which there is a record.
+    known: BTreeSet<NodeName>,
     /// A missing key means something.
     complete: bool,
     /// It was complete before in this process's life: what comes now is news, not history.

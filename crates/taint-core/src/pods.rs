@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
-use bailiff_model::{Mono, Namespace, NodeName, PodRef, PodUid, ReadyStatus, Revision, Toleration, TraceContext};
+use bailiff_model::{Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Toleration, TraceContext};
 
 use crate::facts::PodFacts;
 use crate::judge::Armed;
@@ -34,7 +34,7 @@ pub(crate) struct Pod {
 }
 
 /// The last word that was published about a pod.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Published {
     /// Where it stands.
     pub(crate) state: IntentState,
@@ -44,8 +44,8 @@ pub(crate) struct Published {
     pub(crate) due: Mono,
     /// Of everything that matters to a reader: what has the same digest is not published again.
     pub(crate) digest: u64,
-    /// Revision of the health record behind it.
-    pub(crate) derived_from: Revision,
+    /// The health record behind it.
+    pub(crate) derived_from: Origin,
     /// Its trace.
     pub(crate) trace: Option<TraceContext>,
 }

@@ -130,7 +130,7 @@ impl Metrics {
     }
 
     fn delayed(&self, eviction: &PodEviction) {
-        if eviction.state == IntentState::Due && eviction.trigger == Trigger::Expired {
+        if eviction.state == IntentState::Due && eviction.trigger != Trigger::Untolerated {
             let delay = eviction.decided_at.duration_since(eviction.due_at);
             self.delay.observe(delay.as_secs_f64().max(0.0));
         }

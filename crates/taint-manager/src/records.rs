@@ -9,8 +9,8 @@ use bailiff_taint_core::{HealthRecord, Inherited};
 /// A record of topic `node-health`.
 pub(crate) fn health(record: Record) -> HealthRecord {
     HealthRecord {
+        origin: record.origin(),
         name: NodeName::from(record.key),
-        revision: record.revision,
         trace: record.trace,
         health: match record.body {
             Some(Body::NodeHealth(health)) => Some(health),
@@ -82,6 +82,7 @@ mod tests {
             live: true,
             lag: Duration::ZERO,
             producer: "monitor".to_owned(),
+            detail: String::new(),
         }
     }
 

@@ -161,7 +161,7 @@ impl Shell {
                 trace,
             } => {
                 self.metrics.published(&intent);
-                self.teller.intent(&intent, derived_from, trace);
+                self.teller.intent(&intent, &derived_from, trace);
                 let draft = Draft::new(Body::Intent(*intent)).derived_from(derived_from).traced(trace);
                 self.publisher.set(draft);
             }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
-use bailiff_model::{Revision, TraceContext, Wall};
+use bailiff_model::{Origin, TraceContext, Wall};
 use bailiff_runtime::Spans;
 use bailiff_runtime::trace::Span;
 use bailiff_stage::Env;
@@ -68,13 +68,13 @@ impl Teller {
     }
 
     /// Logs and traces what is being published.
-    pub(crate) fn intent(&mut self, intent: &Intent, derived_from: Revision, trace: Option<TraceContext>) {
+    pub(crate) fn intent(&mut self, intent: &Intent, derived_from: &Origin, trace: Option<TraceContext>) {
         match intent {
             Intent::Isolation(wish) => {
-                tracing::info!(node = %wish.node.name, taint = wish.taint.key(), %derived_from, "Wished a node isolated");
+                tracing::info!(node = %wish.node.name, taint = wish.taint.key(), derived_from = %derived_from.revision, "Wished a node isolated");
             }
             Intent::NodeEviction(wish) => {
-                tracing::info!(node = %wish.node.name, not_before = %wish.not_before, %derived_from, "Wished a node evicted");
+                tracing::info!(node = %wish.node.name, not_before = %wish.not_before, derived_from = %derived_from.revision, "Wished a node evicted");
             }
             Intent::Pod(eviction) => {
                 let (pod, state) = (&eviction.pod, eviction.state);
@@ -87,9 +87,9 @@ impl Teller {
     }
 
     /// The toleration time of a pod, when it is over or called off; before it, once, the hand-made taint it comes from.
-    fn trace(&mut self, eviction: &PodEviction, derived_from: Revision, trace: TraceContext) {
+    fn trace(&mut self, eviction: &PodEviction, derived_from: &Origin, trace: TraceContext) {
         let start = counted_from(eviction);
-        if derived_from == Revision::default() && matches!(eviction.cause, EvictionCause::Taints { .. }) {
+        if derived_from.is_none() && matches!(eviction.cause, EvictionCause::Taints { .. }) {
             self.root(eviction, trace, start);
         }
         let span = |end| {
@@ -100,7 +100,7 @@ impl Teller {
                 .attribute("k8s.node.name", eviction.node.name.to_string())
         };
         match (eviction.state, eviction.trigger) {
-            (IntentState::Due, Trigger::Expired) => {
+            (IntentState::Due, Trigger::Expired | Trigger::Node) => {
                 self.spans.emit(span(eviction.decided_at).attribute("bailiff.end", "expired"));
             }
             (IntentState::Withdrawn(reason), _) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bailiff_cluster::View;
 use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, condition, or_default};
-use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, wellknown};
+use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 use serde::Deserialize;
 
@@ -64,6 +64,14 @@ struct Labels {
     os_beta: Option<Arc<str>>,
     #[serde(rename = "beta.kubernetes.io/arch")]
     arch_beta: Option<Arc<str>>,
+    #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
+    region_legacy: Option<String>,
+    #[serde(rename = "topology.kubernetes.io/region")]
+    region: Option<String>,
+    #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
+    zone_legacy: Option<String>,
+    #[serde(rename = "topology.kubernetes.io/zone")]
+    zone: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -130,6 +138,7 @@ impl From<RawNode> for NodeView {
                 uid: metadata.uid.as_str().into(),
                 resource_version: metadata.resource_version.as_str().into(),
             },
+            zone: metadata.labels.to_zone(),
             created: metadata.creation_timestamp,
             taints_unreadable: taints.len() < spec.taints.len(),
             taints,
@@ -155,6 +164,21 @@ impl From<RawNode> for NodeView {
     }
 }
 
+impl Labels {
+    fn to_zone(&self) -> Zone {
+        Zone::from_labels(|key| {
+            let value = match key {
+                wellknown::LABEL_REGION_LEGACY => &self.region_legacy,
+                wellknown::LABEL_REGION => &self.region,
+                wellknown::LABEL_ZONE_LEGACY => &self.zone_legacy,
+                wellknown::LABEL_ZONE => &self.zone,
+                _ => &None,
+            };
+            value.as_deref()
+        })
+    }
+}
+
 impl From<Labels> for PlatformLabels {
     fn from(labels: Labels) -> Self {
         let Labels {
@@ -162,6 +186,7 @@ impl From<Labels> for PlatformLabels {
             arch,
             os_beta,
             arch_beta,
+            ..
         } = labels;
         Self {
             os,
@@ -247,7 +272,8 @@ mod tests {
         let view: NodeView = serde_json::from_value(json!({
             "metadata": {
                 "name": "n1", "uid": "u1", "resourceVersion": "7", "creationTimestamp": "2024-05-01T10:00:00Z",
-                "labels": {"kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "", "x": "y"},
+                "labels": {"kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "", "x": "y",
+                    "topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"},
             },
             "spec": {"unschedulable": true, "taints": [
                 {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2024-05-01T11:00:00Z"},
@@ -266,6 +292,7 @@ mod tests {
                 uid: "u1".into(),
                 resource_version: "7".into(),
             },
+            zone: Zone::new("r", "z"),
             created: Some(mk_wall("2024-05-01T10:00:00Z")),
             taints: vec![
                 Taint {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::outcome::{Outcome, RefusedReason};
-use bailiff_model::{Mono, NodeName, NodeRef, PodRef, Revision, Taint, TraceContext, Wall, Zone};
+use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, Taint, TraceContext, Wall, Zone};
 
 /// Ties an answer to its request. Never used twice by one evictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,8 +120,8 @@ pub struct Draft {
     pub key: String,
     /// Route.
     pub route: String,
-    /// Revision of the record behind it.
-    pub derived_from: Revision,
+    /// The record behind it, if any.
+    pub derived_from: Origin,
     /// Trace.
     pub trace: Option<TraceContext>,
     /// Payload.

@@ -19,7 +19,7 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, Topic, TraceContext, Wall, Zone};
+use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};
@@ -226,7 +226,7 @@ impl Evictor {
         ticket
     }
 
-    fn publish(&mut self, key: String, route: String, derived_from: Revision, trace: Option<TraceContext>, outcome: Outcome) {
+    fn publish(&mut self, key: String, route: String, derived_from: Origin, trace: Option<TraceContext>, outcome: Outcome) {
         self.effects.push(Effect::Publish(Draft {
             key,
             route,
@@ -253,7 +253,11 @@ impl Evictor {
 
     /// True if this instance works on the node. A node that is gone has no zone any more and counts as unlabelled.
     fn owns(&self, name: &NodeName) -> bool {
-        let zone = self.nodes.get(name).and_then(nodes::Node::zone);
-        self.config.shard.owns_zone(zone.unwrap_or(&Zone::default()))
+        self.config.shard.owns_zone(self.zone_of(name, &Zone::default()))
+    }
+
+    /// The zone of the node; if it is gone that of its wish, else `told`.
+    fn zone_of<'a>(&'a self, name: &NodeName, told: &'a Zone) -> &'a Zone {
+        self.nodes.get(name).and_then(nodes::Node::zone).unwrap_or(told)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeUid, Revision, Topic, TraceContext, Zone};
+use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext, Zone};
 
 use crate::effect::Ticket;
 use crate::fact::{NodeFacts, PodFacts};
@@ -91,10 +91,10 @@ pub struct Record {
     pub topic: Topic,
     /// Key.
     pub key: String,
-    /// Revision.
-    pub revision: Revision,
-    /// Revision it was derived from.
-    pub derived_from: Revision,
+    /// Its place in the bus.
+    pub origin: Origin,
+    /// The record it was derived from, if any.
+    pub derived_from: Origin,
     /// Trace.
     pub trace: Option<TraceContext>,
     /// Payload; `None` is a tombstone.
@@ -125,6 +125,8 @@ pub struct ShardStatus {
     pub complete: bool,
     /// Its producer decides, on fresh watches.
     pub live: bool,
+    /// Why it is not live, for people.
+    pub detail: String,
 }
 
 /// A good answer about a pod.

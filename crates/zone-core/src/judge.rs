@@ -153,6 +153,7 @@ mod tests {
                 uid: NodeUid::from("n-uid"),
                 ..NodeRef::default()
             },
+            zone: Zone::default(),
             cause,
             state: IntentState::Due,
             trigger: Trigger::Expired,

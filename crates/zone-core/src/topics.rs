@@ -88,6 +88,17 @@ impl Topics {
         self.stale_at().is_none_or(|at| now < at) && self.all(topic, |shard| shard.live)
     }
 
+    /// One sentence for people: why a topic that is not live is not.
+    pub fn why_not_live(&self, topic: Topic) -> String {
+        let shards = self.shards.get(&topic);
+        let dead = shards.and_then(|shards| shards.values().find(|shard| !shard.live));
+        match dead {
+            Some(dead) if dead.detail.is_empty() => format!("shard {} of topic {topic} is not live", dead.shard),
+            Some(dead) => format!("shard {} of topic {topic} is not live: {}", dead.shard, dead.detail),
+            None => format!("the bus that carries topic {topic} cannot be reached"),
+        }
+    }
+
     fn all(&self, topic: Topic, holds: impl Fn(&ShardStatus) -> bool) -> bool {
         let Some(shards) = self.shards.get(&topic) else {
             return false;
@@ -110,6 +121,7 @@ mod tests {
             shard_count,
             complete,
             live,
+            detail: String::new(),
         }
     }
 
@@ -137,6 +149,22 @@ mod tests {
         assert!(!topics.is_live(Topic::NodeHealth, Mono::from_origin(Duration::from_secs(10))));
         topics.note(vec![]);
         assert!(topics.is_live(Topic::NodeHealth, Mono::from_origin(Duration::from_secs(10))));
+    }
+
+    #[test]
+    fn who_is_not_live_and_why_is_said() {
+        let mut topics = Topics::default();
+        let dead = ShardStatus {
+            detail: "its producer left".to_owned(),
+            ..mk_shard(1, 2, true, false)
+        };
+        topics.note(vec![mk_shard(0, 2, true, true), dead]);
+        let why = topics.why_not_live(Topic::NodeHealth);
+        assert_eq!(why, "shard 1 of topic node-health is not live: its producer left");
+        topics.note(vec![mk_shard(0, 1, true, true)]);
+        topics.lost(Mono::ORIGIN);
+        let why = topics.why_not_live(Topic::NodeHealth);
+        assert_eq!(why, "the bus that carries topic node-health cannot be reached");
     }
 
     #[test]

@@ -271,9 +271,9 @@ fn from_bus(update: Update) -> Input {
 
 fn record(record: BusRecord) -> Record {
     Record {
+        origin: record.origin(),
         topic: record.topic,
         key: record.key,
-        revision: record.revision,
         derived_from: record.derived_from,
         trace: record.trace,
         body: record.body.and_then(|body| match body {
@@ -293,5 +293,6 @@ fn shard(status: BusShard) -> ShardStatus {
         shard_count: status.shard_count,
         complete: status.complete,
         live: status.live,
+        detail: status.detail,
     }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bailiff_model::{Revision, Topic};
+use bailiff_model::{Incarnation, Revision, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::event_bus_client::EventBusClient;
 use tonic::transport::Endpoint;
@@ -127,8 +127,14 @@ impl Bus {
             key: key.to_owned(),
         };
         let response = within(RPC, self.client().get_history(request)).await?;
-        let records = wire::list("records", response.records, usize::MAX);
-        records.map_err(|source| Error::Malformed { rpc: RPC, source })
+        let records: Result<Vec<Record>, _> = wire::list("records", response.records, usize::MAX);
+        let incarnation = Incarnation::from(response.incarnation);
+        let in_incarnation = |record| Record {
+            incarnation: incarnation.clone(),
+            ..record
+        };
+        let records = records.map_err(|source| Error::Malformed { rpc: RPC, source })?;
+        Ok(records.into_iter().map(in_incarnation).collect())
     }
 
     /// The state of the bus.

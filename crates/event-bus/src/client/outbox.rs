@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bailiff_model::{Revision, Topic, Wall};
+use bailiff_model::{Origin, Revision, Topic, Wall};
 use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
@@ -148,7 +148,7 @@ impl Outbox {
         self.put(Incoming {
             key: key.to_owned(),
             route,
-            derived_from: Revision(0),
+            derived_from: Origin::default(),
             produced_at,
             trace: None,
             body: None,

@@ -85,6 +85,8 @@ pub(super) struct State {
     pub(super) outbox: Outbox,
     pub(super) tick: Option<Mono>,
     pub(super) watch: Option<Mono>,
+    /// Why the producer does not count itself live, or empty.
+    pub(super) detail: String,
     /// The bus knows that the decision loop turns.
     pub(super) is_tick_sent: bool,
     pub(super) is_fenced: bool,
@@ -99,6 +101,7 @@ pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -
             outbox: Outbox::new(options.topic),
             tick: None,
             watch: None,
+            detail: String::new(),
             is_tick_sent: false,
             is_fenced: false,
         }),
@@ -145,6 +148,15 @@ impl Publisher {
         if is_first {
             // The shard is not live before: do not make it wait for the next keepalive.
             self.shared.work.notify_one();
+        }
+    }
+
+    /// Says in one sentence why the producer does not count itself live: its shard is not, until this is called with an empty text.
+    /// Sent with the next keepalive, every 2 s; readers and `bailiff bus status` show it.
+    pub fn set_trouble(&self, detail: &str) {
+        let mut state = self.shared.lock();
+        if state.detail != detail {
+            detail.clone_into(&mut state.detail);
         }
     }
 

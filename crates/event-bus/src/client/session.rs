@@ -15,7 +15,6 @@ use super::backoff::Backoff;
 use super::outbox::Step;
 use super::publisher::Shared;
 use super::{ANSWER_WITHIN, Bus, SILENT_AFTER};
-use crate::server::REFUSAL_METADATA;
 use crate::wire::scalar;
 
 /// How often the producer reports itself.
@@ -60,7 +59,8 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
         let end = attempt(&bus, &shared, &mut progress, &mut backoff).await;
         let End::Lost(status) = end else { continue };
         let (topic, shard) = (shared.options.topic, shared.options.shard);
-        if is_fencing(&status) {
+        // Another producer holds the shard, or a person took it away.
+        if status.code() == Code::Aborted {
             tracing::warn!(%topic, shard, reason = status.message(), "Publisher was fenced");
             shared.progress(|state| {
                 state.is_fenced = true;
@@ -77,17 +77,6 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
         }
         shared.progress(|state| state.outbox.disconnected());
         tokio::time::sleep(backoff.failed()).await;
-    }
-}
-
-/// True if another producer holds the shard, or a person took it away.
-fn is_fencing(status: &Status) -> bool {
-    let kind = status.metadata().get(REFUSAL_METADATA).and_then(|kind| kind.to_str().ok());
-    match status.code() {
-        Code::Aborted => true,
-        // The other reason for this code, the shard layout, passes by itself.
-        Code::FailedPrecondition => kind == Some("epoch"),
-        _ => false,
     }
 }
 
@@ -201,7 +190,7 @@ impl Session<'_> {
         let keepalive = pb::Keepalive {
             tick_age: state.tick.map(age),
             watch_age: state.watch.map(age),
-            detail: String::new(),
+            detail: scalar::to_sentence(&state.detail),
         };
         drop(state);
         send(&self.requests, Request::Keepalive(keepalive))

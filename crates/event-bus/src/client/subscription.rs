@@ -6,7 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use bailiff_model::{Mono, Topic};
+use bailiff_model::{Incarnation, Mono, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::subscribe_response::Step;
 use bailiff_runtime::{Clock, Seed};
@@ -74,6 +74,8 @@ pub struct Subscription {
     clock: Clock,
     backoff: Backoff,
     cursor: String,
+    /// Of the bus that the cursor is of: a cursor is resumed in its own incarnation only.
+    incarnation: Incarnation,
     state: State,
     partial: Partial,
     /// Last sign of life of the bus.
@@ -124,6 +126,7 @@ pub fn subscribe(bus: &Bus, options: SubscribeOptions, clock: &Clock, seed: &See
         clock: clock.clone(),
         backoff: Backoff::new(seed),
         cursor: String::new(),
+        incarnation: Incarnation::default(),
         state: State::Waiting(Instant::now()),
         partial: Partial::default(),
         heard: clock.now().mono,
@@ -248,9 +251,10 @@ impl Subscription {
             Step::SnapshotStart(start) => {
                 tracing::debug!(
                     subscriber = self.options.subscriber,
-                    incarnation = start.incarnation,
+                    incarnation = %start.incarnation,
                     "Snapshot began"
                 );
+                self.incarnation = Incarnation::from(start.incarnation);
                 self.partial = Partial {
                     is_snapshot: true,
                     ..Partial::default()
@@ -276,7 +280,10 @@ impl Subscription {
         for envelope in changes.records {
             let key = envelope.key.clone();
             match Record::try_from(Wire(envelope)) {
-                Ok(record) => self.partial.records.push(record),
+                Ok(record) => self.partial.records.push(Record {
+                    incarnation: self.incarnation.clone(),
+                    ..record
+                }),
                 Err(error) => self.skip(&key, &error),
             }
         }

@@ -12,10 +12,12 @@ const CURSOR_MAX: usize = 256;
 pub enum SnapshotReason {
     /// No cursor was given.
     NoCursor,
-    /// The cursor is of another incarnation, or of another selection.
+    /// The cursor is of another incarnation.
     ForeignCursor,
     /// The cursor is older than the oldest tombstone kept.
     CursorTooOld,
+    /// The cursor is of another selection.
+    OtherSelection,
 }
 
 /// Where a reader stands.
@@ -45,11 +47,12 @@ pub fn position(text: &str, incarnation: &str, head: Revision, fingerprint: u64)
         Refusal::Cursor { found: shown.to_owned() }
     })?;
     // A revision that was not given yet can only be of a bus that lost its memory and kept its name.
-    let is_ours = found == incarnation && selection == fingerprint && revision <= head;
-    Ok(if is_ours {
-        Position::After(revision)
-    } else {
+    Ok(if found != incarnation || revision > head {
         Position::Start(SnapshotReason::ForeignCursor)
+    } else if selection != fingerprint {
+        Position::Start(SnapshotReason::OtherSelection)
+    } else {
+        Position::After(revision)
     })
 }
 
@@ -76,7 +79,7 @@ mod tests {
         assert_eq!(at("bus-1", 9, 42), Ok(Position::After(Revision(7))));
         assert_eq!(at("bus-1", 7, 42), Ok(Position::After(Revision(7))));
         assert_eq!(at("bus-2", 9, 42), foreign);
-        assert_eq!(at("bus-1", 9, 43), foreign);
+        assert_eq!(at("bus-1", 9, 43), Ok(Position::Start(SnapshotReason::OtherSelection)));
         assert_eq!(at("bus-1", 6, 42), foreign);
         assert_eq!(
             position("", "bus-1", Revision(7), 42),

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 use crate::engine::Refusal;
 use crate::wire;
 
-/// Metadata of a refusing status: [`Refusal::kind`], because several kinds share a code.
+/// Metadata of a refusing status: [`Refusal::kind`], for people and metrics. What a caller has to do is in the code alone.
 pub const REFUSAL_METADATA: &str = "bailiff-refusal";
 
 /// The bus is down or going down.
@@ -17,8 +17,10 @@ pub(super) fn down() -> Status {
 pub(super) fn of_refusal(refusal: &Refusal) -> Status {
     let code = match refusal {
         Refusal::Shard { .. } | Refusal::Batch { .. } | Refusal::NotReplacing | Refusal::Cursor { .. } => Code::InvalidArgument,
-        Refusal::Epoch { .. } | Refusal::Layout { .. } => Code::FailedPrecondition,
-        Refusal::Fenced { .. } | Refusal::Reset { .. } => Code::Aborted,
+        // Passes by itself.
+        Refusal::Layout { .. } => Code::FailedPrecondition,
+        // The refused producer stops for good: nothing but the code is needed to know.
+        Refusal::Epoch { .. } | Refusal::Fenced { .. } | Refusal::Reset { .. } => Code::Aborted,
         Refusal::Ended | Refusal::Silent { .. } => Code::Unavailable,
         Refusal::Keys { .. } | Refusal::Sessions { .. } => Code::ResourceExhausted,
     };

@@ -23,7 +23,7 @@ use crate::wire::{self, envelope, scalar};
 
 /// Most records in one message; `chunk_bytes` is the other bound.
 const CHUNK_RECORDS: usize = 1_000;
-/// Most routes in one filter: nodes of one zone-evictor shard, for a cluster of the largest supported size.
+/// Most routes in one filter. Routes are zones: far more than any cluster has, and still a small message.
 const ROUTES_MAX: usize = 10_000;
 
 /// The stream of a subscription.
@@ -43,6 +43,8 @@ struct Reader {
     bookmark: Interval,
     /// The snapshot, or what was missed, is not yet said to be complete.
     owes_boundary: bool,
+    /// The states of all shards were not told yet.
+    owes_shards: bool,
 }
 
 /// A set that is being sent.
@@ -79,6 +81,7 @@ pub(super) fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Strea
         set: None,
         bookmark,
         owes_boundary: true,
+        owes_shards: true,
     };
     let steps = stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
@@ -147,8 +150,6 @@ impl Reader {
                 continue;
             }
             if std::mem::take(&mut self.owes_boundary) {
-                // The states of the shards follow at once: a reader that resumed learns who is live without waiting.
-                self.bookmark.reset_immediately();
                 return Ok(Step::Boundary(pb::Boundary { cursor: self.cursor() }));
             }
             tokio::select! {
@@ -163,6 +164,8 @@ impl Reader {
     fn has_news(&self) -> bool {
         match self.position {
             Position::Start(_) => true,
+            // Whoever resumes is told all shards before the boundary, even if it missed nothing.
+            Position::After(_) if self.owes_shards => true,
             Position::After(revision) => self.hub.read(|engine| engine.head()) > revision,
         }
     }
@@ -170,7 +173,17 @@ impl Reader {
     /// Takes everything there is as one set.
     fn read(&mut self) {
         let now = self.hub.now();
-        let set = self.hub.read(|engine| engine.read(&self.selection, self.position, now));
+        let owes_shards = std::mem::take(&mut self.owes_shards);
+        let set = self.hub.read(|engine| {
+            let set = engine.read(&self.selection, self.position, now);
+            match set.snapshot {
+                None if owes_shards => Set {
+                    shards: engine.shards(&self.selection.topics, now),
+                    ..set
+                },
+                _ => set,
+            }
+        });
         let Set {
             snapshot,
             records,
@@ -184,7 +197,7 @@ impl Reader {
                 reason: to_reason(reason).into(),
                 incarnation: self.incarnation.clone(),
             }));
-        } else if records.is_empty() && shards.is_empty() {
+        } else if !owes_shards && records.is_empty() && shards.is_empty() {
             // News of other topics only.
             return;
         }
@@ -243,5 +256,6 @@ fn to_reason(reason: SnapshotReason) -> pb::SnapshotReason {
         SnapshotReason::NoCursor => pb::SnapshotReason::NoCursor,
         SnapshotReason::ForeignCursor => pb::SnapshotReason::ForeignCursor,
         SnapshotReason::CursorTooOld => pb::SnapshotReason::CursorTooOld,
+        SnapshotReason::OtherSelection => pb::SnapshotReason::OtherSelection,
     }
 }

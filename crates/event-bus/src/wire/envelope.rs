@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Revision, Topic, Zone};
+use bailiff_model::{Incarnation, Revision, Topic, Zone};
 use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
@@ -49,7 +49,7 @@ pub fn incoming(topic: Topic, envelope: pb::Envelope) -> Result<Incoming, Error>
     Ok(Incoming {
         key,
         route,
-        derived_from: Revision(envelope.derived_from),
+        derived_from: scalar::origin("derived_from", envelope.derived_from, envelope.derived_from_incarnation)?,
         produced_at: scalar::time("produced_at", envelope.produced_at)?,
         trace: scalar::trace("traceparent", &envelope.traceparent)?,
         body,
@@ -71,8 +71,9 @@ impl TryFrom<Wire<pb::Envelope>> for Record {
             topic,
             key,
             route,
+            incarnation: Incarnation::default(),
             revision: Revision(envelope.revision),
-            derived_from: Revision(envelope.derived_from),
+            derived_from: scalar::origin("derived_from", envelope.derived_from, envelope.derived_from_incarnation)?,
             epoch: envelope.epoch,
             shard: envelope.shard,
             producer: scalar::identity("producer", envelope.producer)?,
@@ -101,6 +102,7 @@ impl TryFrom<Wire<pb::ShardStatus>> for ShardStatus {
             live: status.live,
             lag: scalar::duration("lag", status.lag)?,
             producer: status.producer,
+            detail: scalar::sentence("detail", status.detail)?,
         })
     }
 }
@@ -226,7 +228,8 @@ pub fn to_envelope(record: &Record) -> pb::Envelope {
         key: record.key.clone(),
         route: record.route.clone(),
         revision: record.revision.0,
-        derived_from: record.derived_from.0,
+        derived_from: record.derived_from.revision.0,
+        derived_from_incarnation: record.derived_from.incarnation.to_string(),
         epoch: record.epoch,
         producer: record.producer.clone(),
         produced_at: Some(scalar::to_time(record.produced_at)),
@@ -242,7 +245,8 @@ pub fn to_incoming(topic: Topic, incoming: &Incoming) -> pb::Envelope {
         topic: topic.to_string(),
         key: incoming.key.clone(),
         route: incoming.route.clone(),
-        derived_from: incoming.derived_from.0,
+        derived_from: incoming.derived_from.revision.0,
+        derived_from_incarnation: incoming.derived_from.incarnation.to_string(),
         produced_at: Some(scalar::to_time(incoming.produced_at)),
         traceparent: scalar::to_trace(incoming.trace),
         body: Some(to_body(incoming.body.as_ref(), None)),
@@ -278,5 +282,6 @@ pub fn to_shard_status(status: &ShardStatus) -> pb::ShardStatus {
         live: status.live,
         lag: Some(scalar::to_duration(status.lag)),
         producer: status.producer.clone(),
+        detail: scalar::to_sentence(&status.detail),
     }
 }

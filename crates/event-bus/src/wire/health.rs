@@ -28,6 +28,7 @@ impl TryFrom<Wire<pb::SignOfLife>> for SignOfLife {
         Ok(Self {
             time: scalar::time("time", sign.time)?,
             signal: Signal::from_wire("kind", sign.kind)?,
+            renew_time: scalar::time_if_any("renew_time", sign.renew_time)?,
         })
     }
 }
@@ -66,6 +67,7 @@ pub fn to_node_health(health: &NodeHealth) -> pb::NodeHealth {
         last_sign_of_life: health.last_sign_of_life.map(|sign| pb::SignOfLife {
             time: Some(scalar::to_time(sign.time)),
             kind: sign.signal.to_wire(),
+            renew_time: sign.renew_time.map(scalar::to_time),
         }),
         late_since: health.late_since.map(scalar::to_time),
         counted_from: Some(scalar::to_time(health.counted_from)),

@@ -11,7 +11,7 @@ use super::{Error, Twin, Wire, list, required, scalar, twins, values};
 const CAUSES_MAX: usize = 256;
 
 twins!(pb::HealthTaint, HealthTaint, [NotReady, Unreachable]);
-twins!(pb::EvictionTrigger, Trigger, [Untolerated, Expired]);
+twins!(pb::EvictionTrigger, Trigger, [Untolerated, Expired, Node]);
 twins!(
     pb::WithdrawnReason,
     WithdrawnReason,
@@ -74,16 +74,27 @@ impl TryFrom<Wire<pb::PodEviction>> for PodEviction {
     type Error = Error;
 
     fn try_from(Wire(eviction): Wire<pb::PodEviction>) -> Result<Self, Error> {
+        let cause = required("cause", eviction.cause)?;
         Ok(Self {
             pod: required("pod", eviction.pod)?,
             node: required("node", eviction.node)?,
-            cause: required("cause", eviction.cause)?,
+            zone: required("zone", eviction.zone)?,
             state: state(eviction.state, eviction.withdrawn_reason)?,
-            trigger: Trigger::from_wire("trigger", eviction.trigger)?,
+            trigger: trigger(&cause, eviction.trigger)?,
+            cause,
             due_at: scalar::time("due_at", eviction.due_at)?,
             decided_at: scalar::time("decided_at", eviction.decided_at)?,
         })
     }
+}
+
+fn trigger(cause: &EvictionCause, trigger: i32) -> Result<Trigger, Error> {
+    let found = Trigger::from_wire("trigger", trigger)?;
+    if (*cause == EvictionCause::Node) == (found == Trigger::Node) {
+        return Ok(found);
+    }
+    let allowed = "EVICTION_TRIGGER_NODE with kind EVICTION_CAUSE_KIND_NODE, and with no other";
+    Err(Error::new("trigger", trigger, allowed))
 }
 
 fn state(state: i32, reason: i32) -> Result<IntentState, Error> {
@@ -140,6 +151,7 @@ pub fn to_pod_eviction(eviction: &PodEviction) -> pb::PodEviction {
     pb::PodEviction {
         pod: Some(values::to_pod_ref(&eviction.pod)),
         node: Some(values::to_node_ref(&eviction.node)),
+        zone: Some(values::to_zone(&eviction.zone)),
         cause: Some(to_cause(&eviction.cause)),
         state: state.into(),
         withdrawn_reason,

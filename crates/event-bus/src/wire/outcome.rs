@@ -91,6 +91,7 @@ impl TryFrom<Wire<pb::PodOutcome>> for PodOutcome {
         Ok(Self {
             pod: required("pod", outcome.pod)?,
             node: required("node", outcome.node)?,
+            zone: required("zone", outcome.zone)?,
             state: pod_state(outcome.state, outcome.blocked_by, outcome.refused_reason, outcome.held)?,
             failed_attempts: outcome.failed_attempts,
             detail: scalar::sentence("detail", outcome.detail)?,
@@ -178,6 +179,7 @@ pub fn to_pod_outcome(outcome: &PodOutcome) -> pb::PodOutcome {
     let mut wire = pb::PodOutcome {
         pod: Some(values::to_pod_ref(&outcome.pod)),
         node: Some(values::to_node_ref(&outcome.node)),
+        zone: Some(values::to_zone(&outcome.zone)),
         failed_attempts: outcome.failed_attempts,
         detail: scalar::to_sentence(&outcome.detail),
         since: Some(scalar::to_time(outcome.since)),

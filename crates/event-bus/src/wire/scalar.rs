@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{TraceContext, Wall};
+use bailiff_model::{Incarnation, Origin, Revision, TraceContext, Wall};
 
 use super::Error;
 
@@ -79,6 +79,19 @@ pub fn identity(field: &str, text: String) -> Result<String, Error> {
         return Ok(text);
     }
     Err(Error::new(field, text, format!("1 to {IDENTITY_MAX} printable characters")))
+}
+
+/// The record that another one was derived from; none where revision and incarnation are both unset.
+pub fn origin(field: &str, revision: u64, incarnation: String) -> Result<Origin, Error> {
+    if revision == 0 && incarnation.is_empty() {
+        return Ok(Origin::default());
+    }
+    if revision == 0 {
+        let allowed = format!("empty where {field} is 0");
+        return Err(Error::new(&format!("{field}_incarnation"), incarnation, allowed));
+    }
+    let incarnation = identity(&format!("{field}_incarnation"), incarnation)?;
+    Ok(Origin::new(Incarnation::from(incarnation), Revision(revision)))
 }
 
 /// A time that may be absent.

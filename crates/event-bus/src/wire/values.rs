@@ -26,7 +26,8 @@ twins!(
         OutdatedIntent,
         Observing,
         TaintOrder,
-        RateLimited
+        RateLimited,
+        Budget
     ]
 );
 

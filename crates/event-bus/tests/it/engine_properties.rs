@@ -186,7 +186,7 @@ impl Run<'_> {
         };
         let narrow = Selection {
             topics: [Topic::EvictionOutcomes].into(),
-            filters: route(Topic::EvictionOutcomes, "node-1"),
+            filters: route(Topic::EvictionOutcomes, "eu:node-1"),
         };
         let selections = [Selection::of(TOPICS), Selection::of([Topic::NodeHealth]), filtered, narrow];
         Run {

@@ -7,7 +7,7 @@ use bailiff_event_bus::engine::{
 };
 use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::{Body, ShardStatus};
-use bailiff_model::{Mono, Now, Revision, Topic, Wall};
+use bailiff_model::{Mono, Now, Origin, Revision, Topic, Wall};
 
 /// An engine with a clock that the test turns.
 pub struct Rig {
@@ -143,7 +143,7 @@ pub fn mk_incoming(body: Body) -> Incoming {
     Incoming {
         key: body.key(),
         route: body.route(),
-        derived_from: Revision(0),
+        derived_from: Origin::default(),
         produced_at: Wall::UNIX_EPOCH,
         trace: None,
         body: Some(body),
@@ -154,7 +154,7 @@ pub fn mk_removal(key: &str) -> Incoming {
     Incoming {
         key: key.to_owned(),
         route: String::new(),
-        derived_from: Revision(0),
+        derived_from: Origin::default(),
         produced_at: Wall::UNIX_EPOCH,
         trace: None,
         body: None,

@@ -1,8 +1,10 @@
 //! What a producer is promised, through client and server.
 
+use bailiff_event_bus::server::REFUSAL_METADATA;
 use bailiff_event_bus::{Body, Draft, Published, TombstoneReason};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
+use bailiff_proto::v1 as pb;
 
 use crate::support::{World, contents, mk_draft, mk_health, mk_outcome, news, pass, soon};
 
@@ -135,6 +137,37 @@ async fn a_lower_epoch_is_refused_and_stops() {
     let mut old = world.publish("old", HEALTH, (0, 1), 7);
     let detail = news(&mut old, fenced).await;
     assert!(detail.contains("epoch 7") && detail.contains("below 8"), "{detail}");
+}
+
+/// A stage in any language has to know the code and nothing else.
+#[tokio::test(start_paused = true)]
+async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again() {
+    let world = World::new();
+    let holder = world.publish("holder", HEALTH, (0, 2), 8);
+    holder.complete();
+    soon("the replace part ended", holder.settled()).await;
+    let open = |shard, shard_count, epoch| pb::OpenSession {
+        topic: HEALTH.to_string(),
+        shard,
+        shard_count,
+        producer: "foreign".to_owned(),
+        epoch,
+        replace: true,
+    };
+    let cases = [
+        (open(0, 2, 7), Some((tonic::Code::Aborted, "epoch"))),
+        (open(0, 1, 9), Some((tonic::Code::FailedPrecondition, "layout"))),
+        (open(2, 2, 9), Some((tonic::Code::InvalidArgument, "shard"))),
+        (open(1, 2, 1), None),
+    ];
+    for (open, wanted) in cases {
+        let answer = soon("an answer", world.answer_to(open)).await;
+        let refusal = answer.err().map(|status| {
+            let kind = status.metadata().get(REFUSAL_METADATA).expect("every refusal has a kind");
+            (status.code(), kind.to_str().unwrap().to_owned())
+        });
+        assert_eq!(refusal, wanted.map(|(code, kind)| (code, kind.to_owned())));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,14 +327,38 @@ async fn live_is_session_and_tick_and_watch() {
     }
     assert!(!follower.is_live(HEALTH, 0), "a stale watch");
     assert!(follower.shards[&(HEALTH, 0)].lag.as_secs() >= 10);
+    assert_eq!(follower.shards[&(HEALTH, 0)].detail, "a watch of its producer is overdue");
     world.report(&publisher);
     follower.for_seconds(3).await;
     assert!(follower.is_live(HEALTH, 0));
+    assert_eq!(follower.shards[&(HEALTH, 0)].detail, "");
     follower.for_seconds(12).await;
     assert!(!follower.is_live(HEALTH, 0), "a loop that does not turn");
     publisher.report(world.clock.now().mono, None);
     follower.for_seconds(3).await;
     assert!(follower.is_live(HEALTH, 0), "no watches, none stale");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_that_does_not_count_itself_live_says_why() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    for trouble in ["the lease of its shard ends soon", ""] {
+        publisher.set_trouble(trouble);
+        for _ in 0..5 {
+            world.report(&publisher);
+            follower.for_seconds(1).await;
+        }
+        assert_eq!(follower.is_live(HEALTH, 0), trouble.is_empty());
+        assert_eq!(follower.shards[&(HEALTH, 0)].detail, trouble);
+        let status = soon("status", world.bus.status()).await.unwrap();
+        assert_eq!(status.topics[0].shards[0].detail, trouble);
+    }
+    drop(publisher);
+    follower.for_seconds(30).await;
+    assert_eq!(follower.shards[&(HEALTH, 0)].detail, "its producer left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! What a subscriber is promised, through client and server.
 
 use bailiff_event_bus::{Draft, RouteFilter, ServerOptions, SubscribeOptions, TombstoneReason, Update, subscribe};
+use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
-use crate::support::{Follower, World, contents, mk_draft, mk_health, pass, soon};
+use crate::support::{Follower, World, contents, mk_draft, mk_health, mk_outcome, pass, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
@@ -65,6 +66,62 @@ async fn a_broken_stream_is_resumed_where_it_was() {
     assert_eq!(follower.contents(), contents([("n1", 2)]));
     assert_eq!((follower.snapshots, follower.lost), (1, 1));
     assert_eq!(follower.subscription.malformed(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_resumes_is_told_every_shard_at_once_even_if_nothing_was_missed() {
+    let world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 2), 7);
+    publisher.complete();
+    let mut follower = world.follow(&[HEALTH]);
+    follower.for_seconds(3).await;
+    world.server.disconnect();
+    loop {
+        match follower.step().await {
+            Update::Lost { .. } => {}
+            Update::Changes { records, shards } => {
+                assert_eq!((records.len(), shards.len()), (0, 2));
+                break;
+            }
+            update => panic!("nothing else comes first: {update:?}"),
+        }
+    }
+    assert_eq!(follower.snapshots, 1);
+}
+
+/// A revision means something within one incarnation: what was derived from a record of a bus that is gone says so.
+#[tokio::test(start_paused = true)]
+async fn records_say_which_bus_their_origin_is_of() {
+    let world = World::new();
+    let health = world.publish("monitor", HEALTH, (0, 1), 7);
+    health.set(mk_draft("n1", 1));
+    health.complete();
+    let mut follower = world.follow(&[HEALTH, Topic::EvictionOutcomes]);
+    follower.until(|follower| !follower.held.is_empty()).await;
+    let source = follower.held.values().next().unwrap().clone();
+    let origin = source.origin();
+    assert_eq!(origin.revision, source.revision);
+    assert!(!origin.incarnation.is_empty());
+
+    let outcomes = world.publish("evictor", Topic::EvictionOutcomes, (0, 1), 7);
+    let draft = Draft::new(mk_outcome("p1", "n1", PodOutcomeState::Evicting, 0));
+    outcomes.set(draft.derived_from(&source));
+    outcomes.complete();
+    follower.until(|follower| follower.held.len() == 2).await;
+    let key = (Topic::EvictionOutcomes, "pod/uid-p1".to_owned());
+    assert_eq!(follower.held[&key].derived_from, origin);
+    let history = soon("history", world.bus.history(key.0, &key.1)).await.unwrap();
+    assert_eq!(history[0].origin(), follower.held[&key].origin());
+
+    world.server.restart();
+    follower
+        .until(|follower| follower.snapshots == 2 && follower.held.len() == 2)
+        .await;
+    let derived = &follower.held[&key];
+    assert_eq!(derived.derived_from, origin, "it is passed on as it is");
+    let again = follower.held[&(HEALTH, "n1".to_owned())].origin();
+    assert!(!derived.derived_from.is_comparable(&again));
+    assert_eq!(derived.incarnation, again.incarnation);
 }
 
 #[tokio::test(start_paused = true)]

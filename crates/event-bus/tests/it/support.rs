@@ -11,7 +11,9 @@ use bailiff_event_bus::{
 use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, Verdict};
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
 use bailiff_model::{NodeRef, PodRef, Revision, Topic, Wall, Zone};
+use bailiff_proto::v1 as pb;
 use bailiff_runtime::{Clock, Seed};
+use futures::StreamExt as _;
 
 /// A node's health; `content` tells one from another.
 pub fn mk_health(node: &str, zone: &str, content: u64) -> Body {
@@ -42,7 +44,7 @@ pub fn content(record: &Record) -> Option<u64> {
     }
 }
 
-/// A pod's outcome; its route is the node.
+/// A pod's outcome. Each node is a zone of its own.
 pub fn mk_outcome(pod: &str, node: &str, state: PodOutcomeState, content: u32) -> Body {
     Body::Outcome(Outcome::Pod(PodOutcome {
         pod: PodRef {
@@ -52,6 +54,7 @@ pub fn mk_outcome(pod: &str, node: &str, state: PodOutcomeState, content: u32) -
             ..PodRef::default()
         },
         node: mk_node(node),
+        zone: Zone::new("eu", node),
         state,
         failed_attempts: content,
         detail: String::new(),
@@ -126,6 +129,16 @@ impl World {
 
     pub fn follow(&self, topics: &[Topic]) -> Follower {
         Follower::new(self.subscribe(topics))
+    }
+
+    /// What the bus answers to this opening, without our client library.
+    pub async fn answer_to(&self, open: pb::OpenSession) -> Result<pb::PublishResponse, tonic::Status> {
+        let step = pb::publish_request::Step::Open(open);
+        let open = pb::PublishRequest { step: Some(step) };
+        let requests = futures::stream::iter([open]).chain(futures::stream::pending());
+        let mut client = pb::event_bus_client::EventBusClient::new(self.server.service());
+        let mut answers = client.publish(requests).await?.into_inner();
+        answers.message().await.map(|answer| answer.expect("an answer or a status"))
     }
 
     /// Reports that the producer decides and its watches are fresh.

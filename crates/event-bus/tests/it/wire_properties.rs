@@ -11,7 +11,8 @@ use bailiff_model::intent::{
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, RefusedReason, ZoneStatus};
 use bailiff_model::rollout::{Counts, DaemonSetSync, NodeReason, WhyNot};
 use bailiff_model::{
-    Effect, Hold, HoldReason, NodeRef, Operator, PodRef, Revision, Taint, Toleration, Topic, TraceContext, Wall, Zone, ZoneState,
+    Effect, Hold, HoldReason, Incarnation, NodeRef, Operator, Origin, PodRef, Revision, Taint, Toleration, Topic, TraceContext,
+    Wall, Zone, ZoneState,
 };
 use bailiff_proto::v1 as pb;
 use proptest::collection::vec;
@@ -78,6 +79,7 @@ fn hold() -> impl Strategy<Value = Hold> {
         R::Observing,
         R::TaintOrder,
         R::RateLimited,
+        R::Budget,
     ];
     (select(reasons), sentence(), wall()).prop_map(|(reason, detail, since)| Hold { reason, detail, since })
 }
@@ -115,7 +117,7 @@ fn health() -> impl Strategy<Value = Body> {
         ReadyStatus::Absent,
     ];
     let ready = (select(statuses), sentence(), option::of(wall()));
-    let sign = option::of((wall(), select(vec![Signal::Lease, Signal::Status])));
+    let sign = option::of((wall(), select(vec![Signal::Lease, Signal::Status]), option::of(wall())));
     let times = (option::of(wall()), wall(), (0..1_u64 << 40, 0..1_000_000_000_u32), wall());
     (node(), zone(), any::<bool>(), ready, select(verdicts), sign, times).prop_map(
         |(node, zone, excluded, (status, reason, since), verdict, sign, (late_since, counted_from, grace, decided_at))| {
@@ -125,7 +127,11 @@ fn health() -> impl Strategy<Value = Body> {
                 excluded_from_disruption: excluded,
                 ready: Ready { status, reason, since },
                 verdict,
-                last_sign_of_life: sign.map(|(time, signal)| SignOfLife { time, signal }),
+                last_sign_of_life: sign.map(|(time, signal, renew_time)| SignOfLife {
+                    time,
+                    signal,
+                    renew_time,
+                }),
                 late_since,
                 counted_from,
                 grace: Duration::new(grace.0, grace.1),
@@ -179,17 +185,22 @@ fn pod_eviction() -> impl Strategy<Value = PodEviction> {
         withdrawn.prop_map(IntentState::Withdrawn),
     ];
     let trigger = select(vec![Trigger::Untolerated, Trigger::Expired]);
-    (pod(), node(), cause, state, trigger, wall(), wall()).prop_map(|(pod, node, cause, state, trigger, due_at, decided_at)| {
-        PodEviction {
+    (pod(), (node(), zone()), cause, state, trigger, wall(), wall()).prop_map(
+        |(pod, (node, zone), cause, state, trigger, due_at, decided_at)| PodEviction {
             pod,
             node,
+            zone,
+            trigger: if cause == EvictionCause::Node {
+                Trigger::Node
+            } else {
+                trigger
+            },
             cause,
             state,
-            trigger,
             due_at,
             decided_at,
-        }
-    })
+        },
+    )
 }
 
 fn zone_status() -> impl Strategy<Value = Outcome> {
@@ -254,16 +265,19 @@ fn pod_outcome() -> impl Strategy<Value = Outcome> {
         Just(P::Gone),
         hold().prop_map(P::Held),
     ];
-    (pod(), node(), state, any::<u32>(), sentence(), wall()).prop_map(|(pod, node, state, failed_attempts, detail, since)| {
-        Outcome::Pod(PodOutcome {
-            pod,
-            node,
-            state,
-            failed_attempts,
-            detail,
-            since,
-        })
-    })
+    (pod(), node(), zone(), state, any::<u32>(), sentence(), wall()).prop_map(
+        |(pod, node, zone, state, failed_attempts, detail, since)| {
+            Outcome::Pod(PodOutcome {
+                pod,
+                node,
+                zone,
+                state,
+                failed_attempts,
+                detail,
+                since,
+            })
+        },
+    )
 }
 
 fn rollout() -> impl Strategy<Value = Body> {
@@ -331,14 +345,19 @@ fn record() -> impl Strategy<Value = Record> {
     use TombstoneReason as T;
     let tombstone = select(vec![T::Withdrawn, T::Replaced, T::Expired, T::LeftFilter, T::LayoutChanged]);
     let trace = option::of((1..u128::MAX, 1..u64::MAX));
-    let numbers = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u32>());
+    let origin = prop_oneof![
+        Just(Origin::default()),
+        (1..u64::MAX).prop_map(|revision| Origin::new("bus-1".into(), Revision(revision))),
+    ];
+    let numbers = (any::<u64>(), origin, any::<u64>(), any::<u32>());
     (body(), option::weighted(0.1, tombstone), trace, numbers, wall()).prop_map(
         |(body, tombstone, trace, (revision, derived_from, epoch, shard), produced_at)| Record {
             topic: body.topic(),
             key: body.key(),
             route: body.route(),
+            incarnation: Incarnation::default(),
             revision: Revision(revision),
-            derived_from: Revision(derived_from),
+            derived_from,
             epoch,
             shard,
             producer: "producer 1".to_owned(),

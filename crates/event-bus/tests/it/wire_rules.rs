@@ -5,7 +5,7 @@ use bailiff_event_bus::wire::envelope;
 use bailiff_event_bus::{Body, Draft};
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Effect, PodRef, Revision, Taint, Topic, Wall};
+use bailiff_model::{Effect, Origin, PodRef, Revision, Taint, Topic, Wall, Zone};
 use bailiff_proto::v1 as pb;
 use pb::envelope::Body as W;
 
@@ -17,7 +17,7 @@ fn mk_envelope(body: Body) -> pb::Envelope {
     let incoming = Incoming {
         key: draft.key,
         route: draft.route,
-        derived_from: Revision(3),
+        derived_from: Origin::new("bus-1".into(), Revision(3)),
         produced_at: Wall::UNIX_EPOCH,
         trace: None,
         body: Some(draft.body),
@@ -34,6 +34,7 @@ fn mk_pod_eviction() -> Body {
             ..PodRef::default()
         },
         node: mk_node("n1"),
+        zone: Zone::new("eu", "a"),
         cause: EvictionCause::Taints {
             taints: vec![Taint::new("node.kubernetes.io/unreachable", Effect::NoExecute)],
             tolerations: Vec::new(),
@@ -71,7 +72,7 @@ fn health_case(change: impl Fn(&mut pb::Envelope, &mut pb::NodeHealth)) -> Strin
 #[test]
 fn a_health_record_is_checked_field_by_field() {
     type Change = fn(&mut pb::Envelope, &mut pb::NodeHealth);
-    let cases: [(&str, Change); 21] = [
+    let cases: [(&str, Change); 23] = [
         ("node_health.node: absent", |_, h| h.node = None),
         ("node_health.node.name: \"\"", |_, h| h.node.as_mut().unwrap().name.clear()),
         ("node_health.node.name: \"a/b\"", |_, h| {
@@ -102,6 +103,7 @@ fn a_health_record_is_checked_field_by_field() {
             h.last_sign_of_life = Some(pb::SignOfLife {
                 time: h.decided_at,
                 kind: 0,
+                renew_time: None,
             });
         }),
         ("topic: \"eviction-intents\"", |e, _| e.topic = "eviction-intents".to_owned()),
@@ -111,6 +113,8 @@ fn a_health_record_is_checked_field_by_field() {
         ("route: \"eu:b\"", |e, _| e.route = "eu:b".to_owned()),
         ("revision: 1", |e, _| e.revision = 1),
         ("producer: \"me\"", |e, _| e.producer = "me".to_owned()),
+        ("derived_from_incarnation: \"bus-1\"", |e, _| e.derived_from = 0),
+        ("derived_from_incarnation: \"\"", |e, _| e.derived_from_incarnation.clear()),
         ("traceparent: \"x\"", |e, _| e.traceparent = "x".to_owned()),
     ];
     for (wanted, change) in cases {
@@ -134,7 +138,7 @@ fn keys_and_payloads_agree_on_every_topic() {
         let (topic, envelope) = (body.topic(), mk_envelope(body));
         assert_eq!(envelope.key, right);
         let accepted = envelope::incoming(topic, envelope.clone()).unwrap();
-        assert_eq!((accepted.key.as_str(), accepted.derived_from), (right, Revision(3)));
+        assert_eq!((accepted.key.as_str(), accepted.derived_from.revision), (right, Revision(3)));
         let key = wrong.to_owned();
         let text = refusal(topic, pb::Envelope { key, ..envelope });
         assert!(text.starts_with(&format!("key: {wrong:?}")), "{text}");

@@ -119,13 +119,18 @@ fn longest_credit(grace: Duration, period: Duration) -> Duration {
     grace - rest
 }
 
-/// True if lease or status carry a time after the last sign of life on record: then the node spoke while nobody listened. Both
-/// clocks are others'. If they disagree a dead node gets one grace more, or one that speaks has to do so within the rest of its
-/// grace, which is long enough for that.
+/// True if the node spoke while nobody listened: its lease was renewed, or its status was posted.
+///
+/// Of the lease the record has the renewTime that its maker saw last: another one is a sign of life, whatever the clocks say. Without
+/// one on record, and for the status, a time after the last sign of life counts. Then both clocks are others'. If they disagree a
+/// dead node gets one grace more, or one that speaks has to do so within the rest of its grace, which is long enough for that.
 fn spoke_since(node: &Node, record: &Inherited) -> bool {
-    let last = record
-        .health
-        .last_sign_of_life
-        .map_or(record.health.counted_from, |sign| sign.time);
-    node.lease.latest.max(node.ready.heartbeat).is_some_and(|stamp| stamp > last)
+    let sign = record.health.last_sign_of_life;
+    let last = sign.map_or(record.health.counted_from, |sign| sign.time);
+    let renewed = match (node.lease.renew_time(), sign.and_then(|sign| sign.renew_time)) {
+        (Some(now), Some(known)) => now != known,
+        (Some(now), None) => now > last,
+        (None, _) => false,
+    };
+    renewed || node.ready.heartbeat.is_some_and(|stamp| stamp > last)
 }

@@ -76,6 +76,7 @@ impl Monitor {
                 last_sign_of_life: node.sign.map(|sign| SignOfLife {
                     time: sign.wall,
                     signal: sign.signal,
+                    renew_time: node.lease.renew_time(),
                 }),
                 late_since: node.late_since.filter(|_| late),
                 counted_from: node.count.wall,

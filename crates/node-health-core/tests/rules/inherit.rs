@@ -86,6 +86,28 @@ fn a_node_that_spoke_while_nobody_listened_is_not_late() {
     assert_eq!(world.verdict("n1"), "healthy");
 }
 
+/// The record has the renewTime that was seen last: the kubelet's clock may be anywhere.
+#[test]
+fn a_renewal_while_nobody_listened_is_seen_whatever_the_clocks_say() {
+    for hours in [-24, 24] {
+        let mut world = World::running(Config::default(), &["n1", "n2"]);
+        let kubelet = |world: &World| Some(world.now.wall + jiff::SignedDuration::from_hours(hours));
+        world.pass(10.0);
+        for node in ["n1", "n2"] {
+            world.renew_at(node, kubelet(&world));
+        }
+        world.pass(40.0);
+        assert_eq!((world.verdict("n1"), world.verdict("n2")), ("late", "late"), "{hours} h");
+        let sign = world.topic["n1"].health.last_sign_of_life.expect("it spoke");
+        assert_eq!(sign.renew_time, world.leases["n1"].renewed);
+        world.watch_stalled = true;
+        world.renew_at("n1", kubelet(&world));
+        world.watch_stalled = false;
+        world.restart(Config::default());
+        assert_eq!((world.verdict("n1"), world.verdict("n2")), ("healthy", "late"), "{hours} h");
+    }
+}
+
 /// Wall clocks of two processes are never compared to justify an act: whatever they say, the last quarter is counted here.
 #[test]
 fn a_wall_clock_step_across_a_restart_judges_nobody() {

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
-use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, PodUid, Revision, Taint, Toleration, TraceContext, taint};
+use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, Origin, PodUid, Taint, Toleration, TraceContext, Zone, taint};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -22,7 +22,7 @@ pub(super) struct Word {
     pub(super) trigger: Trigger,
     pub(super) due: Mono,
     pub(super) cause: EvictionCause,
-    pub(super) derived_from: Revision,
+    pub(super) derived_from: Origin,
     pub(super) trace: Option<TraceContext>,
 }
 
@@ -140,18 +140,18 @@ impl Manager {
     }
 
     /// Where an eviction for this taint comes from: the health record behind it, or a hand.
-    fn origin(&self, node: &Node, standing: &Standing) -> (Revision, TraceContext) {
+    fn origin(&self, node: &Node, standing: &Standing) -> (Origin, TraceContext) {
         let identity = &node.facts.node;
         let wish = self
             .wishes
             .get(&identity.name)
             .filter(|wish| wish.causes(identity, &standing.taint));
-        if let Some((derived_from, Some(trace))) = wish.map(|wish| (wish.derived_from, wish.trace)) {
-            return (derived_from, trace);
+        if let Some((derived_from, Some(trace))) = wish.map(|wish| (&wish.derived_from, wish.trace)) {
+            return (derived_from.clone(), trace);
         }
         let (taint, since) = (standing.taint.to_string(), standing.since.wall.as_microsecond().to_string());
         let parts = [identity.uid.as_str(), "\0", &taint, "\0", &since];
-        let derived_from = wish.map_or(Revision::default(), |wish| wish.derived_from);
+        let derived_from = wish.map_or_else(Origin::default, |wish| wish.derived_from.clone());
         (derived_from, TraceContext::derived(&parts))
     }
 
@@ -176,10 +176,10 @@ impl Manager {
             } else {
                 IntentState::Due
             },
-            trigger: Trigger::Expired,
+            trigger: Trigger::Node,
             due,
             cause: EvictionCause::Node,
-            derived_from: wish.derived_from,
+            derived_from: wish.derived_from.clone(),
             trace: wish.trace,
         };
         self.publish_pod(uid, word);
@@ -233,20 +233,20 @@ impl Manager {
     }
 
     fn published(&self, uid: &PodUid) -> Option<Published> {
-        self.pods.get(uid)?.intent.as_deref().copied()
+        self.pods.get(uid)?.intent.as_deref().cloned()
     }
 
     pub(super) fn publish_pod(&mut self, uid: &PodUid, word: Word) {
         let Some(pod) = self.pods.get_mut(uid) else { return };
-        let node = match self.nodes.get(&pod.node) {
-            Some(node) if !node.facts.node.uid.is_empty() => node.facts.node.clone(),
+        let (node, zone) = match self.nodes.get(&pod.node) {
+            Some(node) if !node.facts.node.uid.is_empty() => (node.facts.node.clone(), node.facts.zone.clone()),
             // Node mode: a Node that was never seen here, known from its health record.
-            _ => self
-                .wishes
-                .get(&pod.node)
-                .map_or_else(NodeRef::default, |wish| wish.node.clone()),
+            _ => match self.wishes.get(&pod.node) {
+                Some(wish) => (wish.node.clone(), wish.zone.clone()),
+                None => (NodeRef::default(), Zone::default()),
+            },
         };
-        let digest = digest(&word, &node);
+        let digest = digest(&word, &node, &zone);
         let before = pod.intent.as_deref().map(|known| (known.state, known.digest));
         if before.is_some_and(|(_, known)| known == digest) {
             return;
@@ -256,12 +256,13 @@ impl Manager {
             trigger: word.trigger,
             due: word.due,
             digest,
-            derived_from: word.derived_from,
+            derived_from: word.derived_from.clone(),
             trace: word.trace,
         }));
         let eviction = PodEviction {
             pod: pod.pod.clone(),
             node,
+            zone,
             cause: word.cause,
             state: word.state,
             trigger: word.trigger,
@@ -330,10 +331,10 @@ fn cause(node: &Node, pod: &Pod) -> EvictionCause {
 }
 
 /// A digest of what a reader can act on: not of the moment of the decision, nor of versions.
-fn digest(word: &Word, node: &NodeRef) -> u64 {
+fn digest(word: &Word, node: &NodeRef, zone: &Zone) -> u64 {
     // Of the standard library, with fixed keys: the same in every run.
     let mut hasher = DefaultHasher::new();
-    (word.state, word.trigger, word.due, &node.uid).hash(&mut hasher);
+    (word.state, word.trigger, word.due, &node.uid, zone).hash(&mut hasher);
     if let EvictionCause::Taints { taints, tolerations } = &word.cause {
         (taints, tolerations).hash(&mut hasher);
     }

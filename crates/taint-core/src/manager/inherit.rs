@@ -75,7 +75,7 @@ impl Manager {
             trigger: eviction.trigger,
             due,
             cause: eviction.cause.clone(),
-            derived_from: record.derived_from,
+            derived_from: record.derived_from.clone(),
             trace: record.trace,
         };
         self.publish_pod(uid, word);
@@ -116,6 +116,7 @@ impl Manager {
         let node = self.nodes.entry(pod.node.clone()).or_default();
         if node.facts.node.uid.is_empty() {
             node.facts.node = eviction.node.clone();
+            node.facts.zone = eviction.zone.clone();
         }
         node.facts.node.uid == eviction.node.uid
     }

@@ -52,8 +52,9 @@ impl Manager {
         let known = if replaced { &[][..] } else { &node.taints[..] };
         let taints = follow(known, &facts.taints, starts);
         let before = node.taints.iter().map(|standing| &standing.taint);
-        // TE-012: any difference in the ordered list counts, other effects do not.
-        let moved = replaced || !node.present || before.ne(taints.iter().map(|standing| &standing.taint));
+        // TE-012: any difference in the ordered list counts, other effects do not. Intents follow their node into another zone.
+        let rezoned = node.facts.zone != facts.zone;
+        let moved = replaced || !node.present || rezoned || before.ne(taints.iter().map(|standing| &standing.taint));
         self.stats.nodes += usize::from(!node.present);
         node.taints = taints;
         node.facts = facts;

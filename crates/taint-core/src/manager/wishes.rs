@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::{HealthTaint, Intent, NodeEviction, NodeIsolation};
 use bailiff_model::{
-    EvictionMode, Mono, NodeHealth, NodeName, NodeRef, ReadyStatus, Revision, Taint, TraceContext, Verdict, Wall, Zone,
+    EvictionMode, Mono, NodeHealth, NodeName, NodeRef, Origin, ReadyStatus, Taint, TraceContext, Verdict, Wall, Zone,
 };
 
 use super::Manager;
@@ -16,14 +16,14 @@ use crate::input::HealthRecord;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wish {
     pub(super) node: NodeRef,
-    zone: Zone,
+    pub(super) zone: Zone,
     taint: HealthTaint,
     /// Node mode: when its pods are due.
     pub(super) due: Option<Mono>,
     /// Node mode: what `due` was counted from; while it stands, so does `due`.
     anchor: Option<Anchor>,
     cause: String,
-    pub(super) derived_from: Revision,
+    pub(super) derived_from: Origin,
     pub(super) trace: Option<TraceContext>,
     /// Node mode: the Node is gone and was due; the wish stands while it has pods.
     orphaned: bool,
@@ -76,18 +76,18 @@ impl Wish {
 impl Manager {
     pub(super) fn health_changed(&mut self, snapshot: bool, complete: bool, records: Vec<HealthRecord>) {
         if snapshot {
-            self.health.revisions.clear();
+            self.health.known.clear();
         }
         let shard = self.config.shard;
         for record in records.into_iter().filter(|record| shard.owns(&record.name)) {
             let name = record.name.clone();
             match &record.health {
                 Some(health) => {
-                    self.health.revisions.insert(name.clone(), record.revision);
+                    self.health.known.insert(name.clone());
                     self.judge_health(&name, &record, health);
                 }
                 None => {
-                    self.health.revisions.remove(&name);
+                    self.health.known.remove(&name);
                     if complete {
                         self.node_unknown(&name);
                     }
@@ -103,8 +103,8 @@ impl Manager {
     }
 
     fn drop_unknown_nodes(&mut self) {
-        let known = &self.health.revisions;
-        let unknown = self.wishes.keys().filter(|name| !known.contains_key(*name));
+        let known = &self.health.known;
+        let unknown = self.wishes.keys().filter(|name| !known.contains(*name));
         let unknown: Vec<NodeName> = unknown.cloned().collect();
         for name in unknown {
             self.node_unknown(&name);
@@ -134,7 +134,7 @@ impl Manager {
             },
             anchor: kept.as_ref().map_or_else(|| anchor(health), |wish| wish.anchor),
             cause: kept.map_or_else(|| cause(health), |wish| wish.cause),
-            derived_from: record.revision,
+            derived_from: record.origin.clone(),
             trace: record.trace,
             orphaned: false,
         };
@@ -171,7 +171,7 @@ impl Manager {
         }
         self.effects.push(Effect::Publish {
             intent: Box::new(wish.intent(self.now)),
-            derived_from: wish.derived_from,
+            derived_from: wish.derived_from.clone(),
             trace: wish.trace,
         });
         let due = wish.due;
@@ -231,7 +231,7 @@ impl Manager {
     }
 
     /// Takes over a wish from before this process, until a verdict says otherwise.
-    pub(super) fn inherit_wish(&mut self, intent: Intent, derived_from: Revision, trace: Option<TraceContext>) {
+    pub(super) fn inherit_wish(&mut self, intent: Intent, derived_from: Origin, trace: Option<TraceContext>) {
         let (node, zone, cause, taint, due) = match (intent, self.config.mode) {
             (Intent::Isolation(wish), EvictionMode::Taint) => (wish.node, wish.zone, wish.cause, wish.taint, None),
             // NL-207: the timeout starts again.
@@ -241,7 +241,7 @@ impl Manager {
             }
             _ => return,
         };
-        let known = self.health.complete || self.health.revisions.contains_key(&node.name);
+        let known = self.health.complete || self.health.known.contains(&node.name);
         if known || !self.config.duties.node_lifecycle || !self.config.shard.owns(&node.name) {
             return;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::{Intent, IntentState, PodEviction};
 use bailiff_model::{
-    Effect as TaintEffect, Mono, NodeHealth, NodeName, NodeRef, Now, Operator, PodRef, Ready, ReadyStatus, Revision, Taint,
+    Effect as TaintEffect, Mono, NodeHealth, NodeName, NodeRef, Now, Operator, Origin, PodRef, Ready, ReadyStatus, Revision, Taint,
     Toleration, TraceContext, Verdict, Wall, Zone,
 };
 use bailiff_taint_core::{
@@ -296,7 +296,7 @@ pub fn mk_health(name: &str, revision: u64, verdict: Verdict, counted: i64, deci
     };
     HealthRecord {
         name: NodeName::from(name),
-        revision: Revision(revision),
+        origin: mk_origin(revision),
         trace: Some(TraceContext::derived(&["incident", name])),
         health: Some(NodeHealth {
             node: mk_node(name, &[]).node,
@@ -317,10 +317,15 @@ pub fn mk_health(name: &str, revision: u64, verdict: Verdict, counted: i64, deci
     }
 }
 
+/// The health record at this revision.
+pub fn mk_origin(revision: u64) -> Origin {
+    Origin::new("bus-1".into(), Revision(revision))
+}
+
 pub fn mk_tombstone(name: &str, revision: u64) -> HealthRecord {
     HealthRecord {
         name: name.into(),
-        revision: Revision(revision),
+        origin: mk_origin(revision),
         trace: None,
         health: None,
     }

@@ -1,10 +1,12 @@
 //! What a restart keeps, and what it must not do.
 
 use bailiff_model::intent::{Intent, IntentState};
-use bailiff_model::{Revision, Taint, Verdict};
+use bailiff_model::{Taint, Verdict};
 use bailiff_taint_core::{Effect, Inherited, Input, NodeFacts, Profile};
 
-use crate::harness::{Harness, mk_config, mk_health, mk_node, mk_pod, mk_taint, mk_toleration, recreated, seconds, wall};
+use crate::harness::{
+    Harness, mk_config, mk_health, mk_node, mk_origin, mk_pod, mk_taint, mk_toleration, recreated, seconds, wall,
+};
 use IntentState::{Due, Scheduled};
 
 /// Plays taint `m` at 2 s and a pod that tolerates it for 8 s, and restarts at 6 s with what `keep` leaves of the bus's memory.
@@ -223,7 +225,7 @@ fn wishes_are_carried_over_until_health_is_complete() {
         ["node/n2"],
         "complete: n3 is known to be gone"
     );
-    assert_eq!(after.published["node/n2"].derived_from, Revision(10));
+    assert_eq!(after.published["node/n2"].derived_from, mk_origin(10));
 }
 
 /// NL-207: node mode forgets timeouts; recording `lg-restart-waiting`

@@ -1,10 +1,10 @@
 //! Node mode: all pods of a node, after a timeout.
 
-use bailiff_model::intent::{EvictionCause, Intent, IntentState, WithdrawnReason};
+use bailiff_model::intent::{EvictionCause, Intent, IntentState, Trigger, WithdrawnReason};
 use bailiff_model::{ReadyStatus, Verdict};
 use bailiff_taint_core::{Config, EvictionMode, Input, NodeFacts};
 
-use crate::harness::{Harness, mk_health, mk_node, mk_pod, mk_ready, mk_tombstone, seconds};
+use crate::harness::{Harness, mk_health, mk_node, mk_origin, mk_pod, mk_ready, mk_tombstone, seconds};
 use IntentState::{Due, Scheduled};
 
 const RECOVERED: IntentState = IntentState::Withdrawn(WithdrawnReason::NodeRecovered);
@@ -49,7 +49,8 @@ fn all_pods_of_a_silent_node_go_whatever_they_tolerate() {
     assert_eq!(not_before(&h), Some(302), "counted from the last sign of life");
     h.assert_only(&["p", "all"]);
     h.assert_state("p", Scheduled, 302);
-    assert_eq!(h.eviction("p").expect("scheduled").cause, EvictionCause::Node);
+    let scheduled = h.eviction("p").expect("scheduled");
+    assert_eq!((&scheduled.cause, scheduled.trigger), (&EvictionCause::Node, Trigger::Node));
     h.at(301).assert_state("all", Scheduled, 302);
     h.at(302).assert_state("all", Due, 302);
     h.at(310).pod(mk_pod("late", "n1", &[("", None)]));
@@ -86,7 +87,7 @@ fn a_timeout_moves_only_with_what_it_counts_from() {
     assert_eq!(not_before(&h), Some(400), "counted anew (NL-099)");
     h.at(400).assert_state("p", Due, 400);
     let mut late = reset;
-    late.revision = bailiff_model::Revision(6);
+    late.origin = mk_origin(6);
     late.health.as_mut().expect("a record").counted_from = crate::harness::wall(410);
     h.at(410).health(vec![late]);
     assert_eq!(not_before(&h), Some(400), "what is due stays due");

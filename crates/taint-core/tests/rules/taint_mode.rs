@@ -1,10 +1,10 @@
 //! Taint mode: pods against the NoExecute taints of their node.
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger, WithdrawnReason};
-use bailiff_model::{Effect as TaintEffect, Listed, Revision, Taint, TraceContext, Verdict, Wall};
+use bailiff_model::{Effect as TaintEffect, Listed, Origin, Taint, TraceContext, Verdict, Wall, Zone};
 use bailiff_taint_core::{Component, Input, NodeFacts, Profile, Severity};
 
-use crate::harness::{Harness, at_version, mk_health, mk_node, mk_pod, mk_taint, recreated, wall};
+use crate::harness::{Harness, at_version, mk_health, mk_node, mk_origin, mk_pod, mk_taint, recreated, wall};
 
 const BOTH: [Profile; 2] = [Profile::Bailiff, Profile::Upstream];
 const GONE: IntentState = IntentState::Withdrawn(WithdrawnReason::TaintsGone);
@@ -406,7 +406,7 @@ fn an_intent_says_why() {
     let record = &h.published["pod/p"];
     let micros = wall(2).as_microsecond().to_string();
     let by_hand = TraceContext::derived(&["n1-1", "\0", "m=v:NoExecute", "\0", &micros]);
-    assert_eq!((record.derived_from, record.trace), (Revision(0), Some(by_hand)));
+    assert_eq!((&record.derived_from, record.trace), (&Origin::default(), Some(by_hand)));
 }
 
 #[test]
@@ -416,6 +416,23 @@ fn an_eviction_for_health_carries_the_incident() {
     let trace = record.trace;
     h.at(2).health(vec![record]);
     h.node(mk_node("n1", &["node.kubernetes.io/unreachable"]));
-    assert_eq!(h.published["pod/p"].derived_from, Revision(7));
+    assert_eq!(h.published["pod/p"].derived_from, mk_origin(7));
     assert_eq!(h.published["pod/p"].trace, trace);
+}
+
+/// Readers filter by zone: what is wanted of the pods goes along when their node changes it
+#[test]
+fn intents_follow_their_node_into_another_zone() {
+    let node = mk_node("n1", &["k"]);
+    let pods = vec![mk_pod("p", "n1", &[("k", Some(60))]), mk_pod("q", "n1", &[("k", None)])];
+    let mut h = Harness::begun(Profile::Bailiff, vec![node.clone()], pods);
+    assert!(h.eviction("p").expect("scheduled").zone.is_unlabelled());
+    let (zone, before) = (Zone::new("r", "z"), h.publications);
+    h.at(5).node(NodeFacts {
+        zone: zone.clone(),
+        ..at_version(node, "2")
+    });
+    assert_eq!(h.eviction("p").expect("scheduled").zone, zone);
+    assert_eq!(h.publications, before + 1, "what is not wanted is not said");
+    h.assert_state("p", IntentState::Scheduled, 60);
 }

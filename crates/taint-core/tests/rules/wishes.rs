@@ -1,10 +1,10 @@
 //! From verdicts to wishes for nodes, in taint mode.
 
 use bailiff_model::intent::{HealthTaint, Intent};
-use bailiff_model::{Revision, Shard, Verdict};
+use bailiff_model::{Origin, Shard, Verdict};
 use bailiff_taint_core::{Config, Duties, Effect, Input, Profile};
 
-use crate::harness::{Harness, mk_health, mk_tombstone};
+use crate::harness::{Harness, mk_health, mk_origin, mk_tombstone};
 
 fn wanted(h: &Harness, name: &str) -> Option<HealthTaint> {
     match &h.published.get(&format!("node/{name}"))?.intent {
@@ -47,7 +47,7 @@ fn every_record_is_answered_by_a_standing_wish() {
     late.health.as_mut().expect("a record").verdict = Verdict::Late;
     h.health(vec![late.clone()]);
     assert_eq!(wanted(&h, "n1"), Some(HealthTaint::NotReady));
-    assert_eq!(h.published["node/n1"].derived_from, Revision(4));
+    assert_eq!(h.published["node/n1"].derived_from, mk_origin(4));
     assert_eq!(h.published["node/n1"].trace, late.trace);
     let before = h.publications;
     h.apply(Input::Health {
@@ -56,6 +56,24 @@ fn every_record_is_answered_by_a_standing_wish() {
         records: vec![late],
     });
     assert_eq!(h.publications, before, "the same record twice is no news");
+}
+
+/// A bus that lost its memory counts from 1 again: its records are news even if number and content are those of the old one
+#[test]
+fn a_wish_is_derived_again_from_the_records_of_a_new_bus() {
+    let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    let mut record = mk_health("n1", 3, Verdict::Unreachable, 0, 1);
+    h.health(vec![record.clone()]);
+    let before = h.published["node/n1"].clone();
+    record.origin = Origin::new("bus-2".into(), record.origin.revision);
+    h.apply(Input::Health {
+        snapshot: true,
+        complete: true,
+        records: vec![record.clone()],
+    });
+    let after = &h.published["node/n1"];
+    assert_eq!(after.intent, before.intent);
+    assert_eq!((&before.derived_from, &after.derived_from), (&mk_origin(3), &record.origin));
 }
 
 /// Another Node of the name: the wish for the old one goes

@@ -334,7 +334,7 @@ async fn verdicts_become_wishes() {
     };
     assert_eq!((isolation.taint, &*record.route), (HealthTaint::Unreachable, "r:z"));
     assert_eq!(record.trace, Some(TraceContext::derived(&["incident"])));
-    assert!(record.derived_from.0 > 0 && record.derived_from < record.revision);
+    assert!(record.derived_from.is_comparable(&record.origin()) && record.derived_from.revision < record.revision);
     monitor.set(mk_health(Verdict::Healthy));
     world.pass(1).await;
     assert!(world.intents().await.is_empty());

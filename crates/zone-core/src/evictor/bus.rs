@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{NodeName, Now, PodUid, Revision, Topic};
+use bailiff_model::{NodeName, Now, Origin, PodUid, Topic};
 
 use super::Evictor;
 use super::nodes::{Health, Wish};
@@ -61,14 +61,14 @@ impl Evictor {
             match record.body {
                 None => self.take_tombstone(record.topic, &record.key, now),
                 Some(Body::Health(health)) => {
-                    let health = Health::new(record.revision, record.trace, health);
+                    let health = Health::new(record.origin, record.trace, health);
                     self.take_health(NodeName::from(record.key), Some(health));
                 }
                 Some(Body::Intent(Intent::Pod(intent))) => {
-                    self.take_pod_intent(record.revision, record.trace, intent, overdue, now);
+                    self.take_pod_intent(record.origin, record.trace, intent, overdue, now);
                 }
                 Some(Body::Intent(intent)) => {
-                    let wish = Wish::new(record.revision, record.derived_from, record.trace, intent, now);
+                    let wish = Wish::new(record.origin, record.derived_from, record.trace, intent, now);
                     if let (Some(name), Some(wish)) = (record.key.strip_prefix("node/"), wish) {
                         self.take_wish(NodeName::from(name), Some(wish));
                     }
@@ -113,11 +113,11 @@ impl Evictor {
         self.touched.insert(name);
     }
 
-    /// The revision that a node's outcome follows from.
-    pub(super) fn revision_behind(&self, name: &NodeName) -> Revision {
+    /// The record that a node's outcome follows from.
+    pub(super) fn origin_behind(&self, name: &NodeName) -> Origin {
         let node = self.nodes.get(name);
-        let wish = node.and_then(|node| node.wish.as_ref().map(|wish| wish.revision));
-        let health = node.and_then(|node| node.health.as_ref().map(|health| health.revision));
+        let wish = node.and_then(|node| node.wish.as_ref().map(|wish| wish.origin.clone()));
+        let health = node.and_then(|node| node.health.as_ref().map(|health| health.origin.clone()));
         wish.or(health).unwrap_or_default()
     }
 }

@@ -84,20 +84,20 @@ impl Evictor {
         (!self.gates.api_fresh).then(|| (HoldReason::ApiStale, "the watch on nodes is not fresh".to_owned()))
     }
 
-    fn topic_hold(topic: Topic, (complete, live): (bool, bool)) -> Option<Reason> {
+    fn topic_hold(&self, topic: Topic, (complete, live): (bool, bool)) -> Option<Reason> {
         if !complete {
             let detail = format!("not every shard of topic {topic} is complete");
             return Some((HoldReason::Incomplete, detail));
         }
-        (!live).then(|| (HoldReason::Stale, format!("a producer of topic {topic} is not live")))
+        (!live).then(|| (HoldReason::Stale, self.topics.why_not_live(topic)))
     }
 
     /// Why nothing that health causes may happen in `zone`, rates apart.
     pub(super) fn health_hold(&self, zone: &Zone) -> Option<Reason> {
         self.external_for_zone(zone)
             .or_else(|| self.api_hold())
-            .or_else(|| Self::topic_hold(Topic::NodeHealth, self.gates.health))
-            .or_else(|| Self::topic_hold(Topic::EvictionIntents, self.gates.intents))
+            .or_else(|| self.topic_hold(Topic::NodeHealth, self.gates.health))
+            .or_else(|| self.topic_hold(Topic::EvictionIntents, self.gates.intents))
     }
 
     pub(super) fn all_down_hold(&self) -> Option<Reason> {
@@ -112,8 +112,7 @@ impl Evictor {
     /// Why the pod may not be evicted now.
     pub(super) fn pod_hold(&self, intent: &PodEviction) -> Option<Reason> {
         let name = &intent.node.name;
-        let unlabelled = Zone::default();
-        let zone = self.nodes.get(name).and_then(super::nodes::Node::zone).unwrap_or(&unlabelled);
+        let zone = self.zone_of(name, &intent.zone);
         let by_health = self.config.duties.node_lifecycle && is_caused_by_health(&intent.cause);
         self.external_for_node(name)
             .or_else(|| {
@@ -134,6 +133,6 @@ impl Evictor {
     fn hand_made_hold(&self, zone: &Zone) -> Option<Reason> {
         self.external_for_zone(zone)
             .or_else(|| self.api_hold())
-            .or_else(|| Self::topic_hold(Topic::EvictionIntents, self.gates.intents))
+            .or_else(|| self.topic_hold(Topic::EvictionIntents, self.gates.intents))
     }
 }

@@ -15,7 +15,7 @@ mod taints;
 
 use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{
-    HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, ReadyStatus, Revision, TraceContext, Verdict,
+    HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext, Verdict,
 };
 use bailiff_model::{Wall, Zone};
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use crate::votes::Vote;
 /// The monitor's word about a node, as far as it is used.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
-    pub(super) revision: Revision,
+    pub(super) origin: Origin,
     pub(super) trace: Option<TraceContext>,
     uid: NodeUid,
     verdict: Verdict,
@@ -40,8 +40,8 @@ pub(super) struct Health {
 /// What the taint-manager wants for a node.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
-    pub(super) revision: Revision,
-    derived_from: Revision,
+    pub(super) origin: Origin,
+    derived_from: Origin,
     pub(super) trace: Option<TraceContext>,
     pub(super) node: NodeRef,
     pub(super) zone: Zone,
@@ -128,9 +128,9 @@ pub(super) struct Confirm {
 // === impl Health ===
 
 impl Health {
-    pub(super) fn new(revision: Revision, trace: Option<TraceContext>, health: NodeHealth) -> Self {
+    pub(super) fn new(origin: Origin, trace: Option<TraceContext>, health: NodeHealth) -> Self {
         Self {
-            revision,
+            origin,
             trace,
             uid: health.node.uid,
             verdict: health.verdict,
@@ -161,13 +161,7 @@ impl Health {
 
 impl Wish {
     /// The wish in a node intent; `None` for a pod intent.
-    pub(super) fn new(
-        revision: Revision,
-        derived_from: Revision,
-        trace: Option<TraceContext>,
-        intent: Intent,
-        now: Now,
-    ) -> Option<Self> {
+    pub(super) fn new(origin: Origin, derived_from: Origin, trace: Option<TraceContext>, intent: Intent, now: Now) -> Option<Self> {
         let (node, zone, kind, decided_at) = match intent {
             Intent::Isolation(wish) => (wish.node, wish.zone, WishKind::Isolate(wish.taint), wish.decided_at),
             Intent::NodeEviction(wish) => (
@@ -179,7 +173,7 @@ impl Wish {
             Intent::Pod(_) => return None,
         };
         Some(Self {
-            revision,
+            origin,
             derived_from,
             trace,
             node,
@@ -228,6 +222,8 @@ impl Node {
 
     /// True if the wish was overtaken by events: an older one than the node's newest health record that says otherwise, one of a node
     /// that is ready by that record, one without any record behind it, or one that the node's own Ready condition does not bear out.
+    /// One that was derived from a record of another bus is of unknown age: it stands again once it was derived anew, which the
+    /// taint-manager does with every record of the new bus.
     fn is_wish_outdated(&self, taint: HealthTaint) -> bool {
         let own = match self.facts.as_ref().map(|facts| facts.ready) {
             Some(ReadyStatus::False) => Some(HealthTaint::NotReady),
@@ -238,8 +234,9 @@ impl Node {
             return true;
         };
         let stranger = self.facts.as_ref().is_none_or(|facts| facts.uid != health.uid);
-        let contradicted = health.contradicts(taint) && wish.derived_from < health.revision;
-        stranger || own != Some(taint) || contradicted || !health.is_not_ready()
+        let unknown = !wish.derived_from.is_comparable(&health.origin);
+        let contradicted = health.contradicts(taint) && wish.derived_from.revision < health.origin.revision;
+        stranger || own != Some(taint) || unknown || contradicted || !health.is_not_ready()
     }
 
     /// Forgets what belonged to the incarnation that is gone.
@@ -329,7 +326,7 @@ impl Evictor {
                 continue;
             };
             let (before, after) = (node.vote.take(), node.counted());
-            let revision = node.health.as_ref().map(|health| health.revision);
+            let origin = node.health.as_ref().map(|health| health.origin.clone());
             node.vote.clone_from(&after);
             if before == after {
                 continue;
@@ -344,7 +341,7 @@ impl Evictor {
                     self.votes.remove(&zone, vote)
                 }
                 if let Some(entry) = self.zones.get_mut(&zone) {
-                    entry.revision = entry.revision.max(revision.unwrap_or_default());
+                    entry.counted(origin.as_ref());
                 }
                 self.changed_zones.insert(zone);
             }

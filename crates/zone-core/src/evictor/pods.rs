@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, PodRef, PodUid, Revision, TraceContext, Wall};
+use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, TraceContext, Wall};
 
 use super::{Asker, Evictor, Timer};
 use crate::config::AcceptIntents;
@@ -59,7 +59,7 @@ impl Stage {
 #[derive(Clone, Debug)]
 struct Pod {
     intent: PodEviction,
-    revision: Revision,
+    origin: Origin,
     trace: Option<TraceContext>,
     /// When the present intent was received.
     received_at: Mono,
@@ -200,7 +200,7 @@ impl Evictor {
 
     pub(super) fn take_pod_intent(
         &mut self,
-        revision: Revision,
+        origin: Origin,
         trace: Option<TraceContext>,
         intent: PodEviction,
         overdue: bool,
@@ -214,18 +214,18 @@ impl Evictor {
             return;
         }
         match intent.state {
-            IntentState::Due => self.pod_due(revision, trace, intent, overdue, now),
+            IntentState::Due => self.pod_due(origin, trace, intent, overdue, now),
             IntentState::Scheduled | IntentState::Withdrawn(_) => self.withdraw_pod(&intent.pod.uid.clone(), now),
         }
     }
 
-    fn pod_due(&mut self, revision: Revision, trace: Option<TraceContext>, intent: PodEviction, overdue: bool, now: Now) {
+    fn pod_due(&mut self, origin: Origin, trace: Option<TraceContext>, intent: PodEviction, overdue: bool, now: Now) {
         let uid = intent.pod.uid.clone();
         if let Some(pod) = self.pods.all.get_mut(&uid) {
-            if pod.revision == revision {
+            if pod.origin == origin {
                 return;
             }
-            pod.revision = revision;
+            pod.origin = origin.clone();
             pod.trace = trace;
             pod.withdrawn = false;
             let deleted = matches!(pod.said, Some(PodOutcomeState::Deleted | PodOutcomeState::Gone));
@@ -253,7 +253,7 @@ impl Evictor {
         let pod = Pod {
             target: intent.pod.clone(),
             intent,
-            revision,
+            origin,
             trace,
             received_at: now.mono,
             since: now.wall,
@@ -311,7 +311,7 @@ impl Evictor {
         let Some(pod) = self.pods.all.get(uid) else {
             return;
         };
-        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || pod.stage.is_in_flight() || !self.owns(&pod.intent.node.name) {
+        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || pod.stage.is_in_flight() || !self.owns_pod(&pod.intent) {
             return;
         }
         let is_sure = self.is_sure(pod);
@@ -328,6 +328,11 @@ impl Evictor {
                 self.line_up(uid, freed);
             }
         }
+    }
+
+    /// True if this instance works on the pod: by the zone of its node, as the intent has it if the node is gone.
+    fn owns_pod(&self, intent: &PodEviction) -> bool {
+        self.config.shard.owns_zone(self.zone_of(&intent.node.name, &intent.zone))
     }
 
     /// A pod that backs off is looked at again by its timer only; the timer is gone once it fired.

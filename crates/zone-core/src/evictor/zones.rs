@@ -1,7 +1,7 @@
 //! Zones: their states, why they are held, and the rate they are granted.
 
 use bailiff_model::outcome::{Outcome, ZoneStatus};
-use bailiff_model::{EvictionMode, Hold, HoldReason, Mono, NodeName, Now, Profile, Revision, Topic, Wall, Zone, ZoneState};
+use bailiff_model::{EvictionMode, Hold, HoldReason, Mono, NodeName, Now, Origin, Profile, Topic, Wall, Zone, ZoneState};
 
 use super::{Evictor, Timer};
 use crate::queue::{Place, Queue};
@@ -31,8 +31,8 @@ pub(super) struct Entry {
     pub(super) queue: Queue,
     pub(super) granted: Option<Grant>,
     pub(super) held: Option<Hold>,
-    /// Newest revision of a health record that was counted here.
-    pub(super) revision: Revision,
+    /// The newest health record that was counted here.
+    origin: Origin,
     said: Option<ZoneStatus>,
 }
 
@@ -79,8 +79,17 @@ impl Entry {
             queue: Queue::default(),
             granted: None,
             held: None,
-            revision: Revision::default(),
+            origin: Origin::default(),
             said: None,
+        }
+    }
+
+    /// A node's vote was counted, or is no longer, because of this record.
+    pub(super) fn counted(&mut self, health: Option<&Origin>) {
+        let Some(health) = health else { return };
+        let is_older = health.is_comparable(&self.origin) && health.revision < self.origin.revision;
+        if !is_older {
+            self.origin = health.clone();
         }
     }
 
@@ -291,8 +300,8 @@ impl Evictor {
             let status = entry.status(&zone, tally);
             if entry.said.as_ref() != Some(&status) {
                 entry.said = Some(status.clone());
-                let (key, revision) = (zone.to_string(), entry.revision);
-                self.publish(format!("zone/{key}"), key, revision, None, Outcome::Zone(status));
+                let (key, origin) = (zone.to_string(), entry.origin.clone());
+                self.publish(format!("zone/{key}"), key, origin, None, Outcome::Zone(status));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What a restart may and may not change.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Topic, Verdict, ZoneState};
-use bailiff_zone_core::Input;
+use bailiff_model::{HoldReason, Topic, Verdict, ZoneState};
+use bailiff_zone_core::{Input, Record};
 
 use crate::world::{World, mk_config, secs};
 
@@ -192,4 +192,30 @@ fn a_grant_of_the_instance_before_that_is_heard_of_late_counts() {
     world.fall_silent(&["n1"]);
     world.pass(secs(60));
     assert_eq!(world.isolations(), [("n1", 18)]);
+}
+
+/// A bus that lost its memory: an intent that was derived from a record of the old bus is of unknown age. It is not acted on, until it
+/// was derived anew, and then by itself.
+#[test]
+fn a_wish_of_another_bus_waits_until_it_is_derived_anew() {
+    let mut world = mk_world();
+    world.mark_unknown("n1");
+    world.judge(&["n1"], Verdict::Unreachable);
+    let old = world.mk_wish("n1", HealthTaint::Unreachable);
+    world.lose_the_bus();
+    let names: Vec<&str> = SIX.iter().map(|(name, _)| *name).collect();
+    world.judge(&names[1..], Verdict::Healthy);
+    world.judge(&["n1"], Verdict::Unreachable);
+    let again = Record {
+        origin: world.mk_wish("n1", HealthTaint::Unreachable).origin,
+        ..old
+    };
+    world.publish(vec![again]);
+    world.show_everything();
+    world.pass(secs(30));
+    assert!(world.isolated().is_empty());
+    assert_eq!(world.node_held("n1"), Some(HoldReason::OutdatedIntent));
+    world.wish("n1", HealthTaint::Unreachable);
+    world.pass(secs(10));
+    assert!(world.is_isolated("n1"));
 }

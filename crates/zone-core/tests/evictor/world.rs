@@ -12,8 +12,8 @@ use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, Nod
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::taint::used;
 use bailiff_model::{
-    Effect as TaintEffect, HoldReason, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, PodName, PodRef, PodUid, ReadyStatus,
-    ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
+    Effect as TaintEffect, HoldReason, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef, PodUid,
+    ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
 };
 use bailiff_zone_core::{
     Body, Config, Count, Draft, Effect, Event, Evictor, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer,
@@ -60,6 +60,8 @@ pub struct World {
     wake_at: Option<Mono>,
     version: u64,
     revision: u64,
+    /// Of the bus.
+    incarnation: &'static str,
 }
 
 pub fn secs(seconds: u64) -> Duration {
@@ -129,7 +131,14 @@ impl World {
             wake_at: None,
             version: 100,
             revision: 0,
+            incarnation: "bus-1",
         }
+    }
+
+    /// The bus loses its memory: nothing of it is there any more, and it counts from 1 again.
+    pub fn lose_the_bus(&mut self) {
+        self.bus.clear();
+        (self.revision, self.incarnation) = (0, "bus-2");
     }
 
     pub fn add_node(&mut self, name: &str, zone: &str) {

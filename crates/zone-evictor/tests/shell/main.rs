@@ -153,13 +153,15 @@ impl World {
     }
 
     /// The node is Unknown, and what the stages before do about that is done.
-    fn fall_silent(&self, name: &str) {
+    async fn fall_silent(&self, name: &str) {
         self.put_node(
             name,
             "Unknown",
             json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]),
         );
         self.judge(name, Verdict::Unreachable);
+        self.health.settled().await;
+        let judged = self.env.bus.history(Topic::NodeHealth, name).await.unwrap();
         let wish = NodeIsolation {
             node: Self::reference(name),
             zone: Zone::new("", "a"),
@@ -167,7 +169,8 @@ impl World {
             cause: String::new(),
             decided_at: self.clock.wall(),
         };
-        self.intents.set(Draft::new(Body::Intent(Intent::Isolation(wish))));
+        let draft = Draft::new(Body::Intent(Intent::Isolation(wish)));
+        self.intents.set(draft.derived_from(judged.last().unwrap()));
     }
 
     fn come_back(&self, name: &str) {
@@ -207,6 +210,7 @@ impl World {
         let eviction = PodEviction {
             pod,
             node: Self::reference(node),
+            zone: Zone::new("", "a"),
             cause: EvictionCause::Taints {
                 taints: vec![Taint::new("node.kubernetes.io/unreachable", Effect::NoExecute)],
                 tolerations: vec![],
@@ -257,9 +261,9 @@ impl World {
 async fn silent_nodes_are_isolated_at_the_zones_rate() {
     let world = World::start(&["n1", "n2", "n3", "n4", "n5"], &[]).await;
     assert!(world.is_ready());
-    world.fall_silent("n1");
+    world.fall_silent("n1").await;
     world.pass(1).await;
-    world.fall_silent("n2");
+    world.fall_silent("n2").await;
     world.pass(5).await;
     assert_eq!(world.no_execute("n1"), ["node.kubernetes.io/unreachable"]);
     assert_eq!(world.no_execute("n2"), Vec::<String>::new());
@@ -297,7 +301,7 @@ async fn silent_nodes_are_isolated_at_the_zones_rate() {
 async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
     for (flags, with_uid) in [(&[][..], true), (&["--profile=upstream"][..], false)] {
         let world = World::start(&["n1", "n2", "n3"], flags).await;
-        world.fall_silent("n1");
+        world.fall_silent("n1").await;
         world.pass(1).await;
         let pod = world.put_pod("p", "n1");
         world.due(pod.clone(), "n1");
@@ -336,7 +340,7 @@ async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_back_is_untainted() {
     let world = World::start(&["n1", "n2", "n3"], &[]).await;
-    world.fall_silent("n1");
+    world.fall_silent("n1").await;
     world.pass(2).await;
     assert_eq!(world.no_execute("n1").len(), 1);
     world.come_back("n1");
@@ -354,7 +358,7 @@ async fn a_producer_that_is_not_live_holds_isolations() {
         world.intents.report(world.clock.now().mono, None);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    world.fall_silent("n1");
+    world.fall_silent("n1").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(world.no_execute("n1"), Vec::<String>::new());
     let held = world

@@ -43,6 +43,7 @@ fn mk_outcome(number: usize) -> Draft {
             ..PodRef::default()
         },
         node: mk_node("n1"),
+        zone: Zone::default(),
         state: PodOutcomeState::Deleted,
         failed_attempts: 0,
         detail: String::new(),

@@ -30,7 +30,8 @@ struct Reported {
     at: Mono,
     tick_age: Option<Duration>,
     watch_age: Option<Duration>,
-    counts_itself_live: bool,
+    /// Why the producer does not count itself live, or empty.
+    detail: String,
 }
 
 impl Shard {
@@ -69,7 +70,7 @@ impl Shard {
             at: now,
             tick_age: report.tick_age,
             watch_age: report.watch_age,
-            counts_itself_live: report.detail.is_empty(),
+            detail: report.detail.clone(),
         });
     }
 
@@ -84,6 +85,24 @@ impl Shard {
                 .is_some_and(|reported| reported.is_fresh(limits.stale_after, now))
     }
 
+    /// One sentence why it is not live: the producer's own if it gave one; empty if it is live. Ages are told by the lag.
+    pub(super) fn why_not_live(&self, limits: &Limits, now: Mono) -> String {
+        if self.is_live(limits, now) {
+            return String::new();
+        }
+        let is_over = |age: Option<Duration>| age.is_some_and(|age| age >= limits.stale_after);
+        let reported = self.reported.as_ref();
+        let why = match reported {
+            Some(reported) if !reported.detail.is_empty() => &reported.detail,
+            _ if self.producer.is_empty() => "nobody has published it",
+            _ if self.session.is_none() => "its producer left",
+            Some(reported) if is_over(reported.aged(reported.watch_age, now)) => "a watch of its producer is overdue",
+            Some(reported) if reported.tick_age.is_some() => "the decision loop of its producer does not turn",
+            _ => "its producer has not begun to decide",
+        };
+        why.to_owned()
+    }
+
     /// Age of the oldest of the producer's watches and decision ticks; of the session while it never ticked.
     pub(super) fn lag(&self, now: Mono) -> Duration {
         let oldest = self.reported.as_ref().and_then(|reported| reported.oldest(now));
@@ -92,13 +111,18 @@ impl Shard {
 }
 
 impl Reported {
+    /// An age that was reported, by now.
+    fn aged(&self, age: Option<Duration>, now: Mono) -> Option<Duration> {
+        age.map(|age| age.saturating_add(now.saturating_since(self.at)))
+    }
+
     /// Age of the oldest of tick and watches; `None` if the loop never turned.
     fn oldest(&self, now: Mono) -> Option<Duration> {
         let age = self.tick_age?.max(self.watch_age.unwrap_or_default());
-        Some(age.saturating_add(now.saturating_since(self.at)))
+        self.aged(Some(age), now)
     }
 
     fn is_fresh(&self, stale_after: Duration, now: Mono) -> bool {
-        self.counts_itself_live && self.oldest(now).is_some_and(|age| age < stale_after)
+        self.detail.is_empty() && self.oldest(now).is_some_and(|age| age < stale_after)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bailiff_model::{Mono, Now, Revision, Topic};
+use bailiff_model::{Incarnation, Mono, Now, Origin, Revision, Topic};
 
 use super::session::Session;
 use super::shard::Shard;
@@ -140,8 +140,8 @@ impl TopicState {
             let is_same = match (&incoming.body, &latest.body) {
                 (None, None) => true,
                 (new, old) => {
-                    let said = (&route, incoming.derived_from, incoming.trace, stamp.shard);
-                    new == old && said == (&latest.route, latest.derived_from, latest.trace, latest.shard)
+                    let said = (&route, &incoming.derived_from, incoming.trace, stamp.shard);
+                    new == old && said == (&latest.route, &latest.derived_from, latest.trace, latest.shard)
                 }
             };
             if is_same {
@@ -155,6 +155,7 @@ impl TopicState {
             topic: self.topic,
             key: incoming.key,
             route,
+            incarnation: Incarnation::default(),
             revision: stamp.revision,
             derived_from: incoming.derived_from,
             epoch: stamp.epoch,
@@ -175,7 +176,7 @@ impl TopicState {
         let latest = entry.latest();
         let record = Record {
             revision: stamp.revision,
-            derived_from: Revision(0),
+            derived_from: Origin::default(),
             epoch: stamp.epoch,
             shard: stamp.shard,
             producer: stamp.producer.clone(),
@@ -250,6 +251,7 @@ impl TopicState {
             live: shard.is_live(limits, now.mono),
             lag: shard.lag(now.mono),
             producer: shard.producer.clone(),
+            detail: shard.why_not_live(limits, now.mono),
         };
         changed.map(to_status).collect()
     }

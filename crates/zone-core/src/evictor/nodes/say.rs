@@ -49,14 +49,14 @@ impl Evictor {
             state,
             since: now.wall,
         };
-        let (revision, trace) = (self.revision_behind(name), node.trace());
+        let (origin, trace) = (self.origin_behind(name), node.trace());
         if let Some(node) = self.nodes.get_mut(name) {
             node.said = new;
         }
         self.publish(
             format!("node/{name}"),
             zone.to_string(),
-            revision,
+            origin,
             trace,
             Outcome::Node(outcome),
         );

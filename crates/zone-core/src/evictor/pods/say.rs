@@ -34,20 +34,26 @@ impl Evictor {
     }
 
     fn say_pod_anew(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, now: Now) {
+        let Some(pod) = self.pods.all.get(uid) else {
+            return;
+        };
+        let zone = self.zone_of(&pod.intent.node.name, &pod.intent.zone).clone();
         let Some(pod) = self.pods.all.get_mut(uid) else {
             return;
         };
         pod.said = Some(state.clone());
+        let route = zone.to_string();
         let outcome = PodOutcome {
             pod: pod.target.clone(),
             node: pod.intent.node.clone(),
+            zone,
             state,
             failed_attempts: pod.failures,
             detail,
             since: now.wall,
         };
-        let (revision, trace, route) = (pod.revision, pod.trace, pod.intent.node.name.to_string());
-        self.publish(format!("pod/{uid}"), route, revision, trace, Outcome::Pod(outcome));
+        let (origin, trace) = (pod.origin.clone(), pod.trace);
+        self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(outcome));
     }
 
     /// The Events of a pod's eviction, once: in taint mode when its first write begins (TE-080), in node mode when it is deleted, with

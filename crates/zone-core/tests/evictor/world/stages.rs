@@ -100,7 +100,9 @@ impl World {
             .iter()
             .filter_map(|taint| used(taint, &pod.tolerations).cloned())
             .collect();
-        let trigger = if tolerations.len() < taints.len() {
+        let trigger = if with_node {
+            Trigger::Node
+        } else if tolerations.len() < taints.len() {
             Trigger::Untolerated
         } else {
             Trigger::Expired
@@ -131,6 +133,10 @@ impl World {
         let key = format!("pod/{}", pod.uid);
         let intent = PodEviction {
             pod,
+            zone: self
+                .nodes
+                .get(&node.name)
+                .map_or_else(Zone::default, |facts| facts.zone.clone()),
             node,
             cause,
             state,
@@ -152,13 +158,14 @@ impl World {
             .bus
             .values()
             .filter(|record| record.topic == Topic::NodeHealth)
-            .map(|record| record.revision)
+            .map(|record| record.origin.revision)
             .max();
+        let incarnation = bailiff_model::Incarnation::from(self.incarnation);
         Record {
             topic,
             key,
-            revision: Revision(self.revision),
-            derived_from: newest.unwrap_or_default(),
+            derived_from: newest.map_or_else(Origin::default, |newest| Origin::new(incarnation.clone(), newest)),
+            origin: Origin::new(incarnation, Revision(self.revision)),
             trace: None,
             body,
         }
@@ -193,6 +200,7 @@ impl World {
             shard_count: 1,
             complete: *complete,
             live: *live,
+            detail: String::new(),
         };
         self.shards.iter().map(one).collect()
     }
