@@ -63,10 +63,10 @@ pub(crate) enum Next {
 pub(crate) enum Step {
     /// Reads the DaemonSet before anything is adopted (DS-063).
     ReadForAdoption,
-    /// Changes a revision.
-    Change,
-    /// Lets a revision go.
-    Release,
+    /// Changes the revision of this name and uid.
+    Change { name: Arc<str>, uid: Arc<str> },
+    /// Lets the revision of this name and uid go.
+    Release { name: Arc<str>, uid: Arc<str> },
     /// Creates the current revision under this name.
     Create { name: Arc<str> },
     /// Reads the revision that has the name already (DS-158).
@@ -75,15 +75,20 @@ pub(crate) enum Step {
     ReadForCollision,
     /// Raises the collision count.
     RaiseCollisionCount,
-    /// Deletes a revision of this name and uid.
+    /// Deletes a duplicate of this name and uid (DS-160).
     Delete { name: Arc<str>, uid: Arc<str> },
+    /// Deletes an old revision of this name and uid (DS-161).
+    Clean { name: Arc<str>, uid: Arc<str> },
 }
 
 /// What is remembered between steps. Nothing of it survives a restart, and nothing of it has to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) busy: bool,
+    /// Over once the history is settled: a step that fails may come after others that do not.
     pub(crate) retry: Retry,
+    /// Of deleting superfluous revisions, which holds nothing up.
+    pub(crate) clean_retry: Retry,
     follow: Follow,
     /// The live DaemonSet allowed adoption; used up by the claims that follow (DS-063).
     may_adopt: bool,
@@ -141,18 +146,18 @@ impl History {
         }
         let claims = Claims::sort(view.ds, revisions);
         if let Some(revision) = claims.foreign.first() {
-            return change(Step::Release, revision, RevisionChange::Release);
+            return change(revision, RevisionChange::Release);
         }
         if let Some(revision) = claims.orphans.first() {
             if !self.may_adopt {
                 return Next::Ask(Step::ReadForAdoption, Request::ReadDaemonSet);
             }
-            return change(Step::Change, revision, RevisionChange::Adopt);
+            return change(revision, RevisionChange::Adopt);
         }
         self.may_adopt = false;
         if let Some(revision) = claims.mine.iter().find(|revision| revision.hash().is_none()) {
             // DS-154
-            return change(Step::Change, revision, RevisionChange::Label(revision.name.clone()));
+            return change(revision, RevisionChange::Label(revision.name.clone()));
         }
         self.choose(view, &claims.mine)
     }
@@ -175,13 +180,13 @@ impl History {
             return dedupe(view, kept, &current);
         }
         if kept.number < number {
-            return change(Step::Change, kept, RevisionChange::Renumber(number));
+            return change(kept, RevisionChange::Renumber(number));
         }
         Next::Settled(Current::of(kept))
     }
 
-    /// Takes the answer of a step. `Err` is a failure that has to be waited out.
-    pub(crate) fn ended(&mut self, ds: &DaemonSet, step: &Step, ended: Ended<'_>) -> Result<(), ()> {
+    /// Takes the answer of a step and returns true, or returns false if it has to be waited out.
+    pub(crate) fn ended(&mut self, ds: &DaemonSet, step: &Step, ended: Ended<'_>) -> bool {
         match (step, ended) {
             (Step::ReadForAdoption, Ended::DaemonSet(live)) if live.uid == ds.uid && !live.deleting => self.may_adopt = true,
             (Step::Create { name }, Ended::AlreadyExists) => self.follow = Follow::ReadExisting(name.clone()),
@@ -192,24 +197,38 @@ impl History {
             (Step::ReadForCollision, Ended::DaemonSet(live)) => {
                 // Another count than ours was raised by somebody since: take that one first.
                 if live.uid != ds.uid || live.status.collision_count != ds.status.collision_count {
-                    return Err(());
+                    return false;
                 }
                 let raised = live.status.collision_count.unwrap_or(0).saturating_add(1);
                 self.follow = Follow::Raise(live.version.clone(), raised);
             }
             // What was to be changed is gone, or was let go already (DS-065, DS-066).
-            (Step::Change | Step::Release | Step::Delete { .. }, Ended::NotFound) => {}
-            (_, Ended::Done) | (Step::Create { .. } | Step::Change | Step::Release, Ended::Revision(_)) => {}
-            (Step::RaiseCollisionCount, Ended::DaemonSet(_)) => {}
-            _ => return Err(()),
+            (Step::Change { .. } | Step::Release { .. } | Step::Delete { .. } | Step::Clean { .. }, Ended::NotFound) => {}
+            (_, Ended::Done) => {}
+            (Step::Create { .. } | Step::Change { .. } | Step::Release { .. }, Ended::Revision(_)) => {}
+            _ => {
+                // Also after a raised collision count, as upstream's pass ends in an error there (DS-158). What is tried next
+                // starts with a fresh read.
+                self.may_adopt = false;
+                return false;
+            }
         }
-        self.retry.reset();
-        Ok(())
+        true
     }
 }
 
-fn change(step: Step, revision: &Revision, change: RevisionChange) -> Next {
+fn change(revision: &Revision, change: RevisionChange) -> Next {
     let (name, uid) = (revision.name.clone(), revision.uid.clone());
+    let step = match change {
+        RevisionChange::Release => Step::Release {
+            name: name.clone(),
+            uid: uid.clone(),
+        },
+        _ => Step::Change {
+            name: name.clone(),
+            uid: uid.clone(),
+        },
+    };
     Next::Ask(step, Request::ChangeRevision { name, uid, change })
 }
 
@@ -249,15 +268,14 @@ fn dedupe(view: &View<'_>, kept: &Revision, current: &[&Revision]) -> Next {
         return Next::Relabel { from, to: kept_hash };
     }
     let duplicate = current.iter().find(|revision| revision.uid != kept.uid);
-    duplicate.map_or(Next::Wait, |revision| delete(revision))
+    duplicate.map_or(Next::Wait, |revision| {
+        let (name, uid) = (revision.name.clone(), revision.uid.clone());
+        delete(revision, Step::Delete { name, uid })
+    })
 }
 
-fn delete(revision: &Revision) -> Next {
+fn delete(revision: &Revision, step: Step) -> Next {
     let (name, uid) = (revision.name.clone(), revision.uid.clone());
-    let step = Step::Delete {
-        name: name.clone(),
-        uid: uid.clone(),
-    };
     Next::Ask(step, Request::DeleteRevision { name, uid })
 }
 
@@ -292,5 +310,10 @@ pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a R
     }
     old.sort_by_key(|revision| (revision.number, revision.name.clone()));
     let is_live = |revision: &Revision| revision.hash().is_some_and(|hash| view.pods_by_hash.contains_key(hash));
-    old.into_iter().find(|revision| !is_live(revision)).map_or(Next::Wait, delete)
+    old.into_iter()
+        .find(|revision| !is_live(revision))
+        .map_or(Next::Wait, |revision| {
+            let (name, uid) = (revision.name.clone(), revision.uid.clone());
+            delete(revision, Step::Clean { name, uid })
+        })
 }

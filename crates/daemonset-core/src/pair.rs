@@ -53,12 +53,23 @@ pub(crate) struct Look<'a> {
     pub(crate) work: Work,
 }
 
+impl Look<'_> {
+    /// The class that deletes the pod, if nothing is under way with it.
+    fn if_free(&self, class: impl FnOnce(PodUid) -> Class) -> Class {
+        if self.work == Work::None {
+            class(self.pod.uid.clone())
+        } else {
+            Class::Idle
+        }
+    }
+}
+
 /// What is under way with a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Nothing.
     None,
-    /// Its deletion was asked for and is not answered: it may come to nothing.
+    /// Its deletion was asked for and is not answered, or the answer was lost: it may come to nothing.
     Asked,
     /// Its deletion was accepted and is not seen yet.
     Going,
@@ -148,12 +159,10 @@ pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
     if !facts.blocked {
         manage(rules, facts, &grouped, &live, &mut judgement);
     }
-    let staying: Vec<&Pod> = live
-        .iter()
-        .map(|look| look.pod)
-        .filter(|pod| !is_deleted(&judgement, pod))
-        .collect();
+    let stays = |look: &Look<'_>| !is_deleted(&judgement, look.pod);
+    let staying: Vec<Look<'_>> = live.iter().copied().filter(stays).collect();
     roll(rules, facts, &grouped, &staying, &mut judgement);
+    let staying: Vec<&Pod> = staying.iter().map(|look| look.pod).collect();
     judgement.reason = reason(rules, facts, &grouped, &staying, &judgement);
     judgement.wake = wake(rules, facts, &grouped, judgement.wake);
     judgement
@@ -286,16 +295,16 @@ fn manage_surge(rules: &Rules<'_>, running: &[Look<'_>], judgement: &mut Judgeme
 
 // === rolling update ===
 
-fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[&Pod], judgement: &mut Judgement) {
+fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[Look<'_>], judgement: &mut Judgement) {
     // DS-133
     if grouped.is_empty() && !facts.verdict.run && !facts.creating && !facts.blocked {
         return;
     }
-    let (new, old): (Vec<&Pod>, Vec<&Pod>) = staying.iter().partition(|pod| is_updated(rules, pod));
+    let (new, old): (Vec<Look<'_>>, Vec<Look<'_>>) = staying.iter().partition(|look| is_updated(rules, look.pod));
     if rules.surging {
         judgement.served = match (new.as_slice(), old.as_slice()) {
-            (_, [old]) => is_available(rules, old),
-            ([new], []) => is_available(rules, new),
+            (_, [old]) => is_available(rules, old.pod),
+            ([new], []) => is_available(rules, new.pod),
             _ => false,
         };
         let is_unsure = facts.creating || grouped.iter().any(|look| look.work == Work::Asked);
@@ -305,35 +314,35 @@ fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[&
     }
 }
 
-/// DS-134
-fn roll_plain(rules: &Rules<'_>, facts: &Facts<'_>, new: &[&Pod], old: &[&Pod]) -> Class {
+/// DS-134. An old pod that is busy stays what it is for the budget, and is not asked for again before its pause ends.
+fn roll_plain(rules: &Rules<'_>, facts: &Facts<'_>, new: &[Look<'_>], old: &[Look<'_>]) -> Class {
     if facts.creating || facts.blocked {
         return Class::Unavailable;
     }
     match (new, old) {
-        ([new], []) if is_available(rules, new) => Class::Idle,
-        ([], [old]) if is_available(rules, old) => Class::Candidate(old.uid.clone()),
-        ([], [old]) => Class::Replace(old.uid.clone()),
+        ([new], []) if is_available(rules, new.pod) => Class::Idle,
+        ([], [old]) if is_available(rules, old.pod) => old.if_free(Class::Candidate),
+        ([], [old]) if old.work == Work::None => Class::Replace(old.pod.uid.clone()),
         _ => Class::Unavailable,
     }
 }
 
 /// The table above DS-138.
-fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, is_unsure: bool, new: &[&Pod], old: &[&Pod]) -> Class {
+fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, is_unsure: bool, new: &[Look<'_>], old: &[Look<'_>]) -> Class {
     if facts.blocked || new.len() > 1 || old.len() > 1 {
         return Class::Surged;
     }
     let [old] = old else { return Class::Idle };
     match new {
-        [new] if is_available(rules, new) => Class::Replace(old.uid.clone()),
+        [new] if is_available(rules, new.pod) => old.if_free(Class::Replace),
         [_, ..] => Class::Surged,
         [] if is_unsure => Class::Surged,
         [] if facts.node.is_none() => Class::Lost,
-        [] => match (is_available(rules, old), facts.verdict.run) {
+        [] => match (is_available(rules, old.pod), facts.verdict.run) {
             (false, true) => Class::CreateNow,
-            (false, false) => Class::Replace(old.uid.clone()),
+            (false, false) => old.if_free(Class::Replace),
             (true, true) => Class::SurgeCandidate,
-            (true, false) => Class::DeleteLate(old.uid.clone()),
+            (true, false) => old.if_free(Class::DeleteLate),
         },
     }
 }

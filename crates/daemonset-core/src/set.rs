@@ -35,6 +35,10 @@ const BURST: usize = 250;
 /// How long something that was answered may stay unseen before it is no longer waited for (DS-050).
 const UNSEEN: Duration = Duration::from_secs(5 * 60);
 
+/// How long a request whose answer was lost is taken as done: long enough for the watch to show what became of it. It is decided
+/// anew on what is there then, so that nothing is repeated that was done.
+const AMBIGUOUS: Duration = Duration::from_secs(10);
+
 /// The surroundings of one call.
 pub(crate) struct Cx<'a> {
     pub(crate) now: Now,
@@ -321,12 +325,12 @@ impl Set {
 
     /// Sets the timer for whatever waits for a pause to end.
     fn arm(&mut self, now: Mono) {
-        let history = (self.history_dirty || self.surplus_dirty).then_some(&self.history.retry);
         let retries = [
             Some(&self.creates.retry),
             Some(&self.status.retry),
             Some(&self.claims.retry),
-            history,
+            self.history_dirty.then_some(&self.history.retry),
+            self.surplus_dirty.then_some(&self.history.clean_retry),
         ];
         let pauses = retries.into_iter().flatten().filter_map(|retry| retry.opens_at(now));
         let due = [self.status.due, self.report.due]
@@ -418,7 +422,10 @@ impl Set {
         let next = history.next(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace));
         self.history = history;
         match next {
-            Next::Settled(current) => self.settle(current),
+            Next::Settled(current) => {
+                self.history.retry.reset();
+                self.settle(current);
+            }
             Next::Ask(step, request) => {
                 self.settled = false;
                 self.history.busy = true;
@@ -447,7 +454,7 @@ impl Set {
 
     /// DS-161
     fn clean_history(&mut self, cx: &mut Cx<'_>) {
-        if !self.surplus_dirty || self.history.busy || !self.history.retry.is_open(cx.now.mono) {
+        if !self.surplus_dirty || self.history.busy || !self.history.clean_retry.is_open(cx.now.mono) {
             return;
         }
         match history::surplus(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace)) {

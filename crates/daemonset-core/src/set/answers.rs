@@ -30,15 +30,15 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// The revision that is gone if this succeeded, as name and uid.
+    /// The revision that is gone by this answer, as name and uid.
     pub(crate) fn deleted_revision(&self, answer: &Answer) -> Option<(Arc<str>, Arc<str>)> {
-        let is_gone = match answer {
-            Answer::Done => true,
-            Answer::Failed(failure) => failure.kind == FailureKind::NotFound,
-            _ => false,
-        };
+        let is_missing = matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::NotFound);
+        let is_gone = is_missing || *answer == Answer::Done;
         match self {
-            Self::History(Step::Delete { name, uid }) if is_gone => Some((name.clone(), uid.clone())),
+            Self::History(Step::Delete { name, uid } | Step::Clean { name, uid }) if is_gone => Some((name.clone(), uid.clone())),
+            Self::History(Step::Change { name, uid } | Step::Release { name, uid }) if is_missing => {
+                Some((name.clone(), uid.clone()))
+            }
             _ => None,
         }
     }
@@ -73,8 +73,12 @@ impl Set {
                 (ended, failure.retry_after)
             }
         };
-        if self.history.ended(&self.ds, step, ended).is_err() {
-            self.history.retry.fail(cx.now.mono, pause);
+        let is_done = self.history.ended(&self.ds, step, ended);
+        match step {
+            Step::Clean { .. } if is_done => self.history.clean_retry.reset(),
+            Step::Clean { .. } => drop(self.history.clean_retry.fail(cx.now.mono, pause)),
+            _ if is_done => {}
+            _ => drop(self.history.retry.fail(cx.now.mono, pause)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bailiff_model::{Mono, PodUid};
 
-use super::{Cx, Op, Set, Timer, UNSEEN};
+use super::{AMBIGUOUS, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Urgency};
 use crate::facts::{Controller, Pod};
 use crate::pair;
@@ -70,6 +70,8 @@ enum Stage {
     Unseen,
     /// Failed; a pause runs.
     Paused,
+    /// The answer was lost: it may have been done. A pause runs, in which the watch shows it.
+    Lost,
     /// The pause is over; only the number of failures is remembered.
     Ready,
 }
@@ -85,7 +87,7 @@ impl Claims {
     pub(super) fn work(&self, pod: &Pod) -> pair::Work {
         match self.works.get(&pod.uid).map(|work| (work.stage, work.kind)) {
             None | Some((Stage::Ready, _)) => pair::Work::None,
-            Some((Stage::Asked, Kind::Delete)) => pair::Work::Asked,
+            Some((Stage::Asked | Stage::Lost, Kind::Delete)) => pair::Work::Asked,
             Some((Stage::Unseen, Kind::Delete)) => pair::Work::Going,
             Some(_) => pair::Work::Busy,
         }
@@ -137,7 +139,12 @@ impl Set {
         }
         // What was asked for has been seen (DS-052).
         self.end_work(&pod.uid, |work| {
-            work.stage == Stage::Unseen && (pod.deleting || work.kind != Kind::Delete)
+            let is_delete = work.kind == Kind::Delete;
+            match work.stage {
+                Stage::Unseen => pod.deleting || !is_delete,
+                Stage::Lost => pod.deleting && is_delete,
+                Stage::Asked | Stage::Paused | Stage::Ready => false,
+            }
         });
         self.touched.extend(pod.target.clone());
         true
@@ -197,7 +204,8 @@ impl Set {
     /// The time to see it, or the pause, is over.
     pub(super) fn stop_waiting_for_pod(&mut self, uid: &PodUid, world: &World) {
         self.end_work(uid, |work| work.stage == Stage::Unseen);
-        if let Some(work) = self.claims.works.get_mut(uid).filter(|work| work.stage == Stage::Paused) {
+        let is_paused = |work: &&mut PodWork| matches!(work.stage, Stage::Paused | Stage::Lost);
+        if let Some(work) = self.claims.works.get_mut(uid).filter(is_paused) {
             work.stage = Stage::Ready;
         }
         self.history_dirty = true;
@@ -244,8 +252,10 @@ impl Set {
         if work.is_going() {
             self.deletes.outstanding -= 1;
         }
-        work.stage = Stage::Paused;
-        let until = work.retry.fail(cx.now.mono, failure.retry_after);
+        let is_lost = failure.kind == FailureKind::Unknown;
+        work.stage = if is_lost { Stage::Lost } else { Stage::Paused };
+        let pause = failure.retry_after.max(is_lost.then_some(AMBIGUOUS));
+        let until = work.retry.fail(cx.now.mono, pause);
         self.timers.set(&Timer::Pod(uid.clone()), Some(until));
     }
 

@@ -2,14 +2,13 @@
 
 use bailiff_model::{NodeName, PodUid, Profile};
 
-use super::{BURST, Cx, Op, Set, Timer, UNSEEN};
+use super::{AMBIGUOUS, BURST, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
 use crate::retry::Retry;
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::time::Duration;
-
-/// How long a create without a clear answer is taken as done: long enough for the watch to show its pod, if there is one.
-const AMBIGUOUS: Duration = Duration::from_secs(10);
 
 /// Requests to create.
 #[derive(Debug, Default)]
@@ -20,6 +19,8 @@ pub(crate) struct Creates {
     pub(super) in_flight: usize,
     /// One of the present batch failed, with this pause asked for.
     failed: Option<Option<Duration>>,
+    /// Where the next batch begins: behind the node whose create failed last, so that one that always fails holds up no other.
+    from: NodeName,
     /// Pairs with a pod that is being created or not seen yet.
     outstanding: usize,
     pub(super) retry: Retry,
@@ -32,6 +33,12 @@ pub(super) enum Creating {
     Asked,
     /// Created with this uid, or perhaps created, and not seen yet.
     Unseen(Option<PodUid>),
+}
+
+/// The nodes behind one, then the others.
+fn from<'a>(nodes: &'a BTreeSet<NodeName>, first: &NodeName) -> impl Iterator<Item = &'a NodeName> {
+    let behind = nodes.range((Bound::Excluded(first.clone()), Bound::Unbounded));
+    behind.chain(nodes.range(..=first.clone()))
 }
 
 impl Set {
@@ -49,7 +56,8 @@ impl Set {
         } else {
             Urgency::Missing
         };
-        nodes.extend(self.tally.create.iter().take(room).map(|node| (node.clone(), missing)));
+        let wanted = from(&self.tally.create, &self.creates.from).take(room);
+        nodes.extend(wanted.map(|node| (node.clone(), missing)));
         let rest = room - nodes.len();
         nodes.extend(
             self.surge_nodes(rest, cx.profile)
@@ -73,10 +81,9 @@ impl Set {
         let limit = self.ds.strategy.limits(self.tally.counts().desired).surge;
         let free = usize::try_from(limit.saturating_sub(self.tally.used)).unwrap_or(usize::MAX);
         let room = if is_stuck { 0 } else { room };
-        self.tally
-            .create_now
-            .iter()
-            .chain(self.tally.surge_candidates.iter().take(free))
+        let first = &self.creates.from;
+        from(&self.tally.create_now, first)
+            .chain(from(&self.tally.surge_candidates, first).take(free))
             .take(room)
     }
 
@@ -135,6 +142,7 @@ impl Set {
             return self.wait_for_created(node, None, UNSEEN, cx);
         }
         self.creates.failed = Some(failure.retry_after.max(self.creates.failed.flatten()));
+        self.creates.from = node.clone();
         match failure.kind {
             FailureKind::Unknown => self.wait_for_created(node, None, AMBIGUOUS, cx),
             _ => self.stop_waiting_for_create(node),

@@ -5,4 +5,5 @@ mod history;
 mod lifecycle;
 mod model;
 mod properties;
+mod retries;
 mod rollout;

@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_daemonset_core::effect::Owner;
-use bailiff_daemonset_core::wire::{Call, Wanted};
-use bailiff_daemonset_core::{
-    Answer, DaemonSet, Effect, Failure, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer,
-};
+use bailiff_daemonset_core::{DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Revision, Syncer};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
 use serde_json::{Value, json};
 
+mod server;
+
 /// Streams that keep their order each, and none between each other.
 const STREAMS: usize = 5;
-const ANSWERS: usize = 4;
+pub const DAEMONSETS: usize = 2;
+pub const REVISIONS: usize = 3;
+pub const ANSWERS: usize = 4;
 
 pub struct Cluster {
     pub core: Syncer,
@@ -27,14 +27,16 @@ pub struct Cluster {
     streams: [VecDeque<Input>; STREAMS],
     /// Everything written, as `verb name`.
     pub writes: Vec<String>,
+    /// Every request and when it came, reads too.
+    pub requests: Vec<(Mono, String)>,
     /// Every Event, as `reason message`.
     pub events: Vec<String>,
     pub published: Option<DaemonSetSync>,
     pub wake: Option<Mono>,
     /// Requests that fail instead of being done, by a prefix of how they are written down.
     pub failures: Vec<(&'static str, FailureKind)>,
-    /// Answers are lost on their way: what was done looks as if nobody knew.
-    pub loses_answers: bool,
+    /// Answers to requests that begin like this are lost on their way: what was done looks as if nobody knew.
+    pub loses: Option<&'static str>,
     /// Inputs the core was given.
     pub inputs: usize,
     counter: u64,
@@ -51,11 +53,12 @@ impl Cluster {
             objects: BTreeMap::new(),
             streams: Default::default(),
             writes: Vec::new(),
+            requests: Vec::new(),
             events: Vec::new(),
             published: None,
             wake: None,
             failures: Vec::new(),
-            loses_answers: false,
+            loses: None,
             inputs: 0,
             counter: 0,
         };
@@ -294,7 +297,8 @@ impl Cluster {
         while let Some(stream) = self.pending().first().copied() {
             self.deliver(stream);
             steps += 1;
-            assert!(steps < 1_000_000, "the cluster does not come to rest");
+            let last = &self.requests[self.requests.len().saturating_sub(12)..];
+            assert!(steps < 20_000, "the cluster does not come to rest: {last:#?}");
         }
     }
 
@@ -337,7 +341,11 @@ impl Cluster {
 
     /// Lets a second pass and nothing else happen.
     pub fn pass_one_second(&mut self) {
-        let by = Duration::from_secs(1);
+        self.pass_some(Duration::from_secs(1));
+    }
+
+    /// Lets some time pass and nothing else happen.
+    pub fn pass_some(&mut self, by: Duration) {
         self.now = Now {
             mono: self.now.mono + by,
             wall: self.now.wall + by,
@@ -354,118 +362,6 @@ impl Cluster {
         }
         self.rest();
     }
-
-    fn serve(&mut self, id: RequestId, owner: &Owner, request: &Request) {
-        let call = request.call(owner).expect("JSON");
-        let (what, done) = self.execute(&call);
-        if !matches!(call, Call::Get { .. }) {
-            self.writes.push(what);
-        }
-        let done = if self.loses_answers { Err(FailureKind::Unknown) } else { done };
-        let answer = match (done, request.wanted()) {
-            (Err(kind), _) => Answer::Failed(Failure {
-                kind,
-                message: "refused".to_owned(),
-                retry_after: None,
-            }),
-            (Ok(_), Wanted::Nothing) => Answer::Done,
-            (Ok(object), Wanted::Pod) => Answer::Pod(Box::new(decode(&object))),
-            (Ok(object), Wanted::Revision) => Answer::Revision(Box::new(decode(&object))),
-            (Ok(object), Wanted::DaemonSet) => Answer::DaemonSet(Box::new(decode(&object))),
-        };
-        self.streams[ANSWERS].push_back(Input::Answered(id, answer));
-    }
-
-    fn execute(&mut self, call: &Call) -> (String, Result<Value, FailureKind>) {
-        let what = describe(call);
-        if let Some((_, kind)) = self.failures.iter().find(|(prefix, _)| what.starts_with(prefix)) {
-            return (what, Err(*kind));
-        }
-        let done = match call {
-            Call::Get { path } => self.objects.get(&key_of(path)).cloned().ok_or(FailureKind::NotFound),
-            Call::Create { path, body } => self.create(path, body.get()),
-            Call::Strategic { path, body } => self.patch_owners(&key_of(path), body),
-            Call::Merge { path, body } => self.patch(&key_of(path), body),
-            Call::Delete { path, uid } => self.delete(&key_of(path), uid),
-        };
-        (what, done)
-    }
-
-    fn create(&mut self, path: &str, body: &str) -> Result<Value, FailureKind> {
-        let mut object: Value = serde_json::from_str(body).expect("JSON");
-        let meta = &mut object["metadata"];
-        if meta["name"].is_null() {
-            let number = self.counter + 1;
-            meta["name"] = json!(format!("{}{number:05}", meta["generateName"].as_str().unwrap_or_default()));
-        }
-        let path = format!("{}/{}", key_of(path), meta["name"].as_str().unwrap_or_default());
-        if self.objects.contains_key(&path) {
-            return Err(FailureKind::AlreadyExists);
-        }
-        self.put(&path, object);
-        Ok(self.objects[&path].clone())
-    }
-
-    fn check(&self, path: &str, meta: &Value) -> Result<(), FailureKind> {
-        let object = self.objects.get(path).ok_or(FailureKind::NotFound)?;
-        if object["metadata"]["uid"] != meta["uid"] {
-            return Err(FailureKind::Invalid);
-        }
-        if !meta["resourceVersion"].is_null() && object["metadata"]["resourceVersion"] != meta["resourceVersion"] {
-            return Err(FailureKind::Conflict);
-        }
-        Ok(())
-    }
-
-    fn patch(&mut self, path: &str, body: &Value) -> Result<Value, FailureKind> {
-        self.check(path, &body["metadata"])?;
-        self.change(path, body.clone());
-        Ok(self.objects[path].clone())
-    }
-
-    fn patch_owners(&mut self, path: &str, body: &Value) -> Result<Value, FailureKind> {
-        self.check(path, &body["metadata"])?;
-        let mut object = self.objects[path].clone();
-        let wanted = &body["metadata"]["ownerReferences"][0];
-        let owners = &mut object["metadata"]["ownerReferences"];
-        let mut kept: Vec<Value> = owners
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|one| one["uid"] != wanted["uid"])
-            .cloned()
-            .collect();
-        if wanted["$patch"].is_null() {
-            if kept.iter().any(|one| one["controller"] == json!(true)) {
-                return Err(FailureKind::Invalid);
-            }
-            kept.push(wanted.clone());
-        }
-        *owners = Value::Array(kept);
-        self.put(path, object);
-        Ok(self.objects[path].clone())
-    }
-
-    fn delete(&mut self, path: &str, uid: &str) -> Result<Value, FailureKind> {
-        let object = self.objects.get(path).ok_or(FailureKind::NotFound)?;
-        if object["metadata"]["uid"] != json!(uid) {
-            return Err(FailureKind::Conflict);
-        }
-        let is_running = path.starts_with("pods/") && {
-            let pod: Pod = decode(object);
-            pod.bound && !pod.is_terminal()
-        };
-        let is_held = object["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|finalizers| !finalizers.is_empty());
-        if is_running || is_held {
-            let now = self.now.wall.to_string();
-            self.change(path, json!({"metadata": {"deletionTimestamp": now}}));
-        } else {
-            self.remove(path);
-        }
-        Ok(Value::Null)
-    }
 }
 
 pub fn path_of(pod: &Pod) -> String {
@@ -475,41 +371,6 @@ pub fn path_of(pod: &Pod) -> String {
 fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     // Raw JSON members can only be taken from text.
     serde_json::from_str(&object.to_string()).expect("a valid object")
-}
-
-/// `pods/x` from `/api/v1/namespaces/ns/pods/x`, and so on; the status subresource is the object itself.
-fn key_of(path: &str) -> String {
-    let tail = path.split("/namespaces/ns/").nth(1).unwrap_or_default();
-    tail.strip_suffix("/status").unwrap_or(tail).to_owned()
-}
-
-fn describe(call: &Call) -> String {
-    match call {
-        Call::Get { path } => format!("get {}", key_of(path)),
-        Call::Create { path, body } => {
-            let object: Value = serde_json::from_str(body.get()).expect("JSON");
-            let terms = &object["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-            let node = &terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
-            format!("create {} {}", key_of(path), node.as_str().unwrap_or_default())
-                .trim_end()
-                .to_owned()
-        }
-        Call::Strategic { path, body } => {
-            let is_release = body["metadata"]["ownerReferences"][0]["$patch"] == json!("delete");
-            format!("{} {}", if is_release { "release" } else { "adopt" }, key_of(path))
-        }
-        Call::Merge { path, body } if path.ends_with("/status") => {
-            let is_count = body["status"]["collisionCount"].is_null();
-            format!("{} {}", if is_count { "status" } else { "collision" }, key_of(path))
-        }
-        Call::Merge { path, body } if !body["revision"].is_null() => format!("renumber {} {}", key_of(path), body["revision"]),
-        Call::Merge { path, body } => format!(
-            "label {} {}",
-            key_of(path),
-            body["metadata"]["labels"]["controller-revision-hash"]
-        ),
-        Call::Delete { path, .. } => format!("delete {}", key_of(path)),
-    }
 }
 
 /// RFC 7386.

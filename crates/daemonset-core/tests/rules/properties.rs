@@ -112,7 +112,11 @@ impl Story {
             }
             2 if !self.calm => self.break_something(),
             3 if !self.calm => self.toggle_failures(),
-            4 => self.cluster.pass_one_second(),
+            4 => {
+                // No watch lags for longer than that.
+                self.cluster.settle();
+                self.cluster.pass_one_second();
+            }
             5..=9 => self.kubelet(),
             _ => {
                 let pending = self.cluster.pending();
@@ -135,7 +139,9 @@ impl Story {
     }
 
     fn toggle_failures(&mut self) {
-        if self.cluster.failures.pop().is_none() {
+        if self.dice.roll(4) == 0 {
+            self.cluster.loses = self.cluster.loses.is_none().then_some("");
+        } else if self.cluster.failures.pop().is_none() {
             // A delete conflicts only if another object has the name, which the cluster itself answers.
             let kinds = [
                 ("create pods", FailureKind::Other),
@@ -181,7 +187,7 @@ impl Story {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     /// DS-100, DS-102, DS-104, DS-134, DS-142: never two, and everything ends well, whatever lags or breaks.
     #[test]
@@ -193,6 +199,7 @@ proptest! {
             }
         }
         story.cluster.failures.clear();
+        story.cluster.loses = None;
         story.cluster.rest_longer();
         assert_converged(&story.cluster, story.nodes());
         // DS-145: twice is once.
