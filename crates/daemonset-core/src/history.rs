@@ -14,6 +14,12 @@ use crate::facts::{Controller, DaemonSet, LABEL_HASH, Revision};
 use crate::hash;
 use crate::retry::Retry;
 
+/// Longest value of a label.
+const LONGEST_LABEL: usize = 63;
+
+/// Longest name of a revision: a DNS subdomain.
+const LONGEST_NAME: usize = 253;
+
 /// The revision that new pods belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Current {
@@ -94,6 +100,8 @@ pub(crate) struct History {
     may_adopt: bool,
     /// A revision of the current data under our name that is not ours to claim (DS-158).
     borrowed: Option<Revision>,
+    /// Uids of revisions that the server does not let go of: they are let be (DS-065, DS-208).
+    kept: BTreeSet<Arc<str>>,
 }
 
 /// What an answer made necessary.
@@ -122,6 +130,8 @@ pub(crate) enum Ended<'a> {
     AlreadyExists,
     /// The object is not there.
     NotFound,
+    /// It will never be accepted.
+    Invalid,
     /// Otherwise.
     Failed,
 }
@@ -145,7 +155,8 @@ impl History {
             }
         }
         let claims = Claims::sort(view.ds, revisions);
-        if let Some(revision) = claims.foreign.first() {
+        let foreign = claims.foreign.iter().find(|revision| !self.kept.contains(&revision.uid));
+        if let Some(revision) = foreign {
             return change(revision, RevisionChange::Release);
         }
         if let Some(revision) = claims.orphans.first() {
@@ -157,7 +168,7 @@ impl History {
         self.may_adopt = false;
         if let Some(revision) = claims.mine.iter().find(|revision| revision.hash().is_none()) {
             // DS-154
-            return change(revision, RevisionChange::Label(revision.name.clone()));
+            return change(revision, RevisionChange::Label(label_of(&revision.name)));
         }
         self.choose(view, &claims.mine)
     }
@@ -204,6 +215,7 @@ impl History {
             }
             // What was to be changed is gone, or was let go already (DS-065, DS-066).
             (Step::Change { .. } | Step::Release { .. } | Step::Delete { .. } | Step::Clean { .. }, Ended::NotFound) => {}
+            (Step::Release { uid, .. }, Ended::Invalid) => drop(self.kept.insert(uid.clone())),
             (_, Ended::Done) => {}
             (Step::Create { .. } | Step::Change { .. } | Step::Release { .. }, Ended::Revision(_)) => {}
             _ => {
@@ -279,6 +291,24 @@ fn delete(revision: &Revision, step: Step) -> Next {
     Next::Ask(step, Request::DeleteRevision { name, uid })
 }
 
+/// The hash label of a revision without one: its name, or a hash of it where no label may be that long (DS-154, DS-237).
+fn label_of(name: &Arc<str>) -> Arc<str> {
+    if name.len() <= LONGEST_LABEL {
+        name.clone()
+    } else {
+        Arc::from(hash::of(name.as_bytes(), None))
+    }
+}
+
+/// The name of a new revision (DS-157). A name that leaves no room for the hash is cut (DS-237).
+fn name_of(ds: &str, hash: &str) -> String {
+    let room = LONGEST_NAME.saturating_sub(hash.len() + 1);
+    let is_cut = ds.len() > room;
+    let prefix = ds.get(..room.min(ds.len())).unwrap_or(ds);
+    let prefix = if is_cut { prefix.trim_end_matches(['-', '.']) } else { prefix };
+    format!("{prefix}-{hash}")
+}
+
 /// DS-157
 fn draft(ds: &DaemonSet, number: i64) -> RevisionDraft {
     let hash = hash::of(ds.template.data(), ds.status.collision_count);
@@ -289,7 +319,7 @@ fn draft(ds: &DaemonSet, number: i64) -> RevisionDraft {
         .iter()
         .map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     RevisionDraft {
-        name: format!("{}-{hash}", ds.name),
+        name: name_of(&ds.name, &hash),
         labels: Value::Object(labels),
         annotations: Value::Object(annotations.collect()),
         number,
@@ -316,4 +346,25 @@ pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a R
             let (name, uid) = (revision.name.clone(), revision.uid.clone());
             delete(revision, Step::Clean { name, uid })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DS-154, DS-157, DS-237: names and labels stay within what the API server accepts, and are upstream's wherever those do.
+    #[test]
+    fn names_and_labels_of_revisions_are_never_too_long() {
+        assert_eq!(name_of("ds", "65bb57b6b5"), "ds-65bb57b6b5");
+        let longest = "d".repeat(242);
+        assert_eq!(name_of(&longest, "65bb57b6b5"), format!("{longest}-65bb57b6b5"));
+        let dotted = format!("{}.{}", "d".repeat(241), "e".repeat(11));
+        let name = name_of(&dotted, "65bb57b6b5");
+        assert_eq!(name, format!("{}-65bb57b6b5", "d".repeat(241)));
+        assert!(name.len() <= LONGEST_NAME);
+        let short: Arc<str> = Arc::from("e".repeat(63));
+        assert_eq!(label_of(&short), short);
+        let long = label_of(&Arc::from("e".repeat(64)));
+        assert!(!long.is_empty() && long.len() <= LONGEST_LABEL, "{long}");
+    }
 }

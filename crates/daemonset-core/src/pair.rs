@@ -28,6 +28,9 @@ pub(crate) struct Rules<'a> {
     pub(crate) surging: bool,
     /// Old pods stay until someone deletes them (DS-140).
     pub(crate) on_delete: bool,
+    /// A failed pod that waits holds up its replacement while surging too. Upstream's does not, so that a kubelet that rejects
+    /// every pod gets them without a pause (DS-227).
+    pub(crate) patient: bool,
     pub(crate) now: Now,
 }
 
@@ -233,7 +236,8 @@ fn manage(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], live: &[Lo
     let running = sort_out(rules, facts, live, judgement);
     if rules.surging {
         // A pod whose deletion may still come to nothing would be one too many beside a new one.
-        let may_create = !facts.creating && grouped.iter().all(|look| look.work != Work::Asked);
+        let is_sure = grouped.iter().all(|look| look.work != Work::Asked);
+        let may_create = !facts.creating && is_sure && !(rules.patient && judgement.wake.is_some());
         judgement.create = running.is_empty() && facts.verdict.run && may_create;
         manage_surge(rules, &running, judgement);
     } else {

@@ -365,6 +365,7 @@ impl Set {
             min_ready: self.ds.min_ready,
             surging: self.ds.strategy.is_surging(),
             on_delete: self.ds.strategy == Strategy::OnDelete,
+            patient: cx.profile == Profile::Bailiff,
             now: cx.now,
         };
         let pods: Vec<&Pod> = pair.pods.iter().filter_map(|uid| cx.world.pod(uid)).collect();

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(text, wanted);
     }
 
-    /// DS-064, DS-065, DS-160, DS-229; upstream's TestGeneratePatchBytesForDelete
+    /// DS-064, DS-065, DS-069, DS-160, DS-229; upstream's TestGeneratePatchBytesForDelete
     #[test]
     fn pods_are_patched_and_deleted_by_uid() {
         let (name, uid) = (PodName::from("p"), PodUid::from("pu"));
@@ -246,7 +246,7 @@ mod tests {
         );
     }
 
-    /// DS-154, DS-155, DS-157, DS-208, DS-209
+    /// DS-154, DS-155, DS-157, DS-207, DS-208, DS-209: what is posted is the canonical bytes, escapes and all.
     #[test]
     fn revisions_keep_their_bytes() {
         let draft = RevisionDraft {

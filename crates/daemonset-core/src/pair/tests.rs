@@ -26,6 +26,7 @@ fn rules(surging: bool) -> Rules<'static> {
         min_ready: Duration::ZERO,
         surging,
         on_delete: false,
+        patient: true,
         now: now(),
     }
 }
@@ -116,7 +117,7 @@ impl Case<'_> {
     }
 }
 
-/// DS-100, DS-101, DS-102, DS-107, DS-108, DS-071, DS-109
+/// DS-100, DS-101, DS-102, DS-103, DS-107, DS-108, DS-071, DS-109
 #[test]
 fn manage_creates_and_deletes_by_the_first_matching_case() {
     let on = |verdict| Case {

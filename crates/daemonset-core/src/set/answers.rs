@@ -68,6 +68,7 @@ impl Set {
                 let ended = match failure.kind {
                     FailureKind::AlreadyExists => Ended::AlreadyExists,
                     FailureKind::NotFound => Ended::NotFound,
+                    FailureKind::Invalid => Ended::Invalid,
                     _ => Ended::Failed,
                 };
                 (ended, failure.retry_after)

@@ -170,6 +170,28 @@ fn a_recreated_daemonset_takes_its_orphans_back() {
     assert_eq!(cluster.revisions().len(), 1);
 }
 
+/// DS-192, DS-236: with another template the orphans are old, unless they carry the new DaemonSet's template generation.
+#[test]
+fn orphans_of_another_template_are_old_unless_the_generation_says_otherwise() {
+    for (generation, kept) in [("1", true), ("2", false)] {
+        let mut cluster = Cluster::with(1, json!({}));
+        cluster.rest();
+        let before = cluster.on("n0").remove(0).uid;
+        cluster.remove("daemonsets/ds");
+        let path = crate::model::path_of(&cluster.on("n0")[0]);
+        cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
+        cluster.settle();
+        cluster.add_daemonset(
+            "ds",
+            json!({"template": {"spec": {"containers": [{"name": "c", "image": "v2"}]}}}),
+        );
+        let annotations = json!({"deprecated.daemonset.template.generation": generation});
+        cluster.change("daemonsets/ds", json!({"metadata": {"annotations": annotations}}));
+        cluster.rest();
+        assert_eq!(cluster.on("n0")[0].uid == before, kept, "generation {generation}");
+    }
+}
+
 /// DS-202: of two pods on a node the one that is bound, then older, then first by name stays.
 #[test]
 fn two_controllers_agree_on_the_survivor() {

@@ -293,7 +293,7 @@ fn a_takeover_writes_nothing() {
     }
 }
 
-/// DS-150, DS-155, DS-208: the same template in other bytes is another, old revision.
+/// DS-150, DS-153, DS-155, DS-208, DS-235: the same template in other bytes, as controllers before 1.34 wrote them, is another, old revision.
 #[test]
 fn foreign_bytes_are_another_revision() {
     let mut cluster = Cluster::with(1, json!({}));
@@ -309,4 +309,63 @@ fn foreign_bytes_are_another_revision() {
     cluster.put("controllerrevisions/copy", copy);
     cluster.rest();
     assert_eq!(cluster.writes, [format!("renumber controllerrevisions/{} 8", original.name)]);
+}
+
+/// DS-065, DS-162, DS-208: a revision that the server does not let go of is let be.
+#[test]
+fn a_revision_that_cannot_be_released_holds_nothing_up() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.rest();
+    let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+    cluster.failures.push(("release controllerrevisions", FailureKind::Invalid));
+    cluster.change(&path, json!({"metadata": {"labels": {"app": "other"}}}));
+    cluster.add_node("n1", json!({}), json!([]));
+    cluster.rest();
+    assert_eq!(cluster.pods().len(), 2);
+    let releases = cluster.writes.iter().filter(|write| write.starts_with("release"));
+    assert_eq!(releases.count(), 1);
+}
+
+/// DS-154, DS-237: a revision without any label is no reason to fall over.
+#[test]
+fn a_revision_without_labels_is_adopted_and_labelled() {
+    let selector = json!({"matchLabels": null, "matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]});
+    let mut cluster = Cluster::with(1, json!({"selector": selector}));
+    cluster.rest();
+    let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+    cluster.writes.clear();
+    cluster.change(&path, json!({"metadata": {"ownerReferences": null, "labels": null}}));
+    cluster.rest();
+    assert!(
+        cluster.writes[0].starts_with("adopt ") && cluster.writes[1].starts_with("label "),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+/// DS-155, DS-175, DS-215: what `kubectl rollout` relies on. Undo sends the data of a revision as a patch of the DaemonSet; status
+/// compares generations and counters.
+#[test]
+fn kubectl_can_undo_and_watch_a_rollout() {
+    let mut cluster = Cluster::with(2, json!({}));
+    cluster.rest();
+    let first = cluster.objects["daemonsets/ds"]["spec"]["template"].clone();
+    cluster.set_image("v2");
+    cluster.rest();
+    let old = cluster
+        .revisions()
+        .into_iter()
+        .find(|revision| revision.number == 1)
+        .expect("v1");
+    let mut patch: Value = serde_json::from_slice(&old.data).expect("an object");
+    let template = patch["spec"]["template"].as_object_mut().expect("an object");
+    assert_eq!(template.shift_remove("$patch"), Some(json!("replace")));
+    assert_eq!(Value::Object(template.clone()), first);
+    cluster.edit(patch["spec"].clone());
+    cluster.rest();
+    assert_eq!(images(&cluster), numbered(&[(2, "v2"), (3, "v1")]));
+    let ds = cluster.daemonset();
+    assert!(ds.generation <= ds.status.observed_generation);
+    let counts = ds.status.counts;
+    assert_eq!((counts.updated, counts.available), (counts.desired, counts.desired));
 }

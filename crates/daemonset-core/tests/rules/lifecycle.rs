@@ -406,7 +406,7 @@ fn a_recreated_daemonset_starts_anew() {
     assert_eq!(cluster.daemonset().status.counts, mk_counts(1));
 }
 
-/// DS-118, DS-148: availability comes by itself.
+/// DS-027, DS-118, DS-148: availability comes by itself.
 #[test]
 fn pods_become_available_after_min_ready_seconds() {
     let mut cluster = Cluster::with(2, json!({"minReadySeconds": 30}));
@@ -467,7 +467,7 @@ fn nothing_is_written_while_held() {
     assert_eq!(cluster.daemonset().status.counts, mk_counts(2));
 }
 
-/// Cost follows change: a pod event of one node is one decision, whatever the number of nodes.
+/// DS-220, DS-221: cost follows change; a pod event of one node is one decision, whatever the number of nodes.
 #[test]
 fn inputs_of_a_rollout_grow_linearly() {
     let inputs = |nodes: usize| {

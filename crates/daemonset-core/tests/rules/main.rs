@@ -1,9 +1,11 @@
 //! Rules of the DaemonSet specification, played against a tiny cluster in memory.
 
 mod claims;
+mod decoding;
 mod history;
 mod lifecycle;
 mod model;
 mod properties;
 mod retries;
 mod rollout;
+mod routing;

@@ -15,6 +15,8 @@ mod server;
 
 /// Streams that keep their order each, and none between each other.
 const STREAMS: usize = 5;
+pub const NODES: usize = 0;
+pub const PODS: usize = 1;
 pub const DAEMONSETS: usize = 2;
 pub const REVISIONS: usize = 3;
 pub const ANSWERS: usize = 4;

@@ -243,7 +243,7 @@ fn a_pod_on_a_deleted_node_does_not_stop_a_surge() {
     }
 }
 
-/// DS-233: a restart in the middle of a surge goes on by itself.
+/// DS-033, DS-233: a restart in the middle of a surge goes on by itself.
 #[test]
 fn a_restart_during_a_surge_loses_no_timer() {
     let mut cluster = mk(1, json!(0), json!(1));
@@ -262,7 +262,7 @@ fn a_restart_during_a_surge_loses_no_timer() {
     );
 }
 
-/// DS-052, DS-228: deletes are known by uid, so that a lagging watch never lets a rollout exceed its budget.
+/// DS-029, DS-052, DS-228: deletes are known by uid, so that a lagging watch never lets a rollout exceed its budget.
 #[test]
 fn a_lagging_watch_does_not_widen_the_budget() {
     let mut cluster = mk(6, json!(1), json!(0));
@@ -275,4 +275,69 @@ fn a_lagging_watch_does_not_widen_the_budget() {
     }
     let deletes = cluster.writes.iter().filter(|write| write.starts_with("delete pods")).count();
     assert_eq!(deletes, 1);
+}
+
+/// DS-133, DS-231: old pods where no pod should be, and on nodes that do not exist, are rolled too; nodes go in order of name.
+#[test]
+fn pods_of_nodes_that_are_gone_are_rolled_too() {
+    let mut cluster = mk(3, json!(1), json!(0));
+    cluster.remove("nodes/n0");
+    cluster.rest();
+    assert_eq!(cluster.pods().len(), 3, "left to the pod garbage collector");
+    cluster.set_image("v2");
+    let first = format!("delete {}", path_of(&cluster.on("n0")[0]));
+    cluster.writes.clear();
+    cluster.rest();
+    let deletes: Vec<&String> = cluster
+        .writes
+        .iter()
+        .filter(|write| write.starts_with("delete pods"))
+        .collect();
+    assert_eq!((deletes.len(), deletes[0]), (3, &first), "{:?}", cluster.writes);
+    assert_eq!((cluster.on("n0").len(), cluster.pods().len()), (0, 2));
+}
+
+/// DS-136: an old failed pod that waits for its backoff is replaced by the rolling update all the same.
+#[test]
+fn a_rolling_update_does_not_wait_for_failed_pods() {
+    let mut cluster = mk(1, json!(1), json!(0));
+    for _ in 0..3 {
+        cluster.rest();
+        let pod = cluster.on("n0").remove(0);
+        cluster.set_phase(&pod, "Failed", false);
+        cluster.settle();
+    }
+    cluster.settle();
+    for pod in cluster.on("n0") {
+        cluster.bind(&pod);
+        cluster.set_phase(&pod, "Failed", false);
+    }
+    let from = cluster.writes.len();
+    assert_eq!(step(&mut cluster), (0, 0), "it waits: {:?}", &cluster.writes[from..]);
+    cluster.set_image("v2");
+    let (_, deletes) = step(&mut cluster);
+    assert_eq!(deletes, 1);
+}
+
+/// DS-227: while surging, a node that rejects every pod gets them at the pace of the backoff; upstream's at its own.
+#[test]
+fn a_node_that_rejects_every_pod_is_not_flooded_while_surging() {
+    let creates = |profile| {
+        let mut cluster = mk(1, json!(0), json!(1));
+        cluster.restart(profile);
+        let pod = cluster.on("n0").remove(0);
+        cluster.set_phase(&pod, "Failed", false);
+        for _ in 0..300 {
+            cluster.settle();
+            for pod in cluster.pods().into_iter().filter(|pod| !pod.is_terminal()) {
+                cluster.bind(&pod);
+                cluster.set_phase(&pod, "Failed", false);
+            }
+            cluster.pass(1);
+        }
+        cluster.writes.iter().filter(|write| write.starts_with("create pods")).count()
+    };
+    // 1 + 2 + 4 + … + 128 s
+    assert_eq!(creates(Profile::Bailiff), 9);
+    assert!(creates(Profile::Upstream) > 250);
 }

@@ -1,0 +1,226 @@
+//! Which event concerns which DaemonSet (section 2), and what waits for what (sections 3 and 4).
+
+use bailiff_daemonset_core::{FailureKind, Input, Profile};
+use serde_json::{Value, json};
+
+use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
+
+fn count(cluster: &Cluster, prefix: &str) -> usize {
+    let like = cluster.requests.iter().filter(|(_, request)| request.starts_with(prefix));
+    like.count()
+}
+
+fn mk_orphan(node: &str, labels: Value) -> Value {
+    json!({"metadata": {"name": format!("orphan-{node}"), "namespace": "ns", "labels": labels}, "spec": {"nodeName": node}})
+}
+
+/// One at rest, with nothing noted yet.
+fn at_rest(nodes: usize, spec: Value) -> Cluster {
+    let mut cluster = Cluster::with(nodes, spec);
+    cluster.rest();
+    cluster.writes.clear();
+    cluster.requests.clear();
+    cluster
+}
+
+/// Delivers all that comes by these streams, again and again.
+fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
+    while let Some(stream) = streams.iter().find(|stream| cluster.pending().contains(stream)) {
+        cluster.deliver(*stream);
+    }
+}
+
+/// DS-023, DS-110: a created pod that is seen makes room for the next one.
+#[test]
+fn a_pod_that_is_seen_makes_room_for_the_next() {
+    let mut cluster = Cluster::with(252, json!({}));
+    deliver_only(&mut cluster, &[NODES, DAEMONSETS, ANSWERS]);
+    assert_eq!(count(&cluster, "create pods"), 250);
+    for created in [251, 252] {
+        cluster.deliver(PODS);
+        deliver_only(&mut cluster, &[ANSWERS]);
+        assert_eq!(count(&cluster, "create pods"), created);
+    }
+}
+
+/// DS-025, DS-102: a pod that is first seen while it is being deleted is waited for, and neither adopted nor deleted again.
+#[test]
+fn a_pod_first_seen_while_it_is_deleted_is_waited_for() {
+    let mut cluster = at_rest(1, json!({}));
+    let path = path_of(&cluster.on("n0")[0]);
+    cluster.change(&path, json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
+    let mut orphan = mk_orphan("n0", json!({"app": "ds"}));
+    orphan["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    cluster.put("pods/orphan-n0", orphan);
+    cluster.restart(Profile::Bailiff);
+    cluster.pass(60);
+    assert!(
+        !cluster.writes.iter().any(|write| write.contains(" pods")),
+        "{:?}",
+        cluster.writes
+    );
+    cluster.remove(&path);
+    cluster.settle();
+    assert_eq!(cluster.writes.iter().filter(|write| *write == "create pods n0").count(), 1);
+}
+
+/// DS-026: what was said already, and what is older, changes nothing.
+#[test]
+fn a_pod_said_again_changes_nothing() {
+    let mut cluster = at_rest(1, json!({}));
+    let old = cluster.on("n0").remove(0);
+    assert_eq!(cluster.core.apply(Input::PodApplied(old.clone()), cluster.now), []);
+    cluster.set_phase(&old, "Failed", false);
+    deliver_only(&mut cluster, &[PODS]);
+    let effects = cluster.core.apply(Input::PodApplied(old), cluster.now);
+    assert_eq!(effects, [], "an older state");
+}
+
+/// DS-022, DS-027; upstream's TestUpdatePodChangeControllerRef: both the old owner and the new one act.
+#[test]
+fn a_pod_that_changes_its_owner_concerns_both() {
+    let mut cluster = at_rest(1, json!({}));
+    cluster.add_daemonset("other", json!({}));
+    cluster.rest();
+    cluster.writes.clear();
+    let uid = cluster.objects["daemonsets/other"]["metadata"]["uid"].clone();
+    let pods = cluster.on("n0");
+    let moved = pods.iter().find(|pod| pod.name.as_str().starts_with("ds-")).expect("ours");
+    let owner = json!([{"kind": "DaemonSet", "name": "other", "uid": uid, "controller": true}]);
+    cluster.change(
+        &path_of(moved),
+        json!({"metadata": {"ownerReferences": owner, "labels": {"app": "other"}}}),
+    );
+    cluster.settle();
+    assert!(cluster.writes.contains(&"create pods n0".to_owned()), "{:?}", cluster.writes);
+    let deleted = cluster.writes.iter().filter(|write| write.starts_with("delete pods/"));
+    assert_eq!(deleted.count(), 1, "one too many for the other: {:?}", cluster.writes);
+}
+
+/// DS-024, DS-028; upstream's TestAddPodOrphan, TestUpdatePodOrphanSameLabels, TestUpdatePodOrphanWithNewLabels
+#[test]
+fn an_orphan_concerns_those_that_select_it() {
+    let mut cluster = at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+    cluster.add_daemonset("other", json!({"updateStrategy": {"type": "OnDelete"}}));
+    cluster.rest();
+    cluster.requests.clear();
+    cluster.put("pods/orphan-n0", mk_orphan("n0", json!({"app": "nobody"})));
+    cluster.put(
+        "pods/bare",
+        json!({"metadata": {"name": "bare", "namespace": "ns"}, "spec": {"nodeName": "n0"}}),
+    );
+    cluster.change("pods/orphan-n0", json!({"status": {"phase": "Running"}}));
+    cluster.settle();
+    assert_eq!(cluster.requests, [], "no labels match nothing");
+    cluster.change("pods/orphan-n0", json!({"metadata": {"labels": {"app": "other"}}}));
+    cluster.settle();
+    let asked: Vec<&str> = cluster.requests.iter().take(2).map(|(_, request)| request.as_str()).collect();
+    assert_eq!(asked, ["get daemonsets/other", "adopt pods/orphan-n0"]);
+}
+
+/// DS-029; upstream's TestDeletePod, TestDeletePodOrphan
+#[test]
+fn a_deleted_pod_concerns_its_owner_only() {
+    let mut cluster = at_rest(2, json!({}));
+    cluster.put("pods/orphan-n0", mk_orphan("n0", json!({"app": "nobody"})));
+    cluster.remove("pods/orphan-n0");
+    cluster.settle();
+    assert_eq!(cluster.requests, []);
+    let path = path_of(&cluster.on("n1")[0]);
+    cluster.remove(&path);
+    cluster.settle();
+    assert_eq!(cluster.writes[0], "create pods n1");
+    assert_eq!(count(&cluster, "create"), 1);
+}
+
+/// DS-030; upstream's TestShouldIgnoreNodeUpdate: labels and taints matter, nothing else asks for anything.
+#[test]
+fn a_heartbeat_of_a_node_asks_for_nothing() {
+    let mut cluster = at_rest(2, json!({}));
+    let patches = [
+        json!({"metadata": {"annotations": {"a": "b"}}}),
+        json!({"spec": {"unschedulable": true}}),
+        json!({"status": {"allocatable": {"cpu": "1"}}}),
+        json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+    ];
+    for patch in patches {
+        cluster.change("nodes/n0", patch.clone());
+        cluster.pass(5);
+        assert_eq!(cluster.requests, [], "{patch}");
+    }
+}
+
+/// DS-041, DS-147: creates that fail hold up no status, and a status that fails holds up no creates.
+#[test]
+fn creates_and_status_do_not_hold_each_other_up() {
+    for (failing, other) in [("create pods", "status"), ("status", "create pods")] {
+        let mut cluster = at_rest(1, json!({}));
+        cluster.failures.push((failing, FailureKind::Other));
+        cluster.add_node("n1", json!({}), json!([]));
+        cluster.pass(5);
+        assert!(count(&cluster, failing) > 2, "{failing} is tried again");
+        assert_eq!(count(&cluster, other), 1, "{other} is done once");
+    }
+}
+
+/// DS-043, DS-063, DS-223: one read of the DaemonSet allows all adoptions that wait.
+#[test]
+fn many_orphans_are_adopted_after_one_read() {
+    let mut cluster = at_rest(20, json!({"updateStrategy": {"type": "OnDelete"}}));
+    for index in 0..20 {
+        let node = format!("n{index}");
+        cluster.put(&format!("pods/orphan-{node}"), mk_orphan(&node, json!({"app": "ds"})));
+    }
+    deliver_only(&mut cluster, &[PODS, ANSWERS]);
+    assert_eq!((count(&cluster, "get daemonsets"), count(&cluster, "adopt pods")), (1, 20));
+}
+
+/// DS-053: the history goes on while pods are outstanding.
+#[test]
+fn outstanding_pods_do_not_hold_up_the_history() {
+    let mut cluster = Cluster::with(1, json!({}));
+    deliver_only(&mut cluster, &[NODES, DAEMONSETS, ANSWERS]);
+    assert_eq!(
+        (count(&cluster, "create pods"), count(&cluster, "create controllerrevisions")),
+        (1, 1)
+    );
+    cluster.set_image("v2");
+    deliver_only(&mut cluster, &[DAEMONSETS]);
+    assert_eq!(count(&cluster, "create controllerrevisions"), 2);
+}
+
+/// DS-054: a pod that is created and not seen yet uses up the budget, so that nothing is rolled on its account.
+#[test]
+fn a_rolling_update_waits_for_what_is_outstanding() {
+    let mut cluster = at_rest(2, json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}));
+    cluster.add_node("n2", json!({}), json!([]));
+    deliver_only(&mut cluster, &[NODES]);
+    cluster.set_image("v2");
+    deliver_only(&mut cluster, &[DAEMONSETS, REVISIONS, ANSWERS]);
+    assert_eq!((count(&cluster, "create pods"), count(&cluster, "delete pods")), (1, 0));
+}
+
+/// DS-040, DS-062, DS-190: whatever the way of deletion, nothing is deleted, adopted or released by the controller.
+#[test]
+fn a_daemonset_being_deleted_neither_adopts_nor_releases() {
+    for finalizers in [json!([]), json!(["foregroundDeletion"]), json!(["orphan"])] {
+        let mut cluster = at_rest(2, json!({}));
+        let meta = json!({"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": finalizers});
+        cluster.change("daemonsets/ds", json!({"metadata": meta}));
+        cluster.settle();
+        let (orphaned, relabelled) = (path_of(&cluster.on("n0")[0]), path_of(&cluster.on("n1")[0]));
+        cluster.change(&orphaned, json!({"metadata": {"ownerReferences": null}}));
+        cluster.change(&relabelled, json!({"metadata": {"labels": {"app": "other"}}}));
+        cluster.settle();
+        let revisions: Vec<String> = cluster
+            .revisions()
+            .iter()
+            .map(|one| format!("controllerrevisions/{}", one.name))
+            .collect();
+        for path in revisions {
+            cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
+        }
+        cluster.pass(60);
+        assert_eq!(cluster.requests, [], "{finalizers}");
+    }
+}
