@@ -1,7 +1,7 @@
 //! `bailiff sandbox`: its flags, and running what they ask for.
 //!
-//! Flags that kube-apiserver has keep its names and meanings. The sandbox speaks plain HTTP, so it listens on loopback unless told
-//! otherwise in so many words.
+//! Flags that kube-apiserver has keep its names and meanings. On loopback the sandbox answers TLS and plain HTTP on one port; beyond
+//! it only TLS, and only to tokens it was given, unless told otherwise in so many words.
 
 mod run;
 mod tokens;
@@ -9,7 +9,7 @@ mod tokens;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use bailiff_runtime::args::{Error, Valid, Validate, go_bool, listen_address, require_private_listener};
+use bailiff_runtime::args::{Error, Valid, Validate, go_bool, listen_address};
 use clap::{ArgAction, Args, ValueEnum};
 
 use crate::cluster::ClusterSpec;
@@ -33,7 +33,7 @@ pub struct SandboxFlags {
     #[arg(long, env = "BAILIFF_LISTEN", default_value = "127.0.0.1:7470", value_name = "IP:PORT", value_parser = listen_address)]
     pub listen: SocketAddr,
 
-    /// Serve plain HTTP also beyond this machine; a token is required then
+    /// Answer plain HTTP also beyond this machine, where only TLS is answered otherwise
     #[arg(
         long, env = "BAILIFF_INSECURE", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
         num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
@@ -110,6 +110,11 @@ impl SandboxFlags {
         (!self.bare).then_some(spec)
     }
 
+    /// Only this machine reaches it.
+    pub fn is_private(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback()
+    }
+
     /// Requests without a token are answered.
     pub fn is_anonymous(&self) -> bool {
         self.anonymous_auth && self.authorization_mode != AuthorizationMode::AlwaysAllow
@@ -118,9 +123,7 @@ impl SandboxFlags {
 
 impl Validate for SandboxFlags {
     fn validate(&self) -> Result<(), Error> {
-        require_private_listener("listen", self.listen, self.insecure)?;
-        let is_private = self.listen.ip().to_canonical().is_loopback();
-        if !is_private && self.token_auth_file.is_none() {
+        if !self.is_private() && self.token_auth_file.is_none() {
             let allowed = "beyond this machine --token-auth-file is required";
             return Err(Error::new("listen", self.listen, allowed));
         }
@@ -194,7 +197,7 @@ mod tests {
         for flags in cases {
             assert_eq!(parse(flags), Err(64), "{flags:?}");
         }
-        let open = ["--listen=0.0.0.0:7470", "--insecure", "--token-auth-file=tokens.csv"];
+        let open = ["--listen=0.0.0.0:7470", "--token-auth-file=tokens.csv"];
         assert!(parse(&open).is_ok());
     }
 }

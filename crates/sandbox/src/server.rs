@@ -1,4 +1,6 @@
-//! The sandbox over a socket: HTTP/1.1, and HTTP/2 for those who know.
+//! The sandbox over a socket: HTTP/1.1 and HTTP/2, plain or over TLS.
+
+pub mod tls;
 
 use std::future::Future;
 use std::io;
@@ -7,14 +9,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use self::tls::Identity;
 use crate::Sandbox;
 use crate::service::Service;
 
@@ -22,28 +27,49 @@ use crate::service::Service;
 const MOST_CONNECTIONS: usize = 4096;
 /// What a request's head may take.
 const HEAD_BYTES: usize = 64 * 1024;
-/// How long a request's head may take to arrive.
+/// How long a request's head may take to arrive, and a TLS handshake.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// How long open connections may take to finish when the server stops. Watches do not end by themselves.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long the server rests when the system has no more descriptors.
 const REST: Duration = Duration::from_millis(50);
 
-/// Serves until `shutdown` completes, then ends what is open.
+/// What every TLS connection begins with, and no HTTP request.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// What the server speaks.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// HTTP without encryption.
+    Plain,
+    /// Either on the same port, as the client begins.
+    Either(Identity),
+    /// TLS only.
+    Tls(Identity),
+}
+
+/// Serves plain HTTP until `shutdown` completes, then ends what is open.
 ///
 /// # Errors
 /// When the listener breaks.
 pub async fn serve(listener: TcpListener, sandbox: Sandbox, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    serve_over(listener, sandbox, Transport::Plain, shutdown).await
+}
+
+/// Serves until `shutdown` completes, then ends what is open.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve_over(
+    listener: TcpListener,
+    sandbox: Sandbox,
+    transport: Transport,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .max_buf_size(HEAD_BYTES);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 * 1024);
+    let builder = builder();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -51,13 +77,11 @@ pub async fn serve(listener: TcpListener, sandbox: Sandbox, shutdown: impl Futur
             accepted = accept(&listener, &slots) => accepted,
         };
         let Some((stream, permit)) = accepted else { continue };
-        let service = TowerToHyperService::new(Service::new(sandbox.clone()));
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection.into_owned());
+        let (builder, watcher, sandbox, transport) = (builder.clone(), graceful.watcher(), sandbox.clone(), transport.clone());
         // Owned by the connection: it ends with the client, at the latest shortly after shutdown.
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "Connection ended early");
+            if let Err(error) = converse(stream, &transport, builder, watcher, sandbox).await {
+                tracing::debug!(error, "Connection ended early");
             }
             drop(permit);
         });
@@ -67,10 +91,56 @@ pub async fn serve(listener: TcpListener, sandbox: Sandbox, shutdown: impl Futur
     Ok(())
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_BYTES);
+    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 * 1024);
+    builder
+}
+
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+async fn converse(
+    stream: TcpStream,
+    transport: &Transport,
+    builder: Builder<TokioExecutor>,
+    watcher: Watcher,
+    sandbox: Sandbox,
+) -> Result<(), Broken> {
+    let identity = match transport {
+        Transport::Plain => None,
+        Transport::Tls(identity) => Some(identity),
+        Transport::Either(identity) => {
+            let mut first = [0];
+            tokio::time::timeout(HEAD_TIME, stream.peek(&mut first)).await??;
+            (first[0] == TLS_HANDSHAKE).then_some(identity)
+        }
+    };
+    match identity {
+        Some(identity) => {
+            let stream = tokio::time::timeout(HEAD_TIME, identity.acceptor().accept(stream)).await??;
+            answer(stream, &builder, watcher, sandbox).await
+        }
+        None => answer(stream, &builder, watcher, sandbox).await,
+    }
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    builder: &Builder<TokioExecutor>,
+    watcher: Watcher,
+    sandbox: Sandbox,
+) -> Result<(), Broken> {
+    let service = TowerToHyperService::new(Service::new(sandbox));
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    watcher.watch(connection).await
+}
+
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
     let permit = slots.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, _)) => {
@@ -86,12 +156,20 @@ async fn accept(
     }
 }
 
-/// A kubeconfig for a server at `address`, for a user with `token`. It is JSON, which is YAML.
-pub fn kubeconfig(address: SocketAddr, token: &str) -> String {
+/// A kubeconfig for a server at `address`, for a user with `token`; with an authority's certificate over TLS. It is JSON, which is
+/// YAML.
+pub fn kubeconfig(address: SocketAddr, authority: Option<&str>, token: &str) -> String {
+    let cluster = match authority {
+        Some(authority) => {
+            let data = base64::engine::general_purpose::STANDARD.encode(authority);
+            json!({"server": format!("https://{address}"), "certificate-authority-data": data})
+        }
+        None => json!({"server": format!("http://{address}")}),
+    };
     let config = json!({
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "sandbox", "cluster": {"server": format!("http://{address}")}}],
+        "clusters": [{"name": "sandbox", "cluster": cluster}],
         "users": [{"name": "sandbox", "user": {"token": token}}],
         "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "sandbox"}}],
         "current-context": "sandbox",

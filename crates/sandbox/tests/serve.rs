@@ -10,6 +10,8 @@ use bailiff_runtime::args::parse_from;
 use bailiff_runtime::{Clock, Seed, Shutdown};
 use bailiff_sandbox::args::{self, SandboxArgs};
 use clap::Parser;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -32,9 +34,10 @@ async fn get(address: &str, path: &str, token: Option<&str>) -> String {
         .unwrap_or_default();
     let request = format!("GET {path} HTTP/1.1\r\nHost: sandbox\r\nConnection: close\r\n{authorization}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
+    let mut bytes = Vec::new();
+    // A server that speaks TLS alone answers with an alert, or not at all.
+    let _ = stream.read_to_end(&mut bytes).await;
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[tokio::test]
@@ -47,7 +50,8 @@ async fn the_kubeconfig_leads_to_a_sandbox_with_nodes() {
     let running = args::start(&args, Clock::system(), &Seed::new(1), &shutdown).await.unwrap();
     let config: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap();
-    let address = server.strip_prefix("http://").unwrap();
+    // kubectl sends no token over plain HTTP, so that is what the kubeconfig says; plain requests are answered on the same port.
+    let address = server.strip_prefix("https://").unwrap();
     let token = config["users"][0]["user"]["token"].as_str().unwrap();
     let nodes = get(address, "/api/v1/nodes", Some(token)).await;
     assert!(nodes.starts_with("HTTP/1.1 200"), "{nodes}");
@@ -103,4 +107,43 @@ async fn what_cannot_be_started_says_why() {
         .unwrap_err();
     let source = std::error::Error::source(&malformed).unwrap().to_string();
     assert!(source.starts_with("line 1: too few fields"), "{source}");
+}
+
+/// What a client with this kubeconfig reads.
+async fn namespaces(file: &std::path::Path) -> Vec<String> {
+    let config = Kubeconfig::read_from(file).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
+    let client = kube::Client::try_from(config).unwrap();
+    let list = kube::Api::<Namespace>::all(client)
+        .list(&kube::api::ListParams::default())
+        .await;
+    list.unwrap()
+        .items
+        .into_iter()
+        .filter_map(|namespace| namespace.metadata.name)
+        .collect()
+}
+
+#[tokio::test]
+async fn the_kubeconfig_is_trusted_over_tls_and_plain_requests_end_at_this_machine() {
+    let directory = tempfile::tempdir().unwrap();
+    let (tokens, file) = (directory.path().join("tokens.csv"), directory.path().join("kubeconfig"));
+    std::fs::write(&tokens, "admintoken,admin,1,\"system:masters\"\n").unwrap();
+    let tokens = format!("--token-auth-file={}", tokens.display());
+    let kubeconfig = format!("--write-kubeconfig={}", file.display());
+    for (listen, plain) in [("127.0.0.1:0", true), ("0.0.0.0:0", false)] {
+        let args = parse(&["--bare", &format!("--listen={listen}"), &tokens, &kubeconfig]);
+        let shutdown = Shutdown::new();
+        let running = args::start(&args, Clock::system(), &Seed::new(1), &shutdown).await.unwrap();
+        assert_eq!(
+            namespaces(&file).await,
+            ["default", "kube-node-lease", "kube-public", "kube-system"]
+        );
+        let address = format!("127.0.0.1:{}", running.address.port());
+        let answer = get(&address, "/version", Some("admintoken")).await;
+        assert_eq!(answer.starts_with("HTTP/1.1 200"), plain, "{listen}: {answer}");
+        shutdown.trigger();
+        running.join().await.unwrap();
+    }
 }

@@ -11,7 +11,9 @@ use tokio::task::JoinHandle;
 use super::{AuthorizationMode, Malformed, SandboxArgs, SandboxFlags, StaticToken, parse_tokens};
 use crate::cluster::{self, Cluster};
 use crate::driver::{Driver, Options};
-use crate::{Authorization, Config, Sandbox, Token, User, server};
+use crate::server::tls::{self, Identity};
+use crate::server::{self, Transport};
+use crate::{Authorization, Config, Sandbox, Token, User};
 
 /// Why a sandbox did not run.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,13 @@ pub enum Error {
         address: SocketAddr,
         /// Why.
         source: io::Error,
+    },
+    /// There is no certificate to serve TLS with.
+    #[error("cannot serve TLS")]
+    Secure {
+        /// Why.
+        #[from]
+        source: tls::Error,
     },
     /// The kubeconfig cannot be written.
     #[error("cannot write --write-kubeconfig {}", path.display())]
@@ -99,6 +108,7 @@ pub async fn start(args: &SandboxArgs, clock: Clock, seed: &Seed, shutdown: &Shu
         address: args.listen,
         source,
     })?;
+    let transport = transport(args, address)?;
     let sandbox = Sandbox::new(config(args, &tokens), clock, seed);
     let (driver, cluster) = match args.cluster() {
         Some(spec) => {
@@ -110,10 +120,15 @@ pub async fn start(args: &SandboxArgs, clock: Clock, seed: &Seed, shutdown: &Shu
     };
     let token = administrator(&tokens).map(|token| token.token.clone());
     if let Some(path) = &args.write_kubeconfig {
-        write_kubeconfig(path, address, token.as_deref().unwrap_or_default())?;
+        let authority = match &transport {
+            Transport::Plain => None,
+            Transport::Either(identity) | Transport::Tls(identity) => Some(identity.authority()),
+        };
+        let text = server::kubeconfig(reachable(address), authority, token.as_deref().unwrap_or_default());
+        write_kubeconfig(path, &text)?;
     }
     let end = shutdown.clone();
-    let serve = server::serve(listener, sandbox.clone(), async move { end.triggered().await });
+    let serve = server::serve_over(listener, sandbox.clone(), transport, async move { end.triggered().await });
     Ok(Running {
         address,
         token,
@@ -178,15 +193,24 @@ fn config(args: &SandboxFlags, tokens: &[StaticToken]) -> Config {
     }
 }
 
+/// Both on this machine, so that curl and recorded requests need no certificate; beyond it TLS only, unless asked for otherwise.
+fn transport(args: &SandboxFlags, address: SocketAddr) -> Result<Transport, tls::Error> {
+    let identity = Identity::generate(&[address.ip().to_canonical()])?;
+    let either = args.insecure || args.is_private();
+    Ok(if either {
+        Transport::Either(identity)
+    } else {
+        Transport::Tls(identity)
+    })
+}
+
 /// Writes a kubeconfig that only its owner can read: it holds a token.
-fn write_kubeconfig(path: &Path, address: SocketAddr, token: &str) -> Result<(), Error> {
+fn write_kubeconfig(path: &Path, text: &str) -> Result<(), Error> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options
-        .open(path)
-        .and_then(|mut file| file.write_all(server::kubeconfig(reachable(address), token).as_bytes()));
+    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|source| Error::WriteKubeconfig {
         path: path.to_owned(),
         source,
