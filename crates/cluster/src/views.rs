@@ -3,9 +3,10 @@
 //! A stage composes its own view of a kind from these, with the fields it reads and no others. Decoding is lenient where the API is:
 //! absent and null are the same, unknown fields are skipped.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bailiff_model::{Effect, Operator, ReadyStatus, Taint, Toleration, Wall};
+use bailiff_model::{Effect, Operator, ReadyStatus, Selector, Taint, Toleration, Wall};
 use serde::{Deserialize, Deserializer};
 
 /// The metadata that every view has.
@@ -140,6 +141,35 @@ impl TolerationView {
     }
 }
 
+/// A label selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SelectorView {
+    #[serde(deserialize_with = "or_default")]
+    match_labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "or_default")]
+    match_expressions: Vec<ExpressionView>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct ExpressionView {
+    key: String,
+    operator: String,
+    #[serde(deserialize_with = "or_default")]
+    values: Vec<Arc<str>>,
+}
+
+impl SelectorView {
+    /// The selector. One that is not valid selects nothing.
+    pub fn to_model(&self) -> Selector {
+        let labels = self.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let expressions = self.match_expressions.iter();
+        let expressions = expressions.map(|one| (one.key.as_str(), one.operator.as_str(), one.values.as_slice()));
+        Selector::new(labels, expressions)
+    }
+}
+
 /// Decodes null like an absent field.
 pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
@@ -164,6 +194,25 @@ mod tests {
                 ..Meta::default()
             }
         );
+    }
+
+    #[test]
+    fn a_selector_is_decoded() {
+        let pod = BTreeMap::from([(Arc::from("app"), Arc::from("ds"))]);
+        let cases = [
+            (r#"{"matchLabels":{"app":"ds"},"matchExpressions":null}"#, true),
+            (
+                r#"{"matchExpressions":[{"key":"app","operator":"NotIn","values":["ds"]}]}"#,
+                false,
+            ),
+            (r#"{"matchExpressions":[{"key":"app","operator":"Exists"}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"app","operator":"Later"}]}"#, false),
+            ("{}", true),
+        ];
+        for (text, selects) in cases {
+            let view: SelectorView = serde_json::from_str(text).expect("decodes");
+            assert_eq!(view.to_model().matches(&pod), selects, "{text}");
+        }
     }
 
     #[test]

@@ -9,13 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::rollout::Counts;
+pub use bailiff_model::selector::Labels;
 use bailiff_model::{Namespace, NodeName, PodName, PodUid, ResourceVersion, Taint, Wall};
 
 use crate::selector::Selector;
 use crate::template::Template;
-
-/// Labels of an object.
-pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
 
 /// Label of daemon pods and revisions that names the revision.
 pub const LABEL_HASH: &str = "controller-revision-hash";

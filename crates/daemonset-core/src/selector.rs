@@ -1,95 +1,13 @@
-//! Label selectors of DaemonSets.
+//! Label selectors of DaemonSets, as the API has them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub(crate) use bailiff_model::selector::Requirement;
+pub use bailiff_model::selector::Selector;
 use serde::{Deserialize, Deserializer};
 
-use crate::facts::Labels;
 use crate::facts::decode::nullable;
-
-/// One requirement on a label.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Requirement {
-    /// The label has one of these values.
-    In(Arc<str>, Vec<Arc<str>>),
-    /// The label is absent or has none of these values.
-    NotIn(Arc<str>, Vec<Arc<str>>),
-    /// The label is there.
-    Exists(Arc<str>),
-    /// The label is absent.
-    DoesNotExist(Arc<str>),
-    /// The label is an integer above this.
-    Gt(Arc<str>, i64),
-    /// The label is an integer below this.
-    Lt(Arc<str>, i64),
-}
-
-impl Requirement {
-    /// The requirement, or `None` if it is none that labels can be judged by.
-    pub(crate) fn new(key: &str, operator: &str, values: &[Arc<str>]) -> Option<Self> {
-        let key = Arc::from(key);
-        let bound = || match values {
-            [value] => value.parse().ok(),
-            _ => None,
-        };
-        match operator {
-            "In" if !values.is_empty() => Some(Self::In(key, values.to_vec())),
-            "NotIn" if !values.is_empty() => Some(Self::NotIn(key, values.to_vec())),
-            "Exists" if values.is_empty() => Some(Self::Exists(key)),
-            "DoesNotExist" if values.is_empty() => Some(Self::DoesNotExist(key)),
-            "Gt" => Some(Self::Gt(key, bound()?)),
-            "Lt" => Some(Self::Lt(key, bound()?)),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn matches(&self, labels: &Labels) -> bool {
-        let number = |key: &Arc<str>| labels.get(key).and_then(|value| value.parse::<i64>().ok());
-        match self {
-            Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
-            Self::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
-            Self::Exists(key) => labels.contains_key(key),
-            Self::DoesNotExist(key) => !labels.contains_key(key),
-            Self::Gt(key, bound) => number(key).is_some_and(|value| value > *bound),
-            Self::Lt(key, bound) => number(key).is_some_and(|value| value < *bound),
-        }
-    }
-}
-
-/// `spec.selector` of a DaemonSet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Selector {
-    /// Absent, or not valid: matches nothing, and nothing is done for it.
-    #[default]
-    Nothing,
-    /// These requirements, all of them. None at all selects everything (DS-040).
-    All(Vec<Req>),
-}
-
-/// A requirement whose kind is of no concern outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Req(Requirement);
-
-impl Selector {
-    /// True if it selects every pod: it is there, and empty.
-    pub fn is_everything(&self) -> bool {
-        matches!(self, Self::All(requirements) if requirements.is_empty())
-    }
-
-    /// True if nothing is done for it: it is not there or not valid, or selects every pod (DS-040).
-    pub fn is_idle(&self) -> bool {
-        *self == Self::Nothing || self.is_everything()
-    }
-
-    /// True if an object with `labels` is selected.
-    pub fn matches(&self, labels: &Labels) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::All(requirements) => requirements.iter().all(|requirement| requirement.0.matches(labels)),
-        }
-    }
-}
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -109,31 +27,21 @@ pub(crate) struct Expression {
     pub(crate) values: Vec<Arc<str>>,
 }
 
-impl<'de> Deserialize<'de> for Selector {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Some(object) = Option::<Object>::deserialize(deserializer)? else {
-            return Ok(Self::Nothing);
-        };
-        let equal = object.match_labels.iter().map(|(key, value)| {
-            let requirement = Requirement::In(Arc::from(key.as_str()), vec![Arc::from(value.as_str())]);
-            Some(Req(requirement))
-        });
-        let expressions = object
-            .match_expressions
-            .iter()
-            .map(|expression| match expression.operator.as_str() {
-                // Bounds exist for nodes only.
-                "Gt" | "Lt" => None,
-                operator => Requirement::new(&expression.key, operator, &expression.values).map(Req),
-            });
-        let requirements: Option<Vec<Req>> = equal.chain(expressions).collect();
-        Ok(requirements.map_or(Self::Nothing, Self::All))
-    }
+/// Decodes a selector; null is an absent one.
+pub(crate) fn decode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Selector, D::Error> {
+    let Some(object) = Option::<Object>::deserialize(deserializer)? else {
+        return Ok(Selector::Nothing);
+    };
+    let labels = object.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let expressions = object.match_expressions.iter();
+    let expressions = expressions.map(|one| (one.key.as_str(), one.operator.as_str(), one.values.as_slice()));
+    Ok(Selector::new(labels, expressions))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Labels;
 
     fn mk_labels(pairs: &[(&str, &str)]) -> Labels {
         pairs
@@ -189,7 +97,7 @@ mod tests {
             ),
         ];
         for (text, matches, everything) in cases {
-            let selector: Selector = serde_json::from_str(text).expect("decodes");
+            let selector = decode(&mut serde_json::Deserializer::from_str(text)).expect("decodes");
             assert_eq!(selector.matches(&pod), matches, "{text}");
             assert_eq!(selector.is_everything(), everything, "{text}");
         }

@@ -20,7 +20,7 @@ pub struct ZoneStatus {
     pub late: u32,
     /// Rate in the present state, in nodes per second.
     pub rate_per_second: f64,
-    /// When the rate was last granted.
+    /// When the rate was last granted; where that was forgotten, the latest moment at which it may have been.
     pub last_grant: Option<Wall>,
     /// Nodes waiting.
     pub queue_length: u32,
@@ -76,6 +76,8 @@ pub enum RefusedReason {
     NodeReady,
     /// The API server refused for good.
     Api,
+    /// Node mode: a DaemonSet of its namespace selects the pod (NL-206).
+    DaemonSet,
 }
 
 impl RefusedReason {
@@ -88,6 +90,7 @@ impl RefusedReason {
             Self::NodeReplaced => "node_replaced",
             Self::NodeReady => "node_ready",
             Self::Api => "api",
+            Self::DaemonSet => "daemon_set",
         }
     }
 }

@@ -75,6 +75,4 @@ pub struct PodFacts {
     pub ready: ReadyStatus,
     /// When it was bound: `PodScheduled`'s transition, else creation.
     pub bound: Option<Wall>,
-    /// Owned by a DaemonSet.
-    pub daemon: bool,
 }

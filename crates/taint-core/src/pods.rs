@@ -21,8 +21,6 @@ pub(crate) struct Pod {
     pub(crate) tolerations: Arc<[Toleration]>,
     /// Condition Ready.
     pub(crate) ready: ReadyStatus,
-    /// Owned by a DaemonSet.
-    pub(crate) daemon: bool,
     /// Its Ready condition is to be set to False.
     pub(crate) mark: bool,
     /// When it was bound; kept until intents are decided for the first time.
@@ -85,7 +83,6 @@ impl Pods {
             node,
             tolerations: share(&mut self.tolerations, facts.tolerations.into()),
             ready: facts.ready,
-            daemon: facts.daemon,
             mark: false,
             bound: bound.map(Box::new),
             armed: None,
@@ -105,7 +102,6 @@ impl Pods {
             ..facts.pod
         };
         pod.ready = facts.ready;
-        pod.daemon = facts.daemon;
         if *pod.tolerations == *facts.tolerations {
             return false;
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bailiff_cluster::View;
-use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, condition, or_default};
+use bailiff_cluster::views::{Condition, Meta, TaintView, TolerationView, condition, or_default};
 use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 use serde::Deserialize;
@@ -111,8 +111,6 @@ struct PodMeta {
     generation: i64,
     #[serde(default)]
     creation_timestamp: Option<Wall>,
-    #[serde(default, deserialize_with = "or_default")]
-    owner_references: Vec<OwnerReference>,
 }
 
 #[derive(Default, Deserialize)]
@@ -231,7 +229,6 @@ impl From<RawPod> for PodView {
             bound: scheduled
                 .and_then(|scheduled| scheduled.last_transition_time)
                 .or(metadata.creation_timestamp),
-            daemon: metadata.owner_references.iter().any(|owner| owner.kind == "DaemonSet"),
         };
         let meta = Meta {
             name: metadata.name,
@@ -339,7 +336,7 @@ mod tests {
         let view: PodView = serde_json::from_value(json!({
             "metadata": {
                 "name": "p", "namespace": "d", "uid": "u", "resourceVersion": "9", "generation": 3,
-                "creationTimestamp": "2024-05-01T10:00:00Z", "ownerReferences": [{"kind": "DaemonSet", "name": "ds"}],
+                "creationTimestamp": "2024-05-01T10:00:00Z",
             },
             "spec": {"nodeName": "n1", "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}]},
             "status": {"conditions": [
@@ -365,9 +362,43 @@ mod tests {
             }],
             ready: ReadyStatus::True,
             bound: Some(mk_wall("2024-05-01T10:00:05Z")),
-            daemon: true,
         };
         assert_eq!(view.into_facts(), wanted);
+    }
+
+    /// TE-014, TE-077, TE-078, TE-079, NL-087: what kind of pod it is, and how far it got, is not even read; a static pod's own
+    /// toleration is what spares it. Recordings `nl-special-pods`, `te-user-terminating`.
+    #[test]
+    fn terminating_finished_mirror_and_daemon_pods_are_pods_like_others() {
+        let mk = |metadata: serde_json::Value, status: serde_json::Value| {
+            let mut pod = json!({
+                "metadata": {"name": "p", "namespace": "d", "uid": "u"},
+                "spec": {"nodeName": "n1", "tolerations": [{"operator": "Exists", "effect": "NoExecute"}]},
+                "status": status,
+            });
+            for (field, value) in metadata.as_object().expect("an object") {
+                pod["metadata"][field] = value.clone();
+            }
+            serde_json::from_value::<PodView>(pod).expect("decodes").into_facts()
+        };
+        let plain = mk(json!({}), json!({}));
+        let kinds = [
+            mk(
+                json!({"deletionTimestamp": "2024-05-01T10:00:00Z", "deletionGracePeriodSeconds": 30}),
+                json!({}),
+            ),
+            mk(json!({}), json!({"phase": "Succeeded"})),
+            mk(json!({}), json!({"phase": "Failed"})),
+            mk(json!({"annotations": {"kubernetes.io/config.mirror": "abc"}}), json!({})),
+            mk(
+                json!({"ownerReferences": [{"kind": "DaemonSet", "name": "ds", "controller": true}]}),
+                json!({}),
+            ),
+        ];
+        for facts in kinds {
+            assert_eq!(facts, plain);
+        }
+        assert!(plain.tolerations[0].matches(&Taint::new("any", Effect::NoExecute)));
     }
 
     #[test]

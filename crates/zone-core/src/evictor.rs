@@ -19,7 +19,7 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
+use bailiff_model::{EvictionMode, Hold, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};
@@ -73,6 +73,7 @@ pub struct Evictor {
     external_changes: u64,
     gates: holds::Gates,
     pods: pods::Pods,
+    daemon_sets: pods::DaemonSets,
     confirm: nodes::Confirm,
     /// Nodes whose swap waits for a gate.
     blocked: BTreeSet<NodeName>,
@@ -108,6 +109,7 @@ impl Evictor {
             external_changes: 0,
             gates: holds::Gates::default(),
             pods,
+            daemon_sets: pods::DaemonSets::default(),
             confirm: nodes::Confirm::default(),
             blocked: BTreeSet::new(),
             touched: BTreeSet::new(),
@@ -131,6 +133,8 @@ impl Evictor {
     pub fn waits_for(&self) -> Option<&'static str> {
         if !self.nodes_synced {
             Some("the list of nodes")
+        } else if self.config.mode == EvictionMode::Node && !self.daemon_sets.are_synced() {
+            Some("the list of DaemonSets")
         } else if !self.topics.is_connected_once() {
             Some("the bus")
         } else {
@@ -144,6 +148,10 @@ impl Evictor {
             Input::NodeApplied(facts) => self.node_applied(facts, now),
             Input::NodeDeleted { name, uid } => self.node_deleted(&name, uid.as_ref(), now),
             Input::ApiFresh(fresh) => self.api_fresh = fresh,
+            Input::DaemonSets(all) => self.daemon_sets_listed(all),
+            Input::DaemonSetApplied(facts) => self.daemon_set_applied(facts),
+            Input::DaemonSetDeleted(key) => self.daemon_set_deleted(&key),
+            Input::DaemonSetsFresh(fresh) => self.daemon_sets_fresh(fresh),
             Input::Snapshot { records, shards } => self.snapshot(records, shards, now),
             Input::Changes { records, shards } => self.changes(records, shards, now),
             Input::Status(shards) => self.topics.note(shards),

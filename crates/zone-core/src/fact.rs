@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::{Effect, Namespace, NodeName, NodeRef, NodeUid, PodName, PodRef, PodUid, ReadyStatus, ResourceVersion};
-use bailiff_model::{Taint, Toleration, Wall, Zone};
+use bailiff_model::{Labels, Selector, Taint, Toleration, Wall, Zone};
 
 /// What a Node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct NodeFacts {
     pub excluded_from_disruption: bool,
     /// Condition Ready.
     pub ready: ReadyStatus,
+    /// When it became Ready, if it is, and if that was after its creation: until then it may have been granted.
+    pub recovered_at: Option<Wall>,
     /// `spec.taints`, all of them, in order: a write replaces the list.
     pub taints: Vec<Taint>,
 }
@@ -87,7 +89,21 @@ pub struct PodFacts {
     pub reason: String,
     /// `metadata.deletionTimestamp` is set.
     pub terminating: bool,
+    /// `metadata.labels`.
+    pub labels: Labels,
 }
+
+/// What a DaemonSet says; read in node mode only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonSetFacts {
+    /// Namespace and name.
+    pub key: DaemonSetKey,
+    /// `spec.selector`.
+    pub selector: Selector,
+}
+
+/// Namespace and name of a DaemonSet.
+pub type DaemonSetKey = (Namespace, String);
 
 impl PodFacts {
     /// The reference for the next request.

@@ -7,7 +7,7 @@ use bailiff_model::outcome::Outcome;
 use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext, Zone};
 
 use crate::effect::Ticket;
-use crate::fact::{NodeFacts, PodFacts};
+use crate::fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
 
 /// One thing the evictor is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,14 @@ pub enum Input {
     },
     /// The Node watch is fresh, or no longer.
     ApiFresh(bool),
+    /// The DaemonSet watch begins, or began again: these are all. Node mode only, as all news of DaemonSets.
+    DaemonSets(Listed<DaemonSetFacts, DaemonSetKey>),
+    /// A DaemonSet was added or changed.
+    DaemonSetApplied(DaemonSetFacts),
+    /// A DaemonSet is gone.
+    DaemonSetDeleted(DaemonSetKey),
+    /// The DaemonSet watch is fresh, or no longer.
+    DaemonSetsFresh(bool),
     /// The bus begins, or begins again: these are all records of the topics.
     Snapshot {
         /// Records.

@@ -125,6 +125,7 @@ mod tests {
             zone: Zone::default(),
             excluded_from_disruption: false,
             ready,
+            recovered_at: None,
             taints: taints.iter().map(|(key, value)| mk_taint(key, value)).collect(),
         }
     }

@@ -36,5 +36,5 @@ pub use config::{AcceptIntents, Config, Error as ConfigError, EvictionMethod, Ra
 pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, Span, SpanKind, TaintWrite, Ticket};
 pub use effect::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NODE_LOST};
 pub use evictor::{Evictor, ZoneView};
-pub use fact::{NodeFacts, PodFacts};
+pub use fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
 pub use input::{Body, Failure, FailureKind, HoldScope, Input, PodAnswer, Record, ShardStatus};

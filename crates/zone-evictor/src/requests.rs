@@ -14,6 +14,9 @@ use crate::views::{NodeView, PodView};
 /// Path of all nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 
+/// Path of all DaemonSets.
+pub(crate) const DAEMON_SETS: &str = "/apis/apps/v1/daemonsets";
+
 /// Replaces a node's taints (NL-077).
 pub(crate) async fn write_taints(api: Api, write: TaintWrite) -> Input {
     let path = format!("{NODES}/{}", write.node.name);

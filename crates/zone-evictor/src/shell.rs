@@ -9,13 +9,13 @@ use bailiff_event_bus::{
 use bailiff_model::{Listed, NodeName, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
-use bailiff_zone_core::{Body, Effect, Evictor, Input, NodeFacts, Record, ShardStatus};
+use bailiff_zone_core::{Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Record, ShardStatus};
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::telling::{self, Recorders};
-use crate::views::NodeView;
+use crate::views::{DaemonSetView, NodeView};
 use crate::{ZoneEvictor, requests};
 
 /// Requests under way at once. The core bounds evictions; this bounds the untainting of a whole cluster too (NL-097).
@@ -30,6 +30,8 @@ pub(crate) struct Shell {
     env: Env,
     evictor: Evictor,
     nodes: Watch<NodeView>,
+    /// In node mode only: whom they select is spared (NL-206).
+    daemon_sets: Option<Watch<DaemonSetView>>,
     bus: Subscription,
     publisher: Publisher,
     requests: Requests<Input>,
@@ -72,6 +74,8 @@ impl Shell {
         Self {
             evictor: Evictor::new(options.config(shard)),
             nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
+            daemon_sets: (options.config(shard).mode == EvictionMode::Node)
+                .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
             bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
@@ -118,6 +122,7 @@ impl Shell {
             () = self.env.shutdown.triggered() => Turn::Stop,
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
+            event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
             update = self.bus.next() => Turn::Input(from_bus(update)),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
@@ -169,7 +174,9 @@ impl Shell {
     }
 
     fn report(&mut self) {
-        self.beacon.report(&self.publisher, &[("nodes", self.nodes.fresh_at())]);
+        let mut watches = vec![("nodes", self.nodes.fresh_at())];
+        watches.extend(self.daemon_sets.as_ref().map(|watch| ("daemonsets", watch.fresh_at())));
+        self.beacon.report(&self.publisher, &watches);
         self.metrics.levels(&self.evictor);
         match self.evictor.waits_for() {
             Some(what) => self.ready.fail(format!("waiting for {what}")),
@@ -227,6 +234,33 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
             Turn::Input(Input::ApiFresh(false))
         }
         Event::Fresh => Turn::Input(Input::ApiFresh(true)),
+    }
+}
+
+/// The next news of a watch that may not be wanted.
+async fn next_of(watch: &mut Option<Watch<DaemonSetView>>) -> Event<DaemonSetView> {
+    match watch {
+        Some(watch) => watch.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn from_daemon_sets(event: Event<DaemonSetView>) -> Input {
+    match event {
+        Event::Snapshot(snapshot) => {
+            let facts = snapshot.objects.into_iter().map(DaemonSetView::into_facts);
+            let mut listed: Listed<DaemonSetFacts, DaemonSetKey> = facts.collect();
+            let malformed = snapshot.malformed.into_iter();
+            listed.unreadable = malformed.map(|meta| (meta.namespace.into(), meta.name)).collect();
+            Input::DaemonSets(listed)
+        }
+        Event::Applied(view) => Input::DaemonSetApplied(view.into_facts()),
+        Event::Deleted(meta) => Input::DaemonSetDeleted((meta.namespace.into(), meta.name)),
+        Event::Stale { reason, .. } => {
+            tracing::warn!(%reason, "Watch on DaemonSets is stale; no pod of a node is deleted until it is back");
+            Input::DaemonSetsFresh(false)
+        }
+        Event::Fresh => Input::DaemonSetsFresh(true),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What is decoded of a Node and of a Pod: the fields that the core knows, and no others.
 
 use bailiff_cluster::View;
-use bailiff_cluster::views::{Condition, Meta, TaintView, TolerationView, condition, or_default};
-use bailiff_model::{ReadyStatus, Zone, wellknown};
-use bailiff_zone_core::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NodeFacts, PodFacts};
+use bailiff_cluster::views::{Condition, Meta, SelectorView, TaintView, TolerationView, condition, or_default};
+use bailiff_model::{ReadyStatus, Selector, Wall, Zone, wellknown};
+use bailiff_zone_core::{DISRUPTION_MESSAGE, DISRUPTION_REASON, DaemonSetFacts, NodeFacts, PodFacts};
 use serde::Deserialize;
 
 /// A Node.
@@ -16,10 +16,24 @@ pub(crate) struct NodeView {
     conditions: Vec<Condition>,
 }
 
+/// A DaemonSet: whom it selects.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DaemonSetView {
+    metadata: Meta,
+    #[serde(default, deserialize_with = "or_default")]
+    spec: DaemonSetSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DaemonSetSpec {
+    selector: Option<SelectorView>,
+}
+
 /// A Pod.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PodView {
-    metadata: RawMeta,
+    metadata: RawMeta<bailiff_model::Labels>,
     #[serde(default, deserialize_with = "or_default")]
     spec: PodSpec,
     #[serde(default, deserialize_with = "or_default")]
@@ -28,7 +42,7 @@ pub(crate) struct PodView {
 
 #[derive(Deserialize)]
 struct RawNode {
-    metadata: RawMeta,
+    metadata: RawMeta<Labels>,
     #[serde(default, deserialize_with = "or_default")]
     spec: NodeSpec,
     #[serde(default, deserialize_with = "or_default")]
@@ -37,7 +51,7 @@ struct RawNode {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawMeta {
+struct RawMeta<L> {
     name: String,
     uid: String,
     #[serde(default, deserialize_with = "or_default")]
@@ -47,9 +61,12 @@ struct RawMeta {
     #[serde(default, deserialize_with = "or_default")]
     generation: i64,
     #[serde(default)]
+    creation_timestamp: Option<Wall>,
+    #[serde(default)]
     deletion_timestamp: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
-    labels: Labels,
+    #[serde(bound(deserialize = "L: Default + Deserialize<'de>"))]
+    labels: L,
 }
 
 #[derive(Default, Deserialize)]
@@ -121,6 +138,7 @@ impl From<RawNode> for NodeView {
             name: metadata.name,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
+            creation_timestamp: metadata.creation_timestamp,
             ..Meta::default()
         };
         Self {
@@ -147,11 +165,33 @@ impl NodeView {
             zone: Zone::from_labels(|key| self.labels.get(key)),
             excluded_from_disruption: self.labels.exclude_disruption.is_some(),
             ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
+            recovered_at: ready
+                .filter(|ready| ready.ready_status() == ReadyStatus::True)
+                .and_then(|ready| ready.last_transition_time)
+                .filter(|at| self.meta.creation_timestamp.is_none_or(|created| created < *at)),
             taints: self.taints.iter().map(TaintView::to_model).collect::<Option<_>>()?,
             name: self.meta.name.into(),
             uid: self.meta.uid.into(),
             resource_version: self.meta.resource_version.into(),
         })
+    }
+}
+
+// === impl DaemonSetView ===
+
+impl View for DaemonSetView {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl DaemonSetView {
+    /// The facts.
+    pub(crate) fn into_facts(self) -> DaemonSetFacts {
+        DaemonSetFacts {
+            key: (self.metadata.namespace.into(), self.metadata.name),
+            selector: self.spec.selector.map_or(Selector::Nothing, |selector| selector.to_model()),
+        }
     }
 }
 
@@ -177,6 +217,7 @@ impl PodView {
             tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
             reason: status.reason,
             terminating: metadata.deletion_timestamp.is_some(),
+            labels: metadata.labels,
         }
     }
 }
@@ -236,6 +277,7 @@ mod tests {
             zone: Zone::new("r", "z"),
             excluded_from_disruption: true,
             ready: ReadyStatus::Unknown,
+            recovered_at: None,
             taints: vec![first, Taint::new("k", Effect::PreferNoSchedule)],
         };
         assert_eq!(facts, Some(wanted));
@@ -259,12 +301,49 @@ mod tests {
         assert_eq!(mk_node(node), None);
     }
 
+    /// NL-034: Ready since a later second than its creation is a recovery, as far as anybody can tell.
+    #[test]
+    fn a_recovery_is_told_by_the_transition_time() {
+        let recovered_at = |created: Option<&str>, status: &str| {
+            let facts = mk_node(json!({
+                "metadata": {"name": "n", "uid": "u", "creationTimestamp": created},
+                "status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2024-01-01T00:00:05Z"}]},
+            }));
+            facts.and_then(|facts| facts.recovered_at).map(|at| at.to_string())
+        };
+        let at = Some("2024-01-01T00:00:05Z".to_owned());
+        let cases = [
+            (Some("2024-01-01T00:00:04Z"), "True", at.clone()),
+            (Some("2024-01-01T00:00:05Z"), "True", None),
+            (Some("2024-01-01T00:00:04Z"), "False", None),
+            (None, "True", at),
+        ];
+        for (created, status, wanted) in cases {
+            assert_eq!(recovered_at(created, status), wanted, "{created:?} {status}");
+        }
+    }
+
+    /// NL-206
+    #[test]
+    fn a_daemon_set_becomes_facts() {
+        let mk = |spec: Value| {
+            let object = json!({"metadata": {"namespace": "d", "name": "ds", "uid": "u"}, "spec": spec});
+            serde_json::from_value::<DaemonSetView>(object).expect("decodes").into_facts()
+        };
+        let facts = mk(json!({"selector": {"matchLabels": {"app": "a"}}, "template": {}}));
+        assert_eq!(facts.key, ("d".into(), "ds".to_owned()));
+        assert_eq!(facts.selector, Selector::new([("app", "a")], []));
+        for nothing in [json!({}), json!({"selector": null}), Value::Null] {
+            assert_eq!(mk(nothing).selector, Selector::Nothing, "selects nobody");
+        }
+    }
+
     /// TE-072, TE-073
     #[test]
     fn a_pod_becomes_facts() {
         let pod = |condition: Value| {
             let pod = json!({
-                "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "9", "generation": 3,
+                "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "9", "generation": 3, "labels": {"app": "a"},
                              "deletionTimestamp": "2024-01-01T00:00:00Z"},
                 "spec": {"nodeName": "n1", "tolerations": [
                     {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}]},
@@ -290,6 +369,7 @@ mod tests {
             marked: true,
             reason: "NodeLost".to_owned(),
             terminating: true,
+            labels: [("app".into(), "a".into())].into(),
         };
         assert_eq!(ours, wanted);
         let other = pod(json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}));

@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{ANNOTATION_GENERATION, Amount, Controller, DaemonSet, Labels, Node, Phase, Pod, Revision, Status, Strategy, Trouble};
-use crate::selector::Selector;
+use crate::selector::{self, Selector};
 use crate::template::Template;
 
 /// `revisionHistoryLimit` where the API server left it out (DS-161, DS-170).
@@ -339,7 +339,7 @@ struct DaemonSetObject {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DaemonSetSpec {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "selector::decode")]
     selector: Selector,
     template: Box<RawValue>,
     #[serde(default, deserialize_with = "nullable")]

@@ -10,7 +10,7 @@ twins!(pb::ZoneState, ZoneState, [Initial, Normal, PartialDisruption, FullDisrup
 twins!(
     pb::RefusedReason,
     RefusedReason,
-    [NoTaint, Tolerated, OtherNode, NodeReplaced, NodeReady, Api]
+    [NoTaint, Tolerated, OtherNode, NodeReplaced, NodeReady, Api, DaemonSet]
 );
 
 impl TryFrom<Wire<pb::ZoneStatus>> for ZoneStatus {

@@ -255,7 +255,15 @@ fn node_outcome() -> impl Strategy<Value = Outcome> {
 fn pod_outcome() -> impl Strategy<Value = Outcome> {
     use PodOutcomeState as P;
     use RefusedReason as R;
-    let refused = vec![R::NoTaint, R::Tolerated, R::OtherNode, R::NodeReplaced, R::NodeReady, R::Api];
+    let refused = vec![
+        R::NoTaint,
+        R::Tolerated,
+        R::OtherNode,
+        R::NodeReplaced,
+        R::NodeReady,
+        R::Api,
+        R::DaemonSet,
+    ];
     let state = prop_oneof![
         Just(P::Evicting),
         Just(P::Deleted),

@@ -158,15 +158,14 @@ impl Manager {
     // === Node mode ===
 
     /// Every pod of a node that is to be evicted goes when the node's time is over, whatever it tolerates (NL-202, NL-208).
-    ///
-    /// Pods of a DaemonSet are spared. Upstream goes by the DaemonSets' selectors, not by ownership (NL-206).
+    /// Which pods are spared is found out when they are deleted (NL-206).
     fn judge_by_node(&mut self, uid: &PodUid) {
         let Some(pod) = self.pods.get(uid) else { return };
         let node = self.nodes.get(&pod.node);
-        let wish = self.wishes.get(&pod.node).filter(|wish| {
-            let replaced = node.is_some_and(|node| node.present && node.facts.node.uid != wish.node.uid);
-            !pod.daemon && !replaced
-        });
+        let wish = self
+            .wishes
+            .get(&pod.node)
+            .filter(|wish| node.is_none_or(|node| !node.present || node.facts.node.uid == wish.node.uid));
         let Some((wish, due)) = wish.and_then(|wish| Some((wish, wish.due?))) else {
             return self.withdraw(uid, WithdrawnReason::NodeRecovered);
         };

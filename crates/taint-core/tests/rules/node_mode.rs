@@ -36,12 +36,9 @@ fn gone() -> Input {
 /// NL-202, NL-205, NL-208: recording `lg-silent`
 #[test]
 fn all_pods_of_a_silent_node_go_whatever_they_tolerate() {
-    let mut daemon = mk_pod("daemon", "n1", &[]);
-    daemon.daemon = true;
     let pods = vec![
         mk_pod("p", "n1", &[]),
         mk_pod("all", "n1", &[("", None)]),
-        daemon,
         mk_pod("q", "n2", &[]),
     ];
     let mut h = begun(vec![mk_node("n1", &[]), mk_node("n2", &[])], pods);

@@ -344,15 +344,6 @@ fn another_node_of_the_name_starts_anew() {
     }
 }
 
-/// TE-014, TE-077, TE-078, TE-079: which kind of pod it is does not matter; recording `te-user-terminating`
-#[test]
-fn daemon_pods_are_judged_like_others() {
-    let mut daemon = mk_pod("daemon", "n1", &[]);
-    daemon.daemon = true;
-    let h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], vec![daemon]);
-    h.assert_state("daemon", Due, 0);
-}
-
 /// TE-063: a stamp moves nothing
 #[test]
 fn stamping_a_taint_again_moves_nothing() {

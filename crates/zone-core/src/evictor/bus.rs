@@ -21,6 +21,7 @@ impl Evictor {
         }
         // What is due in a snapshot became due while nobody watched: it is paced.
         self.take_records(records, true, now);
+        self.close_inheritance(now);
         self.topics.note(shards);
     }
 

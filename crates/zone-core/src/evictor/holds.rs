@@ -18,6 +18,7 @@ pub(super) struct Gates {
     health: (bool, bool),
     intents: (bool, bool),
     all_down: (bool, bool),
+    daemon_sets: bool,
     external_changes: u64,
 }
 
@@ -48,6 +49,7 @@ impl Evictor {
             health: state(Topic::NodeHealth),
             intents: state(Topic::EvictionIntents),
             all_down: (self.all_down, self.all_down_for_brake),
+            daemon_sets: self.daemon_sets.are_known(),
             external_changes: self.external_changes,
         };
         if gates != self.gates {
@@ -125,7 +127,7 @@ impl Evictor {
             .or_else(|| by_health.then(|| self.all_down_hold()).flatten())
             .or_else(|| {
                 (intent.cause == EvictionCause::Node)
-                    .then(|| self.node_mode_hold(name))
+                    .then(|| self.daemon_sets_hold().or_else(|| self.node_mode_hold(name)))
                     .flatten()
             })
     }

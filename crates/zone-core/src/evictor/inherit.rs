@@ -2,24 +2,33 @@
 //!
 //! A restart never gives a free node (NL-034). The last grant is the later of what the stage's own topic remembers and of the
 //! youngest `timeAdded` of a health NoExecute taint in the zone. A zone that is remembered as stopped leaves the stop now, which
-//! costs a whole interval (NL-082). Where the bus remembers nothing and nodes are unhealthy already, somebody may just have been
-//! granted: the zone begins without a token. Where all its nodes are ready, it begins with one, as upstream's (NL-024).
+//! costs a whole interval (NL-082).
+//!
+//! Where the bus remembers nothing, the API is asked whom somebody may have granted: a node that carries the taint, one that was and is
+//! Ready again by now (it was granted before it recovered), and, where nodes that could be isolated are not, one that is gone since:
+//! then the zone begins without a token, as if the grant was just now. Where none of this is so the start is a fresh one, and the zone
+//! begins with its token, as upstream's (NL-024).
+//!
+//! Only the first view of the bus is inherited: later records of the own topic are our own echo, or the last words of an instance that
+//! is being replaced, of which only the grant counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, ZoneStatus};
-use bailiff_model::{NodeName, NodeUid, Now, Topic, Wall, Zone};
+use bailiff_model::{NodeName, NodeUid, Now, ReadyStatus, Topic, Wall, Zone};
 
 use super::Evictor;
-use crate::rate::Bucket;
+use crate::rate::{Bucket, interval};
 
-/// `timeAdded` has whole seconds: the grant may have been up to this much later (NL-066).
-const TIME_ADDED_RESOLUTION: Duration = Duration::from_secs(1);
+/// Times in the API have whole seconds: what they tell of may have been up to this much later (NL-066).
+const TIME_RESOLUTION: Duration = Duration::from_secs(1);
 
 /// What an earlier instance said.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inherited {
+    /// The first view of the bus was taken in.
+    taken: bool,
     zones: BTreeMap<Zone, ZoneStatus>,
     evicted: BTreeMap<NodeName, NodeUid>,
 }
@@ -34,19 +43,30 @@ impl Inherited {
     pub(super) fn last_grant(&self, zone: &Zone) -> Option<Wall> {
         self.zones.get(zone).and_then(|status| status.last_grant)
     }
+
+    /// What was said of a zone in which nothing was decided yet: it is said again until something is.
+    pub(super) fn said_of(&self, zone: &Zone) -> Option<&ZoneStatus> {
+        self.zones.get(zone)
+    }
 }
 
 impl Evictor {
     pub(super) fn inherit(&mut self, outcome: Outcome, now: Now) {
         match outcome {
             Outcome::Zone(status) if self.begun => self.heed_other_grant(&status, now),
-            Outcome::Zone(status) => {
+            Outcome::Zone(status) if !self.inherited.taken => {
                 if let Some(entry) = self.zones.get_mut(&status.zone) {
                     entry.last_grant = status.last_grant;
                 }
                 self.inherited.zones.insert(status.zone.clone(), status);
             }
-            Outcome::Node(node) if !self.begun && node.state == NodeOutcomeState::Evicted => {
+            Outcome::Zone(status) => {
+                let remembered = self.inherited.zones.get_mut(&status.zone);
+                if let Some(remembered) = remembered.filter(|remembered| remembered.last_grant < status.last_grant) {
+                    *remembered = status;
+                }
+            }
+            Outcome::Node(node) if !self.inherited.taken && node.state == NodeOutcomeState::Evicted => {
                 self.inherited.evicted.insert(node.node.name, node.node.uid);
             }
             Outcome::Node(_) | Outcome::Pod(_) => {}
@@ -66,39 +86,79 @@ impl Evictor {
         }
     }
 
+    /// The first view of the bus was taken in: what it did not tell, nobody remembers.
+    pub(super) fn close_inheritance(&mut self, now: Now) {
+        if std::mem::replace(&mut self.inherited.taken, true) {
+            return;
+        }
+        // A zone whose nodes are all gone by now still owes the interval after its last grant (NL-025).
+        let interval = interval(self.config.rates.primary).unwrap_or(Duration::MAX);
+        let recent = |grant: Wall| now.mono < now.mono_of(grant) + interval;
+        let owing = self
+            .inherited
+            .zones
+            .values()
+            .filter(|status| status.last_grant.is_some_and(recent));
+        let zones: Vec<Zone> = owing.map(|status| status.zone.clone()).collect();
+        for zone in zones {
+            self.register_zone(&zone);
+        }
+    }
+
     /// Starts to hand out rates, once it is known who is where, who is healthy, and what was granted before.
     pub(super) fn begin(&mut self, now: Now) {
         if self.begun || !self.topics.is_connected_once() || !self.is_complete(Topic::NodeHealth) {
             return;
         }
         self.begun = true;
-        let mut youngest: BTreeMap<Zone, Wall> = BTreeMap::new();
-        for facts in self.nodes.values().filter_map(|node| node.facts.as_ref()) {
-            if let Some(added) = facts.health_taints().filter_map(|(_, taint)| taint.time_added).max() {
-                let latest = youngest.entry(facts.zone.clone()).or_insert(added);
-                *latest = added.max(*latest);
-            }
-        }
+        let traces = self.traces(now);
+        let primary = self.config.rates.primary;
         for (zone, entry) in &mut self.zones {
-            let remembered = self.inherited.zones.remove(zone);
-            let added = youngest
-                .get(zone)
-                .map(|added| added.checked_add(TIME_ADDED_RESOLUTION).unwrap_or(*added));
-            let last = remembered.as_ref().and_then(|status| status.last_grant).max(added);
-            entry.last_grant = last.map(|last| last.min(now.wall));
-            let granted = entry.last_grant.map(|last| now.mono_of(last));
-            let primary = self.config.rates.primary;
-            let may_be_recent = match &remembered {
-                Some(status) => status.rate_per_second <= 0.0,
-                None => self.votes.tally(zone).not_ready > 0,
+            let traces = traces.get(zone).copied().unwrap_or_default();
+            let last = match self.inherited.zones.get(zone) {
+                Some(status) if status.rate_per_second <= 0.0 => Some(now.wall),
+                Some(status) => status.last_grant.max(traces.tainted),
+                None if traces.waiting => Some(now.wall),
+                None => traces.tainted.max(traces.recovered),
             };
-            entry.bucket = match granted {
-                _ if may_be_recent => Bucket::empty(primary, now.mono),
-                Some(granted) => Bucket::empty(primary, granted),
+            entry.last_grant = last.map(|last| last.min(now.wall));
+            entry.bucket = match entry.last_grant {
+                Some(granted) => Bucket::empty(primary, now.mono_of(granted)),
                 None => Bucket::full(primary),
             };
             self.changed_zones.insert(zone.clone());
         }
         self.inherited.zones.clear();
     }
+
+    /// What the API tells of earlier grants, per zone.
+    fn traces(&self, now: Now) -> BTreeMap<Zone, Traces> {
+        let mut zones: BTreeMap<Zone, Traces> = BTreeMap::new();
+        for node in self.nodes.values() {
+            let Some(facts) = &node.facts else { continue };
+            let traces = zones.entry(facts.zone.clone()).or_default();
+            let later = |wall: Wall| wall.checked_add(TIME_RESOLUTION).unwrap_or(wall);
+            // One without time, or by a clock ahead of ours, may be of now.
+            let tainted = facts
+                .health_taints()
+                .map(|(_, taint)| taint.time_added.map_or(now.wall, later))
+                .max();
+            traces.tainted = traces.tainted.max(tainted);
+            traces.recovered = traces.recovered.max(facts.recovered_at.map(later));
+            let can_wait = matches!(facts.ready, ReadyStatus::False | ReadyStatus::Unknown);
+            traces.waiting |= can_wait && tainted.is_none();
+        }
+        zones
+    }
+}
+
+/// What the API tells of earlier grants in a zone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Traces {
+    /// The youngest health NoExecute taint is not younger than this.
+    tainted: Option<Wall>,
+    /// A node that is Ready was granted before this, if it was.
+    recovered: Option<Wall>,
+    /// A node that could be isolated is not.
+    waiting: bool,
 }

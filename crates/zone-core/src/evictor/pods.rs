@@ -14,6 +14,7 @@
 
 mod answers;
 mod say;
+mod spared;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +28,8 @@ use crate::effect::{Count, Effect, Mark, NODE_LOST, Ticket};
 use crate::fact::{PodFacts, whole_seconds};
 use crate::judge::judge;
 use crate::rate::Bucket;
+
+pub(super) use spared::DaemonSets;
 
 /// Where a pod's eviction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -411,6 +414,7 @@ impl Evictor {
         let node_mode = pod.intent.cause == EvictionCause::Node;
         match &pod.seen {
             Some(seen) if node_mode && seen.reason == NODE_LOST && seen.terminating => Step::Leave,
+            Some(seen) if node_mode && seen.reason == NODE_LOST && self.is_spared(seen) => Step::Refuse(RefusedReason::DaemonSet),
             Some(seen) if node_mode && seen.reason == NODE_LOST => Step::Delete,
             Some(seen) if !node_mode && seen.marked => Step::Delete,
             _ if pod.target.resource_version.is_empty() => Step::Read,

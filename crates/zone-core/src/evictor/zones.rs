@@ -149,6 +149,7 @@ impl Evictor {
         let bucket = if self.begun {
             Bucket::full(self.config.rates.primary)
         } else {
+            // Placeholder: nothing is granted before.
             Bucket::empty(0.0, Mono::ORIGIN)
         };
         let entry = Entry::new(bucket, self.inherited.last_grant(zone));
@@ -294,10 +295,16 @@ impl Evictor {
         }
         for zone in std::mem::take(&mut self.changed_zones) {
             let tally = self.votes.tally(&zone);
+            let remembered = self.inherited.said_of(&zone).map(|status| status.rate_per_second);
+            if !self.begun && remembered.is_none() {
+                // That nobody remembers anything must still be known to who comes after us, should we not get as far as deciding.
+                continue;
+            }
             let Some(entry) = self.zones.get_mut(&zone) else {
                 continue;
             };
-            let status = entry.status(&zone, tally);
+            let mut status = entry.status(&zone, tally);
+            status.rate_per_second = remembered.unwrap_or(status.rate_per_second);
             if entry.said.as_ref() != Some(&status) {
                 entry.said = Some(status.clone());
                 let (key, origin) = (zone.to_string(), entry.origin.clone());

@@ -1,8 +1,8 @@
 //! Node mode: whole nodes at the zone's rate, then single pods (NL-200 to NL-209).
 
 use bailiff_model::outcome::{NodeOutcomeState, PodOutcomeState, RefusedReason};
-use bailiff_model::{HoldReason, ReadyStatus, Verdict};
-use bailiff_zone_core::{Component, Count, EvictionMode};
+use bailiff_model::{HoldReason, Listed, ReadyStatus, Selector, Verdict};
+use bailiff_zone_core::{Component, Count, DaemonSetFacts, EvictionMode, Input};
 
 use crate::world::{Happened, World, mk_config, secs, zone};
 
@@ -144,6 +144,81 @@ fn a_terminating_pod_is_marked_only() {
     assert_eq!(world.happened(), [Happened::Marked("p".to_owned())]);
     assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Deleted));
     assert!(world.events.iter().all(|event| event.reason != "NodeControllerEviction"));
+}
+
+fn mk_daemon_set(namespace: &str, name: &str, app: &str) -> DaemonSetFacts {
+    DaemonSetFacts {
+        key: (namespace.into(), name.to_owned()),
+        selector: Selector::new([("app", app)], []),
+    }
+}
+
+/// NL-206, recordings `lg-special-pods`, `lg-bound-later`: a DaemonSet of the pod's namespace spares what it selects, not what it
+/// owns; the status is rewritten all the same, and without the DaemonSet the pod goes.
+#[test]
+fn pods_that_a_daemon_set_selects_are_marked_and_spared() {
+    let spared = PodOutcomeState::Refused(RefusedReason::DaemonSet);
+    // Namespace and label of the DaemonSet, whether it spares a pod of namespace default with label app=ds.
+    for (namespace, app, is_spared) in [("default", "ds", true), ("default", "x", false), ("kube-system", "ds", false)] {
+        let mut world = mk_world(0.1);
+        world.tell(Input::DaemonSetApplied(mk_daemon_set(namespace, "set", app)));
+        world.mark_unknown("n1");
+        world.health("n1", Verdict::Unreachable);
+        world.wish_evicted("n1");
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.change_pod(&pod, |facts| {
+            facts.labels.insert("app".into(), "ds".into());
+        });
+        world.due_with_node(&pod);
+        assert_eq!(world.happened()[0], Happened::Marked("p".to_owned()));
+        assert_eq!(world.pods.contains_key(&pod), is_spared, "{namespace} {app}");
+        let wanted = if is_spared { &spared } else { &PodOutcomeState::Deleted };
+        assert_eq!(world.pod_state(&pod), Some(wanted));
+        let reasons: Vec<_> = world.events.iter().map(|event| event.reason).collect();
+        assert_eq!(reasons.contains(&"NodeControllerEviction"), !is_spared, "{reasons:?}");
+        assert!(reasons.contains(&"DeletingAllPods"));
+        let before = world.requests;
+        world.tell(Input::DaemonSetApplied(mk_daemon_set(namespace, "set", app)));
+        assert_eq!(world.requests, before, "nothing changed");
+        world.tell(Input::DaemonSetDeleted((namespace.into(), "set".to_owned())));
+        assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Deleted));
+    }
+}
+
+/// NL-007, NL-206: as long as it is not known whom the DaemonSets select no pod of a node goes.
+#[test]
+fn pods_wait_for_the_daemon_sets() {
+    let mut world = mk_world(0.1);
+    world.tell(Input::DaemonSetsFresh(false));
+    let pod = fall_due(&mut world, "n1");
+    assert_eq!(world.pod_held(&pod), Some(HoldReason::ApiStale));
+    world.tell(Input::DaemonSetsFresh(true));
+    assert_eq!(deleted(&world), ["p-n1"]);
+    let mut unseen = World::unseen(world.config.clone());
+    unseen.tell(Input::Nodes(Listed::from(Vec::new())));
+    assert_eq!(unseen.evictor.waits_for(), Some("the list of DaemonSets"));
+}
+
+/// NL-206: a DaemonSet that cannot be read goes on to spare what it did; one that is not listed does not.
+#[test]
+fn a_daemon_set_that_cannot_be_read_spares_what_it_did() {
+    for unreadable in [true, false] {
+        let mut world = mk_world(0.1);
+        let set = mk_daemon_set("default", "set", "ds");
+        world.tell(Input::DaemonSets(Listed::from(vec![set.clone()])));
+        let mut list = Listed::from(vec![mk_daemon_set("default", "other", "x")]);
+        list.unreadable.extend(unreadable.then_some(set.key));
+        world.tell(Input::DaemonSets(list));
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.change_pod(&pod, |facts| {
+            facts.labels.insert("app".into(), "ds".into());
+        });
+        world.mark_unknown("n1");
+        world.health("n1", Verdict::Unreachable);
+        world.wish_evicted("n1");
+        world.due_with_node(&pod);
+        assert_eq!(world.pods.contains_key(&pod), unreadable);
+    }
 }
 
 /// NL-204, NL-207, observations 9: all zones down unmarks and queues again; one back, one interval, then they go, new pods too.

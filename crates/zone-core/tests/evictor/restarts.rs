@@ -79,6 +79,88 @@ fn without_memory_the_token_is_there_only_if_everybody_is_ready() {
     assert_eq!(world.isolations(), [("n1", 10)]);
 }
 
+/// NL-024, NL-034: what the bus echoes of ourselves before we began is no memory of an earlier instance; nor is what an instance
+/// said that did not get as far as beginning.
+#[test]
+fn a_fresh_start_has_its_token_although_node_health_comes_later() {
+    for crashes in [false, true] {
+        let mut world = mk_world();
+        world.stop();
+        world.forget_outcomes();
+        world.shards.insert(Topic::NodeHealth, (false, true));
+        world.show_everything();
+        assert!(!world.outcomes.contains_key("zone/:b"));
+        if crashes {
+            world.restart();
+        }
+        let echo: Vec<Record> = world
+            .bus
+            .values()
+            .filter(|record| record.topic == Topic::EvictionOutcomes)
+            .cloned()
+            .collect();
+        world.publish(echo);
+        world.set_shard(Topic::NodeHealth, true, true);
+        world.fall_silent(&["n1", "n2"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n2", 10)]);
+    }
+}
+
+/// NL-034: nothing is remembered, and a node recovered lately: it may have been granted before that.
+#[test]
+fn without_memory_a_recovered_node_counts_as_granted_until_then() {
+    // Seconds from the recovery to the restart, and from there to the first grant.
+    for (after, wanted) in [(0, 10), (4, 7), (11, 0), (1000, 0)] {
+        let mut world = mk_world();
+        world.fall_silent(&["n1"]);
+        world.come_back(&["n1"]);
+        world.pass(secs(after));
+        world.forget_outcomes();
+        world.restart();
+        world.fall_silent(&["n2"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations()[1..], [("n2", after + wanted)], "{after} s after");
+    }
+}
+
+/// NL-034: an instance that does not know what was granted, and assumes the worst, tells the next one so.
+#[test]
+fn a_cautious_start_is_inherited() {
+    let mut world = mk_world();
+    world.stop();
+    world.fall_silent(&["n1"]);
+    world.forget_outcomes();
+    world.show_everything();
+    world.pass(secs(4));
+    world.restart();
+    world.pass(secs(60));
+    assert_eq!(world.isolations(), [("n1", 10)]);
+}
+
+/// NL-025, NL-034: a zone whose nodes are gone keeps its place, and over a restart what it owes.
+#[test]
+fn a_zone_without_nodes_keeps_its_last_grant() {
+    let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "b"), ("n3", "b")]);
+    world.fall_silent(&["n1"]);
+    assert_eq!(world.isolations(), [("n1", 0)]);
+    world.unwish("n1");
+    world.delete_node("n1");
+    assert_eq!(world.zone_status("a").voting, 0);
+    for restarts in [false, true] {
+        world.pass(secs(2));
+        if restarts {
+            world.restart();
+        }
+    }
+    world.add_node("n4", "a");
+    let facts = world.node("n4").clone();
+    world.tell(Input::NodeApplied(facts));
+    world.fall_silent(&["n4"]);
+    world.pass(secs(60));
+    assert_eq!(world.isolations()[1], ("n4", 10));
+}
+
 /// NL-034, NL-097: a start with every node down isolates nobody.
 #[test]
 fn a_start_with_everything_down_isolates_nobody() {

@@ -12,12 +12,12 @@ use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, Nod
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::taint::used;
 use bailiff_model::{
-    Effect as TaintEffect, HoldReason, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef, PodUid,
+    Effect as TaintEffect, HoldReason, Labels, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef, PodUid,
     ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
 };
 use bailiff_zone_core::{
-    Body, Config, Count, Draft, Effect, Event, Evictor, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer,
-    PodFacts, Purpose, Record, ShardStatus, Span,
+    Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark, NODE_LOST,
+    NodeFacts, PodAnswer, PodFacts, Purpose, Record, ShardStatus, Span,
 };
 
 pub const START: i64 = 1_000_000;
@@ -40,6 +40,7 @@ pub struct World {
     pub pods: BTreeMap<PodUid, PodFacts>,
     /// Latest record per topic and key: what the bus holds.
     pub bus: BTreeMap<(Topic, String), Record>,
+    pub daemon_sets: Vec<DaemonSetFacts>,
     pub shards: BTreeMap<Topic, (bool, bool)>,
     pub history: Vec<(Mono, Happened)>,
     pub events: Vec<Event>,
@@ -114,6 +115,7 @@ impl World {
             nodes: BTreeMap::new(),
             pods: BTreeMap::new(),
             bus: BTreeMap::new(),
+            daemon_sets: Vec::new(),
             shards: topics.into_iter().map(|topic| (topic, (true, true))).collect(),
             history: Vec::new(),
             events: Vec::new(),
@@ -150,6 +152,7 @@ impl World {
             zone: Zone::new("", zone),
             excluded_from_disruption: false,
             ready: ReadyStatus::True,
+            recovered_at: None,
             taints: Vec::new(),
         };
         self.nodes.insert(facts.name.clone(), facts);
@@ -210,6 +213,7 @@ impl World {
     pub fn mark_unknown(&mut self, name: &str) {
         self.change_node(name, |facts| {
             facts.ready = ReadyStatus::Unknown;
+            facts.recovered_at = None;
             facts.taints.retain(|taint| taint.effect != TaintEffect::NoSchedule);
             facts
                 .taints
@@ -219,9 +223,11 @@ impl World {
 
     /// The node answers again: Ready, untainted by the taint-manager, its wishes withdrawn.
     pub fn come_back(&mut self, names: &[&str]) {
+        let now = Wall::from_second(self.now.wall.as_second()).expect("in range");
         for name in names {
             self.change_node(name, |facts| {
                 facts.ready = ReadyStatus::True;
+                facts.recovered_at = Some(now);
                 facts.taints.retain(|taint| taint.effect != TaintEffect::NoSchedule);
             });
         }
@@ -245,6 +251,7 @@ impl World {
             marked: false,
             reason: String::new(),
             terminating: false,
+            labels: Labels::default(),
         };
         let uid = facts.uid.clone();
         self.pods.insert(uid.clone(), facts);

@@ -6,6 +6,9 @@ impl World {
     /// Gives the evictor its first views of the API and the bus.
     pub fn show_everything(&mut self) {
         self.tell(Input::Nodes(self.nodes.values().cloned().collect()));
+        if self.config.mode == EvictionMode::Node {
+            self.tell(Input::DaemonSets(self.daemon_sets.iter().cloned().collect()));
+        }
         let records = self.bus.values().cloned().collect();
         let shards = self.shards();
         self.tell(Input::Snapshot { records, shards });
