@@ -141,6 +141,28 @@ mod tests {
 
     use super::*;
 
+    /// DS-188, DS-243: upstream's names where upstream has the metric, and why nodes lack a pod.
+    #[test]
+    fn metrics_have_upstreams_names() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.stale("", "pods");
+        metrics.queued();
+        metrics.depth(3, 1);
+        let reason = label(WhyNot::NoRoom);
+        metrics.unavailable.get_or_create(&ReasonLabels { reason }).set(2);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+        for line in [
+            "daemonset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"} 1",
+            "workqueue_depth{name=\"daemonset\"} 3",
+            "workqueue_adds_total{name=\"daemonset\"} 1",
+            "daemonset_syncer_unavailable_nodes{reason=\"no_room\"} 2",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} is missing in:\n{text}");
+        }
+    }
+
     #[test]
     fn reasons_are_summed_over_what_is_published_now() {
         let mut metrics = Metrics::default();

@@ -29,10 +29,12 @@ pub(super) enum Role {
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     works: BTreeMap<PodUid, PodWork>,
-    /// Orphans to adopt.
-    adoptable: BTreeSet<PodUid>,
-    /// Pods of ours that the selector does not select.
-    releasable: BTreeSet<PodUid>,
+    /// Pods that may have to be released or adopted: looked at once each time something changes about them.
+    due: BTreeSet<PodUid>,
+    /// Orphans that wait for the word of the live DaemonSet.
+    orphans: BTreeSet<PodUid>,
+    /// Pods being given another hash label.
+    pub(super) relabelling: usize,
     /// The DaemonSet is being read (DS-063).
     reading: bool,
     /// The live DaemonSet allowed the adoptions that wait now.
@@ -128,9 +130,9 @@ impl Set {
                     self.pair(node, world).pods.push(pod.uid.clone());
                 }
             }
-            Role::Misfit => drop(self.claims.releasable.insert(pod.uid.clone())),
+            Role::Misfit => drop(self.claims.due.insert(pod.uid.clone())),
             Role::Orphan => {
-                self.claims.adoptable.insert(pod.uid.clone());
+                self.claims.due.insert(pod.uid.clone());
                 if let Some(node) = &pod.target {
                     self.pair(node, world).adopting += 1;
                 }
@@ -161,9 +163,10 @@ impl Set {
                     self.uncount_hash(pod.hash());
                 }
             }
-            Role::Misfit => drop(self.claims.releasable.remove(&pod.uid)),
+            Role::Misfit => drop(self.claims.due.remove(&pod.uid)),
             Role::Orphan => {
-                self.claims.adoptable.remove(&pod.uid);
+                self.claims.due.remove(&pod.uid);
+                self.claims.orphans.remove(&pod.uid);
                 if let Some(pair) = pair {
                     pair.adopting -= 1;
                 }
@@ -198,6 +201,7 @@ impl Set {
             self.deletes.outstanding -= 1;
         }
         self.claims.works.remove(uid);
+        self.claims.due.insert(uid.clone());
         self.timers.set(&Timer::Pod(uid.clone()), None);
     }
 
@@ -207,6 +211,7 @@ impl Set {
         let is_paused = |work: &&mut PodWork| matches!(work.stage, Stage::Paused | Stage::Lost);
         if let Some(work) = self.claims.works.get_mut(uid).filter(is_paused) {
             work.stage = Stage::Ready;
+            self.claims.due.insert(uid.clone());
         }
         self.history_dirty = true;
         self.touched.extend(world.pod(uid).and_then(|pod| pod.target.clone()));
@@ -220,6 +225,9 @@ impl Set {
         if kind == Kind::Delete {
             self.deletes.outstanding += 1;
             self.deletes.in_flight += 1;
+        }
+        if kind == Kind::Relabel {
+            self.claims.relabelling += 1;
         }
         let op = Op::Pod {
             uid: pod.uid.clone(),
@@ -261,22 +269,23 @@ impl Set {
 
     /// Releases and adopts (DS-062 to DS-068).
     pub(super) fn claim(&mut self, cx: &mut Cx<'_>) {
-        let free = |set: &BTreeSet<PodUid>, claims: &Claims| -> Vec<PodUid> {
-            set.iter().filter(|uid| claims.is_free(uid)).cloned().collect()
-        };
-        for uid in free(&self.claims.releasable, &self.claims) {
-            if let Some(pod) = cx.world.pod(&uid) {
-                let (name, uid) = (pod.name.clone(), uid);
-                self.work_on(pod, Kind::Release, Request::ReleasePod { name, uid }, cx);
+        for uid in std::mem::take(&mut self.claims.due) {
+            let Some(pod) = cx.world.pod(&uid).filter(|_| self.claims.is_free(&uid)) else {
+                continue;
+            };
+            match self.role(pod) {
+                Role::Misfit => {
+                    let (name, uid) = (pod.name.clone(), uid);
+                    self.work_on(pod, Kind::Release, Request::ReleasePod { name, uid }, cx);
+                }
+                Role::Orphan => drop(self.claims.orphans.insert(uid)),
+                Role::Member | Role::Stranger => {}
             }
         }
-        let orphans = free(&self.claims.adoptable, &self.claims);
-        if orphans.is_empty() {
+        if self.claims.orphans.is_empty() {
             self.claims.allowed = false;
-            return;
-        }
-        if std::mem::take(&mut self.claims.allowed) {
-            for uid in orphans {
+        } else if std::mem::take(&mut self.claims.allowed) {
+            for uid in std::mem::take(&mut self.claims.orphans) {
                 if let Some(pod) = cx.world.pod(&uid) {
                     let (name, uid) = (pod.name.clone(), uid);
                     self.work_on(pod, Kind::Adopt, Request::AdoptPod { name, uid }, cx);

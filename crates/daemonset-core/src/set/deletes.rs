@@ -147,7 +147,9 @@ impl Set {
             }
         }
         if kind == Kind::Relabel {
-            self.history_dirty = true;
+            self.claims.relabelling -= 1;
+            // The pods are looked through once per batch.
+            self.history_dirty |= self.claims.relabelling == 0;
         }
         self.touched.extend(node.cloned());
     }

@@ -67,6 +67,8 @@ struct Story {
     /// Unavailable nodes that the rules allow, if nothing breaks by itself.
     budget: usize,
     calm: bool,
+    /// Requests may fail all the same.
+    failing: bool,
 }
 
 impl Story {
@@ -93,6 +95,7 @@ impl Story {
             budget: usize::try_from(unavailable).expect("few"),
             dice,
             calm,
+            failing: false,
         }
     }
 
@@ -111,7 +114,7 @@ impl Story {
                 self.cluster.add_node(&name, json!({}), json!([]));
             }
             2 if !self.calm => self.break_something(),
-            3 if !self.calm => self.toggle_failures(),
+            3 if !self.calm || self.failing => self.toggle_failures(),
             4 => {
                 // No watch lags for longer than that.
                 self.cluster.settle();
@@ -219,6 +222,22 @@ proptest! {
                 assert_no_duplicates(&story.cluster, story.surging);
             }
         }
+        story.cluster.rest_longer();
+        assert_converged(&story.cluster, story.nodes());
+    }
+
+    /// DS-006, DS-135, DS-138: requests that fail, and answers that are lost, widen no budget.
+    #[test]
+    fn budgets_hold_whatever_fails(seed in any::<u64>()) {
+        let mut story = Story { failing: true, ..Story::new(seed, true) };
+        for turn in 0..200 {
+            if story.act(turn) {
+                story.assert_budget();
+                assert_no_duplicates(&story.cluster, story.surging);
+            }
+        }
+        story.cluster.failures.clear();
+        story.cluster.loses = None;
         story.cluster.rest_longer();
         assert_converged(&story.cluster, story.nodes());
     }

@@ -43,6 +43,34 @@ fn a_pod_that_is_seen_makes_room_for_the_next() {
     }
 }
 
+/// DS-003, DS-110: not more than 250 deletes are under way either, whoever wants them.
+#[test]
+fn no_more_than_250_deletes_are_under_way() {
+    type Change = fn(&mut Cluster);
+    fn unready(cluster: &mut Cluster) {
+        for pod in cluster.pods() {
+            cluster.set_phase(&pod, "Running", false);
+        }
+        cluster.set_image("v2");
+    }
+    let misplaced = |cluster: &mut Cluster| cluster.edit(json!({"template": {"spec": {"nodeSelector": {"a": "b"}}}}));
+    let cases: [(&str, &str, Change); 3] = [
+        ("unready", "1%", unready),
+        ("misplaced", "1%", misplaced),
+        ("within the budget", "100%", |cluster| cluster.set_image("v2")),
+    ];
+    for (name, limit, change) in cases {
+        let strategy = json!({"rollingUpdate": {"maxUnavailable": limit}});
+        let mut cluster = at_rest(260, json!({"updateStrategy": strategy}));
+        change(&mut cluster);
+        deliver_only(&mut cluster, &[PODS]);
+        deliver_only(&mut cluster, &[DAEMONSETS, REVISIONS, ANSWERS]);
+        assert_eq!(count(&cluster, "delete pods"), 250, "{name}");
+        cluster.rest();
+        assert_eq!(count(&cluster, "delete pods"), 260, "{name}");
+    }
+}
+
 /// DS-025, DS-102: a pod that is first seen while it is being deleted is waited for, and neither adopted nor deleted again.
 #[test]
 fn a_pod_first_seen_while_it_is_deleted_is_waited_for() {
