@@ -14,10 +14,17 @@ use bailiff_model::Now;
 use serde_json::Value;
 
 mod object;
+mod past;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use object::{Fields, Key, Object};
+pub use past::{NODE, Past};
 pub use table::{Change, Event, Lookup, Table};
+
+/// Watches of clients at a time: three for each of ten thousand nodes. Each is a cursor, and wakes up for every write to its resource.
+const MOST_STREAMS: usize = 32_768;
 
 /// What was ever seen, for worlds that judge a run by its watch history.
 #[derive(Clone, Debug)]
@@ -49,6 +56,8 @@ pub struct Store {
     history: VecDeque<Observation>,
     limits: Limits,
     watchers: u64,
+    /// Watches of clients that are open.
+    streams: usize,
     /// Who the next writes are attributed to.
     actor: Arc<str>,
 }
@@ -62,6 +71,7 @@ impl Store {
             history: VecDeque::new(),
             limits,
             watchers: 0,
+            streams: 0,
             actor: Arc::default(),
         }
     }
@@ -136,6 +146,21 @@ impl Store {
     pub fn enlist(&mut self) -> u64 {
         self.watchers += 1;
         self.watchers
+    }
+
+    /// A number for a new watch of a client, unless there are too many.
+    pub fn enlist_stream(&mut self) -> Option<u64> {
+        if self.streams >= MOST_STREAMS {
+            return None;
+        }
+        self.streams += 1;
+        Some(self.enlist())
+    }
+
+    /// Forgets a watch of a client.
+    pub fn discharge_stream(&mut self, resource: &str, watcher: u64) {
+        self.streams -= 1;
+        self.discharge(resource, watcher);
     }
 
     /// The next event after `after`, or the watcher's waker is kept until there is one.

@@ -108,3 +108,24 @@ async fn nodes_are_tainted_and_untainted_by_patches() {
     let stale = nodes.patch("n1", &PatchParams::default(), &Patch::Strategic(&patch)).await;
     assert!(matches!(stale, Err(kube::Error::Api(status)) if status.code == 409));
 }
+
+#[tokio::test(start_paused = true)]
+async fn watches_are_counted_and_the_one_too_many_is_told_to_wait() {
+    let sandbox = sandbox();
+    let open = || {
+        let request = http::Request::get("/api/v1/configmaps?watch=true").body(http_body_util::Empty::<bytes::Bytes>::new());
+        tower::ServiceExt::oneshot(sandbox.service(User::admin()), request.expect("a request"))
+    };
+    let mut watches = Vec::new();
+    let refused = loop {
+        let answer = open().await.expect("the service cannot fail");
+        if answer.status() != 200 {
+            break answer;
+        }
+        watches.push(answer);
+    };
+    assert_eq!((refused.status().as_u16(), watches.len()), (429, 32_768));
+    assert_eq!(refused.headers()["retry-after"], "1");
+    watches.pop();
+    assert_eq!(open().await.expect("the service cannot fail").status(), 200);
+}

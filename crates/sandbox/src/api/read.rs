@@ -16,7 +16,7 @@ use super::write::Stored;
 use super::{Call, encode, options};
 use crate::Status;
 use crate::status::Cause;
-use crate::store::{Key, Object, Store};
+use crate::store::{Key, NODE, Object, Past, Store, Table};
 
 /// How long the real server waits for a revision that it has not seen yet.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -78,6 +78,44 @@ pub fn selector(call: &Call<'_>) -> Result<Selector, Status> {
     Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), &is_known)
 }
 
+/// The objects of a table that a selector may mean, in order: all that can be said without looking at each. An empty namespace is all.
+pub fn candidates<'s>(
+    table: &'s Table,
+    namespace: &'s str,
+    selector: &Selector,
+    after: Option<Key>,
+) -> Box<dyn Iterator<Item = &'s Arc<Object>> + 's> {
+    let is_here = move |object: &&Arc<Object>| namespace.is_empty() || object.namespace() == namespace;
+    if let Some(name) = selector.only_name()
+        && !namespace.is_empty()
+    {
+        let named = table.get(&Key::new(namespace, name));
+        return Box::new(
+            named
+                .into_iter()
+                .filter(move |object| after.as_ref().is_none_or(|after| object.key() > after)),
+        );
+    }
+    if let Some(node) = selector.only(NODE)
+        && let Some(objects) = table.on_node(node)
+    {
+        let is_next = move |object: &&Arc<Object>| after.as_ref().is_none_or(|after| object.key() > after);
+        return Box::new(objects.filter(is_here).filter(is_next));
+    }
+    let start = after.max(before(namespace));
+    Box::new(table.beyond(start.as_ref()).take_while(is_here))
+}
+
+/// What comes right before a namespace's objects: none has an empty name.
+fn before(namespace: &str) -> Option<Key> {
+    (!namespace.is_empty()).then(|| Key::new(namespace, ""))
+}
+
+/// The namespace that the path names, empty for all.
+fn namespace<'c>(call: &'c Call<'_>) -> &'c str {
+    if call.kind.namespaced { &call.target.namespace } else { "" }
+}
+
 /// The objects that the path names, in order.
 pub fn objects<'s>(call: &'s Call<'_>, store: &'s Store) -> Box<dyn Iterator<Item = &'s Arc<Object>> + 's> {
     let Some(table) = store.table(&call.kind.storage) else {
@@ -96,11 +134,14 @@ struct Token {
     revision: u64,
     /// The last key that was answered.
     after: Key,
+    /// How many objects are left, where that was counted.
+    left: Option<usize>,
 }
 
 impl Token {
     fn encode(&self) -> String {
-        let value = json!({"v": "sandbox/v1", "rv": self.revision, "ns": *self.after.namespace, "name": *self.after.name});
+        let Self { revision, after, left } = self;
+        let value = json!({"v": "sandbox/v1", "rv": revision, "ns": *after.namespace, "name": *after.name, "left": left});
         URL_SAFE_NO_PAD.encode(value.to_string())
     }
 
@@ -115,6 +156,10 @@ impl Token {
         Ok(Self {
             revision: value.get("rv").and_then(Value::as_u64).ok_or_else(invalid)?,
             after: Key::new(text("ns").ok_or_else(invalid)?, text("name").ok_or_else(invalid)?),
+            left: value
+                .get("left")
+                .and_then(Value::as_u64)
+                .and_then(|left| usize::try_from(left).ok()),
         })
     }
 }
@@ -128,6 +173,8 @@ struct Page {
     after: Option<Key>,
     /// How many objects at most.
     limit: Option<usize>,
+    /// How many there are from there on, if the page before counted them.
+    left: Option<usize>,
 }
 
 /// Serves a list.
@@ -153,30 +200,58 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
         (Some(wanted), Some(table)) => table.last().max(wanted),
         _ => store.revision(),
     };
-    let all: Vec<Arc<Object>> = match page.at {
-        None => objects(call, &store).cloned().collect(),
-        Some(at) => old_objects(call, &store, at)?,
-    };
     let revision = page.at.unwrap_or(newest);
-    let mut rest = all
-        .into_iter()
-        .filter(|object| page.after.as_ref().is_none_or(|after| object.key() > after));
+    let Some(table) = store.table(&call.kind.storage) else {
+        return Err(Status::no_such_path());
+    };
+    let past = past(table, page.at)?;
+    let namespace = namespace(call);
+    let rows: Box<dyn Iterator<Item = &Arc<Object>>> = match &past {
+        None => candidates(table, namespace, &selector, page.after.clone()),
+        Some(past) => {
+            let start = page.after.clone().max(before(namespace));
+            let is_here = |object: &&Arc<Object>| namespace.is_empty() || object.namespace() == namespace;
+            Box::new(past.beyond(start.as_ref()).take_while(is_here))
+        }
+    };
+    let mut rest = rows.filter(|object| selector.matches(object)).cloned();
     let Some(limit) = page.limit else {
-        let chosen: Vec<Arc<Object>> = rest.filter(|object| selector.matches(object)).collect();
+        let chosen: Vec<Arc<Object>> = rest.collect();
         return encode::list(call, &chosen, revision, None, None);
     };
-    let mut chosen: Vec<Arc<Object>> = rest.by_ref().filter(|object| selector.matches(object)).take(limit).collect();
-    chosen.shrink_to_fit();
-    let left = rest.filter(|object| selector.matches(object)).count();
+    let chosen: Vec<Arc<Object>> = rest.by_ref().take(limit).collect();
+    let is_counted = selector.is_empty();
+    let is_whole = namespace.is_empty() && past.is_none() && page.after.is_none();
+    let left = match page.left.or(is_whole.then(|| table.len())) {
+        Some(from_here) if is_counted => from_here.saturating_sub(chosen.len()),
+        _ if is_counted => rest.count(),
+        // Clients are not told how many; one is enough for another page.
+        _ => usize::from(rest.next().is_some()),
+    };
+    let remaining = is_counted.then_some(left).filter(|left| *left > 0);
     let token = chosen.last().filter(|_| left > 0).map(|last| {
-        Token {
+        let token = Token {
             revision,
             after: last.key().clone(),
-        }
-        .encode()
+            left: remaining,
+        };
+        token.encode()
     });
-    let remaining = token.as_ref().filter(|_| selector.is_empty()).map(|_| left);
     encode::list(call, &chosen, revision, token, remaining)
+}
+
+/// How a table was, unless that is how it is.
+fn past(table: &Table, at: Option<u64>) -> Result<Option<Past<'_>>, Status> {
+    let expired = || {
+        Status::expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
+             continue parameter, or use the continue token in this response to retrieve the remainder of the results.",
+        )
+    };
+    match at {
+        Some(at) if at < table.compacted() || table.after(at).is_some() => table.at(at).map(Some).ok_or_else(expired),
+        _ => Ok(None),
+    }
 }
 
 fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
@@ -198,6 +273,7 @@ fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
             after: Some(token.after),
             // A limit with "any state" is not honoured, here as elsewhere.
             limit: limit.filter(|_| wanted.is_none()),
+            left: token.left,
         });
     }
     let exact = query.get("resourceVersionMatch") == "Exact";
@@ -215,30 +291,6 @@ fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
             ..Page::default()
         },
     })
-}
-
-fn old_objects(call: &Call<'_>, store: &Store, at: u64) -> Result<Vec<Arc<Object>>, Status> {
-    let expired = || {
-        Status::expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
-             continue parameter, or use the continue token in this response to retrieve the remainder of the results.",
-        )
-    };
-    let table = store.table(&call.kind.storage).ok_or_else(Status::no_such_path)?;
-    if at >= table.compacted() && table.after(at).is_none() {
-        // Nothing happened since: the present is the past that is asked for.
-        return Ok(objects(call, store).cloned().collect());
-    }
-    let all = table.at(at).ok_or_else(expired)?;
-    let namespace = if call.kind.namespaced {
-        call.target.namespace.as_str()
-    } else {
-        ""
-    };
-    Ok(all
-        .into_values()
-        .filter(|object| namespace.is_empty() || object.namespace() == namespace)
-        .collect())
 }
 
 fn check_list_options(call: &Call<'_>, watch: bool) -> Result<(), Status> {
@@ -324,7 +376,7 @@ pub fn watch(call: &Call<'_>) -> Result<Reply, Status> {
         // The end of the initial events is told whether or not they were asked for by name.
         end: objects && query.flag("allowWatchBookmarks"),
     };
-    let stream = Stream::open(call, selector, revision, initial, query.flag("allowWatchBookmarks"), timeout);
+    let stream = Stream::open(call, selector, revision, initial, query.flag("allowWatchBookmarks"), timeout)?;
     let mut reply = Reply {
         status: 200,
         headers: Vec::new(),

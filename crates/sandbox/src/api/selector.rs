@@ -117,7 +117,12 @@ impl Selector {
 
     /// The one name that is meant, if the selector says so.
     pub fn only_name(&self) -> Option<&str> {
-        let named = self.fields.iter().find(|one| one.field == "metadata.name" && one.equal)?;
+        self.only("metadata.name")
+    }
+
+    /// The one value of a field that is meant, if the selector says so.
+    pub fn only(&self, field: &str) -> Option<&str> {
+        let named = self.fields.iter().find(|one| one.field == field && one.equal)?;
         Some(&named.value)
     }
 }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 use super::kinds::Kind;
 use super::negotiate::{Encoding, Shape};
 use super::selector::Selector;
-use super::{Call, input, table};
+use super::{Call, input, read, table};
 use crate::store::{Change, Event, Lookup, Object};
 use crate::{Sandbox, Status, protobuf};
 
@@ -26,6 +26,8 @@ use crate::{Sandbox, Status, protobuf};
 const LONGEST: Duration = Duration::from_secs(1800);
 /// Time between bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// The longest that a client may ask for: what is in effect for ever.
+const LONGEST_ASKED: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long before its end a stream tells where it is.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
@@ -90,6 +92,9 @@ impl fmt::Debug for Stream {
 
 impl Stream {
     /// Opens a watch that starts after `revision`, or with what there is.
+    ///
+    /// # Errors
+    /// 429 when too many are open.
     pub fn open(
         call: &Call<'_>,
         selector: Selector,
@@ -97,10 +102,13 @@ impl Stream {
         initial: Initial,
         bookmarks: bool,
         timeout: Option<Duration>,
-    ) -> Self {
+    ) -> Result<Self, Status> {
         let mut store = call.store();
         let current = store.revision();
-        let id = store.enlist();
+        let id = store.enlist_stream().ok_or_else(|| {
+            let message = "Too many requests, please try again later.";
+            Status::new(429, "TooManyRequests", message).retry_after(1)
+        })?;
         let mut stream = Self {
             sandbox: call.sandbox.clone(),
             kind: call.kind.clone(),
@@ -122,16 +130,17 @@ impl Stream {
             ended: false,
             bookmarks,
             told: revision,
-            timeout: timeout.unwrap_or_else(|| call.sandbox.seed().jitter(LONGEST, 1.0)),
+            timeout: timeout
+                .unwrap_or_else(|| call.sandbox.seed().jitter(LONGEST, 1.0))
+                .min(LONGEST_ASKED),
             timers: None,
         };
         let Some(table) = store.table(&call.kind.storage) else {
             stream.ended = true;
-            return stream;
+            return Ok(stream);
         };
         if initial.objects {
-            stream.queue = table
-                .iter()
+            stream.queue = read::candidates(table, &stream.namespace, &stream.selector, None)
                 .filter(|object| stream.concerns(object))
                 .cloned()
                 .map(Queued::Object)
@@ -147,7 +156,7 @@ impl Stream {
         if initial.end {
             stream.queue.push_back(Queued::Bookmark(current));
         }
-        stream
+        Ok(stream)
     }
 
     fn concerns(&self, object: &Object) -> bool {
@@ -303,7 +312,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.sandbox.store().discharge(&self.kind.storage, self.id);
+        self.sandbox.store().discharge_stream(&self.kind.storage, self.id);
     }
 }
 

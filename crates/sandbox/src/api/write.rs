@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Call, input};
 use crate::Status;
@@ -71,7 +71,8 @@ impl Call<'_> {
     fn own(&self, object: &mut Value, old: &Value, managers: Option<Managers>) {
         match managers {
             Some(managers) => managers.write(object),
-            None => managers::track(self, Some(&self.kind.rules.to_served(old.clone())), object),
+            None if self.kind.rules.converts() => managers::track(self, Some(&self.kind.rules.to_served(old.clone())), object),
+            None => managers::track(self, Some(old), object),
         }
     }
 
@@ -130,24 +131,34 @@ pub enum Stored {
 
 /// Whether nothing but the record of who owns what, and when, differs.
 pub fn same(object: &Value, old: &Value) -> bool {
-    let bare = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-            metadata.shift_remove("resourceVersion");
-            for entry in metadata
-                .get_mut("managedFields")
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                if let Value::Object(entry) = entry {
-                    entry.shift_remove("time");
+    alike(object, old, "", &|field, one, other| match field {
+        "metadata" => alike(
+            one,
+            other,
+            "resourceVersion",
+            &|field, one, other| match (field, one, other) {
+                ("managedFields", Value::Array(ones), Value::Array(others)) => {
+                    let is_same = |(one, other)| alike(one, other, "time", &|_, one, other| one == other);
+                    ones.len() == others.len() && ones.iter().zip(others).all(is_same)
                 }
-            }
-        }
-        object
+                _ => one == other,
+            },
+        ),
+        _ => one == other,
+    })
+}
+
+/// Whether two objects have the same fields, but for one that does not count, and fields that compare alike.
+fn alike(one: &Value, other: &Value, but: &str, is_same: &dyn Fn(&str, &Value, &Value) -> bool) -> bool {
+    let (Value::Object(one), Value::Object(other)) = (one, other) else {
+        return one == other;
     };
-    bare(object) == bare(old)
+    let count = |fields: &Map<String, Value>| fields.len() - usize::from(fields.contains_key(but));
+    count(one) == count(other)
+        && one
+            .iter()
+            .filter(|(field, _)| *field != but)
+            .all(|(field, value)| other.get(field).is_some_and(|before| is_same(field, value, before)))
 }
 
 /// Whether an object that is being deleted has nothing left to wait for.

@@ -26,8 +26,8 @@ pub(crate) fn mk_pod(name: &str) -> PodFacts {
     }
 }
 
-fn mk_object(value: serde_json::Value) -> Object {
-    Object::encode(value, 42, |_| Vec::new())
+pub(crate) fn mk_object(value: serde_json::Value) -> Object {
+    Object::encode(value, 42, crate::Change::Added, |_| Vec::new())
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! A stored object: its JSON, encoded once, and the few facts that selectors and preconditions need without parsing it.
 
 use bytes::Bytes;
+
 use serde_json::{Map, Value};
+
+use super::table::Change;
 
 /// What field selectors can ask for, in the order of the resource's own table.
 pub type Fields = Vec<(&'static str, Box<str>)>;
@@ -23,6 +26,8 @@ pub struct Object {
     revision: u64,
     labels: Box<[(Box<str>, Box<str>)]>,
     fields: Fields,
+    /// The line of a watch that brings this state; its middle is the object's JSON.
+    line: Bytes,
     json: Bytes,
 }
 
@@ -46,9 +51,10 @@ impl Key {
 // === impl Object ===
 
 impl Object {
-    /// Encodes `value` as of `revision`.
-    pub(crate) fn encode(mut value: Value, revision: u64, fields: fn(&Value) -> Fields) -> Self {
+    /// Encodes `value` as of `revision`, which the change brought about.
+    pub(crate) fn encode(mut value: Value, revision: u64, change: Change, fields: fn(&Value) -> Fields) -> Self {
         stamp(&mut value, revision);
+        let (line, json) = encoded(&value, change);
         let labels = match value.pointer("/metadata/labels") {
             Some(Value::Object(labels)) => sorted(labels),
             _ => Box::default(),
@@ -59,7 +65,8 @@ impl Object {
             revision,
             labels,
             fields: fields(&value),
-            json: serde_json::to_vec(&value).expect("a JSON value can be encoded").into(),
+            line,
+            json,
         }
     }
 
@@ -91,6 +98,11 @@ impl Object {
     /// Its compact JSON, in the API version it is stored in.
     pub fn json(&self) -> &Bytes {
         &self.json
+    }
+
+    /// The event that brought this state, as a line of a watch stream. It shares its memory with the JSON.
+    pub fn line(&self) -> &Bytes {
+        &self.line
     }
 
     /// Its labels, sorted by key.
@@ -126,6 +138,23 @@ impl Object {
     pub fn decode<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.json)
     }
+}
+
+/// A watch's line about a value, and the part of it that is the value.
+fn encoded(value: &Value, change: Change) -> (Bytes, Bytes) {
+    let head: &[u8] = match change {
+        Change::Added => b"{\"type\":\"ADDED\",\"object\":",
+        Change::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+        Change::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+    };
+    let mut line = head.to_vec();
+    serde_json::to_writer(&mut line, value).expect("a JSON value can be encoded into memory");
+    let end = line.len();
+    line.extend_from_slice(b"}\n");
+    // A vector that grew has room for nearly as much again, which would be kept for as long as the object.
+    let line = Bytes::from(line.into_boxed_slice());
+    let json = line.slice(head.len()..end);
+    (line, json)
 }
 
 fn stamp(value: &mut Value, revision: u64) {

@@ -1,13 +1,19 @@
 //! The objects of one resource, in order, and the log of what happened to them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::ops::Bound;
+use std::sync::Arc;
 use std::task::Waker;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use serde_json::Value;
 
 use super::object::{Fields, Key, Object};
+use super::past::{Index, Past};
+
+/// What a table's log may keep of the past: a minute of a thousand writes per second at the size of a pod would be more, which only a
+/// watch that is this far behind would miss.
+const HEAVIEST: usize = 128 * 1024 * 1024;
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +37,6 @@ pub struct Event {
     pub object: Arc<Object>,
     /// The state before.
     pub previous: Option<Arc<Object>>,
-    line: OnceLock<Bytes>,
 }
 
 /// What a watcher finds in the log.
@@ -51,7 +56,10 @@ pub struct Table {
     name: Arc<str>,
     fields: fn(&Value) -> Fields,
     objects: BTreeMap<Key, Arc<Object>>,
+    by_node: Option<Index>,
     log: VecDeque<Arc<Event>>,
+    /// Bytes of objects that only the log keeps.
+    weight: usize,
     /// Everything up to this revision is forgotten.
     compacted: u64,
     /// The last event that was dropped from the log.
@@ -62,21 +70,19 @@ pub struct Table {
 // === impl Event ===
 
 impl Event {
-    /// The event as a line of a watch stream, encoded once.
+    /// The event as a line of a watch stream, encoded once, with the object.
     pub fn line(&self) -> &Bytes {
-        self.line.get_or_init(|| {
-            let head: &[u8] = match self.change {
-                Change::Added => b"{\"type\":\"ADDED\",\"object\":",
-                Change::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
-                Change::Deleted => b"{\"type\":\"DELETED\",\"object\":",
-            };
-            let json = self.object.json();
-            let mut line = BytesMut::with_capacity(head.len() + json.len() + 2);
-            line.put_slice(head);
-            line.put_slice(json);
-            line.put_slice(b"}\n");
-            line.freeze()
-        })
+        self.object.line()
+    }
+
+    /// What it keeps in memory beyond the present: the state before. Its own is the next event's.
+    fn weight(&self) -> usize {
+        let last = if self.change == Change::Deleted {
+            self.object.line().len()
+        } else {
+            0
+        };
+        self.previous.as_ref().map_or(0, |previous| previous.line().len()) + last
     }
 }
 
@@ -88,7 +94,9 @@ impl Table {
             name,
             fields,
             objects: BTreeMap::new(),
+            by_node: Index::wanted(fields),
             log: VecDeque::new(),
+            weight: 0,
             compacted: revision,
             dropped: 0,
             wakers: BTreeMap::new(),
@@ -140,19 +148,21 @@ impl Table {
         self.compacted
     }
 
-    /// The objects as they were at `revision`; nothing if that is forgotten.
-    pub fn at(&self, revision: u64) -> Option<BTreeMap<Key, Arc<Object>>> {
-        if revision < self.compacted {
-            return None;
-        }
-        let mut objects = self.objects.clone();
-        for event in self.log.iter().rev().take_while(|event| event.revision > revision) {
-            match &event.previous {
-                Some(previous) => objects.insert(previous.key().clone(), previous.clone()),
-                None => objects.remove(event.object.key()),
-            };
-        }
-        Some(objects)
+    /// The objects on a node, by namespace and name; `None` where objects are on no nodes.
+    pub fn on_node<'a>(&'a self, node: &str) -> Option<impl Iterator<Item = &'a Arc<Object>> + 'a> {
+        self.by_node.as_ref().map(|index| index.of(node))
+    }
+
+    /// The objects after a key, by namespace and name.
+    pub fn beyond<'a>(&'a self, key: Option<&Key>) -> impl Iterator<Item = &'a Arc<Object>> + 'a {
+        let start = key.map_or(Bound::Unbounded, |key| Bound::Excluded(key.clone()));
+        self.objects.range((start, Bound::Unbounded)).map(|(_, object)| object)
+    }
+
+    /// How the objects were at `revision`; nothing if that is forgotten. Costs what happened since.
+    pub fn at(&self, revision: u64) -> Option<Past<'_>> {
+        let since = self.log.iter().rev().take_while(|event| event.revision > revision);
+        (revision >= self.compacted).then(|| Past::new(self, since))
     }
 
     /// The first event after `revision`.
@@ -161,36 +171,45 @@ impl Table {
     }
 
     pub(super) fn put(&mut self, value: Value, revision: u64) -> Event {
-        let object = Arc::new(Object::encode(value, revision, self.fields));
-        let previous = self.objects.insert(object.key().clone(), object.clone());
+        let key = Key::of(&value);
+        let change = if self.objects.contains_key(&key) {
+            Change::Modified
+        } else {
+            Change::Added
+        };
+        let object = Arc::new(Object::encode(value, revision, change, self.fields));
+        let previous = self.objects.insert(key, object.clone());
+        if let Some(index) = &mut self.by_node {
+            index.change(previous.as_ref(), Some(&object));
+        }
         Event {
             revision,
-            change: if previous.is_some() { Change::Modified } else { Change::Added },
+            change,
             object,
             previous,
-            line: OnceLock::new(),
         }
     }
 
     pub(super) fn remove(&mut self, key: &Key, last: Option<Value>, revision: u64) -> Option<Event> {
         let previous = self.objects.remove(key)?;
+        if let Some(index) = &mut self.by_node {
+            index.change(Some(&previous), None);
+        }
         let last = last.unwrap_or_else(|| previous.value());
         Some(Event {
             revision,
             change: Change::Deleted,
-            object: Arc::new(Object::encode(last, revision, self.fields)),
+            object: Arc::new(Object::encode(last, revision, Change::Deleted, self.fields)),
             previous: Some(previous),
-            line: OnceLock::new(),
         })
     }
 
     pub(super) fn publish(&mut self, event: Arc<Event>, window: usize) {
+        self.weight += event.weight();
         self.log.push_back(event);
-        while self.log.len() > window.max(1) {
-            if let Some(dropped) = self.log.pop_front() {
-                self.dropped = dropped.revision;
-                self.compacted = self.compacted.max(dropped.revision);
-            }
+        while self.log.len() > window.max(1) || (self.weight > HEAVIEST && self.log.len() > 1) {
+            let Some(dropped) = self.forget_first() else { break };
+            self.compacted = self.compacted.max(dropped);
         }
         for waker in std::mem::take(&mut self.wakers).into_values() {
             waker.wake();
@@ -199,11 +218,16 @@ impl Table {
 
     pub(super) fn compact(&mut self, revision: u64) {
         while self.log.front().is_some_and(|event| event.revision <= revision) {
-            if let Some(event) = self.log.pop_front() {
-                self.dropped = event.revision;
-            }
+            self.forget_first();
         }
         self.compacted = self.compacted.max(revision);
+    }
+
+    fn forget_first(&mut self) -> Option<u64> {
+        let event = self.log.pop_front()?;
+        self.weight -= event.weight();
+        self.dropped = event.revision;
+        Some(event.revision)
     }
 
     pub(super) fn poll(&mut self, watcher: u64, after: u64, waker: &Waker) -> Lookup {

@@ -1,0 +1,92 @@
+//! Ways into a table other than by name: by node, and as of an earlier revision.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::object::{Fields, Key, Object};
+use super::table::{Event, Table};
+
+/// The field that the index is by: every kubelet asks for the pods of its node.
+pub const NODE: &str = "spec.nodeName";
+
+/// The objects of a table by the node they are on.
+#[derive(Debug, Default)]
+pub struct Index(BTreeMap<Box<str>, BTreeMap<Key, Arc<Object>>>);
+
+/// A table as it was: the present, but for what happened since.
+#[derive(Debug)]
+pub struct Past<'a> {
+    table: &'a Table,
+    /// What was there then in place of what is there now.
+    then: BTreeMap<&'a Key, Option<&'a Arc<Object>>>,
+}
+
+// === impl Index ===
+
+impl Index {
+    /// An index, if objects with these fields are on nodes.
+    pub fn wanted(fields: fn(&Value) -> Fields) -> Option<Self> {
+        let is_on_nodes = fields(&Value::Null).iter().any(|(field, _)| *field == NODE);
+        is_on_nodes.then(Self::default)
+    }
+
+    /// The objects of a node.
+    pub fn of<'a>(&'a self, node: &str) -> impl Iterator<Item = &'a Arc<Object>> + 'a {
+        self.0.get(node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// An object changed from one state to the next.
+    pub fn change(&mut self, before: Option<&Arc<Object>>, after: Option<&Arc<Object>>) {
+        let node = |object: &Arc<Object>| object.field(NODE).unwrap_or_default().to_owned();
+        let (left, entered) = (before.map(node), after.map(node));
+        if let (Some(before), Some(left)) = (before, &left)
+            && entered.as_ref() != Some(left)
+            && let Some(objects) = self.0.get_mut(left.as_str())
+        {
+            objects.remove(before.key());
+            if objects.is_empty() {
+                self.0.remove(left.as_str());
+            }
+        }
+        if let (Some(after), Some(entered)) = (after, entered) {
+            let objects = self.0.entry(entered.into()).or_default();
+            objects.insert(after.key().clone(), after.clone());
+        }
+    }
+}
+
+// === impl Past ===
+
+impl<'a> Past<'a> {
+    /// The table before these events, of which the newest comes first.
+    pub fn new(table: &'a Table, events: impl Iterator<Item = &'a Arc<Event>>) -> Self {
+        let mut then = BTreeMap::new();
+        for event in events {
+            then.insert(event.object.key(), event.previous.as_ref());
+        }
+        Self { table, then }
+    }
+
+    /// The objects after a key, by namespace and name.
+    pub fn beyond<'s>(&'s self, key: Option<&Key>) -> impl Iterator<Item = &'s Arc<Object>> + 's {
+        let start = key.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut then = self
+            .then
+            .range::<Key, _>((start, Bound::Unbounded))
+            .filter_map(|(_, object)| *object)
+            .peekable();
+        let mut now = self
+            .table
+            .beyond(key)
+            .filter(|object| !self.then.contains_key(object.key()))
+            .peekable();
+        std::iter::from_fn(move || match (then.peek(), now.peek()) {
+            (Some(one), Some(other)) if one.key() < other.key() => then.next(),
+            (Some(_), None) => then.next(),
+            _ => now.next(),
+        })
+    }
+}

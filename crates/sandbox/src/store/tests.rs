@@ -1,0 +1,108 @@
+//! What the store promises, without an API.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use bailiff_model::{Mono, Now, Wall};
+use serde_json::{Value, json};
+
+use super::*;
+
+const NOW: Now = Now {
+    mono: Mono::from_origin(Duration::ZERO),
+    wall: Wall::UNIX_EPOCH,
+};
+
+fn mk_store(window: usize) -> Store {
+    let mut store = Store::new(Limits { window, history: 0 });
+    store.register("pods", crate::rules::fields_of("pods"));
+    store
+}
+
+fn mk_pod(name: &str, node: &str, labels: &Value) -> Value {
+    json!({"kind": "Pod", "metadata": {"namespace": "ns", "name": name, "labels": labels}, "spec": {"nodeName": node}})
+}
+
+fn put(store: &mut Store, name: &str, node: &str) -> u64 {
+    store.put("pods", mk_pod(name, node, &json!({})), NOW).unwrap().revision()
+}
+
+fn on_node(store: &Store, node: &str) -> String {
+    let objects = store.table("pods").unwrap().on_node(node).unwrap();
+    objects.map(|object| object.name().to_owned()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn pods_are_found_by_their_node_as_it_changes() {
+    let mut store = mk_store(10);
+    put(&mut store, "a", "");
+    put(&mut store, "b", "n1");
+    put(&mut store, "a", "n1");
+    assert_eq!((on_node(&store, "n1").as_str(), on_node(&store, "").as_str()), ("a b", ""));
+    put(&mut store, "b", "n2");
+    store.remove("pods", &Key::new("ns", "a"), None, NOW);
+    assert_eq!((on_node(&store, "n1").as_str(), on_node(&store, "n2").as_str()), ("", "b"));
+}
+
+#[test]
+fn the_past_is_seen_as_it_was_from_any_key_on() {
+    let mut store = mk_store(100);
+    for name in ["b", "d", "f"] {
+        put(&mut store, name, "n1");
+    }
+    let then = store.revision();
+    put(&mut store, "a", "n1");
+    put(&mut store, "d", "n2");
+    put(&mut store, "e", "n1");
+    store.remove("pods", &Key::new("ns", "b"), None, NOW);
+    store.remove("pods", &Key::new("ns", "e"), None, NOW);
+    let past = store.table("pods").unwrap().at(then).unwrap();
+    let show = |after: Option<Key>| {
+        let objects = past.beyond(after.as_ref());
+        let shown = objects.map(|object| format!("{}@{}", object.name(), object.field(NODE).unwrap()));
+        shown.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(show(None), "b@n1 d@n1 f@n1");
+    assert_eq!(show(Some(Key::new("ns", "b"))), "d@n1 f@n1");
+    assert_eq!(show(Some(Key::new("ns", "f"))), "");
+    store.compact();
+    assert!(store.table("pods").unwrap().at(then).is_none());
+}
+
+#[test]
+fn an_event_is_encoded_once_in_the_memory_of_its_object() {
+    let mut store = mk_store(10);
+    put(&mut store, "a", "n1");
+    put(&mut store, "a", "n2");
+    store.remove("pods", &Key::new("ns", "a"), None, NOW);
+    let table = store.table("pods").unwrap();
+    let mut after = 0;
+    for change in ["ADDED", "MODIFIED", "DELETED"] {
+        let event = table.after(after).unwrap();
+        after = event.revision;
+        let line: Value = serde_json::from_slice(event.line()).unwrap();
+        assert_eq!((&line["type"], &line["object"]), (&json!(change), &event.object.value()));
+        let (line, json) = (event.line().as_ptr_range(), event.object.json().as_ptr_range());
+        assert!(line.start < json.start && json.end < line.end, "one allocation");
+    }
+}
+
+#[test]
+fn a_heavy_past_is_forgotten_before_its_window_is_full() {
+    let mut store = mk_store(65_536);
+    let heavy = json!({"text": "x".repeat(1024 * 1024)});
+    let mut revisions = Vec::new();
+    for _ in 0..200 {
+        revisions.push(store.put("pods", mk_pod("a", "n1", &heavy), NOW).unwrap().revision());
+    }
+    let table = store.table("pods").unwrap();
+    assert!(
+        table.compacted() > revisions[0] && table.compacted() < revisions[199],
+        "{}",
+        table.compacted()
+    );
+    let (first, last) = (revisions[0], revisions[198]);
+    let mut poll = |after| store.poll("pods", 1, after, Waker::noop());
+    assert!(matches!(poll(first), Lookup::Behind));
+    assert!(matches!(poll(last), Lookup::Found(_)));
+}
