@@ -1,5 +1,6 @@
 //! The sandbox over a socket: HTTP/1.1 and HTTP/2, plain or over TLS.
 
+mod patience;
 pub mod tls;
 
 use std::future::Future;
@@ -19,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use self::patience::Patience;
 use self::tls::Identity;
 use crate::Sandbox;
 use crate::service::Service;
@@ -26,9 +28,19 @@ use crate::service::Service;
 /// Connections at a time. Each watch of a client without HTTP/2 takes one.
 const MOST_CONNECTIONS: usize = 4096;
 /// What a request's head may take.
-const HEAD_BYTES: usize = 64 * 1024;
-/// How long a request's head may take to arrive, and a TLS handshake.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+const HEAD_BYTES: u32 = 64 * 1024;
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a connection may be idle between requests, as in the real server, and how long a request's head may take to arrive: HTTP/1
+/// has one timer for both.
+const IDLE: Duration = Duration::from_secs(90);
+/// How long what was to be sent may wait for a client that does not read, and a new connection for its first byte. Longer than a client
+/// that works is ever stuck.
+const STALLED: Duration = Duration::from_secs(30);
+/// Time between pings on an HTTP/2 connection, and for their answer, as in the real server: a client that vanished frees its slot.
+const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
+/// Requests at a time on an HTTP/2 connection, watches among them, as in the real server.
+const MOST_STREAMS: u32 = 250;
 /// How long open connections may take to finish when the server stops. Watches do not end by themselves.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long the server rests when the system has no more descriptors.
@@ -96,9 +108,15 @@ fn builder() -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME)
-        .max_buf_size(HEAD_BYTES);
-    builder.http2().timer(TokioTimer::new()).max_header_list_size(64 * 1024);
+        .header_read_timeout(IDLE)
+        .max_buf_size(HEAD_BYTES as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEAD_BYTES)
+        .max_concurrent_streams(MOST_STREAMS)
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1);
     builder
 }
 
@@ -116,13 +134,13 @@ async fn converse(
         Transport::Tls(identity) => Some(identity),
         Transport::Either(identity) => {
             let mut first = [0];
-            tokio::time::timeout(HEAD_TIME, stream.peek(&mut first)).await??;
+            tokio::time::timeout(HANDSHAKE, stream.peek(&mut first)).await??;
             (first[0] == TLS_HANDSHAKE).then_some(identity)
         }
     };
     match identity {
         Some(identity) => {
-            let stream = tokio::time::timeout(HEAD_TIME, identity.acceptor().accept(stream)).await??;
+            let stream = tokio::time::timeout(HANDSHAKE, identity.acceptor().accept(stream)).await??;
             answer(stream, &builder, watcher, sandbox).await
         }
         None => answer(stream, &builder, watcher, sandbox).await,
@@ -136,7 +154,8 @@ async fn answer(
     sandbox: Sandbox,
 ) -> Result<(), Broken> {
     let service = TowerToHyperService::new(Service::new(sandbox));
-    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let stream = TokioIo::new(Patience::new(stream, STALLED));
+    let connection = builder.serve_connection(stream, service).into_owned();
     watcher.watch(connection).await
 }
 
@@ -178,3 +197,6 @@ pub fn kubeconfig(address: SocketAddr, authority: Option<&str>, token: &str) -> 
     text.push('\n');
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Connections that misbehave, over pipes in virtual time.
+
+use bailiff_runtime::{Clock, Seed};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::*;
+use crate::{Config, User, Verb};
+
+/// What a pipe holds that nobody reads: a socket's buffers.
+const PIPE: usize = 4096;
+
+struct Bench {
+    sandbox: Sandbox,
+    graceful: GracefulShutdown,
+}
+
+impl Bench {
+    fn new(config: Config) -> Self {
+        let wall = "2026-11-21T01:00:00Z".parse().unwrap();
+        Self {
+            sandbox: Sandbox::new(config, Clock::virtual_from(wall), &Seed::new(1)),
+            graceful: GracefulShutdown::new(),
+        }
+    }
+
+    fn connect(&self) -> (DuplexStream, JoinHandle<bool>) {
+        let (client, server) = tokio::io::duplex(PIPE);
+        let (sandbox, watcher) = (self.sandbox.clone(), self.graceful.watcher());
+        let conversation = tokio::spawn(async move { answer(server, &builder(), watcher, sandbox).await.is_ok() });
+        (client, conversation)
+    }
+
+    async fn send(&self, head: &str) -> (DuplexStream, JoinHandle<bool>) {
+        let (mut client, conversation) = self.connect();
+        client
+            .write_all(format!("{head}\r\nHost: s\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        (client, conversation)
+    }
+
+    fn write(&self, turn: usize) {
+        let body = serde_json::json!({
+            "metadata": {"name": "m", "namespace": "default"}, "data": {"turn": turn.to_string(), "filler": "x".repeat(200)},
+        });
+        let path = "/api/v1/namespaces/default/configmaps";
+        let (verb, path) = if turn == 0 {
+            (Verb::Create, path.to_owned())
+        } else {
+            (Verb::Update, format!("{path}/m"))
+        };
+        self.sandbox.request(&User::admin(), verb, &path, &body).unwrap();
+    }
+}
+
+/// Reads lines of a watch until it ends, is silent for a second, or has shown this turn. Returns the last turn.
+async fn read(client: &mut DuplexStream, until: usize) -> usize {
+    let (mut text, mut last) = (String::new(), 0);
+    let mut chunk = [0; 1024];
+    while let Ok(Ok(length)) = tokio::time::timeout(Duration::from_secs(1), client.read(&mut chunk)).await {
+        if length == 0 {
+            break;
+        }
+        text.push_str(&String::from_utf8_lossy(&chunk[..length]));
+        for line in text.lines() {
+            if let Ok(event) = serde_json::from_str::<Value>(line) {
+                last = event["object"]["data"]["turn"]
+                    .as_str()
+                    .map_or(last, |turn| turn.parse().unwrap());
+            }
+        }
+        if last == until {
+            break;
+        }
+        text = text.rsplit('\n').next().unwrap_or_default().to_owned();
+    }
+    last
+}
+
+const WATCH: &str = "GET /api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=86400 HTTP/1.1";
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_does_not_read_is_cut_off_and_costs_nobody_else() {
+    let bench = Bench::new(Config::default());
+    let (_stalled, cut) = bench.send(WATCH).await;
+    let (mut quick, open) = bench.send(WATCH).await;
+    let start = Instant::now();
+    for turn in 0..100 {
+        bench.write(turn);
+        assert_eq!(read(&mut quick, turn).await, turn, "the other one has it at once");
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO, "nobody waited");
+    assert!(!cut.await.unwrap(), "cut off");
+    assert_eq!(start.elapsed(), STALLED);
+    assert!(!open.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_reads_too_slowly_finds_its_watch_ended() {
+    let bench = Bench::new(Config {
+        window: 20,
+        ..Config::default()
+    });
+    let (mut slow, _conversation) = bench.send(WATCH).await;
+    for turn in 0..200 {
+        bench.write(turn);
+        tokio::task::yield_now().await;
+    }
+    // What was on its way arrives, then the stream ends properly: the client lists again.
+    let last = read(&mut slow, usize::MAX).await;
+    assert!((1..150).contains(&last), "{last}");
+    bench.write(200);
+    assert_eq!(read(&mut slow, 200).await, 0, "nothing more comes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_that_say_nothing_or_not_enough_end() {
+    let bench = Bench::new(Config::default());
+    let cases: [(&str, Duration); 3] = [
+        ("", STALLED),
+        ("GET /version HTTP/1.1\r\nHost:", IDLE),
+        ("GET /version HTTP/1.1\r\nHost: s\r\n\r\n", IDLE),
+    ];
+    for (text, wanted) in cases {
+        let start = Instant::now();
+        let (mut client, conversation) = bench.connect();
+        client.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        let _ = conversation.await.unwrap();
+        assert_eq!(start.elapsed().as_secs(), wanted.as_secs(), "{text:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_and_bodies_have_a_size() {
+    let bench = Bench::new(Config::default());
+    let huge = format!("GET /version HTTP/1.1\r\nX: {}", "x".repeat(HEAD_BYTES as usize));
+    let body = 3 * 1024 * 1024 + 1;
+    let long = format!("POST /api/v1/namespaces HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {body}");
+    let cases = [
+        (huge, 0, "HTTP/1.1 431", ""),
+        (long, body, "HTTP/1.1 413", "\"reason\":\"RequestEntityTooLarge\""),
+    ];
+    for (head, body, status, reason) in cases {
+        let (client, _conversation) = bench.connect();
+        let (mut reader, mut writer) = tokio::io::split(client);
+        let sending = tokio::spawn(async move {
+            // The server need not read all of what it refuses.
+            let _ = writer.write_all(format!("{head}\r\nHost: s\r\n\r\n").as_bytes()).await;
+            let _ = writer.write_all(&vec![b' '; body]).await;
+        });
+        let mut answer = vec![0; 2048];
+        let length = reader.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..length]);
+        assert!(answer.starts_with(status) && answer.contains(reason), "{answer}");
+        sending.abort();
+    }
+}
