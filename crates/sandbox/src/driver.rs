@@ -40,6 +40,8 @@ pub struct Options {
     pub collect_garbage: bool,
     /// The stand-in ReplicaSet controller.
     pub replica_sets: bool,
+    /// The stand-in for the disruption controller: status of PodDisruptionBudgets.
+    pub budgets: bool,
 }
 
 /// The running parts. Dropping it leaves them running.
@@ -69,6 +71,7 @@ impl Options {
             binder: Some(Mode::TargetsOnly),
             collect_garbage: false,
             replica_sets: false,
+            budgets: false,
         }
     }
 
@@ -79,6 +82,7 @@ impl Options {
             binder: Some(Mode::Scheduler),
             collect_garbage: true,
             replica_sets: true,
+            budgets: true,
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod apply;
 pub mod args;
 pub mod binder;
 mod bootstrap;
+mod budgets;
 pub mod cluster;
 mod direct;
 pub mod driver;

@@ -117,6 +117,21 @@ impl SetFacts {
             is_terminating: view.metadata.deletion_timestamp.is_some(),
         })
     }
+
+    /// Its uid.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// How many pods it wants.
+    pub fn replicas(&self) -> i64 {
+        i64::try_from(self.replicas).unwrap_or(i64::MAX)
+    }
 }
 
 // === impl ReplicaSets ===

@@ -18,6 +18,9 @@ use bailiff_sandbox::{Config, Sandbox, User, Verb};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+#[path = "cluster/failures.rs"]
+mod failures;
+
 const LEASES: &str = "leases.coordination.k8s.io";
 
 struct Bench {

@@ -154,7 +154,8 @@ impl Feed {
 fn resources(sandbox: &Sandbox, options: &Options) -> Vec<Arc<Resource>> {
     let is_wanted = |resource: &Arc<Resource>| match &*resource.storage {
         "nodes" | "pods" => true,
-        "replicasets.apps" => options.replica_sets || options.collect_garbage,
+        "replicasets.apps" => options.replica_sets || options.collect_garbage || options.budgets,
+        "poddisruptionbudgets.policy" => options.budgets || options.collect_garbage,
         _ => options.collect_garbage,
     };
     Resource::stored(sandbox.kinds()).into_iter().filter(is_wanted).collect()

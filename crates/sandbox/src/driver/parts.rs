@@ -7,6 +7,7 @@ use bailiff_model::{Mono, Now};
 
 use super::feed::{Occurrence, What};
 use super::{Command, Options};
+use crate::budgets::Budgets;
 use crate::effect::Effect;
 use crate::facts::{Malformed, NodeFacts, PodFacts, PodKey};
 use crate::gc::{Item, LostPods, Namespaces, Owners, Resource};
@@ -22,6 +23,7 @@ pub struct Parts {
     pub(super) binder: Option<binder::Core>,
     pub(super) collector: Option<Collector>,
     pub(super) replica_sets: Option<ReplicaSets>,
+    pub(super) budgets: Option<Budgets>,
     pub(super) effects: VecDeque<(Part, Effect)>,
     /// What exists, per resource: needed to find out what is gone when a watch starts again with a list.
     items: BTreeMap<Arc<str>, Uids>,
@@ -38,6 +40,7 @@ pub enum Part {
     Scheduler,
     Collector,
     ReplicaSets,
+    Budgets,
 }
 
 /// The garbage collector.
@@ -57,6 +60,7 @@ impl Part {
             Self::Scheduler => "kube-scheduler",
             Self::Collector => "generic-garbage-collector",
             Self::ReplicaSets => "replicaset-controller",
+            Self::Budgets => "disruption-controller",
         };
         User::new(name, &["system:masters", "system:authenticated"])
     }
@@ -88,6 +92,7 @@ impl Parts {
                 lost_pods: LostPods::default(),
             }),
             replica_sets: options.replica_sets.then(ReplicaSets::default),
+            budgets: options.budgets.then(Budgets::default),
             effects: VecDeque::new(),
             items: BTreeMap::new(),
             is_synced: false,
@@ -108,6 +113,7 @@ impl Parts {
             self.kubelets.as_ref().and_then(kubelet::Core::next_deadline),
             self.binder.as_ref().and_then(binder::Core::next_deadline),
             self.replica_sets.as_ref().and_then(ReplicaSets::next_deadline),
+            self.budgets.as_ref().and_then(Budgets::next_deadline),
         ];
         collector.chain(others).flatten().min()
     }
@@ -137,6 +143,9 @@ impl Parts {
         }
         if let Some(sets) = &mut self.replica_sets {
             self.effects.extend(by(Part::ReplicaSets, sets.wake(now)));
+        }
+        if let Some(budgets) = &mut self.budgets {
+            self.effects.extend(by(Part::Budgets, budgets.wake(now)));
         }
         if let Some(collector) = &mut self.collector {
             self.effects.extend(by(Part::Collector, collector.owners.wake(now)));
@@ -194,7 +203,7 @@ impl Parts {
 // === impl Parts: objects ===
 
 impl Parts {
-    fn exists(&mut self, resource: &Arc<Resource>, object: &Object, now: Now) {
+    fn exists(&mut self, resource: &Arc<Resource>, object: &Arc<Object>, now: Now) {
         let key = (object.namespace().into(), object.name().into());
         self.items
             .entry(Arc::clone(&resource.storage))
@@ -202,8 +211,19 @@ impl Parts {
             .insert(key, object.uid().into());
         let told = match &*resource.storage {
             "nodes" => NodeFacts::read(object).map(|facts| self.node_seen(facts, now)),
-            "pods" => PodFacts::read(object).map(|facts| self.pod_seen(facts, now)),
+            "pods" => PodFacts::read(object).map(|facts| {
+                if let Some(budgets) = &mut self.budgets {
+                    budgets.pod_seen(object, &facts);
+                }
+                self.pod_seen(facts, now);
+            }),
             "replicasets.apps" => SetFacts::read(object).map(|facts| self.set_seen(facts)),
+            "poddisruptionbudgets.policy" => {
+                if let Some(budgets) = &mut self.budgets {
+                    budgets.budget_seen(object, now);
+                }
+                Ok(())
+            }
             _ => Ok(()),
         };
         report(told);
@@ -228,6 +248,14 @@ impl Parts {
             "replicasets.apps" => {
                 if let Some(sets) = &mut self.replica_sets {
                     sets.set_gone(uid);
+                }
+                if let Some(budgets) = &mut self.budgets {
+                    budgets.size_seen(namespace, uid, None);
+                }
+            }
+            "poddisruptionbudgets.policy" => {
+                if let Some(budgets) = &mut self.budgets {
+                    budgets.budget_gone(namespace, name);
                 }
             }
             _ => {}
@@ -283,6 +311,9 @@ impl Parts {
     }
 
     fn pod_gone(&mut self, key: &PodKey, now: Now) {
+        if let Some(budgets) = &mut self.budgets {
+            budgets.pod_gone(key.namespace.as_str(), key.name.as_str());
+        }
         if let Some(collector) = &mut self.collector {
             collector.lost_pods.pod_gone(key);
         }
@@ -300,6 +331,9 @@ impl Parts {
     }
 
     fn set_seen(&mut self, facts: SetFacts) {
+        if let Some(budgets) = &mut self.budgets {
+            budgets.size_seen(facts.namespace(), facts.uid(), Some(facts.replicas()));
+        }
         if let Some(sets) = &mut self.replica_sets {
             self.effects.extend(by(Part::ReplicaSets, sets.set_seen(facts)));
         }

@@ -242,4 +242,12 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_setting_is_in_the_handbook() {
+        let handbook = include_str!("../../../../../docs/sandbox.md");
+        for key in Key::ALL {
+            assert!(handbook.contains(&format!("`{key}`")), "{key}");
+        }
+    }
 }
