@@ -1,0 +1,339 @@
+//! Requests made of arbitrary bytes, and what has to hold for each answer.
+//!
+//! Bytes choose methods, paths, queries, headers and bodies; bodies begin as valid objects and are then bent. So nearly every input gets
+//! past the parsers and into the rules. The same bytes make the same requests, here for the fuzzer and for the property in the tests.
+
+use std::time::Duration;
+
+use bailiff_runtime::{Clock, Seed, Shutdown};
+use bailiff_sandbox::driver::{Driver, Options};
+use bailiff_sandbox::service::Service;
+use bailiff_sandbox::{Config, Sandbox, User};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tower::Service as _;
+
+#[path = "vocabulary.rs"]
+mod vocabulary;
+
+use vocabulary::{ACCEPTS, FIELDS, METHODS, OBJECTS, ODD, PATCHES, QUERIES, SUBRESOURCES, TYPES};
+
+/// Requests of one session: what one leaves behind meets the next.
+const MOST_REQUESTS: usize = 16;
+/// Virtual time that any answer but a watch may take: more than what a server makes a client wait on purpose.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes as a source of choices; when they are used up, every choice is the first.
+struct Choices<'a>(&'a [u8]);
+
+/// A request as it goes over the wire.
+#[derive(Debug)]
+pub struct Sent {
+    method: &'static str,
+    path: String,
+    content_type: &'static str,
+    accept: &'static str,
+    gzip: bool,
+    body: Vec<u8>,
+}
+
+// === impl Choices ===
+
+impl Choices<'_> {
+    fn byte(&mut self) -> usize {
+        let (first, rest) = self.0.split_first().map_or((0, self.0), |(first, rest)| (*first, rest));
+        self.0 = rest;
+        usize::from(first)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        let wide = if bound > 256 {
+            self.byte() << 8 | self.byte()
+        } else {
+            self.byte()
+        };
+        wide % bound.max(1)
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == n - 1
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn odd(&mut self) -> Value {
+        let text = self.pick(&ODD);
+        serde_json::from_str(text).unwrap_or_else(|_| text.into())
+    }
+}
+
+// === making requests ===
+
+/// The requests that these bytes make.
+pub fn requests(bytes: &[u8]) -> Vec<Sent> {
+    let mut choices = Choices(bytes);
+    let mut requests = Vec::new();
+    while !choices.0.is_empty() && requests.len() < MOST_REQUESTS {
+        requests.push(request(&mut choices));
+    }
+    requests
+}
+
+fn request(choices: &mut Choices<'_>) -> Sent {
+    let method = choices.pick(&METHODS);
+    let (collection, name, text) = choices.pick(&OBJECTS);
+    let mut path = collection.to_owned();
+    if !matches!(method, "POST") || choices.one_in(3) {
+        path = format!("{path}/{name}");
+        if choices.one_in(2) {
+            path = format!("{path}/{}", choices.pick(&SUBRESOURCES));
+        }
+    }
+    if choices.one_in(16) {
+        path = bent_text(path, choices);
+    }
+    for nth in 0..choices.below(4) {
+        let (key, values) = choices.pick(&QUERIES);
+        path.push(if nth == 0 { '?' } else { '&' });
+        path.push_str(&format!("{key}={}", choices.pick(values)));
+    }
+    let content_type = match method {
+        "PATCH" => choices.pick(&TYPES[..4]),
+        _ if choices.one_in(8) => choices.pick(&TYPES),
+        _ => "application/json",
+    };
+    let accept = if choices.one_in(2) {
+        choices.pick(&ACCEPTS)
+    } else {
+        "application/json"
+    };
+    Sent {
+        method,
+        path: sendable(&path),
+        content_type,
+        accept,
+        gzip: choices.one_in(8),
+        body: body(method, content_type, text, choices),
+    }
+}
+
+/// A path that HTTP can carry: what it cannot never reaches the server.
+fn sendable(path: &str) -> String {
+    let is_fine =
+        |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'#' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}');
+    let mut sendable = String::new();
+    for byte in path.bytes() {
+        if is_fine(byte) {
+            sendable.push(char::from(byte));
+        } else {
+            sendable.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    sendable
+}
+
+fn body(method: &str, content_type: &str, object: &str, choices: &mut Choices<'_>) -> Vec<u8> {
+    let start = match method {
+        "GET" | "HEAD" if !choices.one_in(16) => return Vec::new(),
+        "DELETE" => {
+            r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":5,"propagationPolicy":"Foreground","preconditions":{"uid":"u"}}"#
+        }
+        "PATCH" if content_type == "application/json-patch+json" || choices.one_in(3) => choices.pick(&PATCHES),
+        _ if choices.one_in(8) => choices.pick(&OBJECTS).2,
+        _ => object,
+    };
+    let mut value: Value = serde_json::from_str(start).unwrap_or_default();
+    for _ in 0..choices.below(6) {
+        bend(&mut value, choices);
+    }
+    let text = value.to_string();
+    let text = if choices.one_in(8) { bent_text(text, choices) } else { text };
+    text.into_bytes()
+}
+
+/// Changes something somewhere in a value.
+fn bend(value: &mut Value, choices: &mut Choices<'_>) {
+    let goes_deeper = !choices.one_in(4);
+    match value {
+        Value::Object(fields) if goes_deeper && !fields.is_empty() => {
+            let nth = choices.below(fields.len());
+            if let Some(field) = fields.values_mut().nth(nth) {
+                bend(field, choices);
+            }
+        }
+        Value::Array(items) if goes_deeper && !items.is_empty() => {
+            let nth = choices.below(items.len());
+            bend(&mut items[nth], choices);
+        }
+        Value::Object(fields) => match choices.below(3) {
+            0 => {
+                fields.insert(choices.pick(&FIELDS).to_owned(), choices.odd());
+            }
+            1 if !fields.is_empty() => {
+                let nth = choices.below(fields.len());
+                let name = fields.keys().nth(nth).cloned().unwrap_or_default();
+                fields.remove(&name);
+            }
+            _ => *value = choices.odd(),
+        },
+        Value::Array(items) => match choices.below(3) {
+            0 => items.push(choices.odd()),
+            1 if !items.is_empty() => items.push(items[0].clone()),
+            _ => *value = choices.odd(),
+        },
+        Value::String(text) if choices.one_in(3) => *text = bent_text(std::mem::take(text), choices),
+        _ => *value = choices.odd(),
+    }
+}
+
+/// Changes a few characters of a text.
+fn bent_text(text: String, choices: &mut Choices<'_>) -> String {
+    let mut bytes = text.into_bytes();
+    for _ in 0..=choices.below(4) {
+        let at = choices.below(bytes.len() + 1);
+        match choices.below(3) {
+            0 => bytes.insert(at, choices.byte() as u8),
+            1 => bytes.truncate(at),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = choices.byte() as u8;
+                }
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+// === judging answers ===
+
+/// Sends the requests to a cluster of its own and judges every answer, and what they left behind.
+///
+/// # Panics
+/// When something does not hold, which is the finding.
+pub fn play(requests: &[Sent]) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime of one thread can be made");
+    runtime.block_on(async {
+        let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
+        let sandbox = Sandbox::new(Config::default(), Clock::virtual_from(wall), &Seed::new(1));
+        let shutdown = Shutdown::new();
+        let (_, parts) = Driver::start(&sandbox, &Options::cluster(), &shutdown);
+        let mut service = sandbox.service(User::admin());
+        for (collection, _, text) in OBJECTS {
+            let request = Sent::plain("POST", collection, text);
+            judge(&mut service, &request).await;
+        }
+        for request in requests {
+            judge(&mut service, request).await;
+        }
+        // Everything can still be shown, and the parts that looked at it live.
+        for (collection, _, _) in OBJECTS {
+            for accept in ACCEPTS {
+                let request = Sent {
+                    accept,
+                    ..Sent::plain("GET", collection, "")
+                };
+                let status = judge(&mut service, &request).await;
+                assert!(matches!(status, 200 | 404 | 405 | 406), "{request:?}: {status}");
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        assert!(!parts.is_finished(), "a simulated part of the cluster died");
+        shutdown.trigger();
+        parts.await.expect("the parts end with the shutdown");
+    });
+}
+
+impl Sent {
+    fn plain(method: &'static str, path: &str, body: &str) -> Self {
+        Self {
+            method,
+            path: path.to_owned(),
+            content_type: "application/json",
+            accept: "application/json",
+            gzip: false,
+            body: body.as_bytes().to_vec(),
+        }
+    }
+
+    fn to_http(&self) -> Option<http::Request<Full<Bytes>>> {
+        let mut request = http::Request::builder()
+            .method(self.method)
+            .uri(&self.path)
+            .header("content-type", self.content_type)
+            .header("accept", self.accept)
+            .header("user-agent", "fuzz/1.0");
+        if self.gzip {
+            request = request.header("accept-encoding", "gzip");
+        }
+        request.body(Full::new(Bytes::from(self.body.clone()))).ok()
+    }
+}
+
+async fn judge(service: &mut Service, sent: &Sent) -> u16 {
+    let Some(request) = sent.to_http() else { return 400 };
+    let shown = || format!("{sent:?} {}", String::from_utf8_lossy(&sent.body));
+    let answered = tokio::time::timeout(PATIENCE, service.call(request)).await;
+    let Ok(Ok(answer)) = answered else {
+        panic!("no answer: {}", shown())
+    };
+    let (parts, mut body) = answer.into_parts();
+    let status = parts.status.as_u16();
+    let header = |name: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut bytes = Vec::new();
+    // A watch may stay open, and is left then; anything else ends at once.
+    while let Ok(Some(frame)) = tokio::time::timeout(Duration::from_millis(1), body.frame()).await {
+        bytes.extend_from_slice(frame.expect("a body cannot fail").data_ref().expect("there are no trailers"));
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(status < 500 || is_excused(status, &text), "{}: {status} {text}", shown());
+    if status >= 400 && sent.method != "HEAD" && header("content-encoding").is_empty() {
+        let is_status = match header("content-type").as_str() {
+            "application/json" => {
+                serde_json::from_str(&text).is_ok_and(|value: Value| value["kind"] == "Status" && value["code"] == json!(status))
+            }
+            "application/yaml" => text.contains("kind: Status"),
+            media if media.contains("protobuf") => bytes.starts_with(b"k8s\0"),
+            media if media.starts_with("text/plain") => status == 404 && text == "404 page not found\n",
+            _ => false,
+        };
+        assert!(is_status, "no Status: {}: {status} {:?} {text}", shown(), parts.headers);
+    }
+    status
+}
+
+/// What the real server, too, answers as its own fault although it is the client's: 504 for a revision it has not reached, and 500 where
+/// it does not classify an error of the request.
+pub fn is_excused(status: u16, text: &str) -> bool {
+    const UNCLASSIFIED: [&str; 15] = [
+        "merge key",
+        "typed patch object",
+        "resourceVersion should not be set",
+        "target.",
+        "$setElementOrder",
+        "$retainKeys",
+        "$deleteFromPrimitiveList",
+        "patch type",
+        "strconv.ParseUint",
+        "is no list",
+        "field ",
+        "json: cannot",
+        "parsing time",
+        "quantities must",
+        "order in patch",
+    ];
+    status == 504 || UNCLASSIFIED.iter().any(|known| text.contains(known)) || text.contains("more than one PodDisruptionBudget")
+}
