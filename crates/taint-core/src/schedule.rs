@@ -208,6 +208,26 @@ mod tests {
         assert_eq!(keys(&facts), Some(vec![]));
     }
 
+    /// NL-079, NL-113: the taints of shutdown and of out-of-service are others', and so is every other key or effect
+    #[test]
+    fn taints_of_others_are_neither_made_nor_removed() {
+        for status in [ReadyStatus::True, ReadyStatus::Unknown, ReadyStatus::Absent] {
+            let bare = keys(&mk_ready(status)).unwrap_or_default();
+            let facts = NodeFacts {
+                taints: mk_taints(&[
+                    ("node.cloudprovider.kubernetes.io/shutdown", Effect::NoSchedule),
+                    ("node.kubernetes.io/out-of-service", Effect::NoExecute),
+                    ("node.kubernetes.io/out-of-service", Effect::NoSchedule),
+                    ("node.kubernetes.io/unreachable", Effect::NoExecute),
+                ]),
+                ..mk_ready(status)
+            };
+            let there = facts.taints.iter().map(ToString::to_string);
+            let wanted: Vec<String> = there.chain(bare.iter().cloned()).collect();
+            assert_eq!(keys(&facts), (!bare.is_empty()).then_some(wanted));
+        }
+    }
+
     /// NL-112, NL-151: what is as wanted is not written, value and time of the taint do not matter
     #[test]
     fn nothing_is_written_twice() {

@@ -142,6 +142,35 @@ fn a_conflict_with_anybody_else_is_tried_again_at_once() {
     assert_eq!(world.elapsed(), 50.1);
 }
 
+/// NL-150: nodes are judged each for itself: one whose write hangs, or fails, or that is gone, delays nobody.
+#[test]
+fn one_nodes_trouble_is_not_anothers() {
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3", "n4"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.answer_pending();
+    world.nodes.remove("n4");
+    let pending = std::mem::take(&mut world.pending);
+    assert!(
+        pending.iter().all(|request| matches!(request, Pending::Write(_))),
+        "{pending:?}"
+    );
+    for request in pending {
+        let Pending::Write(write) = &request else { continue };
+        match write.node.name.as_str() {
+            "n1" => {}
+            "n2" => {
+                world.answers = Answers::FailsWrites;
+                world.answer(request);
+                world.answers = Answers::Later;
+            }
+            _ => world.answer(request),
+        }
+    }
+    let verdicts = ["n1", "n2", "n3"].map(|node| world.verdict(node));
+    assert_eq!(verdicts, ["late", "late", "unreachable"]);
+}
+
 /// NL-056, NL-057: conflicts without end are no busy loop.
 #[test]
 fn conflicts_without_end_back_off() {

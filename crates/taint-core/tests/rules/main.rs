@@ -5,6 +5,7 @@ mod inheritance;
 mod marking;
 mod node_mode;
 mod node_writes;
+mod order;
 mod properties;
 mod taint_mode;
 mod wishes;

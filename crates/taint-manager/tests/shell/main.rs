@@ -201,7 +201,7 @@ fn mk_health(verdict: Verdict) -> Draft {
     .traced(Some(TraceContext::derived(&["incident"])))
 }
 
-/// NL-085, NL-087, NL-111, NL-112, NL-120, NL-131
+/// NL-002, NL-085, NL-087, NL-111, NL-112, NL-120, NL-131
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_is_tainted_and_its_pods_are_marked() {
     let mut node = mk_node("n1", "True");
@@ -264,7 +264,7 @@ async fn failed_writes_are_tried_again() {
     assert!(requests[0].starts_with("GET"), "{requests:?}");
 }
 
-/// TE-055, TE-066, TE-080, TE-082
+/// TE-002, TE-055, TE-066, TE-080, TE-082
 #[tokio::test(start_paused = true)]
 async fn a_toleration_time_runs_out_or_is_called_off() {
     let pods = [("none", None), ("short", Some(10)), ("long", Some(100))];
@@ -393,13 +393,19 @@ async fn a_fenced_stage_ends() {
     assert!(fenced, "{ended:?}");
 }
 
+/// TE-069: times that run are called off without an Event
 #[tokio::test(start_paused = true)]
 async fn the_shutdown_ends_it() {
-    let world = World::start(vec![(NODES, mk_node("n1", "True"))]).await;
+    let mut node = mk_node("n1", "True");
+    taint(&mut node);
+    let world = World::start(vec![(NODES, node), (PODS, mk_pod("p", "n1", Some(100)))]).await;
+    let (state, _) = world.intent("p").await.unwrap();
+    assert_eq!(state, IntentState::Scheduled);
     world.env.shutdown.trigger();
     let ended = tokio::time::timeout(Duration::from_secs(1), world.stage)
         .await
         .unwrap()
         .unwrap();
     assert!(ended.is_ok(), "{ended:?}");
+    assert_eq!(world.api.events().len(), 0);
 }

@@ -153,6 +153,34 @@ fn the_wait_for_the_counterpart_ends_after_one_monitor_period() {
     assert!(!world.is_isolated("n2"));
 }
 
+/// NL-079: the taints of shutdown and of out-of-service are others', on a node that is isolated, swapped and back again.
+#[test]
+fn taints_of_others_stay_through_everything() {
+    let others = [
+        ("node.kubernetes.io/out-of-service", Effect::NoExecute),
+        ("node.cloudprovider.kubernetes.io/shutdown", Effect::NoExecute),
+    ];
+    let mut world = mk_world();
+    for (key, effect) in others {
+        world.taint("n1", key, effect);
+    }
+    let count = |world: &World| {
+        let taints = &world.node("n1").taints;
+        taints
+            .iter()
+            .filter(|taint| others.contains(&(&*taint.key, taint.effect)))
+            .count()
+    };
+    world.fall_silent(&["n1"]);
+    assert_eq!((count(&world), world.is_isolated("n1")), (2, true));
+    report_false(&mut world, "n1");
+    world.pass(secs(6));
+    assert_eq!((count(&world), world.is_isolated("n1")), (2, true));
+    world.come_back(&["n1"]);
+    world.pass(secs(6));
+    assert_eq!((count(&world), world.is_isolated("n1")), (2, false));
+}
+
 /// NL-073: a node without Ready is neither isolated nor cleared.
 #[test]
 fn a_node_without_ready_is_left_alone() {

@@ -4,6 +4,7 @@ mod histories;
 mod holds;
 mod isolation;
 mod node_mode;
+mod once;
 mod pods;
 mod rates;
 mod restarts;

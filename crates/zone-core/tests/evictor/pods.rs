@@ -9,13 +9,13 @@ use crate::world::{Happened, World, mk_config, mk_taint, mk_toleration, secs};
 
 const NODES: [(&str, &str); 4] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a")];
 
-fn mk_world() -> World {
+pub fn mk_world() -> World {
     let mut world = World::new(mk_config(|_| ()), &NODES);
     world.taint("n1", "maintenance", TaintEffect::NoExecute);
     world
 }
 
-fn marked_and_deleted(name: &str) -> Vec<Happened> {
+pub fn marked_and_deleted(name: &str) -> Vec<Happened> {
     vec![Happened::Marked(name.to_owned()), Happened::Deleted(name.to_owned())]
 }
 
@@ -401,28 +401,6 @@ fn answer_one_slowly(world: &mut World) {
         ticket,
         result: Ok(answer),
     });
-}
-
-/// TE-052, TE-077, TE-101: an intent that is published again does not delete the same incarnation again.
-#[test]
-fn a_deleted_pod_is_deleted_once() {
-    let mut world = mk_world();
-    let pod = world.add_pod("p", "n1", vec![]);
-    let due = world.mk_due(&pod, false);
-    let again = world.mk_due(&pod, false);
-    world.publish(vec![due]);
-    world.publish(vec![again]);
-    assert_eq!((world.requests, world.events.len()), (2, 1));
-}
-
-/// TE-077, TE-078: a pod that terminates already is marked and deleted like any other.
-#[test]
-fn a_terminating_pod_is_treated_like_any_other() {
-    let mut world = mk_world();
-    let pod = world.add_pod("p", "n1", vec![]);
-    world.change_pod(&pod, |facts| facts.terminating = true);
-    world.due(&pod);
-    assert_eq!(world.happened(), marked_and_deleted("p"));
 }
 
 /// TE-024, weakness 7: not more requests at a time than configured, and everybody's turn comes.

@@ -66,6 +66,55 @@ fn a_small_zone_stops_in_partial_disruption_and_leaves_it_with_an_empty_bucket()
     assert_eq!(world.isolations(), [("n1", 6), ("n2", 25)]);
 }
 
+/// NL-100: while not all zones are down a zone's state is its own: one falls into partial disruption and leaves it, the other keeps its
+/// rate and its token all the while.
+#[test]
+fn a_zones_rate_changes_with_its_own_state_only() {
+    let nodes = [
+        ("a1", "a"),
+        ("a2", "a"),
+        ("a3", "a"),
+        ("a4", "a"),
+        ("b1", "b"),
+        ("b2", "b"),
+        ("b3", "b"),
+        ("b4", "b"),
+    ];
+    let mut world = World::new(mk_config(|_| ()), &nodes);
+    let rates = |world: &World| ["a", "b"].map(|name| (world.zone_status(name).state, world.zone_status(name).rate_per_second));
+    let (normal, stopped) = ((ZoneState::Normal, 0.1), (ZoneState::PartialDisruption, 0.0));
+    assert_eq!(rates(&world), [normal, normal]);
+    world.fall_silent(&["a1", "a2", "a3"]);
+    assert_eq!(rates(&world), [stopped, normal]);
+    world.pass(secs(2));
+    world.fall_silent(&["b1", "b2"]);
+    world.come_back(&["a3"]);
+    assert_eq!(rates(&world), [normal, normal]);
+    world.pass(secs(60));
+    let granted: Vec<_> = world
+        .isolations()
+        .into_iter()
+        .filter(|(name, _)| name.starts_with('b'))
+        .collect();
+    assert_eq!(granted, [("b1", 2), ("b2", 12)]);
+}
+
+/// NL-030, NL-097: all that one input brings is counted before anything is granted with it: nodes that fall silent in one set do not
+/// slip through one by one.
+#[test]
+fn votes_are_counted_before_anything_is_granted() {
+    let mut world = World::new(mk_config(|_| ()), &SIX[..3]);
+    let records = ["n1", "n2", "n3"].map(|name| {
+        world.mark_unknown(name);
+        let judged = world.mk_health(name, Verdict::Unreachable);
+        (judged, world.mk_wish(name, HealthTaint::Unreachable))
+    });
+    let (judged, wishes): (Vec<_>, Vec<_>) = records.into_iter().unzip();
+    world.publish(judged.into_iter().chain(wishes).collect());
+    world.pass(secs(600));
+    assert!(world.isolated().is_empty(), "{:?}", world.isolated());
+}
+
 /// NL-093: a large zone goes on slowly.
 #[test]
 fn a_large_zone_is_granted_the_secondary_rate_in_partial_disruption() {

@@ -12,7 +12,7 @@ fn mk_world() -> World {
     World::new(mk_config(|_| ()), &SIX)
 }
 
-/// NL-034: a restart by itself strips nothing and grants nothing early, whether the bus remembers or only `timeAdded` does.
+/// NL-034, TE-103: a restart by itself strips nothing and grants nothing early, whether the bus remembers or only `timeAdded` does.
 #[test]
 fn a_restart_gives_no_free_node_and_strips_nothing() {
     for forgets in [false, true] {

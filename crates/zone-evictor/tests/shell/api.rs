@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream;
@@ -29,6 +30,7 @@ struct State {
     watchers: Vec<mpsc::Sender<String>>,
     requests: Vec<(String, Value)>,
     events: Vec<Value>,
+    delay: Duration,
 }
 
 impl FakeApi {
@@ -50,6 +52,16 @@ impl FakeApi {
     pub fn put(&self, collection: &str, object: Value) -> Value {
         let name = object["metadata"]["name"].as_str().expect("a name").to_owned();
         self.state().store(&format!("{collection}/{name}"), object)
+    }
+
+    /// Deletes an object. Watches hear of nodes.
+    pub fn remove(&self, collection: &str, name: &str) {
+        self.state().remove(&format!("{collection}/{name}"));
+    }
+
+    /// Every request but a watch takes so long from now on.
+    pub fn slow(&self, delay: Duration) {
+        self.state().delay = delay;
     }
 
     /// The object, if there is one.
@@ -87,6 +99,10 @@ impl FakeApi {
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let delay = self.state().delay;
+        if !delay.is_zero() && !query.contains("watch=true") {
+            tokio::time::sleep(delay).await;
+        }
         let mut state = self.state();
         if query.contains("watch=true") {
             return state.watch();
@@ -113,12 +129,24 @@ impl State {
     fn store(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        if path.starts_with(NODES) {
-            let line = format!("{}\n", json!({"type": "MODIFIED", "object": object}));
-            self.watchers.retain(|watcher| watcher.try_send(line.clone()).is_ok());
-        }
+        self.tell(path, "MODIFIED", &object);
         self.objects.insert(path.to_owned(), object.clone());
         object
+    }
+
+    fn remove(&mut self, path: &str) {
+        self.version += 1;
+        if let Some(mut object) = self.objects.remove(path) {
+            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.tell(path, "DELETED", &object);
+        }
+    }
+
+    fn tell(&mut self, path: &str, kind: &str, object: &Value) {
+        if path.starts_with(NODES) {
+            let line = format!("{}\n", json!({"type": kind, "object": object}));
+            self.watchers.retain(|watcher| watcher.try_send(line.clone()).is_ok());
+        }
     }
 
     fn watch(&mut self) -> Response<TestBody> {

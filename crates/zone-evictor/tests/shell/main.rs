@@ -296,7 +296,7 @@ async fn silent_nodes_are_isolated_at_the_zones_rate() {
     }
 }
 
-/// TE-071, TE-072, TE-074, TE-080, TE-090
+/// TE-002, TE-071, TE-072, TE-074, TE-080, TE-090
 #[tokio::test(start_paused = true)]
 async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
     for (flags, with_uid) in [(&[][..], true), (&["--profile=upstream"][..], false)] {
@@ -347,6 +347,53 @@ async fn a_node_that_is_back_is_untainted() {
     world.pass(1).await;
     assert_eq!(world.no_execute("n1"), Vec::<String>::new());
     assert_eq!(world.api.writes().last().unwrap().1["spec"]["taints"], Value::Null);
+}
+
+/// NL-095, NL-142: the series of a zone whose nodes are all gone stay: no voters, full health, and what was counted.
+#[tokio::test(start_paused = true)]
+async fn the_series_of_a_zone_that_is_gone_stay() {
+    let names = ["n1", "n2", "n3"];
+    let world = World::start(&names, &[]).await;
+    world.fall_silent("n1").await;
+    world.pass(2).await;
+    for name in names {
+        world.api.remove(NODES, name);
+        world.intents.remove(&format!("node/{name}"));
+        world.health.remove(name);
+    }
+    world.pass(6).await;
+    let metrics = world.env.metrics.encode();
+    for line in [
+        "node_collector_evictions_total{zone=\":\0:a\"} 1",
+        "node_collector_zone_size{zone=\":\0:a\"} 0",
+        "node_collector_unhealthy_nodes_in_zone{zone=\":\0:a\"} 0",
+        "node_collector_zone_health{zone=\":\0:a\"} 100.0",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in {metrics}");
+    }
+}
+
+/// TE-069: the shutdown waits for what is under way, and begins nothing more.
+#[tokio::test(start_paused = true)]
+async fn the_shutdown_waits_for_what_is_under_way() {
+    let mut world = World::start(&["n1", "n2", "n3"], &[]).await;
+    world.fall_silent("n1").await;
+    world.pass(1).await;
+    let pod = world.put_pod("p", "n1");
+    world.api.slow(Duration::from_secs(2));
+    world.due(pod, "n1");
+    world.pass(1).await;
+    world.env.shutdown.trigger();
+    let ended = tokio::time::timeout(Duration::from_secs(10), &mut world.stage).await;
+    assert!(ended.unwrap().unwrap().is_ok());
+    let last = world.api.writes().last().unwrap().0.clone();
+    assert_eq!(
+        last,
+        format!("PATCH {PODS}/p/status"),
+        "the mark was sent, the deletion was not"
+    );
+    let pod = world.api.get(PODS, "p").unwrap();
+    assert_eq!(pod["status"]["conditions"][0]["type"], "DisruptionTarget");
 }
 
 /// Design §1, fail static: a monitor that is gone holds isolations, says so, and the hold ends with it.
