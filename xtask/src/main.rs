@@ -1,17 +1,24 @@
 //! Chores of the repository. `cargo xtask` lists them.
 
+mod rules;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitCode, Stdio};
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
 
-  test    format check, lints, every test of the workspace, none of them ignored; ends with how many tests ran
+  test             format check, lints, the check of rules, every test of the workspace, none of them ignored; ends with how many
+                   tests ran
+  rules [--check]  write docs/rules.md: which test proves which rule; with --check only see that it is fresh and none is missing
 ";
 
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("test") => test(),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["test"] => test(),
+        ["rules"] => rules::run(false),
+        ["rules", "--check"] => rules::run(true),
         _ => {
             eprint!("{USAGE}");
             ExitCode::from(64)
@@ -32,7 +39,10 @@ fn test() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    run_tests()
+    println!("cargo xtask rules --check");
+    let rules = rules::run(true);
+    let tests = run_tests();
+    if rules == ExitCode::SUCCESS { tests } else { rules }
 }
 
 fn run_tests() -> ExitCode {
