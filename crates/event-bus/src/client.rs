@@ -14,7 +14,7 @@ mod subscription;
 
 pub use bus::{Bus, BusStatus, Error, TopicStatus};
 pub use publisher::{PublishOptions, Published, Publisher, publish};
-pub use subscription::{RouteFilter, SubscribeOptions, Subscription, Update, subscribe};
+pub use subscription::{RouteFilter, Skipped, SubscribeOptions, Subscription, Update, subscribe};
 
 /// How long the bus may take to answer a call or to open a stream: it works in memory, so this is all network.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

@@ -12,7 +12,7 @@ pub mod service;
 pub mod wire;
 
 pub use client::{
-    Bus, PublishOptions, Published, Publisher, RouteFilter, SubscribeOptions, Subscription, Update, publish, subscribe,
+    Bus, PublishOptions, Published, Publisher, RouteFilter, Skipped, SubscribeOptions, Subscription, Update, publish, subscribe,
 };
 pub use record::{Body, Draft, Record, ShardStatus, TombstoneReason};
 pub use server::{Server, ServerOptions};

@@ -23,7 +23,7 @@ pub enum HoldReason {
     Rival,
     /// A large share of leases stopped together.
     CorrelatedLoss,
-    /// The intent is older than the newest health record of its node.
+    /// The intent is older than the newest health record of its node; or the newest record of either cannot be read.
     OutdatedIntent,
     /// The process only observes.
     Observing,

@@ -178,7 +178,7 @@ impl Shell {
     /// Follows the own topic: the records and whether all shards are complete.
     fn follow(&mut self, update: Update) {
         match update {
-            Update::Snapshot { records, shards } => {
+            Update::Snapshot { records, shards, .. } => {
                 self.take_shards(shards, true);
                 let news = TopicNews::Snapshot {
                     records: records.into_iter().filter_map(|record| inherited(record).1).collect(),
@@ -186,7 +186,8 @@ impl Shell {
                 };
                 self.apply(Input::Topic(news));
             }
-            Update::Changes { records, shards } => {
+            // Of a key that is not understood nothing is inherited; what another shard said of it before stays its vote.
+            Update::Changes { records, shards, .. } => {
                 self.take_shards(shards, false);
                 let records = records.into_iter().map(inherited).collect();
                 self.take_changes(records);

@@ -35,6 +35,8 @@ pub enum Input {
         complete: bool,
         /// Records, in rising order.
         records: Vec<HealthRecord>,
+        /// Nodes whose newest record is not understood: they are there, and nothing else is known of them.
+        unreadable: Vec<NodeName>,
     },
     /// What the bus remembers of the own topic from before this process. Only the first one counts.
     Inherit(Vec<Inherited>),

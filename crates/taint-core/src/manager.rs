@@ -49,6 +49,8 @@ pub struct Manager {
 struct Health {
     /// Nodes of which there is a record.
     known: BTreeSet<NodeName>,
+    /// Those of them whose newest record is not understood.
+    unreadable: BTreeSet<NodeName>,
     /// A missing key means something.
     complete: bool,
     /// It was complete before in this process's life: what comes now is news, not history.
@@ -103,7 +105,11 @@ impl Manager {
                 snapshot,
                 complete,
                 records,
-            } => self.health_changed(snapshot, complete, records),
+                unreadable,
+            } => {
+                self.health_unreadable(snapshot, unreadable);
+                self.health_changed(snapshot, complete, records);
+            }
             Input::Inherit(records) => self.inherit(records),
             Input::NodePatched { name, answer } => self.node_patched(&name, answer),
             Input::NodeRead { name, reading } => self.node_read(&name, reading),

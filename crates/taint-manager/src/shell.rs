@@ -177,29 +177,38 @@ impl Shell {
     /// Follows topic `node-health`: the records and whether all shards are complete.
     fn follow_health(&mut self, update: Update) {
         let was_complete = self.shards.are_complete();
-        let (snapshot, records) = match update {
-            Update::Snapshot { records, shards } => {
+        let (snapshot, records, skipped) = match update {
+            Update::Snapshot {
+                records,
+                skipped,
+                shards,
+            } => {
                 self.shards.take(shards, true);
-                (true, records)
+                (true, records, skipped)
             }
-            Update::Changes { records, shards } => {
+            Update::Changes {
+                records,
+                skipped,
+                shards,
+            } => {
                 self.shards.take(shards, false);
-                (false, records)
+                (false, records, skipped)
             }
             Update::Status { shards } => {
                 self.shards.take(shards, true);
-                (false, Vec::new())
+                (false, Vec::new(), Vec::new())
             }
             // What was wished stands; the zone-evictor holds what depends on fresh news.
             Update::Lost { since } => return tracing::warn!(?since, "Lost the bus; verdicts stay as they are"),
         };
         let complete = self.shards.are_complete();
-        if snapshot || !records.is_empty() || complete != was_complete {
+        if snapshot || !records.is_empty() || !skipped.is_empty() || complete != was_complete {
             let records = records.into_iter().map(records::health).collect();
             self.apply(Input::Health {
                 snapshot,
                 complete,
                 records,
+                unreadable: skipped.into_iter().map(|skipped| NodeName::from(skipped.key)).collect(),
             });
         }
     }

@@ -118,6 +118,8 @@ pub enum Body {
     Intent(Intent),
     /// Topic `eviction-outcomes`: what an earlier instance said.
     Outcome(Outcome),
+    /// Something that is not understood: the key is not gone, and what was known of it is outdated.
+    Unreadable,
 }
 
 /// State of one shard of a topic.

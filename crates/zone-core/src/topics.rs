@@ -18,6 +18,8 @@ pub const STALE_AFTER: Duration = Duration::from_secs(10);
 pub struct Topics {
     shards: BTreeMap<Topic, BTreeMap<u32, ShardStatus>>,
     unconfirmed: BTreeMap<Topic, BTreeSet<String>>,
+    /// Keys whose latest record is not understood: not gone, and what is held of them is outdated.
+    unreadable: BTreeSet<(Topic, String)>,
     lost_since: Option<Mono>,
     connected_once: bool,
 }
@@ -40,6 +42,7 @@ impl Topics {
         self.connected_once = true;
         self.lost_since = None;
         self.shards.clear();
+        self.unreadable.clear();
     }
 
     /// `held` keys of `topic` are not part of the new view.
@@ -47,8 +50,25 @@ impl Topics {
         self.unconfirmed.insert(topic, held);
     }
 
+    /// The latest record of `key` was seen, and is not understood.
+    pub fn cannot_read(&mut self, topic: Topic, key: String) {
+        self.unreadable.insert((topic, key));
+    }
+
+    /// One sentence for people, if the latest record of `key` is not understood.
+    pub fn why_not_readable(&self, topic: Topic, key: String) -> Option<String> {
+        let found = self.unreadable.get(&(topic, key))?;
+        Some(format!(
+            "the newest record of {:?} in topic {topic} is not understood",
+            found.1
+        ))
+    }
+
     /// `key` was seen.
     pub fn confirm(&mut self, topic: Topic, key: &str) {
+        if !self.unreadable.is_empty() {
+            self.unreadable.remove(&(topic, key.to_owned()));
+        }
         if let Some(keys) = self.unconfirmed.get_mut(&topic) {
             keys.remove(key);
         }

@@ -3,10 +3,10 @@
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Snapshot, Watch};
 use bailiff_event_bus::{
-    Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, SubscribeOptions,
-    Subscription, Update,
+    Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped,
+    SubscribeOptions, Subscription, Update,
 };
-use bailiff_model::{Listed, NodeName, Topic};
+use bailiff_model::{Listed, NodeName, Origin, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
 use bailiff_zone_core::{Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Record, ShardStatus};
@@ -290,17 +290,38 @@ fn readable(view: NodeView) -> Option<NodeFacts> {
 
 fn from_bus(update: Update) -> Input {
     match update {
-        Update::Snapshot { records, shards } => Input::Snapshot {
-            records: records.into_iter().map(record).collect(),
+        Update::Snapshot {
+            records,
+            skipped,
+            shards,
+        } => Input::Snapshot {
+            records: all_records(records, skipped),
             shards: shards.into_iter().map(shard).collect(),
         },
-        Update::Changes { records, shards } => Input::Changes {
-            records: records.into_iter().map(record).collect(),
+        Update::Changes {
+            records,
+            skipped,
+            shards,
+        } => Input::Changes {
+            records: all_records(records, skipped),
             shards: shards.into_iter().map(shard).collect(),
         },
         Update::Status { shards } => Input::Status(shards.into_iter().map(shard).collect()),
         Update::Lost { since } => Input::BusLost { since },
     }
+}
+
+/// The records of a set, and what stands for those that were skipped: each key is there once, so their order does not matter.
+fn all_records(records: Vec<BusRecord>, skipped: Vec<Skipped>) -> Vec<Record> {
+    let skipped = skipped.into_iter().map(|skipped| Record {
+        topic: skipped.topic,
+        key: skipped.key,
+        origin: Origin::default(),
+        derived_from: Origin::default(),
+        trace: None,
+        body: Some(Body::Unreadable),
+    });
+    records.into_iter().map(record).chain(skipped).collect()
 }
 
 fn record(record: BusRecord) -> Record {

@@ -45,6 +45,8 @@ pub enum Update {
     Snapshot {
         /// The latest record of every key, in rising order of revision; no tombstones.
         records: Vec<Record>,
+        /// Keys whose latest record this reader does not understand: they are there, and nothing is known of them.
+        skipped: Vec<Skipped>,
         /// Every shard of the topics.
         shards: Vec<ShardStatus>,
     },
@@ -52,6 +54,8 @@ pub enum Update {
     Changes {
         /// In rising order of revision, each key once.
         records: Vec<Record>,
+        /// Keys that changed to something that this reader does not understand: what it held of them is outdated.
+        skipped: Vec<Skipped>,
         /// Shards whose state changed.
         shards: Vec<ShardStatus>,
     },
@@ -65,6 +69,18 @@ pub enum Update {
         /// Last sign of life of the bus, or when the subscription began.
         since: Mono,
     },
+}
+
+/// A record that was skipped, because it is of a newer contract or breaks this one.
+///
+/// No conclusion may be drawn from the key: it is not gone, and what was known of it before is not what is true now. It ends with the
+/// key's next record or tombstone, and with the next snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Topic.
+    pub topic: Topic,
+    /// Key.
+    pub key: String,
 }
 
 /// A subscription; reconnects by itself and resumes where it was.
@@ -107,6 +123,7 @@ struct Lost {
 struct Partial {
     is_snapshot: bool,
     records: Vec<Record>,
+    skipped: Vec<Skipped>,
     shards: Vec<ShardStatus>,
 }
 
@@ -278,13 +295,17 @@ impl Subscription {
 
     fn take_changes(&mut self, changes: pb::Changes) -> Option<Update> {
         for envelope in changes.records {
-            let key = envelope.key.clone();
+            let (topic, key) = (Topic::parse(&envelope.topic), envelope.key.clone());
             match Record::try_from(Wire(envelope)) {
                 Ok(record) => self.partial.records.push(Record {
                     incarnation: self.incarnation.clone(),
                     ..record
                 }),
-                Err(error) => self.skip(&key, &error),
+                Err(error) => {
+                    self.skip(&key, &error);
+                    // A topic that has no name here was not asked for.
+                    self.partial.skipped.extend(topic.map(|topic| Skipped { topic, key }));
+                }
             }
         }
         let shards = self.shards(changes.shards);
@@ -296,12 +317,21 @@ impl Subscription {
         let Partial {
             is_snapshot,
             records,
+            skipped,
             shards,
         } = std::mem::take(&mut self.partial);
         Some(if is_snapshot {
-            Update::Snapshot { records, shards }
+            Update::Snapshot {
+                records,
+                skipped,
+                shards,
+            }
         } else {
-            Update::Changes { records, shards }
+            Update::Changes {
+                records,
+                skipped,
+                shards,
+            }
         })
     }
 
@@ -333,3 +363,6 @@ impl fmt::Debug for Subscription {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,7 +63,7 @@ impl TryFrom<Wire<pb::Envelope>> for Record {
         let topic = topic("topic", &envelope.topic)?;
         let key = key(topic, &envelope.key)?;
         let route = scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?;
-        let (body, tombstone) = body(envelope.body)?;
+        let (body, tombstone) = body(envelope.body.map(understood))?;
         if let Some(body) = &body {
             agree(topic, &key, &route, body)?;
         }
@@ -192,6 +192,16 @@ fn agree(topic: Topic, key: &str, route: &str, body: &Body) -> Result<(), Error>
         ));
     }
     Ok(())
+}
+
+/// A tombstone whose reason a reader does not know is a tombstone all the same.
+fn understood(body: pb::envelope::Body) -> pb::envelope::Body {
+    match body {
+        pb::envelope::Body::Tombstone(tombstone) if pb::TombstoneReason::try_from(tombstone.reason).is_err() => {
+            pb::envelope::Body::Tombstone(pb::Tombstone::default())
+        }
+        body => body,
+    }
 }
 
 fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<TombstoneReason>), Error> {

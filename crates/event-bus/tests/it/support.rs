@@ -218,7 +218,12 @@ impl Follower {
 
     pub fn take(&mut self, update: Update) {
         match update {
-            Update::Snapshot { records, shards } => {
+            Update::Snapshot {
+                records,
+                skipped,
+                shards,
+            } => {
+                assert_eq!(skipped, [], "everything is understood");
                 self.snapshots += 1;
                 self.held.clear();
                 self.seen.clear();
@@ -229,7 +234,14 @@ impl Follower {
                 );
                 self.take_set(records, shards);
             }
-            Update::Changes { records, shards } => self.take_set(records, shards),
+            Update::Changes {
+                records,
+                skipped,
+                shards,
+            } => {
+                assert_eq!(skipped, [], "everything is understood");
+                self.take_set(records, shards);
+            }
             Update::Status { shards } => {
                 self.shards = shards.into_iter().map(|shard| ((shard.topic, shard.shard), shard)).collect();
             }

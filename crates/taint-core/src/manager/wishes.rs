@@ -74,13 +74,24 @@ impl Wish {
 }
 
 impl Manager {
+    /// No conclusion is drawn from a record that is not understood: the wish stands as it is, and is derived from an older record, so
+    /// that the zone-evictor holds it.
+    pub(super) fn health_unreadable(&mut self, snapshot: bool, names: Vec<NodeName>) {
+        if snapshot {
+            self.health.unreadable.clear();
+        }
+        self.health.unreadable.extend(names);
+    }
+
     pub(super) fn health_changed(&mut self, snapshot: bool, complete: bool, records: Vec<HealthRecord>) {
         if snapshot {
             self.health.known.clear();
         }
+        self.health.known.extend(self.health.unreadable.iter().cloned());
         let shard = self.config.shard;
         for record in records.into_iter().filter(|record| shard.owns(&record.name)) {
             let name = record.name.clone();
+            self.health.unreadable.remove(&name);
             match &record.health {
                 Some(health) => {
                     self.health.known.insert(name.clone());
@@ -241,7 +252,8 @@ impl Manager {
             }
             _ => return,
         };
-        let known = self.health.complete || self.health.known.contains(&node.name);
+        let readable = !self.health.unreadable.contains(&node.name);
+        let known = readable && (self.health.complete || self.health.known.contains(&node.name));
         if known || !self.config.duties.node_lifecycle || !self.config.shard.owns(&node.name) {
             return;
         }

@@ -146,6 +146,7 @@ impl Harness {
             snapshot: false,
             complete: true,
             records,
+            unreadable: Vec::new(),
         });
     }
 

@@ -217,6 +217,7 @@ fn wishes_are_carried_over_until_health_is_complete() {
         snapshot: true,
         complete: false,
         records: vec![mk_health("n1", 9, Verdict::Healthy, 0, 2)],
+        unreadable: Vec::new(),
     });
     assert_eq!(after.published.keys().collect::<Vec<_>>(), ["node/n2", "node/n3"]);
     after.health(vec![mk_health("n2", 10, Verdict::NotReady, 0, 2)]);
@@ -254,6 +255,7 @@ fn a_restart_starts_node_timeouts_again() {
             snapshot: true,
             complete: true,
             records: vec![mk_health("n1", 3, Verdict::Unreachable, 0, 50)],
+            unreadable: Vec::new(),
         });
         assert_eq!(not_before(&after), 401);
         after.assert_state("p", Scheduled, 401);

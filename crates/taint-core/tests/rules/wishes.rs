@@ -4,7 +4,7 @@ use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{Origin, Shard, Verdict};
 use bailiff_taint_core::{Config, Duties, Effect, Input, Profile};
 
-use crate::harness::{Harness, mk_health, mk_origin, mk_tombstone};
+use crate::harness::{Harness, mk_config, mk_health, mk_origin, mk_tombstone};
 
 fn wanted(h: &Harness, name: &str) -> Option<HealthTaint> {
     match &h.published.get(&format!("node/{name}"))?.intent {
@@ -54,6 +54,7 @@ fn every_record_is_answered_by_a_standing_wish() {
         snapshot: true,
         complete: true,
         records: vec![late],
+        unreadable: Vec::new(),
     });
     assert_eq!(h.publications, before, "the same record twice is no news");
 }
@@ -70,6 +71,7 @@ fn a_wish_is_derived_again_from_the_records_of_a_new_bus() {
         snapshot: true,
         complete: true,
         records: vec![record.clone()],
+        unreadable: Vec::new(),
     });
     let after = &h.published["node/n1"];
     assert_eq!(after.intent, before.intent);
@@ -99,12 +101,14 @@ fn nothing_is_withdrawn_by_absence_before_health_is_complete() {
         snapshot: true,
         complete: false,
         records: vec![mk_tombstone("n1", 9)],
+        unreadable: Vec::new(),
     });
     assert_eq!(lost, []);
     let complete = h.apply(Input::Health {
         snapshot: false,
         complete: true,
         records: vec![mk_health("n2", 10, Verdict::Unreachable, 0, 1)],
+        unreadable: Vec::new(),
     });
     let removed: Vec<_> = complete
         .iter()
@@ -188,4 +192,41 @@ fn shards_divide_the_nodes() {
             .iter()
             .all(|half| half.manager.stats().nodes == half.published.len() / 2)
     );
+}
+
+/// event_bus.proto, "Growth": no conclusion is drawn from a record that is not understood, neither from its key being missing
+#[test]
+fn a_wish_stands_while_the_newest_record_of_its_node_is_not_understood() {
+    let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    let records = vec![
+        mk_health("n1", 3, Verdict::Unreachable, 0, 1),
+        mk_health("n2", 4, Verdict::Unreachable, 0, 1),
+    ];
+    h.health(records.clone());
+    let view = |snapshot, records, unreadable: &[&str]| Input::Health {
+        snapshot,
+        complete: true,
+        records,
+        unreadable: unreadable.iter().map(|name| (*name).into()).collect(),
+    };
+    assert_eq!(h.apply(view(true, records[1..].to_vec(), &["n1"])), []);
+    assert_eq!(
+        h.published["node/n1"].derived_from,
+        mk_origin(3),
+        "older than the node's newest record"
+    );
+    assert_eq!(h.apply(view(false, Vec::new(), &["n2"])), []);
+
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    after.apply(view(true, Vec::new(), &["n1"]));
+    after.begin(Vec::new(), Vec::new(), h.memory());
+    assert_eq!(
+        after.published.keys().collect::<Vec<_>>(),
+        ["node/n1"],
+        "inherited, as nothing newer is known"
+    );
+    after.health(vec![mk_health("n1", 9, Verdict::Healthy, 0, 1)]);
+    assert!(after.published.is_empty());
+    h.apply(view(true, Vec::new(), &[]));
+    assert!(h.published.is_empty(), "gone is gone");
 }

@@ -75,8 +75,24 @@ impl Evictor {
                     }
                 }
                 Some(Body::Outcome(outcome)) => self.inherit(outcome, now),
+                Some(Body::Unreadable) => self.take_unreadable(record.topic, record.key),
             }
         }
+    }
+
+    /// No conclusion is drawn: what is known of the key stays, and what depends on it is held.
+    fn take_unreadable(&mut self, topic: Topic, key: String) {
+        let node = match topic {
+            Topic::NodeHealth => Some(key.as_str()),
+            Topic::EvictionIntents => key.strip_prefix("node/"),
+            Topic::EvictionOutcomes | Topic::DaemonRollouts => return,
+        };
+        if let Some(name) = node {
+            self.touched.insert(NodeName::from(name));
+        } else if let Some(uid) = key.strip_prefix("pod/") {
+            self.pods.wake(PodUid::from(uid));
+        }
+        self.topics.cannot_read(topic, key);
     }
 
     fn take_tombstone(&mut self, topic: Topic, key: &str, now: Now) {

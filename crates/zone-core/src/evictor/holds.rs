@@ -111,6 +111,19 @@ impl Evictor {
         Some((HoldReason::AllZonesDisrupted, detail.to_owned()))
     }
 
+    /// Why nothing is done to the node on a health record or a wish that is not the newest.
+    pub(super) fn unreadable_hold(&self, name: &NodeName) -> Option<Reason> {
+        let health = self.topics.why_not_readable(Topic::NodeHealth, name.to_string());
+        let why = health.or_else(|| self.topics.why_not_readable(Topic::EvictionIntents, format!("node/{name}")));
+        why.map(|why| (HoldReason::OutdatedIntent, why))
+    }
+
+    fn unreadable_pod_hold(&self, intent: &PodEviction) -> Option<Reason> {
+        let key = format!("pod/{}", intent.pod.uid);
+        let why = self.topics.why_not_readable(Topic::EvictionIntents, key)?;
+        Some((HoldReason::OutdatedIntent, why))
+    }
+
     /// Why the pod may not be evicted now.
     pub(super) fn pod_hold(&self, intent: &PodEviction) -> Option<Reason> {
         let name = &intent.node.name;
@@ -125,6 +138,8 @@ impl Evictor {
                 }
             })
             .or_else(|| by_health.then(|| self.all_down_hold()).flatten())
+            .or_else(|| by_health.then(|| self.unreadable_hold(name)).flatten())
+            .or_else(|| self.unreadable_pod_hold(intent))
             .or_else(|| {
                 (intent.cause == EvictionCause::Node)
                     .then(|| self.daemon_sets_hold().or_else(|| self.node_mode_hold(name)))

@@ -77,7 +77,7 @@ impl Evictor {
     }
 
     fn eviction_hold(&self, name: &NodeName) -> Option<HoldReason> {
-        if let Some((reason, _)) = self.external_for_node(name) {
+        if let Some((reason, _)) = self.external_for_node(name).or_else(|| self.unreadable_hold(name)) {
             return Some(reason);
         }
         let node = self.nodes.get(name)?;

@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::{Effect, HoldReason, Mono, Topic, Verdict};
-use bailiff_zone_core::{HoldScope, Input};
+use bailiff_zone_core::{Body, HoldScope, Input};
 
 use crate::world::{World, mk_config, secs, zone};
 
@@ -253,4 +253,86 @@ fn nothing_happens_before_both_views_are_there() {
         .apply(Input::Nodes(world.nodes.values().cloned().collect()), world.now);
     assert_eq!(other, []);
     assert_eq!(world.now.mono, Mono::from_origin(secs(100_000)));
+}
+
+fn cannot_read(world: &mut World, topic: Topic, key: &str) {
+    let record = world.mk_record(topic, key.to_owned(), Some(Body::Unreadable));
+    world.tell(Input::Changes {
+        records: vec![record],
+        shards: vec![],
+    });
+}
+
+/// Design §2, event_bus.proto "Growth": what depends on a key whose newest record is not understood waits for one that is.
+#[test]
+fn a_record_that_is_not_understood_holds_what_depends_on_its_key() {
+    let held = Some(HoldReason::OutdatedIntent);
+    for (topic, node_key, pod_waits) in [
+        (Topic::NodeHealth, "a1", true),
+        (Topic::EvictionIntents, "node/a1", true),
+        (Topic::EvictionIntents, "node/a2", false),
+    ] {
+        let mut world = mk_world();
+        world.fall_silent(&["a1"]);
+        let pod = world.add_pod("p", "a1", vec![]);
+        cannot_read(&mut world, topic, node_key);
+        world.due(&pod);
+        world.pass(secs(100));
+        assert_eq!(world.deleted(), usize::from(!pod_waits), "{node_key}");
+        assert_eq!(world.pod_held(&pod), held.filter(|_| pod_waits), "{node_key}");
+        world.health("a1", Verdict::Unreachable);
+        world.wish("a1", HealthTaint::Unreachable);
+        world.pass(secs(10));
+        assert_eq!(world.deleted(), 1, "{node_key}");
+    }
+    let mut world = mk_world();
+    hold(&mut world, HoldScope::All, HoldReason::Paused, true);
+    world.fall_silent(&["a1"]);
+    cannot_read(&mut world, Topic::NodeHealth, "a1");
+    hold(&mut world, HoldScope::All, HoldReason::Paused, false);
+    world.pass(secs(100));
+    assert_eq!((world.isolated().len(), world.node_held("a1")), (0, held));
+    world.health("a1", Verdict::Unreachable);
+    world.wish("a1", HealthTaint::Unreachable);
+    assert_eq!(world.isolated(), ["a1"].into());
+}
+
+/// The same for a pod's own key, whatever the cause; and it is not gone either.
+#[test]
+fn a_pod_whose_intent_is_not_understood_is_neither_evicted_nor_called_off() {
+    let mut world = mk_world();
+    world.taint("a1", "maintenance", Effect::NoExecute);
+    let pod = world.add_pod("p", "a1", vec![]);
+    hold(&mut world, HoldScope::All, HoldReason::Paused, true);
+    world.due(&pod);
+    let unreadable = world.mk_record(Topic::EvictionIntents, format!("pod/{pod}"), Some(Body::Unreadable));
+    hold(&mut world, HoldScope::All, HoldReason::Paused, false);
+    assert_eq!(world.deleted(), 1, "the control: nothing else holds it");
+
+    let other = world.add_pod("q", "a1", vec![]);
+    hold(&mut world, HoldScope::All, HoldReason::Paused, true);
+    world.due(&other);
+    let unreadable = bailiff_zone_core::Record {
+        key: format!("pod/{other}"),
+        ..unreadable
+    };
+    world.tell(Input::Snapshot {
+        records: world
+            .bus
+            .values()
+            .filter(|record| record.key != unreadable.key)
+            .cloned()
+            .chain([unreadable.clone()])
+            .collect(),
+        shards: world.shards(),
+    });
+    hold(&mut world, HoldScope::All, HoldReason::Paused, false);
+    world.pass(secs(100));
+    assert_eq!(
+        (world.deleted(), world.pod_held(&other)),
+        (1, Some(HoldReason::OutdatedIntent))
+    );
+    world.due(&other);
+    world.pass(secs(10));
+    assert_eq!(world.deleted(), 2);
 }

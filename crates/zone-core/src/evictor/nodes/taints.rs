@@ -89,6 +89,7 @@ impl Evictor {
         let hold = self
             .external_for_node(name)
             .or_else(|| self.health_hold(&facts.zone))
+            .or_else(|| self.unreadable_hold(name))
             .map(|(reason, _)| reason);
         let hold = hold.or_else(|| node.is_wish_outdated(taint).then_some(HoldReason::OutdatedIntent));
         if let Some(reason) = hold {
@@ -116,7 +117,7 @@ impl Evictor {
 
     /// Why this node, whatever its zone may do, is not isolated now.
     pub(super) fn isolation_hold(&mut self, name: &NodeName, taint: HealthTaint, now: Now) -> Option<HoldReason> {
-        if let Some((reason, _)) = self.external_for_node(name) {
+        if let Some((reason, _)) = self.external_for_node(name).or_else(|| self.unreadable_hold(name)) {
             return Some(reason);
         }
         let node = self.nodes.get(name)?;
