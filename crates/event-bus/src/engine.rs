@@ -59,7 +59,7 @@ pub struct Open {
 pub struct Report {
     /// Time since its decision loop last turned; `None`: it never did.
     pub tick_age: Option<Duration>,
-    /// Time since the least fresh of its API watches gave a sign of life; `None`: it has none.
+    /// By how much the least fresh of its API watches is overdue; zero where there are none; `None`: one never gave a sign of life.
     pub watch_age: Option<Duration>,
     /// Why it does not count itself live, or empty.
     pub detail: String,

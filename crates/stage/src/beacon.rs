@@ -65,9 +65,16 @@ impl Beacon {
             )),
             None => self.watches.ok(),
         }
-        let least_fresh = watches.iter().map(|(_, last)| last.unwrap_or(Mono::ORIGIN)).min();
-        publisher.report(now, least_fresh);
+        publisher.report(now, least_fresh(watches, now));
     }
+}
+
+/// When the least fresh of the watches gave a sign of life; `now` if there are none, `None` if one never did: the shard is not live
+/// then, however young the process.
+fn least_fresh(watches: &[(&'static str, Option<Mono>)], now: Mono) -> Option<Mono> {
+    watches
+        .iter()
+        .try_fold(now, |least, (_, last)| last.map(|last| least.min(last)))
 }
 
 /// The worst trouble: a watch that never gave a sign of life, else the one that was silent longest.
@@ -96,5 +103,15 @@ mod tests {
         let stale = trouble(&[("a", at(40)), ("b", at(10)), ("c", at(100))], now);
         assert_eq!(stale, Some(Trouble::Stale("b", Duration::from_secs(90))));
         assert_eq!(trouble(&[("a", at(10)), ("b", None)], now), Some(Trouble::Never("b")));
+    }
+
+    /// `Keepalive.watch_age`: absent is not fresh.
+    #[test]
+    fn a_watch_that_never_gave_a_sign_of_life_is_not_reported_as_fresh() {
+        let at = |seconds| Some(Mono::from_origin(Duration::from_secs(seconds)));
+        let now = Mono::from_origin(Duration::from_secs(3));
+        assert_eq!(least_fresh(&[("a", at(3)), ("b", None)], now), None);
+        assert_eq!(least_fresh(&[("a", at(3)), ("b", at(1))], now), at(1));
+        assert_eq!(least_fresh(&[], now), Some(now), "no watches, none stale");
     }
 }

@@ -88,7 +88,7 @@ pub(super) struct State {
     /// Why the producer does not count itself live, or empty.
     pub(super) detail: String,
     /// The bus knows that the decision loop turns.
-    pub(super) is_tick_sent: bool,
+    pub(super) is_report_sent: bool,
     pub(super) is_fenced: bool,
 }
 
@@ -102,7 +102,7 @@ pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -
             tick: None,
             watch: None,
             detail: String::new(),
-            is_tick_sent: false,
+            is_report_sent: false,
             is_fenced: false,
         }),
         options,
@@ -139,10 +139,11 @@ impl Publisher {
     }
 
     /// Reports when the decision loop last turned, and when the least fresh of the API watches last gave a sign of life
-    /// (`None`: there are no watches). Sent with the next keepalive, every 2 s.
+    /// (`None`: one never did; `tick`, if there are no watches). Sent with the next keepalive, every 2 s.
     pub fn report(&self, tick: Mono, watch: Option<Mono>) {
         let mut state = self.shared.lock();
-        let is_first = state.tick.is_none();
+        let is_first = state.tick.is_none() || (state.watch.is_none() && watch.is_some());
+        state.is_report_sent &= !is_first;
         (state.tick, state.watch) = (Some(tick), watch);
         drop(state);
         if is_first {

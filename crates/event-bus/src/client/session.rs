@@ -164,7 +164,7 @@ impl Session<'_> {
     /// The owner did something: if it reported for the first time, the bus should know at once.
     fn work(&self, keepalive: &mut Interval) -> Result<(), Status> {
         let state = self.shared.lock();
-        if state.tick.is_some() && !state.is_tick_sent {
+        if state.tick.is_some() && !state.is_report_sent {
             keepalive.reset_immediately();
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Session<'_> {
     fn report(&self) -> Result<(), Status> {
         let now = self.shared.clock.now().mono;
         let mut state = self.shared.lock();
-        state.is_tick_sent = state.tick.is_some();
+        state.is_report_sent = state.tick.is_some();
         let age = |at: bailiff_model::Mono| scalar::to_duration(now.saturating_since(at));
         let keepalive = pb::Keepalive {
             tick_age: state.tick.map(age),

@@ -14,7 +14,7 @@ fn liveness_is_session_and_tick_and_watch() {
     // (tick age, watch age) as reported, live at once, live 5 s later, lag then
     let cases = [
         (None, None, false, false, 5),
-        (Some(0), None, true, true, 5),
+        (Some(0), None, false, false, 5),
         (Some(0), Some(0), true, true, 5),
         (Some(6), Some(0), true, false, 11),
         (Some(0), Some(6), true, false, 11),
@@ -40,7 +40,7 @@ fn a_producer_that_does_not_count_itself_live_is_not() {
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let report = Report {
         tick_age: Some(Duration::ZERO),
-        watch_age: None,
+        watch_age: Some(Duration::ZERO),
         detail: "no leader".to_owned(),
     };
     let answer = rig.apply(Command::Keepalive { session, report });
@@ -52,10 +52,10 @@ fn changes_of_liveness_have_revisions() {
     let mut rig = Rig::new(Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let cursor = rig.engine.head();
-    rig.keep(session, Some(0), None);
+    rig.keep(session, Some(0), Some(0));
     let set = rig.after(cursor);
     assert!(set.shards[0].live);
-    rig.keep(session, Some(0), None);
+    rig.keep(session, Some(0), Some(0));
     assert_eq!(rig.engine.head(), set.upto, "no news is none");
     rig.pass(9);
     assert_eq!(rig.engine.head(), set.upto);
@@ -68,7 +68,7 @@ fn changes_of_liveness_have_revisions() {
 fn the_reconnect_grace_bridges_a_broken_session() {
     let mut rig = Rig::new(Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
-    rig.keep(session, Some(0), None);
+    rig.keep(session, Some(0), Some(0));
     rig.apply(Command::Close { session }).unwrap();
     rig.pass(4);
     assert!(rig.shard(HEALTH, 0).live, "within the grace");
@@ -79,10 +79,10 @@ fn the_reconnect_grace_bridges_a_broken_session() {
     assert!(!rig.shard(HEALTH, 0).live, "beyond the grace");
     // Another producer has to report for itself.
     let session = rig.session(HEALTH, (0, 1), 1, false);
-    rig.keep(session, Some(0), None);
+    rig.keep(session, Some(0), Some(0));
     let other = rig.session(HEALTH, (0, 1), 2, false);
     assert!(!rig.shard(HEALTH, 0).live);
-    assert!(rig.keep(other, Some(0), None));
+    assert!(rig.keep(other, Some(0), Some(0)));
 }
 
 #[test]

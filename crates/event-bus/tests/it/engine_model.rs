@@ -308,10 +308,10 @@ impl Model {
     fn is_live(&self, shard: &ShardState, now: Mono) -> bool {
         let since = |at: Mono| now.saturating_since(at);
         let in_grace = shard.broke_at.is_some_and(|at| since(at) < self.limits.reconnect_grace);
-        let Some((at, Some(tick), watch)) = shard.report else {
+        let Some((at, Some(tick), Some(watch))) = shard.report else {
             return false;
         };
-        let oldest = Duration::from_secs(tick.max(watch.unwrap_or(0))) + since(at);
+        let oldest = Duration::from_secs(tick.max(watch)) + since(at);
         (shard.session.is_some() || in_grace) && oldest < self.limits.stale_after
     }
 }

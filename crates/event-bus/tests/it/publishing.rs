@@ -336,7 +336,13 @@ async fn live_is_session_and_tick_and_watch() {
     assert!(!follower.is_live(HEALTH, 0), "a loop that does not turn");
     publisher.report(world.clock.now().mono, None);
     follower.for_seconds(3).await;
-    assert!(follower.is_live(HEALTH, 0), "no watches, none stale");
+    let shard = &follower.shards[&(HEALTH, 0)];
+    assert_eq!(
+        (shard.live, shard.detail.as_str()),
+        (false, "a watch of its producer never gave a sign of life")
+    );
+    world.report(&publisher);
+    follower.until(|follower| follower.is_live(HEALTH, 0)).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -326,7 +326,8 @@ async fn verdicts_become_wishes() {
     let monitor = world.monitor();
     monitor.set(mk_health(Verdict::Unreachable));
     monitor.complete();
-    monitor.report(world.clock.now().mono, None);
+    let now = world.clock.now().mono;
+    monitor.report(now, Some(now));
     world.pass(1).await;
     let record = world.intents().await.remove("node/n1").unwrap();
     let Some(Body::Intent(Intent::Isolation(isolation))) = &record.body else {

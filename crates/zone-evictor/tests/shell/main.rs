@@ -102,7 +102,8 @@ impl World {
     async fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
             for publisher in [&self.health, &self.intents] {
-                publisher.report(self.clock.now().mono, None);
+                let now = self.clock.now().mono;
+                publisher.report(now, Some(now));
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -402,7 +403,8 @@ async fn a_producer_that_is_not_live_holds_isolations() {
     let world = World::start(&["n1", "n2", "n3"], &[]).await;
     // No report of the monitor's loop for longer than its shard counts as live.
     for _ in 0..30 {
-        world.intents.report(world.clock.now().mono, None);
+        let now = world.clock.now().mono;
+        world.intents.report(now, Some(now));
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     world.fall_silent("n1").await;

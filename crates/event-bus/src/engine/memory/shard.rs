@@ -97,13 +97,16 @@ impl Shard {
             _ if self.producer.is_empty() => "nobody has published it",
             _ if self.session.is_none() => "its producer left",
             Some(reported) if is_over(reported.aged(reported.watch_age, now)) => "a watch of its producer is overdue",
+            Some(reported) if reported.tick_age.is_some() && reported.watch_age.is_none() => {
+                "a watch of its producer never gave a sign of life"
+            }
             Some(reported) if reported.tick_age.is_some() => "the decision loop of its producer does not turn",
             _ => "its producer has not begun to decide",
         };
         why.to_owned()
     }
 
-    /// Age of the oldest of the producer's watches and decision ticks; of the session while it never ticked.
+    /// Age of the oldest of the producer's watches and decision ticks; of the session while there is none of either.
     pub(super) fn lag(&self, now: Mono) -> Duration {
         let oldest = self.reported.as_ref().and_then(|reported| reported.oldest(now));
         oldest.unwrap_or_else(|| now.saturating_since(self.opened_at))
@@ -116,9 +119,9 @@ impl Reported {
         age.map(|age| age.saturating_add(now.saturating_since(self.at)))
     }
 
-    /// Age of the oldest of tick and watches; `None` if the loop never turned.
+    /// Age of the oldest of tick and watches; `None` if the loop never turned, or a watch never gave a sign of life.
     fn oldest(&self, now: Mono) -> Option<Duration> {
-        let age = self.tick_age?.max(self.watch_age.unwrap_or_default());
+        let age = self.tick_age?.max(self.watch_age?);
         self.aged(Some(age), now)
     }
 
