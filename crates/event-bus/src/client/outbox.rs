@@ -1,7 +1,8 @@
 //! What a publisher has to send, what it sent, and what it has to say to its owner. Pure.
 //!
 //! Wanted properties: (A) the latest draft of every key is on the bus when the outbox is settled, whatever broke in between;
-//! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else.
+//! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else;
+//! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,7 +21,7 @@ const BATCH_BYTES: usize = 512 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
 /// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
-/// the bus loses its memory too; without a bound they would pile up for as long as the process lives.
+/// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 1 kB each this is 10 MB.
 const TERMINAL_KEPT: usize = 10_000;
 /// News of refused drafts kept; each is logged besides.
 const REFUSED_KEPT: usize = 1_000;
@@ -70,6 +71,8 @@ enum Replace {
 struct Slot {
     incoming: Incoming,
     version: Version,
+    /// Something of this key was sent: the bus may have it.
+    is_known: bool,
 }
 
 /// What the owner was not told yet.
@@ -138,6 +141,13 @@ impl Outbox {
     pub(super) fn remove(&mut self, key: &str, produced_at: Wall) {
         let route = match self.slots.get(key) {
             Some(slot) if slot.incoming.body.is_none() => return,
+            // There is nothing to remove it from.
+            Some(slot) if !slot.is_known => {
+                let version = slot.version;
+                self.queue.remove(&version);
+                self.slots.remove(key);
+                return;
+            }
             Some(slot) => slot.incoming.route.clone(),
             None => String::new(),
         };
@@ -159,25 +169,35 @@ impl Outbox {
         let key = incoming.key.clone();
         self.last_version += 1;
         let version = self.last_version;
-        if let Some(superseded) = self.slots.insert(key.clone(), Slot { incoming, version }) {
+        let is_known = self.slots.get(&key).is_some_and(|slot| slot.is_known);
+        let slot = Slot {
+            incoming,
+            version,
+            is_known,
+        };
+        if let Some(superseded) = self.slots.insert(key.clone(), slot) {
             self.queue.remove(&superseded.version);
         }
         self.queue.insert(version, key);
     }
 
-    /// Outcomes beyond the bound are forgotten, oldest first, once they are on the bus.
+    /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send them to.
     fn forget_old_outcomes(&mut self) {
         while self.terminal.len() > TERMINAL_KEPT {
             let Some((key, version)) = self.terminal.front() else { return };
             let is_latest = self.slots.get(key).is_some_and(|slot| slot.version == *version);
             let is_on_its_way = self.queue.contains_key(version) || self.is_sent(key, *version);
-            if is_latest && is_on_its_way {
+            if is_latest && is_on_its_way && self.is_connected {
                 return;
             }
-            if is_latest {
-                self.slots.remove(key);
+            let Some((key, _)) = self.terminal.pop_front() else { return };
+            if is_latest && is_on_its_way {
+                // What the bus may have of it is not true any more.
+                let produced_at = self.slots[&key].incoming.produced_at;
+                self.remove(&key, produced_at);
+            } else if is_latest {
+                self.slots.remove(&key);
             }
-            self.terminal.pop_front();
         }
     }
 
@@ -214,6 +234,12 @@ impl Outbox {
         self.replace = Replace::No;
         if replace {
             self.replace = Replace::Staging;
+            let topic = self.topic;
+            self.slots
+                .retain(|key, slot| slot.incoming.body.is_some() || outlives_replace(topic, key));
+            for slot in self.slots.values_mut() {
+                slot.is_known = false;
+            }
             self.queue = self.slots.iter().map(|(key, slot)| (slot.version, key.clone())).collect();
             return;
         }
@@ -257,7 +283,8 @@ impl Outbox {
         let (mut records, mut sent, mut bytes) = (Vec::new(), Vec::new(), 0);
         while records.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
             let Some((version, key)) = self.queue.pop_first() else { break };
-            let Some(slot) = self.slots.get(&key) else { continue };
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
+            slot.is_known = true;
             let record = envelope::to_incoming(self.topic, &slot.incoming);
             bytes += record.encoded_len();
             records.push(record);
@@ -302,6 +329,11 @@ impl Outbox {
         }
         self.news.acknowledge(key, revision);
     }
+}
+
+/// True if a replace that does not mention the key may leave it: terminal pod outcomes are exempt.
+fn outlives_replace(topic: Topic, key: &str) -> bool {
+    topic == Topic::EvictionOutcomes && key.starts_with("pod/")
 }
 
 // === impl News ===

@@ -78,11 +78,15 @@ fn a_key_has_one_place_and_the_latest_draft() {
         outbox.set(mk_draft("n1", content), NOW);
         outbox.set(mk_draft("n2", content), NOW);
     }
-    outbox.remove("n2", NOW);
     let (id, keys) = next_keys(&mut outbox);
     assert_eq!(keys, ["n1", "n2"]);
+    outbox.remove("n2", NOW);
+    outbox.acknowledged(id, &[3, 4]);
+    outbox.set(mk_draft("n1", 10), NOW);
+    let (id, keys) = next_keys(&mut outbox);
+    assert_eq!(keys, ["n2", "n1"]);
     assert_eq!(outbox.next_step(), None);
-    outbox.acknowledged(id, &[5, 6]);
+    outbox.acknowledged(id, &[6, 5]);
     assert!(outbox.is_settled());
     let acknowledged = |key: &str, revision| {
         let key = key.to_owned();
@@ -179,4 +183,58 @@ fn old_outcomes_are_forgotten_once_they_are_on_the_bus() {
     }
     outbox.set(mk_outcome(TERMINAL_KEPT + 10), NOW);
     assert_eq!(outbox.slots.len(), TERMINAL_KEPT);
+}
+
+#[test]
+fn what_comes_and_goes_while_the_bus_is_away_leaves_nothing() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    outbox.set(mk_draft("known", 1), NOW);
+    outbox.set(mk_draft("sent", 1), NOW);
+    let (id, _) = next_keys(&mut outbox);
+    outbox.acknowledged(id, &[2, 3]);
+    outbox.disconnected();
+    for number in 0..1_000 {
+        let name = format!("n{number}");
+        outbox.set(mk_draft(&name, 1), NOW);
+        outbox.remove(&name, NOW);
+        outbox.set(mk_draft("known", number), NOW);
+        outbox.remove("known", NOW);
+    }
+    assert_eq!(
+        (outbox.slots.len(), outbox.queue.len()),
+        (2, 1),
+        "what is set, and what the bus has"
+    );
+    outbox.connected("bus-1", false);
+    assert_eq!(next_keys(&mut outbox).1, ["known"], "the bus must be told");
+    outbox.disconnected();
+    outbox.connected("bus-2", true);
+    assert_eq!(next_keys(&mut outbox).1, ["sent"], "a replace tells by not mentioning it");
+    assert_eq!(outbox.slots.len(), 1);
+}
+
+#[test]
+fn outcomes_do_not_pile_up_while_the_bus_is_away() {
+    let mut outbox = mk_connected(Topic::EvictionOutcomes);
+    let mut evicting = mk_outcome(0);
+    if let Body::Outcome(Outcome::Pod(outcome)) = &mut evicting.body {
+        outcome.state = PodOutcomeState::Evicting;
+    }
+    outbox.set(evicting, NOW);
+    let (id, keys) = next_keys(&mut outbox);
+    outbox.acknowledged(id, &[2]);
+    outbox.disconnected();
+    for number in 0..TERMINAL_KEPT + 10 {
+        outbox.set(mk_outcome(number), NOW);
+    }
+    assert_eq!(outbox.slots.len(), TERMINAL_KEPT + 1);
+    assert_eq!(
+        (outbox.queue.len(), outbox.terminal.len()),
+        (TERMINAL_KEPT + 1, TERMINAL_KEPT)
+    );
+    let stale = &outbox.slots[&keys[0]];
+    assert_eq!(
+        stale.incoming.body, None,
+        "the bus would say for ever that it is being evicted"
+    );
 }
