@@ -153,7 +153,7 @@ impl Body {
         }
     }
 
-    /// The route that subscribers filter by: the zone's key, none for rollouts.
+    /// The route that subscribers filter by: the zone's key; for rollouts, that know no zone, the namespace.
     pub fn route(&self) -> String {
         match self {
             Self::NodeHealth(health) => health.zone.to_string(),
@@ -163,7 +163,7 @@ impl Body {
             Self::Outcome(Outcome::Zone(status)) => status.zone.to_string(),
             Self::Outcome(Outcome::Node(outcome)) => outcome.zone.to_string(),
             Self::Outcome(Outcome::Pod(outcome)) => outcome.zone.to_string(),
-            Self::DaemonSetSync(_) => String::new(),
+            Self::DaemonSetSync(sync) => sync.namespace.to_string(),
         }
     }
 

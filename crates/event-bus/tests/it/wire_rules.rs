@@ -46,6 +46,39 @@ fn mk_pod_eviction() -> Body {
     }))
 }
 
+/// Every payload has a route to filter by: its zone, or where it has none its namespace.
+#[test]
+fn every_payload_has_a_route() {
+    use bailiff_model::rollout::{Counts, DaemonSetSync};
+    let sync = DaemonSetSync {
+        namespace: "kube-system".into(),
+        name: "proxy".to_owned(),
+        uid: "uid".to_owned(),
+        observed_generation: 1,
+        current_revision: String::new(),
+        revision: 1,
+        counts: Counts::default(),
+        reasons: Vec::new(),
+        nodes: Vec::new(),
+        held: None,
+        synced_at: Wall::UNIX_EPOCH,
+    };
+    let rollout = mk_envelope(Body::DaemonSetSync(sync));
+    assert_eq!(rollout.route, "kube-system");
+    assert_eq!(mk_envelope(mk_health("n1", "a", 1)).route, "eu:a");
+    assert_eq!(mk_envelope(mk_pod_eviction()).route, "eu:a");
+    assert_eq!(
+        mk_envelope(mk_outcome("p1", "n1", PodOutcomeState::Deleted, 0)).route,
+        "eu:n1"
+    );
+    let elsewhere = pb::Envelope {
+        route: "default".to_owned(),
+        ..rollout
+    };
+    let refused = refusal(Topic::DaemonRollouts, elsewhere);
+    assert!(refused.starts_with("route: \"default\""), "{refused}");
+}
+
 fn refusal(topic: Topic, envelope: pb::Envelope) -> String {
     match envelope::incoming(topic, envelope.clone()) {
         Err(error) => {
