@@ -1,7 +1,7 @@
 //! Properties of the engine, against the reference model, under any interleaving.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ use proptest::test_runner::{Config, TestRunner};
 use crate::engine_model::{Counts, Model, Shard};
 use crate::engine_rig::{Rig, mk_incoming, mk_open, mk_removal};
 use crate::support::{mk_health, mk_outcome};
+
+/// The reader that never reads.
+const SLEEPER: usize = 4;
 
 const TOPICS: [Topic; 2] = [Topic::NodeHealth, Topic::EvictionOutcomes];
 
@@ -142,6 +145,7 @@ struct Premises {
     foreign: usize,
     resumed: usize,
     coalesced: usize,
+    slept_through: usize,
 }
 
 struct Run<'a> {
@@ -188,14 +192,24 @@ impl Run<'_> {
             topics: [Topic::EvictionOutcomes].into(),
             filters: route(Topic::EvictionOutcomes, "eu:node-1"),
         };
-        let selections = [Selection::of(TOPICS), Selection::of([Topic::NodeHealth]), filtered, narrow];
-        Run {
+        let sleeper = Selection::of(TOPICS);
+        let selections = [
+            Selection::of(TOPICS),
+            Selection::of([Topic::NodeHealth]),
+            filtered,
+            narrow,
+            sleeper,
+        ];
+        let mut run = Run {
             rig: Rig::new(mk_limits()),
             model: Model::new(mk_limits()),
             sessions: Vec::new(),
             readers: selections.into_iter().map(Reader::new).collect(),
             premises,
-        }
+        };
+        // It is connected, and never reads again before the end.
+        run.read(SLEEPER);
+        run
     }
 
     /// One of the youngest sessions: of older ones little is left to learn.
@@ -251,7 +265,7 @@ impl Run<'_> {
                     self.model.tick(self.rig.now.mono);
                 }
             }
-            Op::Read { reader } => self.read(*reader % self.readers.len()),
+            Op::Read { reader } => self.read(*reader % SLEEPER),
             Op::Resume { reader } => self.resume(*reader, "bus-1"),
             Op::Stray { reader } => self.resume(*reader, "bus-0"),
         }
@@ -349,8 +363,7 @@ impl Run<'_> {
     }
 
     fn resume(&mut self, index: usize, incarnation: &str) {
-        let index = index % self.readers.len();
-        let reader = &mut self.readers[index];
+        let reader = &mut self.readers[index % SLEEPER];
         let Position::After(revision) = reader.position else { return };
         let fingerprint = reader.selection.fingerprint();
         let text = cursor::to_text(incarnation, revision, fingerprint);
@@ -359,16 +372,36 @@ impl Run<'_> {
         self.premises.borrow_mut().resumed += 1;
     }
 
-    /// At the end everybody reads, and memory is what keys cost, whoever read and whoever did not.
-    fn finish(mut self) {
-        for index in 0..self.readers.len() {
-            self.read(index);
-        }
+    /// At every moment memory is what keys cost, whoever reads and whoever does not; the number of kept keys.
+    fn check_memory(&self) -> usize {
         let limits = mk_limits();
+        let mut all = 0;
         for figures in self.rig.engine.figures() {
             let kept = figures.keys + figures.tombstones;
             assert!(figures.records <= kept * limits.history, "{figures:?}");
             assert!(figures.tombstones <= limits.tombstones, "{figures:?}");
+            all += kept;
+        }
+        all
+    }
+
+    /// What a reader that never read has to catch up with: each key once, whatever it slept through.
+    fn check_sleeper(&self) {
+        let reader = &self.readers[SLEEPER];
+        let Position::After(revision) = reader.position else { return };
+        let set = self.rig.engine.read(&reader.selection, reader.position, self.rig.now);
+        assert!(set.records.len() <= self.check_memory());
+        let keys: BTreeSet<_> = set.records.iter().map(|record| (record.topic, &record.key)).collect();
+        assert_eq!(keys.len(), set.records.len(), "each key once");
+        let changes = self.rig.engine.head().0 - revision.0;
+        self.premises.borrow_mut().slept_through += usize::from(changes > 20 + set.records.len() as u64);
+    }
+
+    /// At the end everybody reads.
+    fn finish(mut self) {
+        self.check_sleeper();
+        for index in 0..self.readers.len() {
+            self.read(index);
         }
         let (mut premises, counts) = (self.premises.borrow_mut(), self.model.counts);
         let all = &mut premises.model;
@@ -395,6 +428,7 @@ fn every_reader_holds_what_the_model_holds() {
         let mut run = Run::new(&premises);
         for op in &ops {
             run.step(op);
+            run.check_memory();
         }
         run.finish();
         Ok(())
@@ -414,6 +448,7 @@ fn every_reader_holds_what_the_model_holds() {
         foreign,
         resumed,
         coalesced,
+        slept_through,
     } = premises;
     let Counts {
         fenced,
@@ -440,6 +475,7 @@ fn every_reader_holds_what_the_model_holds() {
         ("foreign", foreign),
         ("resumed", resumed),
         ("coalesced", coalesced),
+        ("slept_through", slept_through),
     ];
     for (premise, times) in met {
         assert!(times > 0, "the runs never met: {premise}");
