@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::rollout::{Counts, DaemonSetSync};
-use bailiff_model::{Hold, Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
+use bailiff_model::{Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
 use serde_json::{Value, json};
 
 use crate::facts::{DaemonSet, Node, Pod, Revision};
@@ -51,12 +51,44 @@ pub enum Input {
         /// Uid.
         uid: Arc<str>,
     },
-    /// From now on nothing may be written, for this reason; or it may again.
-    Held(Option<Hold>),
+    /// A watch is not fresh any more; `reason` is for people.
+    WatchStale {
+        /// Which.
+        watch: Watched,
+        /// Why.
+        reason: String,
+    },
+    /// A watch is fresh again.
+    WatchFresh(Watched),
     /// A request ended.
     Answered(RequestId, Answer),
     /// Time has passed.
     Tick,
+}
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watched {
+    /// DaemonSets.
+    DaemonSets,
+    /// ControllerRevisions.
+    Revisions,
+    /// Nodes.
+    Nodes,
+    /// Pods.
+    Pods,
+}
+
+impl Watched {
+    /// The resource's name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DaemonSets => "daemonsets",
+            Self::Revisions => "controllerrevisions",
+            Self::Nodes => "nodes",
+            Self::Pods => "pods",
+        }
+    }
 }
 
 /// What to do.

@@ -26,6 +26,6 @@ pub mod wire;
 mod world;
 
 pub use bailiff_model::Profile;
-pub use effect::{Answer, Effect, Failure, FailureKind, Input, Request, RequestId, Severity, Urgency};
+pub use effect::{Answer, Effect, Failure, FailureKind, Input, Request, RequestId, Severity, Urgency, Watched};
 pub use facts::{DaemonSet, Node, Pod, Revision};
 pub use syncer::{Options, Syncer};

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile};
+use bailiff_model::{Hold, HoldReason, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile};
 
-use crate::effect::{Answer, Effect, Input, RequestId};
+use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
 use crate::set::{Cx, Out, Set};
 use crate::timers::Timers;
@@ -36,7 +36,8 @@ pub struct Syncer {
     world: World,
     sets: BTreeMap<Key, Set>,
     listed: Seen,
-    held: Option<Hold>,
+    /// Why each watch that is not fresh is not.
+    stale: BTreeMap<Watched, Hold>,
     /// DaemonSets to be synced by this input.
     woken: BTreeSet<Key>,
     wakes: Timers<Key>,
@@ -95,10 +96,8 @@ impl Syncer {
             Input::Revisions(revisions) => self.revisions_listed(revisions),
             Input::RevisionApplied(revision) => self.revision_applied(revision),
             Input::RevisionDeleted { namespace, name, uid } => self.revision_deleted(&namespace, &name, &uid),
-            Input::Held(hold) => {
-                self.held = hold;
-                self.woken.extend(self.sets.keys().cloned());
-            }
+            Input::WatchStale { watch, reason } => self.watch_stale(watch, &reason, now),
+            Input::WatchFresh(watch) => self.watch_fresh(watch),
             Input::Answered(id, answer) => self.answered(id, &answer, now),
             Input::Tick => {}
         }
@@ -108,6 +107,7 @@ impl Syncer {
         while let Some(key) = self.wakes.pop(now.mono) {
             self.woken.insert(key);
         }
+        let hold = self.hold();
         for key in std::mem::take(&mut self.woken) {
             let Some(set) = self.sets.get_mut(&key) else {
                 self.wakes.set(&key, None);
@@ -117,7 +117,7 @@ impl Syncer {
                 now,
                 world: &self.world,
                 profile: self.options.profile,
-                held: self.held.as_ref(),
+                held: hold.as_ref(),
                 out: &mut self.out,
             };
             set.sync(&mut cx);
@@ -127,6 +127,36 @@ impl Syncer {
         if next != self.announced {
             self.announced = next;
             self.out.effects.push(Effect::WakeAt(next));
+        }
+    }
+
+    // === holds ===
+
+    fn watch_stale(&mut self, watch: Watched, reason: &str, now: Now) {
+        let before = self.hold();
+        let hold = Hold {
+            reason: HoldReason::ApiStale,
+            detail: format!("the watch of {} is stale: {reason}", watch.as_str()),
+            since: self.stale.get(&watch).map_or(now.wall, |hold| hold.since),
+        };
+        self.stale.insert(watch, hold);
+        self.wake_if_held_otherwise(before);
+    }
+
+    fn watch_fresh(&mut self, watch: Watched) {
+        let before = self.hold();
+        self.stale.remove(&watch);
+        self.wake_if_held_otherwise(before);
+    }
+
+    /// Why nothing may be written: a decision needs all four watches, and the one that is stale longest is the one to look at.
+    fn hold(&self) -> Option<Hold> {
+        self.stale.values().min_by_key(|hold| hold.since).cloned()
+    }
+
+    fn wake_if_held_otherwise(&mut self, before: Option<Hold>) {
+        if self.hold() != before {
+            self.woken.extend(self.sets.keys().cloned());
         }
     }
 
@@ -375,6 +405,7 @@ impl Syncer {
             self.revision_deleted(&owner.namespace, &name, &uid);
         }
         let key = (owner.namespace.clone(), owner.name.clone());
+        let hold = self.hold();
         let Some(set) = self.sets.get_mut(&key).filter(|set| set.ds.uid == owner.uid) else {
             return;
         };
@@ -382,7 +413,7 @@ impl Syncer {
             now,
             world: &self.world,
             profile: self.options.profile,
-            held: self.held.as_ref(),
+            held: hold.as_ref(),
             out: &mut self.out,
         };
         set.answered(&op, answer, &mut cx);

@@ -1,14 +1,12 @@
 //! The decision loop: watches and answers in, requests, Events and records out.
 
-use std::collections::BTreeMap;
-
 use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventSeverity};
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
-use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Revision, Severity, Syncer};
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Revision, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
-use bailiff_model::{Hold, HoldReason, Namespace, NodeName, PodUid, Topic, TraceContext};
+use bailiff_model::{Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_stage::{Alarm, Beacon, Env, Error, Stage};
 
 use crate::dispatch::Dispatch;
@@ -55,8 +53,6 @@ struct Loop {
     alarm: Alarm,
     beacon: Beacon,
     metrics: Metrics,
-    /// Why each stale watch is stale, by resource.
-    stale: BTreeMap<&'static str, Hold>,
     /// What is published is all there is.
     complete: bool,
 }
@@ -104,7 +100,6 @@ impl Loop {
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, "daemonset-syncer decisions"),
             metrics: env.metrics.register("", Metrics::register),
-            stale: BTreeMap::new(),
             complete: false,
             env,
         }
@@ -217,8 +212,8 @@ impl Loop {
                 name: one.name.into(),
                 uid: one.uid.into(),
             }),
-            Event::Stale { reason, .. } => self.went_stale("apps", "daemonsets", &reason),
-            Event::Fresh => self.is_fresh("daemonsets"),
+            Event::Stale { reason, .. } => self.went_stale("apps", Watched::DaemonSets, reason),
+            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::DaemonSets)),
         }
     }
 
@@ -233,8 +228,8 @@ impl Loop {
                 name: one.name.into(),
                 uid: one.uid.into(),
             }),
-            Event::Stale { reason, .. } => self.went_stale("apps", "controllerrevisions", &reason),
-            Event::Fresh => self.is_fresh("controllerrevisions"),
+            Event::Stale { reason, .. } => self.went_stale("apps", Watched::Revisions, reason),
+            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Revisions)),
         }
     }
 
@@ -245,8 +240,8 @@ impl Loop {
             )),
             Event::Applied(one) => Turn::Input(Input::NodeApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.name.into())),
-            Event::Stale { reason, .. } => self.went_stale("", "nodes", &reason),
-            Event::Fresh => self.is_fresh("nodes"),
+            Event::Stale { reason, .. } => self.went_stale("", Watched::Nodes, reason),
+            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Nodes)),
         }
     }
 
@@ -257,29 +252,14 @@ impl Loop {
             )),
             Event::Applied(one) => Turn::Input(Input::PodApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::PodDeleted(one.uid.into())),
-            Event::Stale { reason, .. } => self.went_stale("", "pods", &reason),
-            Event::Fresh => self.is_fresh("pods"),
+            Event::Stale { reason, .. } => self.went_stale("", Watched::Pods, reason),
+            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Pods)),
         }
     }
 
-    fn went_stale(&mut self, group: &'static str, resource: &'static str, reason: &str) -> Turn {
-        self.metrics.stale(group, resource);
-        let hold = Hold {
-            reason: HoldReason::ApiStale,
-            detail: format!("the watch of {resource} is stale: {reason}"),
-            since: self.env.clock.wall(),
-        };
-        self.stale.insert(resource, hold);
-        self.held()
-    }
-
-    fn is_fresh(&mut self, resource: &'static str) -> Turn {
-        self.stale.remove(resource);
-        self.held()
-    }
-
-    fn held(&self) -> Turn {
-        Turn::Input(Input::Held(self.stale.values().next().cloned()))
+    fn went_stale(&self, group: &'static str, watch: Watched, reason: String) -> Turn {
+        self.metrics.stale(group, watch.as_str());
+        Turn::Input(Input::WatchStale { watch, reason })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Creating, keeping and deleting daemon pods; status and Events.
 
-use bailiff_daemonset_core::{FailureKind, Input, Profile};
+use bailiff_daemonset_core::{FailureKind, Input, Profile, Watched};
 use bailiff_model::Listed;
 use bailiff_model::rollout::{Counts, WhyNot};
 use serde_json::json;
@@ -451,18 +451,35 @@ fn a_failed_status_write_is_repeated() {
 fn nothing_is_written_while_held() {
     let mut cluster = Cluster::with(2, json!({}));
     cluster.rest();
+    let stale = |watch| Input::WatchStale {
+        watch,
+        reason: "no answer".to_owned(),
+    };
     let hold = bailiff_model::Hold {
         reason: bailiff_model::HoldReason::ApiStale,
-        detail: "pods".to_owned(),
+        detail: "the watch of pods is stale: no answer".to_owned(),
         since: cluster.now.wall,
     };
-    cluster.feed(Input::Held(Some(hold.clone())));
+    cluster.feed(stale(Watched::Pods));
     let writes = cluster.writes.len();
     cluster.set_image("v2");
     cluster.pass(5);
     assert_eq!(cluster.writes.len(), writes);
-    assert_eq!(cluster.published.as_ref().and_then(|sync| sync.held.clone()), Some(hold));
-    cluster.feed(Input::Held(None));
+    let held = |cluster: &Cluster| cluster.published.as_ref().and_then(|sync| sync.held.clone());
+    assert_eq!(held(&cluster), Some(hold.clone()));
+    cluster.feed(stale(Watched::DaemonSets));
+    cluster.feed(stale(Watched::Pods));
+    assert_eq!(
+        held(&cluster),
+        Some(hold),
+        "the one that is stale longest, since it first was"
+    );
+    cluster.feed(Input::WatchFresh(Watched::Pods));
+    let other = held(&cluster).map(|hold| hold.detail);
+    assert_eq!(other.as_deref(), Some("the watch of daemonsets is stale: no answer"));
+    cluster.pass(5);
+    assert_eq!(cluster.writes.len(), writes, "one is enough");
+    cluster.feed(Input::WatchFresh(Watched::DaemonSets));
     cluster.rest();
     assert_eq!(cluster.daemonset().status.counts, mk_counts(2));
 }
