@@ -1,0 +1,143 @@
+//! Exit codes, and output for programs.
+
+use serde_json::{Value, json};
+
+use crate::support::bailiff;
+
+/// A port that nobody listens on: it is reserved.
+const NOBODY: &str = "--bus=127.0.0.1:1";
+
+#[test]
+fn what_is_not_accepted_ends_with_64_and_says_what_is() {
+    let cases: [(&[&str], &str); 9] = [
+        (&[], "Usage"),
+        (&["hold"], "hold"),
+        (&["demo", "--output=yaml"], "json"),
+        (&["demo", "--seed=x"], "--seed"),
+        (&["run", "--kubeconfig=/nonexistent/kubeconfig"], "/nonexistent/kubeconfig"),
+        (&["run", "--node-monitor-period=0s"], "--node-monitor-period"),
+        (&["sandbox", "--listen=nowhere"], "--listen"),
+        (&["bus", "reset-epoch", "node-wealth", "0"], "node-health"),
+        (
+            &["scenario", "run", "/nonexistent/scenario.json"],
+            "/nonexistent/scenario.json",
+        ),
+    ];
+    for (args, wanted) in cases {
+        let ended = bailiff(args);
+        assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
+        assert!(ended.stderr.contains(wanted), "{args:?}: {ended:?}");
+        assert_eq!(ended.stdout, "", "{args:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_no_failures() {
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["run", "--help"],
+        &["bus", "status", "--help"],
+    ] {
+        let ended = bailiff(args);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{args:?}");
+        assert!(ended.stdout.contains("bailiff"), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn what_fails_ends_with_1_and_says_why() {
+    for args in [
+        &["bus", NOBODY, "status", "--output=json"][..],
+        &["bus", NOBODY, "reset-epoch", "node-health", "0"],
+    ] {
+        let ended = bailiff(args);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{args:?}: {ended:?}");
+        assert!(ended.stderr.starts_with("error: the bus refused"), "{args:?}: {ended:?}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("--listen={}", taken.local_addr().unwrap());
+    let ended = bailiff(&["sandbox", "--bare", &listen]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("cannot listen on 127.0.0.1:"), "{ended:?}");
+}
+
+#[test]
+fn a_demonstration_can_be_read_by_programs() {
+    let ended = bailiff(&["demo", "--fast", "--output=json"]);
+    let mut lines = ended.json();
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    let last = lines.pop().unwrap();
+    assert_eq!((&last["ok"], &last["failures"]), (&json!(true), &json!([])));
+    assert_eq!(last["figures"]["nodes_isolated"], 20, "{last}");
+    assert!(lines.len() > 10);
+    for line in lines {
+        assert!(
+            line["at"].is_number() && line["kind"].is_string() && line["text"].is_string(),
+            "{line}"
+        );
+    }
+}
+
+/// Two nodes, one of which is not ready from the beginning.
+fn mk_scenario() -> Value {
+    let node = |name: &str, ready: &str| {
+        let condition = json!({
+            "type": "Ready", "status": ready, "reason": "Kubelet", "message": "", "lastHeartbeatTime": "<now>",
+            "lastTransitionTime": "<now>",
+        });
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {"conditions": [condition]},
+        })
+    };
+    json!({
+        "id": "not-ready", "controllers": ["node-lifecycle-controller"], "duration": 10, "tolerance_s": 1,
+        "objects": [node("n1", "True"), node("n2", "False")],
+    })
+}
+
+#[test]
+fn scenarios_pass_or_fail_by_exit_code_and_say_so_for_programs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    write("new.json", &mk_scenario().to_string());
+    let unjudged = bailiff(&["scenario", "run", &path("new.json")]);
+    assert_eq!(unjudged.code, Some(64), "{unjudged:?}");
+    assert!(unjudged.stderr.contains("--record"), "{unjudged:?}");
+
+    let record = format!("--record={}", path("seen"));
+    let recorded = bailiff(&["scenario", "run", &record, &path("new.json")]);
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    let seen = std::fs::read_to_string(path("seen/not-ready.json")).unwrap();
+    assert!(seen.contains("node.kubernetes.io/not-ready"), "{seen}");
+    write("same.json", &seen);
+    write(
+        "other.json",
+        &seen.replace("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"),
+    );
+    write("broken.json", "{}");
+
+    let passed = bailiff(&["scenario", "run", "--output=json", &path("same.json")]);
+    assert_eq!(passed.code, Some(0), "{passed:?}");
+    let lines = passed.json();
+    assert_eq!(
+        (&lines[0]["scenario"], &lines[0]["passed"]),
+        (&json!("not-ready"), &json!(true))
+    );
+    assert_eq!(lines[1], json!({"passed": 1, "failed": 0}));
+
+    let failed = bailiff(&["scenario", "run", "--output=json", &path("same.json"), &path("other.json")]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    let lines = failed.json();
+    assert_eq!(lines.last(), Some(&json!({"passed": 1, "failed": 1})));
+    let other = lines.iter().find(|line| line["passed"] == false).unwrap();
+    assert!(
+        other["differences"].as_array().is_some_and(|found| !found.is_empty()),
+        "{other}"
+    );
+
+    let broken = bailiff(&["scenario", "run", &path("broken.json")]);
+    assert_eq!((broken.code, broken.stdout.as_str()), (Some(64), ""), "{broken:?}");
+    assert!(broken.stderr.contains("is no scenario"), "{broken:?}");
+}

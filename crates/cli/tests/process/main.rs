@@ -1,0 +1,11 @@
+//! `bailiff` as a process: what it answers on its command line, and that its parts work against each other.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "nothing here runs outside of tests; what helpers fail at fails the test"
+)]
+
+mod cluster;
+mod commands;
+mod support;

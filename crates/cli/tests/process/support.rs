@@ -1,0 +1,164 @@
+//! Processes, and an API server as anybody may talk to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Far beyond the few seconds that anything here takes; it only ends a run that hangs.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff"));
+    // Every flag is an environment variable too: those of whoever runs the tests mean nothing here.
+    command.env_clear().args(args).stdin(Stdio::null());
+    command
+}
+
+/// What a command ended with.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs a command to its end.
+pub fn bailiff(args: &[&str]) -> Ended {
+    let output = command(args).output().unwrap();
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Ended {
+    /// Its standard output, one JSON value per line.
+    pub fn json(&self) -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.stdout.lines().map(parse).collect()
+    }
+}
+
+/// A command that serves until it is stopped. Dropping it kills it.
+pub struct Serving {
+    child: Child,
+    log: Receiver<String>,
+}
+
+impl Serving {
+    pub fn start(args: &[&str]) -> Self {
+        let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        // More than it ever logs, so that it never waits for its reader.
+        let (sender, log) = sync_channel(100_000);
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { child, log }
+    }
+
+    /// Waits for a line of its log.
+    pub fn until(&self, wanted: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match self.log.recv_timeout(DEADLINE) {
+                Ok(line) if line.contains(wanted) => return line,
+                Ok(line) => seen.push(line),
+                Err(error) => panic!("{wanted:?} was not logged, {error}: {seen:#?}"),
+            }
+        }
+    }
+
+    /// Ends it as the kubelet would, and tells its exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The value of a field of a log line.
+pub fn field(line: &str, name: &str) -> String {
+    let after = line
+        .split(&format!("{name}="))
+        .nth(1)
+        .unwrap_or_else(|| panic!("no {name} in {line}"));
+    after.split_whitespace().next().unwrap().to_owned()
+}
+
+/// The API server that a kubeconfig leads to, over plain HTTP.
+pub struct ApiServer {
+    address: String,
+    token: String,
+}
+
+impl ApiServer {
+    pub fn of(kubeconfig: &Path) -> Self {
+        let config: Value = serde_json::from_str(&std::fs::read_to_string(kubeconfig).unwrap()).unwrap();
+        let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap();
+        Self {
+            address: server.split("://").nth(1).unwrap().to_owned(),
+            token: config["users"][0]["user"]["token"].as_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Sends a request and skips the head of the answer. HTTP/1.0, so that the answer ends with the connection.
+    fn send(&self, method: &str, path: &str, kind: &str, body: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let (length, token) = (body.len(), &self.token);
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: sandbox\r\nAuthorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: \
+             {length}\r\n\r\n"
+        );
+        stream.write_all((head + body).as_bytes()).unwrap();
+        let mut answer = BufReader::new(stream);
+        let mut line = String::new();
+        answer.read_line(&mut line).unwrap();
+        assert!(line.contains(" 20"), "{method} {path}: {line}");
+        while !line.trim().is_empty() {
+            line.clear();
+            answer.read_line(&mut line).unwrap();
+        }
+        answer
+    }
+
+    pub fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Value {
+        let mut text = String::new();
+        self.send(method, path, kind, &body.to_string())
+            .read_to_string(&mut text)
+            .unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Watches until an object is as it is wanted, and returns it.
+    pub fn until(&self, path: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        // The server ends the watch: a reader that waits for news would not notice how long it has waited.
+        let path = format!("{path}?watch=true&timeoutSeconds={}", DEADLINE.as_secs());
+        for line in self.send("GET", &path, "application/json", "").lines() {
+            let mut event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            if wanted(&event["object"]) {
+                return event["object"].take();
+            }
+        }
+        panic!("{what} was not seen");
+    }
+}
