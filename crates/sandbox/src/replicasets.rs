@@ -29,13 +29,21 @@ const BURST: usize = 500;
 pub struct ReplicaSets {
     sets: BTreeMap<Box<str>, Set>,
     pods: BTreeMap<PodKey, Owned>,
+    /// Pods by the uid of their set, whether it is known or not.
+    ranks: BTreeMap<Box<str>, Ranks>,
     timers: Timers<Box<str>>,
+}
+
+/// The pods of a set that count, so that a change of one does not need a look at all.
+#[derive(Debug, Default)]
+struct Ranks {
+    active: BTreeSet<(State, PodKey)>,
+    ready: usize,
 }
 
 #[derive(Debug)]
 struct Set {
     facts: SetFacts,
-    pods: BTreeSet<PodKey>,
     /// Creations that are not answered yet.
     creating: usize,
     failures: u32,
@@ -143,9 +151,7 @@ impl ReplicaSets {
         match self.sets.get_mut(&uid) {
             Some(set) => set.facts = facts,
             None => {
-                let owned = self.pods.iter().filter(|(_, pod)| pod.set == uid);
                 let set = Set {
-                    pods: owned.map(|(key, _)| key.clone()).collect(),
                     facts,
                     creating: 0,
                     failures: 0,
@@ -175,18 +181,18 @@ impl ReplicaSets {
             uid: facts.uid.as_str().into(),
             state: State::of(facts),
         };
-        let earlier = self.pods.insert(facts.key.clone(), owned);
-        let state = State::of(facts);
-        let Some(set) = self.sets.get_mut(controller) else {
-            return Vec::new();
-        };
-        set.pods.insert(facts.key.clone());
-        if earlier.as_ref().is_some_and(|earlier| earlier.state == state) {
+        let state = owned.state;
+        let earlier = self.place(facts.key.clone(), owned);
+        if !self.sets.contains_key(controller) || earlier.is_some_and(|earlier| earlier.state == state) {
             return Vec::new();
         }
         match state {
             State::Failed => self.back_off(controller, now),
-            State::Ready => set.failures = 0,
+            State::Ready => {
+                if let Some(set) = self.sets.get_mut(controller) {
+                    set.failures = 0;
+                }
+            }
             _ => {}
         }
         self.sync(controller)
@@ -194,13 +200,34 @@ impl ReplicaSets {
 
     /// A pod is gone.
     pub fn pod_gone(&mut self, key: &PodKey) -> Vec<Effect> {
-        let Some(owned) = self.pods.remove(key) else {
-            return Vec::new();
-        };
-        if let Some(set) = self.sets.get_mut(&owned.set) {
-            set.pods.remove(key);
+        match self.displace(key) {
+            Some(owned) => self.sync(&owned.set),
+            None => Vec::new(),
         }
-        self.sync(&owned.set)
+    }
+
+    fn place(&mut self, key: PodKey, owned: Owned) -> Option<Owned> {
+        let earlier = self.displace(&key);
+        if owned.state.is_active() {
+            let ranks = self.ranks.entry(owned.set.clone()).or_default();
+            ranks.ready += usize::from(owned.state == State::Ready);
+            ranks.active.insert((owned.state, key.clone()));
+        }
+        self.pods.insert(key, owned);
+        earlier
+    }
+
+    fn displace(&mut self, key: &PodKey) -> Option<Owned> {
+        let owned = self.pods.remove(key)?;
+        if let Some(ranks) = self.ranks.get_mut(&owned.set)
+            && ranks.active.remove(&(owned.state, key.clone()))
+        {
+            ranks.ready -= usize::from(owned.state == State::Ready);
+            if ranks.active.is_empty() {
+                self.ranks.remove(&owned.set);
+            }
+        }
+        Some(owned)
     }
 
     /// A creation for a set was answered; the pod has this name, or there is none.
@@ -211,13 +238,15 @@ impl ReplicaSets {
         set.creating = set.creating.saturating_sub(1);
         let is_last = set.creating == 0;
         match pod {
+            // The watch may have told first.
+            Some((key, _)) if self.pods.contains_key(&key) => {}
             Some((key, pod_uid)) => {
-                set.pods.insert(key.clone());
-                self.pods.entry(key).or_insert_with(|| Owned {
+                let owned = Owned {
                     set: uid.into(),
                     uid: pod_uid.into(),
                     state: State::Unbound,
-                });
+                };
+                self.place(key, owned);
             }
             None => self.back_off(uid, now),
         }
@@ -253,26 +282,21 @@ impl ReplicaSets {
         let Some(set) = self.sets.get_mut(uid) else {
             return Vec::new();
         };
-        let mut active: Vec<(State, &PodKey, &str)> = set
-            .pods
-            .iter()
-            .filter_map(|key| self.pods.get(key).map(|pod| (pod.state, key, &*pod.uid)))
-            .filter(|(state, ..)| state.is_active())
-            .collect();
-        active.sort_unstable();
+        let none = Ranks::default();
+        let Ranks { active, ready } = self.ranks.get(uid).unwrap_or(&none);
         let mut effects = Vec::new();
         let count = active.len() + set.creating;
         if set.facts.is_terminating {
             // Its pods are the garbage collector's.
         } else if count > set.facts.replicas {
-            let surplus = (count - set.facts.replicas).min(active.len());
-            effects.extend(active[..surplus].iter().map(|(_, key, uid)| delete(key, uid)));
+            let surplus = active.iter().take(count - set.facts.replicas);
+            let known = surplus.filter_map(|(_, key)| self.pods.get(key).map(|pod| delete(key, &pod.uid)));
+            effects.extend(known);
         } else if set.timer.is_none() && set.creating == 0 {
             let missing = (set.facts.replicas - count).min(BURST);
             effects.extend((0..missing).map(|_| create(&set.facts)));
             set.creating = missing;
         }
-        let ready = active.iter().filter(|(state, ..)| *state == State::Ready).count();
         let status = json!({
             "replicas": active.len(), "fullyLabeledReplicas": active.len(), "readyReplicas": ready, "availableReplicas": ready,
             "observedGeneration": set.facts.generation,
@@ -326,4 +350,75 @@ fn say(set: &SetFacts, status: &Value) -> Effect {
     let path = format!("/apis/apps/v1/namespaces/{}/replicasets/{}/status", set.namespace, set.name);
     let body = json!({"metadata": {"uid": set.uid}, "status": status});
     Effect::send(Verb::MergePatch, path, body, Answer::None)
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::{NodeName, Wall};
+
+    use super::*;
+    use crate::facts::Phase;
+    use crate::facts::tests::mk_pod;
+
+    const NOW: Now = Now {
+        mono: Mono::from_origin(Duration::ZERO),
+        wall: Wall::UNIX_EPOCH,
+    };
+
+    fn mk_set(replicas: usize) -> SetFacts {
+        SetFacts {
+            uid: "set".into(),
+            namespace: "default".into(),
+            name: "web".into(),
+            generation: 1,
+            replicas,
+            template: json!({}),
+            is_terminating: false,
+        }
+    }
+
+    fn mk_owned(name: &str, ready: bool) -> PodFacts {
+        let mut pod = mk_pod(name);
+        pod.controller = Some("set".into());
+        pod.node = Some(NodeName::from("n1"));
+        pod.phase = Phase::Running;
+        pod.ready = if ready { ReadyStatus::True } else { ReadyStatus::False };
+        pod
+    }
+
+    fn brief(effects: &[Effect]) -> String {
+        let texts = effects.iter().map(|effect| match effect {
+            Effect::Send(request) if request.verb == Verb::MergePatch => {
+                let status = &request.body["status"];
+                format!("says {}/{}", status["readyReplicas"], status["replicas"])
+            }
+            Effect::Send(request) => format!("{:?} {}", request.verb, request.path.rsplit('/').next().unwrap()),
+            other => format!("{other:?}"),
+        });
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn pods_known_before_their_set_count_and_the_least_useful_go_first() {
+        let mut sets = ReplicaSets::default();
+        for (name, ready) in [("a", true), ("b", false), ("c", true)] {
+            assert_eq!(brief(&sets.pod_seen(&mk_owned(name, ready), NOW)), "");
+        }
+        assert_eq!(brief(&sets.set_seen(mk_set(3))), "says 2/3");
+        assert_eq!(brief(&sets.pod_seen(&mk_owned("b", false), NOW)), "", "nothing changed");
+        assert_eq!(brief(&sets.set_seen(mk_set(2))), "Delete b");
+        let mut leaving = mk_owned("b", false);
+        leaving.terminating = Some(30);
+        assert_eq!(brief(&sets.pod_seen(&leaving, NOW)), "says 2/2");
+        assert_eq!(brief(&sets.pod_gone(&PodKey::new("default", "b"))), "");
+        assert_eq!(brief(&sets.pod_gone(&PodKey::new("default", "a"))), "Create pods, says 1/1");
+        let created = PodKey::new("default", "d");
+        assert_eq!(brief(&sets.created("set", Some((created.clone(), "u")), NOW)), "says 1/2");
+        assert_eq!(brief(&sets.pod_seen(&mk_owned("d", true), NOW)), "says 2/2");
+        assert_eq!(
+            brief(&sets.created("set", Some((created, "u")), NOW)),
+            "",
+            "told twice, counted once"
+        );
+    }
 }
