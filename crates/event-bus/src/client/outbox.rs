@@ -181,7 +181,8 @@ impl Outbox {
         self.queue.insert(version, key);
     }
 
-    /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send them to.
+    /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send
+    /// them to.
     fn forget_old_outcomes(&mut self) {
         while self.terminal.len() > TERMINAL_KEPT {
             let Some((key, version)) = self.terminal.front() else { return };

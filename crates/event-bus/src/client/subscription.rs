@@ -73,8 +73,8 @@ pub enum Update {
 
 /// A record that was skipped, because it is of a newer contract or breaks this one.
 ///
-/// No conclusion may be drawn from the key: it is not gone, and what was known of it before is not what is true now. It ends with the
-/// key's next record or tombstone, and with the next snapshot.
+/// No conclusion may be drawn from the key: it is not gone, and what was known of it before is not what is true now. It ends with
+/// the key's next record or tombstone, and with the next snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// Topic.
