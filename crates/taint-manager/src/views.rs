@@ -366,8 +366,8 @@ mod tests {
         assert_eq!(view.into_facts(), wanted);
     }
 
-    /// TE-014, TE-077, TE-078, TE-079, NL-087: what kind of pod it is, and how far it got, is not even read; a static pod's own
-    /// toleration is what spares it. Recordings `nl-special-pods`, `te-user-terminating`.
+    /// TE-014, TE-077, TE-078, TE-079, NL-087, NL-208: what kind of pod it is, and how far it got, is not even read; a static pod's
+    /// own toleration is what spares it. Recordings `nl-special-pods`, `te-user-terminating`.
     #[test]
     fn terminating_finished_mirror_and_daemon_pods_are_pods_like_others() {
         let mk = |metadata: serde_json::Value, status: serde_json::Value| {
