@@ -1,7 +1,8 @@
-//! What a lease renewal and a node's failure cost in clusters of 1,000, 10,000 and 100,000 nodes, and the ratio to the smallest one.
+//! What a lease renewal and a node's failure cost in clusters of 1,000, 10,000 and 100,000 nodes, with the ratios to the smallest.
 //!
 //! The work is the same at every size but for the depth of two ordered sets. What grows beside that is the time memory takes: a
-//! thousand nodes fit a core's own cache, a hundred thousand, touched in no order, do not. Work for all nodes would show as 10 and 100.
+//! thousand nodes fit a core's own cache, a hundred thousand, touched in no order, do not. Work for all nodes would show as 10
+//! and 100.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
@@ -95,8 +96,8 @@ impl Cluster {
 
     /// Seconds per node that falls silent, from the last renewal to the verdict on the bus.
     fn failure(&mut self) -> f64 {
-        // Timers are moved when they fire, not when a lease is renewed: that is a cost of renewals, and is over before what is measured
-        // begins. The silent nodes' grace ends before the others' timers fire again.
+        // Timers are moved when they fire, not when a lease is renewed: that is a cost of renewals, and is over before what is
+        // measured begins. The silent nodes' grace ends before the others' timers fire again.
         for nodes in [0..FAILURES, FAILURES..self.nodes] {
             self.pass(15);
             for nth in nodes {
