@@ -17,6 +17,7 @@ pub mod create;
 pub mod delete;
 pub mod discovery;
 pub mod encode;
+pub mod escalation;
 pub mod input;
 pub mod kinds;
 pub mod names;
@@ -33,6 +34,7 @@ pub mod reviews;
 pub mod selector;
 pub mod stream;
 pub mod table;
+pub mod tokens;
 pub mod update;
 pub mod write;
 
@@ -88,8 +90,16 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         .find(&target.group, &target.version, &target.resource)
         .cloned();
     let Some(kind) = kind else {
+        // Within a group that exists, what is missing is a resource; elsewhere, a page.
+        let group_exists = sandbox.kinds().iter().any(|kind| kind.group == target.group);
+        if group_exists {
+            return Err(Status::no_such_path());
+        }
         return Ok(Reply::text(404, "404 page not found\n"));
     };
+    if !kind.namespaced && !target.namespace.is_empty() && target.resource != "namespaces" {
+        return Err(Status::no_such_path());
+    }
     let call = Call {
         sandbox,
         request,
@@ -118,6 +128,7 @@ impl Call<'_> {
             ("GET", true, _) => read::list(self),
             ("POST", true, _) => create::create(self),
             ("DELETE", true, _) if self.kind.delete_collection => delete::collection(self),
+            ("GET", false, "") if self.target.watch => read::watch(self),
             ("GET", false, "") => read::get(self),
             ("GET", false, "status") if self.kind.status => read::get(self),
             ("PUT", false, "") => update::put(self),

@@ -79,14 +79,8 @@ fn read(call: &Call<'_>) -> Result<Value, Status> {
     {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
+    place(call, &applied)?;
     let name = text(&applied, "/metadata/name");
-    if !name.is_empty() && name != call.target.name {
-        let message = format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.target.name
-        );
-        return Err(Status::bad_request(message));
-    }
     let untyped = |why: String| {
         let message = format!(
             "failed to create typed patch object ({}/{name}; {version}, Kind={kind}): {why}",
@@ -101,11 +95,33 @@ fn read(call: &Call<'_>) -> Result<Value, Status> {
             fields.shift_remove("apiVersion");
         }
         decode::normal(bare, call.kind.schema, &mut oddities).map_err(untyped)?;
+        if let Some(path) = fields::duplicate(&applied, root(call).as_ref()) {
+            return Err(untyped(path));
+        }
         if let Some(path) = oddities.unknown.first() {
             return Err(untyped(format!(".{path}: field not declared in schema")));
         }
     }
     Ok(applied)
+}
+
+/// Checks name and namespace against the path.
+fn place(call: &Call<'_>, applied: &Value) -> Result<(), Status> {
+    let name = applied.pointer("/metadata/name").and_then(Value::as_str);
+    if name == Some("") {
+        return Err(input::nameless(call));
+    }
+    if let Some(name) = name.filter(|name| *name != call.target.name) {
+        let path = &call.target.name;
+        let message = format!("the name of the object ({name}) does not match the name on the URL ({path})");
+        return Err(Status::bad_request(message));
+    }
+    let namespace = text(applied, "/metadata/namespace");
+    if call.kind.namespaced && !namespace.is_empty() && namespace != call.target.namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
 }
 
 /// The root type of a kind; nothing for objects without a schema.
@@ -171,7 +187,11 @@ fn merged(call: &Call<'_>, current: &Arc<Object>, applied: &Value) -> Result<Out
     managers.lose(&own, &changed.set);
     record_last_applied(call, &live, applied, &mut object);
     managers.lose(&own, &changed.removed);
-    managers.set(own, set, call.now.wall);
+    if crate::api::write::same(&object, &live) {
+        managers.restate(own, set);
+    } else {
+        managers.set(own, set, call.now.wall);
+    }
     Ok(Outcome { object, managers })
 }
 

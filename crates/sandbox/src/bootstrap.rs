@@ -22,7 +22,7 @@ pub fn fill(store: &mut Store, seed: &Seed, now: Now) {
         (
             "system-cluster-critical",
             2_000_000_000,
-            "Used for system critical pods that must run in the cluster.",
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
         ),
         (
             "system-node-critical",

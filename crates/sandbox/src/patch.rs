@@ -16,4 +16,7 @@ pub enum Error {
     /// It misuses a directive: 500, as the real server answers.
     #[error("{0}")]
     Directive(String),
+    /// It has more operations than are carried out.
+    #[error("{0}")]
+    TooMany(String),
 }

@@ -10,7 +10,10 @@ use crate::Status;
 use crate::status::Cause;
 use crate::store::{Fields, Store};
 
+pub mod access;
 pub mod budget;
+pub mod config;
+pub mod endpoints;
 pub mod event;
 pub mod lease;
 pub mod meta;
@@ -18,7 +21,7 @@ pub mod namespace;
 pub mod node;
 pub mod pod;
 pub mod podspec;
-pub mod secret;
+pub mod priority;
 pub mod service;
 pub mod workload;
 
@@ -45,6 +48,9 @@ pub trait Rules: Debug + Sync {
         Ok(())
     }
 
+    /// What the kind does to a new object once its name was generated.
+    fn named(&self, _object: &mut Value) {}
+
     /// Admission, then what the kind does to a changed object; `status` is not to be changed here.
     ///
     /// # Errors
@@ -64,6 +70,11 @@ pub trait Rules: Debug + Sync {
 
     /// Rules for every object.
     fn validate(&self, _object: &Value, _causes: &mut Vec<Cause>) {}
+
+    /// What the answer to a create or an update is to warn about.
+    fn warnings(&self, _object: &Value) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Rules for a change.
     fn validate_update(&self, object: &Value, _old: &Value, causes: &mut Vec<Cause>) {
@@ -113,6 +124,19 @@ pub trait Rules: Debug + Sync {
         object
     }
 
+    /// A field selector in the names of the stored version.
+    ///
+    /// # Errors
+    /// 400 for fields that the served version does not have.
+    fn stored_fields(&self, selector: &str) -> Result<String, Status> {
+        Ok(selector.to_owned())
+    }
+
+    /// The group that refusals name, if it is not the kind's own.
+    fn stored_group(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether the two above do anything.
     fn converts(&self) -> bool {
         false
@@ -160,9 +184,8 @@ pub fn fields_of(storage: &str) -> fn(&Value) -> Fields {
         "nodes" => node::fields,
         "events" => event::fields,
         "namespaces" => namespace::fields,
-        "secrets" => secret::fields,
+        "secrets" => config::secret_fields,
         "services" => service::fields,
-        "replicasets.apps" => workload::replica_set_fields,
         _ => |_| Fields::new(),
     }
 }

@@ -1,6 +1,6 @@
 //! Who may do what: everything, or what RBAC says.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::path::Target;
 use super::request::Request;
@@ -57,7 +57,7 @@ impl Attributes {
             group: target.group.clone(),
             resource: target.resource.clone(),
             subresource: target.subresource.clone(),
-            name: target.name.clone(),
+            name: selected_name(target, request, verb),
             namespace: target.namespace.clone(),
             path: None,
         }
@@ -80,6 +80,16 @@ impl Attributes {
         );
         Status::forbidden(&self.group, &self.resource, &self.name, &why)
     }
+}
+
+/// A collection of which a field selector names one object is asked for like that object.
+fn selected_name(target: &Target, request: &Request, verb: &str) -> String {
+    if !target.name.is_empty() || !matches!(verb, "list" | "watch" | "deletecollection") {
+        return target.name.clone();
+    }
+    let mut terms = request.query.get("fieldSelector").split(',');
+    let named = terms.find_map(|term| term.strip_prefix("metadata.name="));
+    named.map(|name| name.trim_start_matches('=').to_owned()).unwrap_or_default()
 }
 
 /// Whether a resource request may be made.
@@ -134,7 +144,7 @@ pub fn allowed(sandbox: &Sandbox, user: &User, attributes: &Attributes) -> bool 
     granted(&sandbox.store(), user, attributes)
 }
 
-fn granted(store: &Store, user: &User, attributes: &Attributes) -> bool {
+pub(super) fn granted(store: &Store, user: &User, attributes: &Attributes) -> bool {
     let cluster = bindings(store, "clusterrolebindings.rbac.authorization.k8s.io", None, user);
     if cluster.iter().any(|binding| role_grants(store, binding, "", attributes)) {
         return true;
@@ -154,7 +164,7 @@ fn granted(store: &Store, user: &User, attributes: &Attributes) -> bool {
 }
 
 /// The role references of bindings that name the user.
-fn bindings(store: &Store, resource: &str, namespace: Option<&str>, user: &User) -> Vec<Value> {
+pub(super) fn bindings(store: &Store, resource: &str, namespace: Option<&str>, user: &User) -> Vec<Value> {
     let Some(table) = store.table(resource) else {
         return Vec::new();
     };
@@ -184,16 +194,43 @@ fn bindings(store: &Store, resource: &str, namespace: Option<&str>, user: &User)
 }
 
 fn role_grants(store: &Store, binding: &Value, namespace: &str, attributes: &Attributes) -> bool {
+    role_of(store, binding, namespace).is_some_and(|role| items(&role, "/rules").iter().any(|rule| rule_grants(rule, attributes)))
+}
+
+/// Everything that roles allow somebody in a namespace.
+pub fn rules(sandbox: &Sandbox, user: &User, namespace: &str) -> Vec<Value> {
+    if sandbox.config().authorization == Authorization::AlwaysAllow || user.is_in("system:masters") {
+        return vec![
+            json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+            json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+        ];
+    }
+    let store = sandbox.store();
+    let mut all = Vec::new();
+    let cluster = bindings(&store, "clusterrolebindings.rbac.authorization.k8s.io", None, user);
+    let local = bindings(&store, "rolebindings.rbac.authorization.k8s.io", Some(namespace), user);
+    for binding in cluster.iter().chain(&local) {
+        if let Some(role) = role_of(&store, binding, namespace) {
+            all.extend(items(&role, "/rules").to_vec());
+        }
+    }
+    if user.is_in("system:authenticated") {
+        let own = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+        all.push(json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": own}));
+        all.push(json!({"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}));
+        all.push(json!({"verbs": ["get"], "nonResourceURLs": AUTHENTICATED}));
+    }
+    all.push(json!({"verbs": ["get"], "nonResourceURLs": EVERYBODY}));
+    all
+}
+
+fn role_of(store: &Store, binding: &Value, namespace: &str) -> Option<Value> {
     let name = text(binding, "/roleRef/name");
     let role = match text(binding, "/roleRef/kind") {
         "Role" => store.get("roles.rbac.authorization.k8s.io", &Key::new(namespace, name)),
         _ => store.get("clusterroles.rbac.authorization.k8s.io", &Key::new("", name)),
     };
-    role.is_some_and(|role| {
-        items(&role.value(), "/rules")
-            .iter()
-            .any(|rule| rule_grants(rule, attributes))
-    })
+    role.map(|role| role.value())
 }
 
 fn rule_grants(rule: &Value, attributes: &Attributes) -> bool {

@@ -6,12 +6,12 @@ use super::input::{self, Input};
 use super::reply::Reply;
 use super::write::Stored;
 use super::{Call, encode, options};
+use crate::Status;
 use crate::apply::managers::{self, Managers};
 use crate::rules::{meta, section, text};
 use crate::schema::time;
 use crate::status::Cause;
 use crate::store::{Key, Store};
-use crate::{Status, status};
 
 /// Characters of generated names: no vowels, so that no words come out, as the real server does it.
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -35,7 +35,10 @@ pub fn create(call: &Call<'_>) -> Result<Reply, Status> {
 /// # Errors
 /// The refusal.
 pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> Result<Reply, Status> {
-    let Input { mut object, warnings } = input;
+    let Input {
+        mut object,
+        mut warnings,
+    } = input;
     if !text(&object, "/metadata/resourceVersion").is_empty() {
         return Err(Status::new(
             500,
@@ -53,9 +56,11 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     }
     let mut object = call.kind.rules.to_storage(object);
     call.kind.rules.prepare_create(&mut object, &call.context(&store))?;
+    super::escalation::check(call, &store, &object, None)?;
     stamp(call, &mut object);
     let object = input::tidy_stored(object, call.kind);
     validate(call, &object)?;
+    warnings.extend(call.kind.rules.warnings(&object));
     let key = Key::of(&object);
     if let Some(existing) = store.get(&call.kind.storage, &key) {
         return Err(taken(call, &existing.value()));
@@ -115,7 +120,9 @@ fn stamp(call: &Call<'_>, object: &mut Value) {
             let name = generate_name(call, prefix);
             metadata.insert("name".to_owned(), name.into());
         }
+        call.kind.rules.named(object);
     }
+    let metadata = section(object, "metadata");
     metadata.insert("uid".to_owned(), call.sandbox.seed().uuid().into());
     metadata.insert("creationTimestamp".to_owned(), time::seconds(call.now.wall).into());
     if counted {
@@ -145,10 +152,5 @@ fn validate(call: &Call<'_>, object: &Value) -> Result<(), Status> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(status::Status::invalid(
-        call.kind.group,
-        call.kind.kind,
-        text(object, "/metadata/name"),
-        causes,
-    ))
+    Err(call.invalid(text(object, "/metadata/name"), causes))
 }

@@ -44,6 +44,10 @@ pub fn delete(call: &Call<'_>) -> Result<Reply, Status> {
             "this namespace may not be deleted",
         ));
     }
+    if call.kind.resource == "priorityclasses" && call.target.name.starts_with("system-") {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(Status::forbidden(call.kind.group, "priorityclasses", &call.target.name, why));
+    }
     let options = options(call)?;
     let mut store = call.store();
     let current = call.current(&store)?;
@@ -71,16 +75,16 @@ fn success(call: &Call<'_>, object: &Object) -> Value {
 pub fn collection(call: &Call<'_>) -> Result<Reply, Status> {
     let options = options(call)?;
     let selector = read::selector(call)?;
+    read::revision(call)?;
+    let limit = call.request.query.number("limit")?.filter(|limit| *limit > 0);
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut store = call.store();
     let revision = store.revision();
-    let chosen: Vec<Arc<Object>> = read::objects(call, &store)
-        .filter(|object| selector.matches(object))
-        .cloned()
-        .collect();
-    for object in &chosen {
+    let page = read::cut(read::objects(call, &store).cloned(), limit, &selector, revision);
+    for object in &page.chosen {
         remove(call, &mut store, object, &options)?;
     }
-    encode::list(call, &chosen, revision, None, None)
+    encode::list(call, &page.chosen, revision, page.token, page.remaining)
 }
 
 fn options(call: &Call<'_>) -> Result<DeleteOptions, Status> {
@@ -204,10 +208,11 @@ enum Begun {
 
 fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Begun {
     let running = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let asked = options.grace.map(|asked| if asked < 0 { 1 } else { asked });
     let since = text(object, "/metadata/deletionTimestamp").parse::<Wall>();
     if let Ok(ends) = since {
         let Some(running) = running else { return Begun::Immediate };
-        return match options.grace {
+        return match asked {
             Some(asked) if asked < running => {
                 let ends = ends.checked_sub(SignedDuration::from_secs(running - asked)).unwrap_or(ends);
                 set_grace(object, ends, asked);

@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use super::Call;
 use super::kinds::Kind;
 use super::request::Body;
+use super::write::MODIFIED;
 use crate::schema::decode::{self, Oddities};
+use crate::store::Object;
 use crate::{Status, protobuf};
 
 /// What is done about unknown and duplicate fields.
@@ -97,7 +99,8 @@ pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
 /// 400 for what is no object of this kind, or has problems while the request asks for strictness.
 pub fn object(call: &Call<'_>) -> Result<Input, Status> {
     let mut oddities = Oddities::default();
-    let value = value(call, call.kind.kind, &mut oddities)?;
+    let mut value = value(call, call.kind.kind, &mut oddities)?;
+    forget_managers(&mut value);
     typed(value, call.kind, &mut oddities)
         .and_then(|object| {
             let problems = oddities.messages();
@@ -199,6 +202,38 @@ pub fn bare(object: Value, kind: &Kind) -> Value {
 /// The same for an object in the version it is stored in, which may not be the kind's own.
 pub fn tidy_stored(object: Value, kind: &Kind) -> Value {
     if kind.rules.converts() { object } else { tidy(object, kind) }
+}
+
+/// 400 for an object that does not say its name.
+pub fn nameless(call: &Call<'_>) -> Status {
+    let name = &call.target.name;
+    Status::bad_request(format!(
+        "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
+/// An empty list of managers means the same as one empty entry: nobody owns anything any more.
+pub fn forget_managers(object: &mut Value) {
+    if let Some(Value::Array(managers)) = object.pointer_mut("/metadata/managedFields")
+        && managers.is_empty()
+    {
+        managers.push(Value::Object(Map::new()));
+    }
+}
+
+/// Checks the revision that a write names, if it names one.
+///
+/// # Errors
+/// 409 when the object has moved on, 500 for what is no revision.
+pub fn check_revision(call: &Call<'_>, revision: &str, current: &Object) -> Result<(), Status> {
+    if revision.is_empty() || revision == "0" || revision == current.revision().to_string() {
+        return Ok(());
+    }
+    if revision.parse::<u64>().is_err() {
+        let why = format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax");
+        return Err(Status::new(500, "", why));
+    }
+    Err(call.conflict(current.name(), MODIFIED))
 }
 
 /// Checks an object's name and namespace against the path, and fills in the namespace.

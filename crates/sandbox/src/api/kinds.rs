@@ -175,6 +175,11 @@ const PLAIN: Kind = Kind {
 
 const POD_SUBRESOURCES: &[Sub] = &[
     Sub {
+        name: "attach",
+        takes: ("", "", "PodAttachOptions"),
+        verbs: &["create", "get"],
+    },
+    Sub {
         name: "binding",
         takes: ("", "", "Binding"),
         verbs: &["create"],
@@ -188,6 +193,21 @@ const POD_SUBRESOURCES: &[Sub] = &[
         name: "eviction",
         takes: ("policy", "v1", "Eviction"),
         verbs: &["create"],
+    },
+    Sub {
+        name: "exec",
+        takes: ("", "", "PodExecOptions"),
+        verbs: &["create", "get"],
+    },
+    Sub {
+        name: "log",
+        takes: ("", "", "Pod"),
+        verbs: &["get"],
+    },
+    Sub {
+        name: "portforward",
+        takes: ("", "", "PodPortForwardOptions"),
+        verbs: &["create", "get"],
     },
     Sub {
         name: "resize",
@@ -216,10 +236,12 @@ fn core() -> Vec<Kind> {
         },
         Kind {
             short: &["cm"],
+            rules: &rules::config::ConfigMaps,
             ..kind("configmaps", "configmap", "ConfigMap")
         },
         Kind {
             short: &["ep"],
+            rules: &rules::endpoints::Endpoints,
             ..kind("endpoints", "endpoints", "Endpoints")
         },
         Kind {
@@ -256,11 +278,11 @@ fn core() -> Vec<Kind> {
             ..kind("pods", "pod", "Pod")
         },
         Kind {
-            rules: &rules::Returned,
+            rules: &rules::endpoints::Templates,
             ..kind("podtemplates", "podtemplate", "PodTemplate")
         },
         Kind {
-            rules: &rules::secret::Secrets,
+            rules: &rules::config::Secrets,
             ..kind("secrets", "secret", "Secret")
         },
         Kind {
@@ -361,6 +383,12 @@ fn named() -> Vec<Kind> {
             "selfsubjectaccessreview",
             "SelfSubjectAccessReview",
         ),
+        review(
+            authz,
+            "selfsubjectrulesreviews",
+            "selfsubjectrulesreview",
+            "SelfSubjectRulesReview",
+        ),
         review(authz, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview"),
         Kind {
             short: &["pdb"],
@@ -370,14 +398,22 @@ fn named() -> Vec<Kind> {
         },
         Kind {
             namespaced: false,
+            rules: &rules::access::Bindings { namespaced: false },
             ..of(rbac, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
         },
         Kind {
             namespaced: false,
+            rules: &rules::access::Roles { namespaced: false },
             ..of(rbac, "clusterroles", "clusterrole", "ClusterRole")
         },
-        of(rbac, "rolebindings", "rolebinding", "RoleBinding"),
-        of(rbac, "roles", "role", "Role"),
+        Kind {
+            rules: &rules::access::Bindings { namespaced: true },
+            ..of(rbac, "rolebindings", "rolebinding", "RoleBinding")
+        },
+        Kind {
+            rules: &rules::access::Roles { namespaced: true },
+            ..of(rbac, "roles", "role", "Role")
+        },
         Kind {
             namespaced: false,
             status: true,
@@ -402,12 +438,16 @@ fn named() -> Vec<Kind> {
         Kind {
             namespaced: false,
             short: &["pc"],
+            rules: &rules::priority::Classes,
             ..of("scheduling.k8s.io", "priorityclasses", "priorityclass", "PriorityClass")
         },
         Kind {
             rules: &rules::lease::Leases,
             ..of("coordination.k8s.io", "leases", "lease", "Lease")
         },
-        of("discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice"),
+        Kind {
+            rules: &rules::endpoints::Slices,
+            ..of("discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice")
+        },
     ]
 }

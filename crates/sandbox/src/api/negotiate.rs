@@ -109,7 +109,7 @@ impl Clause<'_> {
 
     fn served(&self, protobuf: bool) -> Option<Accepted> {
         let encoding = match self.media {
-            "application/json" | "*/*" | "application/*" => Encoding::Json,
+            "application/json" | "*/*" => Encoding::Json,
             "application/yaml" => Encoding::Yaml,
             "application/vnd.kubernetes.protobuf" if protobuf => Encoding::Protobuf,
             _ => return None,

@@ -28,6 +28,10 @@ pub fn check_write(query: &Query, kind: &str, apply: bool) -> Result<(), Status>
         let complaint = format!("Too long: may not be more than {MANAGER_BYTES} bytes");
         causes.push(Cause::new("FieldValueTooLong", "fieldManager", complaint));
     }
+    if let Some((at, found)) = manager.char_indices().find(|(_, found)| found.is_control()) {
+        let complaint = format!("invalid character U+{:04X} (at position {at})", u32::from(found));
+        causes.push(Cause::invalid("fieldManager", &json!(manager), &complaint));
+    }
     check_dry_run(query.all("dryRun"), &mut causes);
     let validation = query.get("fieldValidation");
     if !matches!(validation, "" | "Ignore" | "Strict" | "Warn") {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::input::{self, Strictness};
 use super::reply::Reply;
 use super::request::Body;
-use super::write::{Change, MODIFIED};
+use super::write::Change;
 use super::{Call, options};
 use crate::Status;
 use crate::patch::{self, Error};
@@ -42,13 +42,21 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     let mut store = call.store();
     let current = call.current(&store)?;
     let mut oddities = Oddities::default();
-    let patch = read(call, &mut oddities)?;
+    let mut patch = read(call, &mut oddities)?;
+    if media == "application/json-patch+json" && patch.is_null() {
+        patch = Value::Array(Vec::new());
+    }
     if media == "application/json-patch+json" && !patch.is_array() {
         let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
         return Err(Status::bad_request(why));
     }
     let before = call.kind.rules.to_served(current.value());
-    let patched = apply(media, call.kind.schema, &before, &patch).map_err(refusal)?;
+    let mut patched = apply(media, call.kind.schema, &before, &patch).map_err(refusal)?;
+    if media == "application/strategic-merge-patch+json" {
+        // What it is was settled before the patch was merged.
+        patched["kind"] = call.kind.kind.into();
+        patched["apiVersion"] = call.kind.api_version().into();
+    }
     let change = result(call, patched, oddities, &current)?;
     call.commit(&mut store, &current, change)
 }
@@ -105,12 +113,20 @@ fn refusal(error: Error) -> Status {
         )
         .about("", "", ""),
         Error::Directive(why) => Status::new(500, "", why),
+        Error::TooMany(why) => {
+            let message = format!("Request entity too large: {why}");
+            Status::new(413, "RequestEntityTooLarge", message).about("", "", "")
+        }
     }
 }
 
 /// What the patched object means as a change of the current one.
-fn result(call: &Call<'_>, patched: Value, mut oddities: Oddities, current: &Arc<Object>) -> Result<Change, Status> {
+fn result(call: &Call<'_>, mut patched: Value, mut oddities: Oddities, current: &Arc<Object>) -> Result<Change, Status> {
     let shown = patched.to_string();
+    if text(&patched, "/metadata/name").is_empty() || text(&patched, "/apiVersion").is_empty() {
+        return Err(input::nameless(call));
+    }
+    input::forget_managers(&mut patched);
     let unfit = |why: String| {
         let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {shown:?}: {why}"));
         Status::invalid("", "", "", vec![cause])
@@ -124,9 +140,7 @@ fn result(call: &Call<'_>, patched: Value, mut oddities: Oddities, current: &Arc
     }
     input::place(call, &mut object)?;
     let revision = text(&object, "/metadata/resourceVersion");
-    if !revision.is_empty() && revision != "0" && revision != current.revision().to_string() {
-        return Err(call.conflict(current.name(), MODIFIED));
-    }
+    input::check_revision(call, revision, current)?;
     Ok(Change {
         object,
         status: call.about_status(),

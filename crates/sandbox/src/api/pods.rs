@@ -9,7 +9,7 @@ use super::options::DeleteOptions;
 use super::reply::Reply;
 use super::selector::Selector;
 use super::write::{Change, MODIFIED};
-use super::{Call, authn, encode, input, patching, read, update};
+use super::{Call, encode, input, patching, read, update};
 use crate::Status;
 use crate::rules::{items, pod, section, text};
 use crate::schema::decode::Oddities;
@@ -17,10 +17,6 @@ use crate::schema::time;
 use crate::status::Cause;
 use crate::store::{Key, Object, Store};
 
-/// Shortest life of a token, in seconds.
-const SHORTEST_TOKEN: i64 = 600;
-/// Life of a token that says nothing.
-const DEFAULT_TOKEN: i64 = 3600;
 /// Pods that a budget remembers as being disrupted before it must be updated.
 const MOST_DISRUPTED: usize = 2000;
 
@@ -49,16 +45,51 @@ pub fn subresource(call: &Call<'_>) -> Result<Reply, Status> {
             bind(call, &call.target.name, &body)
         }
         ("eviction", _) => evict(call),
-        ("token", _) => token(call),
+        ("token", _) => super::tokens::request(call),
         ("finalize", _) => finalize(call),
         ("scale", _) => scale(call),
+        ("log" | "exec" | "attach" | "portforward", _) => remote(call, sub.name),
         (_, "get") => read::get(call),
         (_, "patch") => patching::patch(call),
         _ => update::put(call),
     }
 }
 
-fn body(call: &Call<'_>, kind: &str) -> Result<Value, Status> {
+/// What only the pod's node could answer: there is none behind this server.
+fn remote(call: &Call<'_>, what: &str) -> Result<Reply, Status> {
+    let store = call.store();
+    let pod = call.current(&store)?.value();
+    let name = call.target.name.as_str();
+    let node = text(&pod, "/spec/nodeName");
+    let containers: Vec<&str> = items(&pod, "/spec/containers").iter().map(|one| text(one, "/name")).collect();
+    let wanted = call.request.query.get("container");
+    if what != "portforward" && wanted.is_empty() && containers.len() > 1 {
+        let why = format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            containers.join(" ")
+        );
+        return Err(Status::bad_request(why));
+    }
+    if what != "portforward" && !wanted.is_empty() && !containers.contains(&wanted) {
+        return Err(Status::bad_request(format!("container {wanted} is not valid for pod {name}")));
+    }
+    if node.is_empty() {
+        return match what {
+            "log" => Ok(Reply::text(204, "")),
+            _ => Err(Status::bad_request(format!("pod {name} does not have a host assigned"))),
+        };
+    }
+    if store.get("nodes", &Key::new("", node)).is_none() {
+        return Err(Status::not_found("", "nodes", node));
+    }
+    Err(Status::new(
+        500,
+        "InternalError",
+        "no kubelet serves the logs and processes of this pod",
+    ))
+}
+
+pub(super) fn body(call: &Call<'_>, kind: &str) -> Result<Value, Status> {
     let mut oddities = Oddities::default();
     input::value(call, kind, &mut oddities)
 }
@@ -93,15 +124,19 @@ pub fn bind(call: &Call<'_>, name: &str, binding: &Value) -> Result<Reply, Statu
         .get("pods", &key)
         .cloned()
         .ok_or_else(|| Status::not_found("", "pods", name))?;
-    let uid = text(binding, "/metadata/uid");
-    if !uid.is_empty() && uid != current.uid() {
-        let why = format!(
-            "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{name}, ResourceVersion: 0, AdditionalErrorMsg: \
-             Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            call.target.namespace,
-            current.uid()
-        );
-        return Err(Status::conflict("", "pods", name, &why));
+    for (what, field, found) in [
+        ("UID", "/metadata/uid", current.uid().to_owned()),
+        ("ResourceVersion", "/metadata/resourceVersion", current.revision().to_string()),
+    ] {
+        let given = text(binding, field);
+        if !given.is_empty() && given != found {
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{name}, ResourceVersion: 0, AdditionalErrorMsg: \
+                 Precondition failed: {what} in precondition: {given}, {what} in object meta: {found}",
+                call.target.namespace
+            );
+            return Err(Status::conflict("", "pods", name, &why));
+        }
     }
     let mut object = current.value();
     let refuse = |why: String| Err(Status::conflict("", "pods/binding", name, &why));
@@ -130,7 +165,10 @@ fn assign(call: &Call<'_>, store: &Store, object: &mut Value, node: &str, bindin
             section(&mut object["metadata"], field).insert(key.clone(), value.clone());
         }
     }
-    pod::copy_topology(object, node, &call.context(store));
+    // Admission looks at bindings that say what they bind to.
+    if text(binding, "/target/kind") == "Node" {
+        pod::copy_topology(object, node, &call.context(store));
+    }
     let condition = json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time::seconds(call.now.wall),
     });
@@ -153,6 +191,11 @@ fn evict(call: &Call<'_>) -> Result<Reply, Status> {
     let name = call.target.name.as_str();
     if text(&eviction, "/metadata/name") != name {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let namespace = text(&eviction, "/metadata/namespace");
+    if !namespace.is_empty() && namespace != call.target.namespace {
+        let why = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(Status::bad_request(why));
     }
     let mut options = DeleteOptions::of_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
     options.dry_run |= call.dry_run();
@@ -237,7 +280,7 @@ fn budget_of(call: &Call<'_>, store: &Store, pod: &Value) -> Result<Option<Arc<O
     let first = found.next().cloned();
     if found.next().is_some() {
         let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-        return Err(Status::new(500, "InternalError", why));
+        return Err(Status::new(500, "", why));
     }
     Ok(first)
 }
@@ -304,55 +347,6 @@ fn finish_eviction(
     delete::remove_as(call, store, current, marked, options)
 }
 
-fn token(call: &Call<'_>) -> Result<Reply, Status> {
-    let mut request = body(call, "TokenRequest")?;
-    let store = call.store();
-    let account = call.current(&store)?;
-    drop(store);
-    let seconds = request
-        .pointer("/spec/expirationSeconds")
-        .and_then(Value::as_i64)
-        .unwrap_or(DEFAULT_TOKEN);
-    if seconds < SHORTEST_TOKEN {
-        let cause = Cause::invalid(
-            "spec.expirationSeconds",
-            &json!(seconds),
-            "may not specify a duration less than 10 minutes",
-        );
-        return Err(Status::invalid("authentication.k8s.io", "TokenRequest", "", vec![cause]));
-    }
-    let mut audiences: Vec<&str> = items(&request, "/spec/audiences").iter().filter_map(Value::as_str).collect();
-    if audiences.is_empty() {
-        audiences.push(authn::AUDIENCE);
-    }
-    let expires = call
-        .now
-        .wall
-        .checked_add(jiff::SignedDuration::from_secs(seconds))
-        .unwrap_or(call.now.wall);
-    let token = authn::issue(
-        call.sandbox,
-        account.namespace(),
-        account.name(),
-        account.uid(),
-        &audiences,
-        expires.as_second(),
-    );
-    let audiences = json!(audiences);
-    let bound = request.pointer("/spec/boundObjectRef").cloned().unwrap_or_default();
-    request = json!({
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {
-            "name": account.name(), "namespace": account.namespace(), "uid": account.uid(),
-            "creationTimestamp": time::seconds(call.now.wall),
-        },
-        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
-        "status": {"token": token, "expirationTimestamp": time::seconds(expires)},
-    });
-    Ok(Reply::object(201, request))
-}
-
 /// Takes finalizers off a namespace; with the last one, a namespace that is being deleted goes.
 fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
     let mut input = input::object(call)?;
@@ -363,9 +357,10 @@ fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
     if !revision.is_empty() && revision != current.revision().to_string() {
         return Err(call.conflict(current.name(), MODIFIED));
     }
-    let mut object = current.value();
-    let finalizers = items(&input.object, "/spec/finalizers").to_vec();
-    section(&mut object, "spec").insert("finalizers".to_owned(), finalizers.into());
+    let before = current.value();
+    let mut object = input.object;
+    crate::rules::keep(&mut object, &before, "status");
+    super::write::keep_system_metadata(&mut object, &before);
     let stored = call.store_object(&mut store, &current, input::tidy(object, call.kind));
     encode::object(call, 200, stored)
 }
@@ -382,6 +377,10 @@ fn scale(call: &Call<'_>) -> Result<Reply, Status> {
             body(call, "Scale")?
         };
         let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
+        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+            let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
+            return Err(Status::invalid("autoscaling", "Scale", &call.target.name, vec![cause]));
+        }
         section(&mut object, "spec").insert("replicas".to_owned(), replicas);
         let change = Change {
             object: object.clone(),

@@ -27,7 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The refusal.
 pub fn get(call: &Call<'_>) -> Result<Reply, Status> {
     let store = call.store();
-    let wanted = revision(call)?;
+    // A single object is read below the layer that calls this a bad request.
+    let wanted = revision(call).map_err(|status| {
+        let why = status.message.trim_start_matches("invalid resource version: ");
+        Status::new(500, "", why)
+    })?;
     if let Some(wanted) = wanted
         && wanted > store.revision()
     {
@@ -45,7 +49,11 @@ pub fn not_acceptable() -> Status {
     Status::new(406, "NotAcceptable", "406: Not Acceptable").about("", "", "")
 }
 
-fn revision(call: &Call<'_>) -> Result<Option<u64>, Status> {
+/// The revision that the query names.
+///
+/// # Errors
+/// 400 for what is none.
+pub fn revision(call: &Call<'_>) -> Result<Option<u64>, Status> {
     let text = call.request.query.get("resourceVersion");
     if text.is_empty() {
         return Ok(None);
@@ -75,6 +83,11 @@ pub fn selector(call: &Call<'_>) -> Result<Selector, Status> {
     let query = &call.request.query;
     let known = (call.kind.fields())(&Value::Null);
     let is_known = |field: &str| known.iter().any(|(one, _)| *one == field);
+    if call.kind.rules.converts() {
+        // Fields are asked for by the names they have in this version.
+        let served = call.kind.rules.stored_fields(query.get("fieldSelector"))?;
+        return Selector::parse(query.get("labelSelector"), &served, &is_known);
+    }
     Selector::parse(query.get("labelSelector"), query.get("fieldSelector"), &is_known)
 }
 
@@ -186,6 +199,7 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
         return Err(not_acceptable());
     }
     check_list_options(call, false)?;
+    call.request.query.number("timeoutSeconds")?;
     let selector = selector(call)?;
     let store = call.store();
     let wanted = revision(call)?;
@@ -238,6 +252,38 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
         token.encode()
     });
     encode::list(call, &chosen, revision, token, remaining)
+}
+
+/// The first objects of a collection that is deleted, and how to go on.
+#[derive(Debug)]
+pub struct Paged {
+    /// What comes now.
+    pub chosen: Vec<Arc<Object>>,
+    /// Where the rest starts.
+    pub token: Option<String>,
+    /// How many there are left, where that is told.
+    pub remaining: Option<usize>,
+}
+
+/// Cuts a collection after `limit` objects.
+pub fn cut(rest: impl Iterator<Item = Arc<Object>>, limit: usize, selector: &Selector, revision: u64) -> Paged {
+    let mut rest = rest.filter(|object| selector.matches(object));
+    let chosen: Vec<Arc<Object>> = rest.by_ref().take(limit).collect();
+    let left = rest.count();
+    let remaining = Some(left).filter(|left| selector.is_empty() && *left > 0);
+    let token = chosen.last().filter(|_| left > 0).map(|last| {
+        let token = Token {
+            revision,
+            after: last.key().clone(),
+            left: remaining,
+        };
+        token.encode()
+    });
+    Paged {
+        chosen,
+        token,
+        remaining,
+    }
 }
 
 /// How a table was, unless that is how it is.
@@ -310,6 +356,10 @@ fn check_list_options(call: &Call<'_>, watch: bool) -> Result<(), Status> {
     } else if !matching.is_empty() {
         check_match(query, watch, &mut causes);
     }
+    if watch && !query.get("continue").is_empty() {
+        let why = "resourceVersionMatch is forbidden when continue is provided";
+        causes.push(Cause::forbidden("resourceVersionMatch", why));
+    }
     if initial && !watch {
         let why = "sendInitialEvents is forbidden for list";
         causes.push(Cause::forbidden("sendInitialEvents", why));
@@ -333,6 +383,13 @@ fn check_match(query: &Query, watch: bool, causes: &mut Vec<Cause>) {
         "Exact" if revision == "0" => {
             let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
             causes.push(Cause::forbidden("resourceVersionMatch", why));
+        }
+        "Exact" if watch => {
+            causes.push(Cause::unsupported(
+                "resourceVersionMatch",
+                &json!(matching),
+                &["NotOlderThan"],
+            ));
         }
         "Exact" | "NotOlderThan" => {}
         other => {

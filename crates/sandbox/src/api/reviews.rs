@@ -7,6 +7,7 @@ use super::reply::Reply;
 use super::{Call, authn, input, pods};
 use crate::rules::{items, text};
 use crate::schema::time;
+use crate::status::Cause;
 use crate::{Status, User};
 
 /// Serves the request.
@@ -17,11 +18,18 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
     if call.request.method != "POST" || !call.target.name.is_empty() {
         return Err(Status::method_not_allowed());
     }
-    let review = input::object(call)?.object;
+    let mut review = input::object(call)?.object;
+    if call.kind.resource.ends_with("accessreviews") {
+        validate_access(call, &review)?;
+        if call.kind.namespaced {
+            crate::rules::section(&mut review, "metadata").insert("namespace".to_owned(), call.target.namespace.as_str().into());
+        }
+    }
     let status = match call.kind.resource {
         "bindings" => return pods::bind(call, text(&review, "/metadata/name"), &review),
         "tokenreviews" => token(call, &review)?,
         "selfsubjectreviews" => return Ok(Reply::object(201, self_review(call, review))),
+        "selfsubjectrulesreviews" => return rules(call, review),
         "selfsubjectaccessreviews" => access(call, call.user, &review),
         _ => {
             let mut user = User::new(text(&review, "/spec/user"), &[]);
@@ -76,6 +84,74 @@ fn token(call: &Call<'_>, review: &Value) -> Result<Value, Status> {
         }
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
+}
+
+fn validate_access(call: &Call<'_>, review: &Value) -> Result<(), Status> {
+    let spec = review.get("spec").cloned().unwrap_or_default();
+    let mut causes = Vec::new();
+    let invalid = |at: &str, value: &Value, why: &str| Cause::invalid(at, value, why);
+    match (spec.get("resourceAttributes"), spec.get("nonResourceAttributes")) {
+        (None, None) => causes.push(invalid(
+            "spec.resourceAttributes",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        (Some(_), Some(path)) => causes.push(invalid(
+            "spec.nonResourceAttributes",
+            path,
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        _ => {}
+    }
+    let own = call.kind.resource == "selfsubjectaccessreviews";
+    if !own && text(&spec, "/user").is_empty() && items(&spec, "/groups").is_empty() {
+        let why = "at least one of user or group must be specified";
+        causes.push(invalid("spec.user", &json!(""), why));
+    }
+    if call.kind.namespaced {
+        let asked = text(&spec, "/resourceAttributes/namespace");
+        if spec.get("resourceAttributes").is_some() && asked != call.target.namespace {
+            let at = "spec.resourceAttributes.namespace";
+            causes.push(invalid(at, &json!(asked), "must match metadata.namespace"));
+        }
+        if let Some(path) = spec.get("nonResourceAttributes") {
+            causes.push(invalid(
+                "spec.nonResourceAttributes",
+                path,
+                "disallowed on this kind of request",
+            ));
+        }
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid("authorization.k8s.io", "", "", causes))
+}
+
+/// What the user may do in a namespace.
+fn rules(call: &Call<'_>, review: Value) -> Result<Reply, Status> {
+    let namespace = text(&review, "/spec/namespace").to_owned();
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    for rule in authz::rules(call.sandbox, call.user, &namespace) {
+        let list = |field: &str| rule.get(field).cloned().unwrap_or(json!([]));
+        if items(&rule, "/nonResourceURLs").is_empty() {
+            let mut one = json!({"verbs": list("verbs"), "apiGroups": list("apiGroups"), "resources": list("resources")});
+            if let Some(names) = rule.get("resourceNames") {
+                one["resourceNames"] = names.clone();
+            }
+            resources.push(one);
+        } else {
+            paths.push(json!({"verbs": list("verbs"), "nonResourceURLs": list("nonResourceURLs")}));
+        }
+    }
+    let mut answer = review;
+    answer["metadata"] = json!({});
+    answer["spec"] = json!({});
+    answer["status"] = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    Ok(Reply::object(201, answer))
 }
 
 fn access(call: &Call<'_>, user: &User, review: &Value) -> Value {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::Call;
 
 pub mod cells;
+mod pods;
 
 /// The table of a request's objects.
 pub fn of_call(call: &Call<'_>, version: &str, objects: &[Value], metadata: Map<String, Value>) -> Value {
@@ -23,7 +24,10 @@ pub fn table(
     metadata: Map<String, Value>,
     header: bool,
 ) -> Value {
-    let rows: Vec<Value> = objects.iter().map(|object| row(object, kind, include, now)).collect();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| row(object, kind, include, now, version))
+        .collect();
     let mut table = Map::new();
     table.insert("kind".to_owned(), "Table".into());
     table.insert("apiVersion".to_owned(), version.into());
@@ -34,13 +38,20 @@ pub fn table(
     Value::Object(table)
 }
 
-fn row(object: &Value, kind: &str, include: &str, now: Wall) -> Value {
+fn row(object: &Value, kind: &str, include: &str, now: Wall, version: &str) -> Value {
     let shown = match include {
         "None" => Value::Null,
         "Object" => object.clone(),
-        _ => partial(object, "meta.k8s.io/v1"),
+        _ => partial(object, version),
     };
-    json!({"cells": cells::of(object, kind, now), "object": shown})
+    let mut row = json!({"cells": cells::of(object, kind, now)});
+    if kind == "Pod"
+        && let Some(conditions) = pods::conditions(object)
+    {
+        row["conditions"] = conditions;
+    }
+    row["object"] = shown;
+    row
 }
 
 /// The metadata of an object as an object of its own.

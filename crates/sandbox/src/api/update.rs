@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::reply::Reply;
-use super::write::{Change, MODIFIED};
+use super::write::Change;
 use super::{Call, create, input, options};
 use crate::Status;
 use crate::rules::text;
@@ -17,9 +17,7 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
     options::check_write(&call.request.query, "UpdateOptions", false)?;
     let mut input = input::object(call)?;
     if text(&input.object, "/metadata/name").is_empty() {
-        let name = &call.target.name;
-        let message = format!("the name of the object ({name} based on URL) was undeterminable: name must be provided");
-        return Err(Status::bad_request(message));
+        return Err(input::nameless(call));
     }
     input::place(call, &mut input.object)?;
     let mut store = call.store();
@@ -32,25 +30,16 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
         return Err(wrong_uid(call, uid, current.uid(), current.revision()));
     }
     let revision = text(&input.object, "/metadata/resourceVersion");
-    if revision.is_empty() || revision == "0" {
-        if !call.kind.rules.unconditional_update() {
-            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
-            return Err(Status::invalid(
-                call.kind.group,
-                call.kind.resource,
-                &call.target.name,
-                vec![cause],
-            ));
-        }
-    } else if revision.parse::<u64>().is_err() {
-        return Err(Status::new(
-            500,
-            "",
-            format!("strconv.ParseUint: parsing \"{revision}\": invalid syntax"),
+    if (revision.is_empty() || revision == "0") && !call.kind.rules.unconditional_update() {
+        let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
+        return Err(Status::invalid(
+            call.kind.group,
+            call.kind.resource,
+            &call.target.name,
+            vec![cause],
         ));
-    } else if revision != current.revision().to_string() {
-        return Err(call.conflict(current.name(), MODIFIED));
     }
+    input::check_revision(call, revision, &current)?;
     let change = Change {
         object: input.object,
         status: call.about_status(),

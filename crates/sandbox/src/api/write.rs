@@ -10,6 +10,7 @@ use crate::api::encode;
 use crate::api::reply::Reply;
 use crate::apply::managers::{self, Managers};
 use crate::rules::meta;
+use crate::rules::pod::part::Part;
 use crate::status::Cause;
 use crate::store::{Key, Object, Store};
 
@@ -47,16 +48,21 @@ impl Call<'_> {
         keep_system_metadata(&mut object, &old);
         if change.status {
             self.kind.rules.prepare_status(&mut object, &old);
+        } else if let Some(part) = self.part() {
+            part.prepare(&mut object, &old);
         } else {
             let context = self.context(store);
             self.kind.rules.prepare_update(&mut object, &old, &context)?;
         }
+        super::escalation::check(self, store, &object, Some(&old))?;
         let object = input::tidy_stored(object, self.kind);
         let mut causes = Vec::new();
         meta::validate(&object, |name| self.kind.rules.validate_name(name), &mut causes);
         meta::validate_update(&object, &old, &mut causes);
         if change.status {
             self.kind.rules.validate_status(&object, &old, &mut causes);
+        } else if let Some(part) = self.part() {
+            part.validate(&object, &old, &mut causes);
         } else {
             self.kind.rules.validate_update(&object, &old, &mut causes);
         }
@@ -64,8 +70,22 @@ impl Call<'_> {
             let name = current.name();
             return Err(self.invalid(name, causes));
         }
+        if let Some(part) = self.part() {
+            part.admit(&object, &old, &self.context(store))?;
+        }
+        let mut warnings = change.warnings;
+        warnings.extend(self.kind.rules.warnings(&object));
         let stored = self.store_object(store, current, object);
-        encode::object(self, 200, stored).map(|reply| reply.warn(&change.warnings))
+        encode::object(self, 200, stored).map(|reply| reply.warn(&warnings))
+    }
+
+    /// The part of a pod's spec that the subresource is about.
+    fn part(&self) -> Option<Part> {
+        match self.target.subresource.as_str() {
+            "ephemeralcontainers" => Some(Part::EphemeralContainers),
+            "resize" => Some(Part::Resources),
+            _ => None,
+        }
     }
 
     fn own(&self, object: &mut Value, old: &Value, managers: Option<Managers>) {
@@ -95,7 +115,8 @@ impl Call<'_> {
 
     /// 422 about an object of this kind.
     pub fn invalid(&self, name: &str, causes: Vec<Cause>) -> Status {
-        Status::invalid(self.kind.group, self.kind.kind, name, causes)
+        let group = self.kind.rules.stored_group().unwrap_or(self.kind.group);
+        Status::invalid(group, self.kind.kind, name, causes)
     }
 
     /// The object that the path names.
@@ -174,16 +195,10 @@ fn is_done(object: &Value) -> bool {
 }
 
 /// What only the server sets.
-fn keep_system_metadata(object: &mut Value, old: &Value) {
+pub fn keep_system_metadata(object: &mut Value, old: &Value) {
     let metadata = crate::rules::section(object, "metadata");
     let before = old.get("metadata").cloned().unwrap_or_default();
-    for field in [
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "selfLink",
-    ] {
+    for field in ["creationTimestamp", "generation", "selfLink"] {
         match before.get(field) {
             Some(value) => {
                 metadata.insert(field.to_owned(), value.clone());
@@ -191,6 +206,12 @@ fn keep_system_metadata(object: &mut Value, old: &Value) {
             None => {
                 metadata.shift_remove(field);
             }
+        }
+    }
+    // What says that it goes may be left out, but not be changed.
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if let (None | Some(Value::Null), Some(value)) = (metadata.get(field), before.get(field)) {
+            metadata.insert(field.to_owned(), value.clone());
         }
     }
     if metadata.get("uid").and_then(Value::as_str).unwrap_or_default().is_empty()

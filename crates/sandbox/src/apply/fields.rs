@@ -47,6 +47,35 @@ pub struct Fields {
     below: BTreeMap<String, Fields>,
 }
 
+/// The first list of a value in which two elements have the same key, for people.
+pub fn duplicate(value: &Value, ty: Option<&Type>) -> Option<String> {
+    duplicate_below(value, ty, "")
+}
+
+fn duplicate_below(value: &Value, ty: Option<&Type>, at: &str) -> Option<String> {
+    match (Structure::of(ty), value) {
+        (Structure::Fields, Value::Object(map)) => map.iter().find_map(|(name, value)| {
+            let field = field_type(ty, name);
+            duplicate_below(value, field.as_ref(), &format!("{at}.{name}"))
+        }),
+        (Structure::Items(keys, element), Value::Array(items)) => {
+            let mut seen = Vec::new();
+            for item in items {
+                let key = item_key(item, keys);
+                if seen.contains(&key) {
+                    return Some(format!("{at}: duplicate entries for key {}", key.trim_start_matches("k:")));
+                }
+                if let Some(found) = duplicate_below(item, Some(element), at) {
+                    return Some(found);
+                }
+                seen.push(key);
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
 /// How two states of an object differ.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {

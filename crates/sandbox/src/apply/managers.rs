@@ -79,6 +79,15 @@ impl Managers {
         self.0.retain(|(_, _, fields)| !fields.is_empty());
     }
 
+    /// The same where the object stays as it is: such an apply leaves no time.
+    pub fn restate(&mut self, entry: Entry, fields: Fields) {
+        match self.0.iter_mut().find(|(one, _, _)| *one == entry) {
+            Some((_, _, current)) => *current = fields,
+            None => self.0.push((entry, String::new(), fields)),
+        }
+        self.0.retain(|(_, _, fields)| !fields.is_empty());
+    }
+
     /// Takes fields from all but one.
     pub fn lose(&mut self, entry: &Entry, fields: &Fields) {
         for (_, _, owned) in self.0.iter_mut().filter(|(one, _, _)| one != entry) {
@@ -141,8 +150,13 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, object: &mut Value) {
     let reset = written
         .iter()
         .all(|entry| entry.get("manager").is_none() && entry.get("operation").is_none());
+    // Objects that nobody owns anything of stay so until somebody applies to them.
+    let untracked = old.is_some_and(|old| items(old, "/metadata/managedFields").is_empty());
+    if (own_record && reset) || (untracked && !own_record) {
+        crate::rules::section(object, "metadata").shift_remove("managedFields");
+        return;
+    }
     let mut managers = match old {
-        Some(_) if own_record && reset => Managers::default(),
         Some(_) if own_record => Managers::of(object),
         Some(old) => Managers::of(old),
         None => Managers::default(),

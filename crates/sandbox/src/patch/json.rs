@@ -22,7 +22,7 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
         ));
     };
     if operations.len() > MOST_OPERATIONS {
-        return Err(Error::Unfit(format!(
+        return Err(Error::TooMany(format!(
             "The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, got {}",
             operations.len()
         )));
@@ -38,10 +38,13 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
 fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), Error> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let op = text("op").unwrap_or_default();
-    let path = text("path").ok_or_else(|| unfit(op, "missing path"))?;
+    let path = rooted(text("path").ok_or_else(|| unfit(op, "missing path"))?);
+    if path.is_empty() && matches!(op, "add" | "replace" | "remove") {
+        return Err(missing(op, path));
+    }
     shallow(path, &Value::Null)?;
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
-    let from = || text("from").ok_or_else(|| unfit(op, "missing from"));
+    let from = || text("from").map(rooted).ok_or_else(|| unfit(op, "missing from"));
     match op {
         "add" => insert(target, path, value()),
         "remove" => remove(target, path).map(|_| ()),
@@ -59,7 +62,13 @@ fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(),
         }
         "copy" => {
             let from = from()?;
-            let copy = find(target, from).ok_or_else(|| missing("copy", from))?.clone();
+            // The server's library copies null from where an object has nothing.
+            let parent = split(from).filter(|(parent, _)| find(target, parent).is_some_and(|parent| parent.is_object()));
+            let copy = match (find(target, from), parent) {
+                (Some(found), _) => found.clone(),
+                (None, Some(_)) => Value::Null,
+                (None, None) => return Err(missing("copy", from)),
+            };
             shallow(path, &copy)?;
             *copied += copy.to_string().len();
             if *copied > MOST_COPIED {
@@ -78,6 +87,11 @@ fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(),
         }
         other => Err(Error::Unfit(format!("Unexpected kind: {other}"))),
     }
+}
+
+/// What comes before the first slash of a path does not count.
+fn rooted(path: &str) -> &str {
+    path.find('/').map_or("", |start| path.get(start..).unwrap_or_default())
 }
 
 /// Keeps what a patch builds from growing deeper than anything can read.

@@ -77,6 +77,8 @@ fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &
             list(std::mem::take(current), patch, field.as_ref().unwrap_or(&Type::Any))?
         }
         (None | Some(Value::Null), Value::Array(patch)) => list(Vec::new(), patch, field.as_ref().unwrap_or(&Type::Any))?,
+        // A directive about what is not there takes what comes with it along.
+        (None | Some(Value::Null), Value::Object(patch)) if patch.contains_key(PATCH) => Value::Object(Map::new()),
         (_, value) => cleaned(value),
     };
     target.insert(name.to_owned(), merged);

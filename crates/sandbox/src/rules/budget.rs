@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Context, Rules, meta};
+use super::{Context, Rules, items, meta, text};
 use crate::Status;
 use crate::api::selector;
 use crate::status::Cause;
@@ -46,6 +46,17 @@ impl Rules for Budgets {
         for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             meta::not_negative(object, &format!("/status/{field}"), causes);
         }
+        for (index, condition) in items(object, "/status/conditions").iter().enumerate() {
+            for field in ["type", "status", "lastTransitionTime", "reason"] {
+                if text(condition, &format!("/{field}")).is_empty() {
+                    causes.push(Cause::required(format!("status.conditions[{index}].{field}"), ""));
+                }
+            }
+        }
+    }
+
+    fn unconditional_update(&self) -> bool {
+        false
     }
 
     fn has_generation(&self) -> bool {

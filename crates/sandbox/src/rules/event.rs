@@ -106,6 +106,27 @@ impl Rules for Events {
         stored(renamed, "events.k8s.io/v1", "events.Event")
     }
 
+    fn stored_fields(&self, selector: &str) -> Result<String, Status> {
+        let mut terms = Vec::new();
+        for term in selector.split(',').filter(|term| !term.is_empty()) {
+            let end = term.find(['=', '!']).unwrap_or(term.len());
+            let (field, rest) = term.split_at(end);
+            let field = match field.split_once('.') {
+                Some(("regarding", inner)) => format!("involvedObject.{inner}"),
+                _ if field == "reportingController" => "reportingComponent".to_owned(),
+                Some(("metadata", _)) => field.to_owned(),
+                _ if matches!(field, "reason" | "type") => field.to_owned(),
+                _ => return Err(Status::bad_request(format!("field label not supported: {field}"))),
+            };
+            terms.push(format!("{field}{rest}"));
+        }
+        Ok(terms.join(","))
+    }
+
+    fn stored_group(&self) -> Option<&'static str> {
+        Some("")
+    }
+
     fn converts(&self) -> bool {
         true
     }
@@ -170,9 +191,11 @@ fn modern(object: &Value, reporter_field: &str, causes: &mut Vec<Cause>) {
         ));
     }
     for field in ["reportingInstance", "action"] {
-        if text(object, &format!("/{field}")).is_empty() {
+        let given = text(object, &format!("/{field}"));
+        if given.is_empty() {
             causes.push(Cause::required(field, ""));
         }
+        short(given, field, 128, causes);
     }
     if reporter_field == "reportingController" {
         if !object.get("eventTime").is_some_and(Value::is_string) {
@@ -181,10 +204,39 @@ fn modern(object: &Value, reporter_field: &str, causes: &mut Vec<Cause>) {
         if text(object, "/reason").is_empty() {
             causes.push(Cause::required("reason", ""));
         }
+        short(text(object, "/reason"), "reason", 128, causes);
+        short(text(object, "/message"), "message", 1024, causes);
+        if let Some(count) = object.pointer("/series/count")
+            && count.as_i64().is_none_or(|count| count < 2)
+        {
+            causes.push(Cause::invalid("series.count", &json!(""), "should be at least 2"));
+        }
+        older(object, causes);
         if !matches!(text(object, "/type"), "Normal" | "Warning") {
             let given = object.get("type").cloned().unwrap_or(json!(""));
             causes.push(Cause::invalid("type", &given, "has invalid value"));
         }
+    }
+}
+
+fn short(text: &str, field: &str, most: usize, causes: &mut Vec<Cause>) {
+    if text.len() > most {
+        let complaint = format!("can have at most {most} characters");
+        causes.push(Cause::invalid(field, &json!(""), &complaint));
+    }
+}
+
+/// Fields that only the older version may set.
+fn older(object: &Value, causes: &mut Vec<Cause>) {
+    let source = object.get("source").and_then(Value::as_object);
+    let set = [
+        ("firstTimestamp", object.get("firstTimestamp").is_some_and(Value::is_string)),
+        ("lastTimestamp", object.get("lastTimestamp").is_some_and(Value::is_string)),
+        ("count", object.get("count").and_then(Value::as_i64).unwrap_or(0) != 0),
+        ("source", source.is_some_and(|source| !source.is_empty())),
+    ];
+    for (field, _) in set.into_iter().filter(|(_, set)| *set) {
+        causes.push(Cause::invalid(field, &json!(""), "needs to be unset"));
     }
 }
 

@@ -11,6 +11,14 @@ use crate::status::Cause;
 pub struct Leases;
 
 impl Rules for Leases {
+    fn defaults(&self, object: &mut Value) {
+        // Coordinated leader election is not on by default, and then its fields are not kept.
+        if let Some(Value::Object(spec)) = object.get_mut("spec") {
+            spec.shift_remove("strategy");
+            spec.shift_remove("preferredHolder");
+        }
+    }
+
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _context: &Context<'_>) -> Result<(), Status> {
         Ok(())
     }

@@ -102,7 +102,8 @@ fn finalizers(object: &Value, causes: &mut Vec<Cause>) {
                 finalizer,
                 names::QUALIFIED_NAME_COMPLAINT,
             ));
-        } else if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+        }
+        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
             let complaint = "name is neither a standard finalizer name nor is it fully qualified";
             causes.push(Cause::invalid(format!("metadata.finalizers[{index}]"), finalizer, complaint));
         }
@@ -119,14 +120,23 @@ fn owners(object: &Value, causes: &mut Vec<Cause>) {
     let path = "metadata.ownerReferences";
     for owner in list {
         for field in ["apiVersion", "kind", "name", "uid"] {
-            if text(owner, &format!("/{field}")).is_empty() {
+            let value = text(owner, &format!("/{field}"));
+            // A group has no slash in it.
+            if value.is_empty() || (field == "apiVersion" && value.matches('/').count() > 1) {
                 let complaint = if field == "apiVersion" {
                     "version must not be empty"
                 } else {
                     "must not be empty"
                 };
-                causes.push(Cause::invalid(format!("{path}.{field}"), &json!(""), complaint));
+                causes.push(Cause::invalid(format!("{path}.{field}"), &json!(value), complaint));
             }
+        }
+        if (text(owner, "/apiVersion"), text(owner, "/kind")) == ("v1", "Event") {
+            causes.push(Cause::invalid(
+                path,
+                owner,
+                "/v1, Kind=Event is disallowed from being an owner",
+            ));
         }
     }
     let controllers = list
@@ -140,7 +150,14 @@ fn owners(object: &Value, causes: &mut Vec<Cause>) {
 
 /// Rules for changed metadata: what may never change.
 pub fn validate_update(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    for field in ["name", "namespace", "uid", "creationTimestamp"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
         let pointer = format!("/metadata/{field}");
         if object.pointer(&pointer) != old.pointer(&pointer) {
             let value = object.pointer(&pointer).cloned().unwrap_or_default();

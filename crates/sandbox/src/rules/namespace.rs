@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Rules, keep, meta, section, text};
 use crate::Status;
+use crate::status::Cause;
 use crate::store::Fields;
 
 /// Rules for namespaces.
@@ -30,6 +31,21 @@ impl Rules for Namespaces {
             finalizers.push("kubernetes".into());
         }
         Ok(())
+    }
+
+    fn named(&self, object: &mut Value) {
+        self.defaults(object);
+    }
+
+    fn validate_status(&self, object: &Value, _old: &Value, causes: &mut Vec<Cause>) {
+        let phase = object.pointer("/status/phase").cloned().unwrap_or_default();
+        let going = object.pointer("/metadata/deletionTimestamp").is_some();
+        let complaint = match (phase.as_str().unwrap_or_default(), going) {
+            ("Active" | "", false) | ("Terminating", true) => return,
+            (_, false) => "may only be 'Active' if `deletionTimestamp` is empty",
+            (_, true) => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+        };
+        causes.push(Cause::invalid("status.Phase", &phase, complaint));
     }
 
     fn prepare_update(&self, object: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), Status> {

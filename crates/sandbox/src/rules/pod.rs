@@ -1,18 +1,23 @@
 //! Pods: admission, what an update may change, QoS, grace.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Context, Rules, default, items, keep, meta, podspec, section, text};
 use crate::Status;
+use crate::schema::time;
 use crate::status::Cause;
 use crate::store::{Fields, Key};
 
+mod change;
+pub mod part;
+
 /// Seconds that pods tolerate a node that is not ready or unreachable, unless they say otherwise.
 const TOLERATED: i64 = 300;
-const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
-    `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
-    (allow it to be set to 1 if it was previously negative)";
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/// Marks what a kubelet runs on its own account.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Rules for pods.
 #[derive(Debug)]
@@ -22,12 +27,14 @@ impl Rules for Pods {
     fn defaults(&self, object: &mut Value) {
         let spec = section(object, "spec");
         podspec::defaults(spec);
+        podspec::pod_defaults(spec);
         default(spec, "enableServiceLinks", true);
         normalize_addresses(object);
     }
 
     fn prepare_create(&self, object: &mut Value, context: &Context<'_>) -> Result<(), Status> {
         priority(object, context)?;
+        runtime_class(object)?;
         default_tolerations(object);
         let spec = section(object, "spec");
         if spec
@@ -42,7 +49,8 @@ impl Rules for Pods {
         let gated = !items(object, "/spec/schedulingGates").is_empty();
         if gated {
             let condition = json!({
-                "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": null,
+                "type": "PodScheduled", "status": "False", "lastProbeTime": null,
+                "lastTransitionTime": time::seconds(context.now.wall),
                 "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
             });
             object["status"]["conditions"] = json!([condition]);
@@ -72,12 +80,27 @@ impl Rules for Pods {
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
-        podspec::validate(object.get("spec").unwrap_or(&Value::Null), "spec", causes);
+        validate_always(object, causes);
+        if !items(object, "/spec/ephemeralContainers").is_empty() {
+            causes.push(Cause::forbidden("spec.ephemeralContainers", "cannot be set on create"));
+        }
     }
 
     fn validate_update(&self, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-        self.validate(object, causes);
-        validate_change(object, old, causes);
+        validate_always(object, causes);
+        change::validate(object, old, causes);
+    }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(complaint) = hostname_complaint(text(object, "/metadata/name")) {
+            warnings.push(format!(
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
+                 recommended: [{complaint}]"
+            ));
+        }
+        podspec::warnings(object.get("spec").unwrap_or(&Value::Null), "spec", &mut warnings);
+        warnings
     }
 
     fn validate_status(&self, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
@@ -86,6 +109,12 @@ impl Rules for Pods {
         if !nominated.is_empty() && !crate::api::names::is_subdomain(nominated) {
             let complaint = crate::api::names::SUBDOMAIN_COMPLAINT;
             causes.push(Cause::invalid("status.nominatedNodeName", &json!(nominated), complaint));
+        } else if nominated != text(old, "/status/nominatedNodeName")
+            && !nominated.is_empty()
+            && !text(object, "/spec/nodeName").is_empty()
+        {
+            let why = "may not be set on pods that are already bound to a node";
+            causes.push(Cause::forbidden("status.nominatedNodeName", why));
         }
     }
 
@@ -131,39 +160,93 @@ fn section_value(pod: &mut Value) -> &mut Value {
 }
 
 fn priority(object: &mut Value, context: &Context<'_>) -> Result<(), Status> {
+    let name = text(object, "/metadata/name").to_owned();
+    let refuse = |why: String| Err(Status::forbidden("", "pods", &name, &why));
     let class = text(object, "/spec/priorityClassName").to_owned();
     let found = if class.is_empty() {
-        None
+        super::priority::default_class(context.store)
     } else {
         match context.store.get("priorityclasses.scheduling.k8s.io", &Key::new("", &class)) {
             Some(found) => Some(found.value()),
-            None => {
-                let name = text(object, "/metadata/name");
-                return Err(Status::forbidden(
-                    "",
-                    "pods",
-                    name,
-                    &format!("no PriorityClass with name {class} was found"),
-                ));
-            }
+            None => return refuse(format!("no PriorityClass with name {class} was found")),
         }
     };
-    let spec = section(object, "spec");
+    let class = found.as_ref().map_or("", |class| text(class, "/metadata/name"));
     let value = found
         .as_ref()
         .and_then(|class| class.get("value"))
         .cloned()
         .unwrap_or(json!(0));
+    let policy = found.as_ref().and_then(|class| class.get("preemptionPolicy")).cloned();
+    let policy = policy.unwrap_or(json!("PreemptLowerPriority"));
+    let spec = section(object, "spec");
     if spec.get("priority").is_some_and(|given| *given != value) {
-        let name = text(object, "/metadata/name");
-        let why = "the integer value of priority must not be provided in pod spec; priority admission controller computed 0 from \
-                   the given PriorityClass name";
-        return Err(Status::forbidden("", "pods", name, why));
+        return refuse(format!(
+            "the integer value of priority ({}) must not be provided in pod spec; priority admission controller computed {value} \
+             from the given PriorityClass name",
+            spec["priority"]
+        ));
+    }
+    if let Some(given) = spec.get("preemptionPolicy").filter(|given| **given != policy) {
+        return refuse(format!(
+            "the string value of PreemptionPolicy ({}) must not be provided in pod spec; priority admission controller computed {} \
+             from the given PriorityClass name",
+            given.as_str().unwrap_or_default(),
+            policy.as_str().unwrap_or_default()
+        ));
+    }
+    if !class.is_empty() {
+        spec.insert("priorityClassName".to_owned(), class.into());
     }
     spec.insert("priority".to_owned(), value);
-    let policy = found.as_ref().and_then(|class| class.get("preemptionPolicy")).cloned();
-    default(spec, "preemptionPolicy", policy.unwrap_or(json!("PreemptLowerPriority")));
+    spec.insert("preemptionPolicy".to_owned(), policy);
     Ok(())
+}
+
+/// Runtime classes are not served, so a pod can name none.
+fn runtime_class(object: &Value) -> Result<(), Status> {
+    let class = text(object, "/spec/runtimeClassName");
+    let why = if !class.is_empty() {
+        format!("pod rejected: RuntimeClass \"{class}\" not found")
+    } else if object
+        .pointer("/spec/overhead")
+        .and_then(Value::as_object)
+        .is_some_and(|overhead| !overhead.is_empty())
+    {
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Status::forbidden("", "pods", text(object, "/metadata/name"), &why))
+}
+
+/// A pod's name becomes its host's name.
+fn hostname_complaint(name: &str) -> Option<&'static str> {
+    if name.len() > 63 {
+        Some("must be no more than 63 characters")
+    } else if name.contains('.') {
+        Some("must not contain dots")
+    } else {
+        None
+    }
+}
+
+/// Rules that hold from the start and for ever.
+fn validate_always(object: &Value, causes: &mut Vec<Cause>) {
+    podspec::validate(object.get("spec").unwrap_or(&Value::Null), "spec", causes);
+    let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|all| all.get(key));
+    if let Some(mark) = annotation(MIRROR)
+        && text(object, "/spec/nodeName").is_empty()
+    {
+        let complaint = "must set spec.nodeName if mirror pod annotation is set";
+        causes.push(Cause::invalid(format!("metadata.annotations[{MIRROR}]"), mark, complaint));
+    }
+    if let Some(cost) = annotation(DELETION_COST)
+        && cost.as_str().is_none_or(|cost| cost.parse::<i32>().is_err())
+    {
+        let at = format!("metadata.annotations[{DELETION_COST}]");
+        causes.push(Cause::invalid(at, cost, "must be a 32bit integer"));
+    }
 }
 
 fn default_tolerations(object: &mut Value) {
@@ -203,99 +286,6 @@ fn normalize_addresses(object: &mut Value) {
         status.insert("podIP".to_owned(), first.into());
     } else {
         status.insert("podIPs".to_owned(), json!([{"ip": single}]));
-    }
-}
-
-fn validate_change(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    let count = |object: &Value, list: &str| items(object, &format!("/spec/{list}")).len();
-    for list in ["containers", "initContainers"] {
-        if count(object, list) != count(old, list) {
-            let complaint = "pod updates may not add or remove containers";
-            causes.push(Cause::forbidden(format!("spec.{list}"), complaint));
-            return;
-        }
-    }
-    for list in ["containers", "initContainers"] {
-        for (index, one) in items(object, &format!("/spec/{list}")).iter().enumerate() {
-            if text(one, "/image").is_empty() {
-                causes.push(Cause::required(format!("spec.{list}[{index}].image"), ""));
-            }
-        }
-    }
-    validate_deadline(object, old, causes);
-    validate_tolerations(object, old, causes);
-    let mut expected = object.clone();
-    if let (Some(Value::Object(spec)), Some(before)) = (expected.get_mut("spec"), old.get("spec")) {
-        forget_changeable(spec, before);
-    }
-    if expected.get("spec") != old.get("spec") {
-        causes.push(Cause::forbidden("spec", CHANGEABLE));
-    }
-}
-
-/// Puts back what may change, so that what is left shows what may not.
-fn forget_changeable(spec: &mut Map<String, Value>, old: &Value) {
-    for list in ["containers", "initContainers"] {
-        let before = old.get(list).and_then(Value::as_array);
-        let now = spec.get_mut(list).and_then(Value::as_array_mut);
-        for (one, before) in now.into_iter().flatten().zip(before.into_iter().flatten()) {
-            if let Some(image) = before.get("image") {
-                one["image"] = image.clone();
-            }
-        }
-    }
-    let mut allowed = vec!["activeDeadlineSeconds", "tolerations"];
-    let grace = |value: Option<&Value>| value.and_then(Value::as_i64);
-    if grace(old.get("terminationGracePeriodSeconds")).is_some_and(|seconds| seconds < 0)
-        && grace(spec.get("terminationGracePeriodSeconds")) == Some(1)
-    {
-        allowed.push("terminationGracePeriodSeconds");
-    }
-    for field in allowed {
-        match old.get(field) {
-            Some(value) => {
-                spec.insert(field.to_owned(), value.clone());
-            }
-            None => {
-                spec.shift_remove(field);
-            }
-        }
-    }
-}
-
-fn validate_deadline(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    let deadline = |object: &Value| object.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
-    match (deadline(object), deadline(old)) {
-        (Some(now), Some(before)) if now > before => {
-            let complaint = "must be less than or equal to previous value";
-            causes.push(Cause::invalid("spec.activeDeadlineSeconds", &json!(now), complaint));
-        }
-        (None, Some(_)) => {
-            causes.push(Cause::invalid(
-                "spec.activeDeadlineSeconds",
-                &Value::Null,
-                "must not update from a positive integer to nil value",
-            ));
-        }
-        _ => {}
-    }
-}
-
-fn validate_tolerations(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    let without_seconds = |toleration: &Value| {
-        let mut bare = toleration.clone();
-        if let Value::Object(fields) = &mut bare {
-            fields.shift_remove("tolerationSeconds");
-        }
-        bare
-    };
-    let now: Vec<Value> = items(object, "/spec/tolerations").iter().map(without_seconds).collect();
-    let kept = items(old, "/spec/tolerations")
-        .iter()
-        .all(|one| now.contains(&without_seconds(one)));
-    if !kept {
-        let complaint = "existing toleration can not be modified except its tolerationSeconds";
-        causes.push(Cause::forbidden("spec.tolerations", complaint));
     }
 }
 

@@ -3,9 +3,18 @@
 use serde_json::{Map, Value, json};
 
 use super::{default, items, section, text};
-use crate::api::names;
 use crate::schema::quantity;
 use crate::status::Cause;
+
+mod affinity;
+mod containers;
+mod environment;
+mod probes;
+mod scheduling;
+mod security;
+mod volumes;
+
+pub use containers::{ephemeral, port_name, port_number};
 
 /// Fills in what a pod spec may leave out.
 pub fn defaults(spec: &mut Map<String, Value>) {
@@ -20,11 +29,10 @@ pub fn defaults(spec: &mut Map<String, Value>) {
     } else if let Some(account) = spec.get("serviceAccount").cloned() {
         spec.insert("serviceAccountName".to_owned(), account);
     }
-    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         for one in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             if let Value::Object(one) = one {
-                container(one, host_network);
+                container(one);
             }
         }
     }
@@ -35,19 +43,15 @@ pub fn defaults(spec: &mut Map<String, Value>) {
     }
 }
 
-fn container(one: &mut Map<String, Value>, host_network: bool) {
+fn container(one: &mut Map<String, Value>) {
     default(one, "terminationMessagePath", "/dev/termination-log");
     default(one, "terminationMessagePolicy", "File");
     let image = one.get("image").and_then(Value::as_str).unwrap_or_default();
     let policy = if tag(image) == "latest" { "Always" } else { "IfNotPresent" };
     default(one, "imagePullPolicy", policy);
     for port in one.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let number = port.get("containerPort").cloned();
         if let Value::Object(port) = port {
             default(port, "protocol", "TCP");
-            if let (true, Some(number)) = (host_network, number) {
-                default(port, "hostPort", number);
-            }
         }
     }
     for variable in one.get_mut("env").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -60,14 +64,14 @@ fn container(one: &mut Map<String, Value>, host_network: bool) {
             self::probe(probe);
         }
     }
-    if let Some(resources) = one.get_mut("resources")
-        && let Some(Value::Object(limits)) = resources.get("limits").cloned()
-    {
-        let requests = section(resources, "requests");
-        for (name, amount) in limits {
-            default(requests, &name, amount);
+    for phase in ["postStart", "preStop"] {
+        if let Some(Value::Object(get)) = one
+            .get_mut("lifecycle")
+            .and_then(|hooks| hooks.pointer_mut(&format!("/{phase}/httpGet")))
+        {
+            default(get, "path", "/");
+            default(get, "scheme", "HTTP");
         }
-        requests.sort_keys();
     }
 }
 
@@ -134,183 +138,70 @@ pub fn qos(spec: &Value) -> &'static str {
     }
 }
 
-/// Rules for a pod spec at `path`.
-pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let containers = items(spec, "/containers");
-    if containers.is_empty() {
-        causes.push(Cause::required(format!("{path}.containers"), ""));
-    }
-    let mut names = Vec::new();
-    for (list, required) in [("containers", true), ("initContainers", false)] {
-        for (index, one) in items(spec, &format!("/{list}")).iter().enumerate() {
-            validate_container(one, &format!("{path}.{list}[{index}]"), required, &mut names, causes);
-        }
-    }
-    one_of(spec, "restartPolicy", path, &["Always", "OnFailure", "Never"], causes);
-    one_of(
-        spec,
-        "dnsPolicy",
-        path,
-        &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
-        causes,
-    );
-    validate_volumes(spec, path, causes);
-    for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
-        validate_toleration(toleration, &format!("{path}.tolerations[{index}]"), causes);
-    }
-    let node = text(spec, "/nodeName");
-    if !node.is_empty() && !names::is_subdomain(node) {
-        causes.push(Cause::invalid(
-            format!("{path}.nodeName"),
-            &json!(node),
-            names::SUBDOMAIN_COMPLAINT,
-        ));
-    }
-    if let Some(deadline) = spec.get("activeDeadlineSeconds").and_then(Value::as_i64)
-        && !(1..=i64::from(i32::MAX)).contains(&deadline)
-    {
-        let complaint = "must be between 1 and 2147483647, inclusive";
-        causes.push(Cause::invalid(
-            format!("{path}.activeDeadlineSeconds"),
-            &json!(deadline),
-            complaint,
-        ));
-    }
-    super::meta::labels(spec.get("nodeSelector"), &format!("{path}.nodeSelector"), causes);
-}
-
-fn one_of(spec: &Value, field: &str, path: &str, allowed: &[&str], causes: &mut Vec<Cause>) {
-    let given = text(spec, &format!("/{field}"));
-    if given.is_empty() {
-        causes.push(Cause::required(format!("{path}.{field}"), ""));
-    } else if !allowed.contains(&given) {
-        causes.push(Cause::unsupported(format!("{path}.{field}"), &json!(given), allowed));
-    }
-}
-
-fn validate_container<'a>(one: &'a Value, at: &str, image_required: bool, seen: &mut Vec<&'a str>, causes: &mut Vec<Cause>) {
-    let name = text(one, "/name");
-    if name.is_empty() {
-        causes.push(Cause::required(format!("{at}.name"), ""));
-    } else if !names::is_dns_label(name) {
-        causes.push(Cause::invalid(format!("{at}.name"), &json!(name), names::DNS_LABEL_COMPLAINT));
-    } else if seen.contains(&name) {
-        causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
-    }
-    seen.push(name);
-    if text(one, "/image").is_empty() && image_required {
-        causes.push(Cause::required(format!("{at}.image"), ""));
-    }
-    match text(one, "/imagePullPolicy") {
-        "Always" | "IfNotPresent" | "Never" => {}
-        other => {
-            let allowed = ["Always", "IfNotPresent", "Never"];
-            causes.push(Cause::unsupported(format!("{at}.imagePullPolicy"), &json!(other), &allowed));
-        }
-    }
-    for (index, port) in items(one, "/ports").iter().enumerate() {
-        let number = port.get("containerPort").and_then(Value::as_i64).unwrap_or(0);
-        let port_at = format!("{at}.ports[{index}].containerPort");
-        if number == 0 {
-            causes.push(Cause::required(port_at, ""));
-        } else if !(1..=65535).contains(&number) {
-            causes.push(Cause::invalid(
-                port_at,
-                &json!(number),
-                "must be between 1 and 65535, inclusive",
-            ));
-        }
-    }
-    validate_resources(one, at, causes);
-}
-
-fn validate_resources(one: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let limits = one.pointer("/resources/limits").and_then(Value::as_object);
-    for (name, request) in one
-        .pointer("/resources/requests")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
-        let amount = |value: &Value| value.as_str().and_then(quantity::millis).unwrap_or(0);
-        if let Some(limit) = limits.and_then(|limits| limits.get(name))
-            && amount(request) > amount(limit)
-        {
-            let complaint = format!(
-                "must be less than or equal to {name} limit of {}",
-                limit.as_str().unwrap_or_default()
-            );
-            causes.push(Cause::invalid(format!("{at}.resources.requests"), request, &complaint));
-        }
-    }
-}
-
-fn validate_volumes(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let mut seen = Vec::new();
-    for (index, volume) in items(spec, "/volumes").iter().enumerate() {
-        let name = text(volume, "/name");
-        let at = format!("{path}.volumes[{index}].name");
-        if name.is_empty() {
-            causes.push(Cause::required(at, ""));
-        } else if seen.contains(&name) {
-            causes.push(Cause::duplicate(at, &json!(name)));
-        }
-        seen.push(name);
-    }
+/// What a pod may leave out and a template of pods may not be given: requests follow limits, ports of a pod in the node's network
+/// are the node's.
+pub fn pod_defaults(spec: &mut Map<String, Value>) {
+    let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for list in ["containers", "initContainers"] {
-        for (index, one) in items(spec, &format!("/{list}")).iter().enumerate() {
-            for (mount_index, mount) in items(one, "/volumeMounts").iter().enumerate() {
-                let name = text(mount, "/name");
-                if !seen.contains(&name) {
-                    let at = format!("{path}.{list}[{index}].volumeMounts[{mount_index}].name");
-                    causes.push(Cause::new("FieldValueNotFound", at, format!("Not found: \"{name}\"")));
+        for one in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let ports = one.get_mut("ports").and_then(Value::as_array_mut);
+            for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+                if let (true, Some(number)) = (host_network, port.get("containerPort").cloned()) {
+                    default(port, "hostPort", number);
                 }
+            }
+            let Some(resources) = one.get_mut("resources") else { continue };
+            let Some(Value::Object(limits)) = resources.get("limits").cloned() else {
+                continue;
+            };
+            let requests = section(resources, "requests");
+            for (name, amount) in limits {
+                default(requests, &name, amount);
+            }
+            requests.sort_keys();
+        }
+    }
+}
+
+/// What is not wrong but surprises.
+pub fn warnings(spec: &Value, path: &str, warnings: &mut Vec<String>) {
+    for (index, secret) in items(spec, "/imagePullSecrets").iter().enumerate() {
+        if text(secret, "/name").is_empty() {
+            warnings.push(format!("{path}.imagePullSecrets[{index}].name: invalid empty name \"\""));
+        }
+    }
+    if spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        .is_some_and(|seconds| seconds < 0)
+    {
+        warnings.push(format!(
+            "{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        ));
+    }
+    for list in ["initContainers", "containers"] {
+        for (index, one) in items(spec, &format!("/{list}")).iter().enumerate() {
+            let mut seen: Vec<&str> = Vec::new();
+            for (variable_index, variable) in items(one, "/env").iter().enumerate() {
+                let name = text(variable, "/name");
+                if seen.contains(&name) {
+                    warnings.push(format!(
+                        "{path}.{list}[{index}].env[{variable_index}]: hides previous definition of \"{name}\", which may be dropped \
+                         when using apply"
+                    ));
+                }
+                seen.push(name);
             }
         }
     }
 }
 
-fn validate_toleration(toleration: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let (key, operator) = (text(toleration, "/key"), text(toleration, "/operator"));
-    let (value, effect) = (text(toleration, "/value"), text(toleration, "/effect"));
-    if !key.is_empty() && !names::is_qualified_name(key) {
-        causes.push(Cause::invalid(
-            format!("{at}.key"),
-            &json!(key),
-            names::QUALIFIED_NAME_COMPLAINT,
-        ));
-    }
-    if key.is_empty() && operator != "Exists" {
-        let complaint = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-        causes.push(Cause::invalid(format!("{at}.operator"), &json!(operator), complaint));
-    }
-    if toleration.get("tolerationSeconds").is_some() && effect != "NoExecute" {
-        let complaint = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-        causes.push(Cause::invalid(format!("{at}.effect"), &json!(effect), complaint));
-    }
-    match operator {
-        "Equal" | "" if !names::is_label_value(value) => {
-            causes.push(Cause::invalid(
-                format!("{at}.operator"),
-                &json!(value),
-                names::LABEL_VALUE_COMPLAINT,
-            ));
-        }
-        "Exists" if !value.is_empty() => {
-            let complaint = "value must be empty when `operator` is 'Exists'";
-            causes.push(Cause::invalid(format!("{at}.operator"), &json!(value), complaint));
-        }
-        "Equal" | "" | "Exists" => {}
-        other => causes.push(Cause::unsupported(
-            format!("{at}.operator"),
-            &json!(other),
-            &["Equal", "Exists"],
-        )),
-    }
-    if !matches!(effect, "" | "NoSchedule" | "PreferNoSchedule" | "NoExecute") {
-        let allowed = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-        causes.push(Cause::unsupported(format!("{at}.effect"), &json!(effect), &allowed));
-    }
+/// Rules for a pod spec at `path`.
+pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
+    containers::validate(spec, path, causes);
+    volumes::validate(spec, path, causes);
+    scheduling::validate(spec, path, causes);
+    security::validate(spec, path, causes);
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{Context, Rules, default, keep, meta, podspec, section, text};
 use crate::Status;
-use crate::api::selector::{self, Selector};
 use crate::status::Cause;
-use crate::store::Fields;
+
+mod rollout;
+mod template;
 
 /// Counts changes of the template.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -32,11 +33,11 @@ impl Rules for DaemonSets {
         if let Value::Object(strategy) = strategy {
             default(strategy, "type", "RollingUpdate");
             if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-                let rolling = strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
-                if let Value::Object(rolling) = rolling {
-                    default(rolling, "maxUnavailable", 1);
-                    default(rolling, "maxSurge", 0);
-                }
+                strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+            }
+            if let Some(Value::Object(rolling)) = strategy.get_mut("rollingUpdate") {
+                default(rolling, "maxUnavailable", 1);
+                default(rolling, "maxSurge", 0);
             }
         }
     }
@@ -62,25 +63,26 @@ impl Rules for DaemonSets {
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
-        validate_template(object, causes);
-        if text(object, "/spec/template/spec/restartPolicy") != "Always" {
-            let given = object
-                .pointer("/spec/template/spec/restartPolicy")
-                .cloned()
-                .unwrap_or_default();
-            causes.push(Cause::unsupported("spec.template.spec.restartPolicy", &given, &["Always"]));
-        }
+        template::validate(object, "DaemonSet", causes);
         for field in ["minReadySeconds", "revisionHistoryLimit"] {
             meta::not_negative(object, &format!("/spec/{field}"), causes);
         }
         match text(object, "/spec/updateStrategy/type") {
             "OnDelete" => {}
-            "RollingUpdate" => validate_rolling(object, causes),
-            other => {
-                let allowed = ["RollingUpdate", "OnDelete"];
-                causes.push(Cause::unsupported("spec.updateStrategy.type", &json!(other), &allowed));
+            "RollingUpdate" => rollout::daemons(object, causes),
+            _ => {
+                let strategy = object.pointer("/spec/updateStrategy").cloned().unwrap_or_default();
+                causes.push(Cause::unsupported(
+                    "spec.updateStrategy",
+                    &strategy,
+                    &["RollingUpdate", "OnDelete"],
+                ));
             }
         }
+    }
+
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        template::warnings(object)
     }
 
     fn validate_update(&self, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
@@ -102,10 +104,9 @@ impl Rules for DaemonSets {
         ] {
             meta::not_negative(object, &format!("/status/{field}"), causes);
         }
-        let collisions = |object: &Value| object.pointer("/status/collisionCount").and_then(Value::as_i64);
-        if let (Some(now), Some(before)) = (collisions(object), collisions(old))
-            && now < before
-        {
+        let collisions = |object: &Value| object.pointer("/status/collisionCount").and_then(Value::as_i64).unwrap_or(0);
+        let now = collisions(object);
+        if now < collisions(old) {
             causes.push(Cause::invalid("status.collisionCount", &json!(now), "cannot be decremented"));
         }
     }
@@ -121,8 +122,10 @@ impl Rules for Revisions {
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
-        if object.get("data").is_none_or(Value::is_null) {
-            causes.push(Cause::required("data", "data is mandatory"));
+        match object.get("data") {
+            None | Some(Value::Null) => causes.push(Cause::required("data", "data is mandatory")),
+            Some(Value::Object(_)) => {}
+            Some(_) => causes.push(Cause::required("data", "data must be a valid JSON object")),
         }
         meta::not_negative(object, "/revision", causes);
     }
@@ -147,34 +150,78 @@ impl Rules for Workloads {
                 if let Value::Object(strategy) = strategy {
                     default(strategy, "type", "RollingUpdate");
                     if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
-                        default(strategy, "rollingUpdate", json!({"maxUnavailable": "25%", "maxSurge": "25%"}));
+                        let rolling = strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+                        if let Value::Object(rolling) = rolling {
+                            default(rolling, "maxUnavailable", "25%");
+                            default(rolling, "maxSurge", "25%");
+                        }
                     }
                 }
             }
             "StatefulSet" => {
                 default(spec, "revisionHistoryLimit", 10);
                 default(spec, "podManagementPolicy", "OrderedReady");
+                default(
+                    spec,
+                    "persistentVolumeClaimRetentionPolicy",
+                    json!({"whenDeleted": "Retain", "whenScaled": "Retain"}),
+                );
+                let strategy = spec.entry("updateStrategy").or_insert_with(|| json!({}));
+                if let Value::Object(strategy) = strategy {
+                    default(strategy, "type", "RollingUpdate");
+                    if strategy.get("type").and_then(Value::as_str) == Some("RollingUpdate") {
+                        let rolling = strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+                        if let Value::Object(rolling) = rolling {
+                            default(rolling, "partition", 0);
+                        }
+                    }
+                }
             }
             _ => {}
         }
     }
 
     fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) -> Result<(), Status> {
-        let counted = text(object, "/kind") != "Deployment";
-        object["status"] = if counted { json!({"replicas": 0}) } else { json!({}) };
+        object["status"] = match text(object, "/kind") {
+            "Deployment" => json!({}),
+            "StatefulSet" => json!({"replicas": 0, "availableReplicas": 0}),
+            _ => json!({"replicas": 0}),
+        };
         Ok(())
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
-        validate_template(object, causes);
-        for field in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
+        template::validate(object, text(object, "/kind"), causes);
+        for field in [
+            "replicas",
+            "minReadySeconds",
+            "revisionHistoryLimit",
+            "progressDeadlineSeconds",
+        ] {
             meta::not_negative(object, &format!("/spec/{field}"), causes);
+        }
+        match text(object, "/kind") {
+            "Deployment" => rollout::deployment(object, causes),
+            "StatefulSet" => rollout::stateful(object, causes),
+            _ => {}
         }
     }
 
+    fn warnings(&self, object: &Value) -> Vec<String> {
+        template::warnings(object)
+    }
+
     fn validate_update(&self, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-        meta::immutable(object, old, "/spec/selector", causes);
+        if text(object, "/kind") == "StatefulSet" {
+            rollout::stateful_change(object, old, causes);
+        } else {
+            meta::immutable(object, old, "/spec/selector", causes);
+        }
         self.validate(object, causes);
+    }
+
+    fn validate_status(&self, object: &Value, _old: &Value, causes: &mut Vec<Cause>) {
+        rollout::counts(object, causes);
     }
 
     fn has_generation(&self) -> bool {
@@ -194,60 +241,4 @@ fn annotate(object: &mut Value, generation: i64) {
         annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
         annotations.sort_keys();
     }
-}
-
-fn validate_template(object: &Value, causes: &mut Vec<Cause>) {
-    let labels = object.pointer("/spec/template/metadata/labels");
-    match object.pointer("/spec/selector") {
-        None | Some(Value::Null) => causes.push(Cause::required("spec.selector", "")),
-        Some(given) => {
-            selector::check_object(given, "spec.selector", causes);
-            let find = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
-            if given.as_object().is_some_and(serde_json::Map::is_empty) {
-                let complaint = "empty selector is invalid for daemonset";
-                causes.push(Cause::invalid("spec.selector", given, complaint));
-            } else if !Selector::of_object(given).matches_labels(&find) {
-                let shown = labels.cloned().unwrap_or_else(|| json!({}));
-                let complaint = "`selector` does not match template `labels`";
-                causes.push(Cause::invalid("spec.template.metadata.labels", &shown, complaint));
-            }
-        }
-    }
-    meta::labels(labels, "spec.template.labels", causes);
-    let spec = object.pointer("/spec/template/spec").unwrap_or(&Value::Null);
-    podspec::validate(spec, "spec.template.spec", causes);
-}
-
-fn validate_rolling(object: &Value, causes: &mut Vec<Cause>) {
-    let amount = |field: &str| object.pointer(&format!("/spec/updateStrategy/rollingUpdate/{field}"));
-    let zero = |value: Option<&Value>| match value {
-        None => true,
-        Some(Value::Number(number)) => number.as_i64() == Some(0),
-        Some(Value::String(text)) => text == "0%" || text == "0",
-        Some(_) => false,
-    };
-    for field in ["maxUnavailable", "maxSurge"] {
-        meta::not_negative(object, &format!("/spec/updateStrategy/rollingUpdate/{field}"), causes);
-    }
-    let (unavailable, surge) = (amount("maxUnavailable"), amount("maxSurge"));
-    let at = "spec.updateStrategy.rollingUpdate";
-    if zero(unavailable) && zero(surge) {
-        causes.push(Cause::required(
-            format!("{at}.maxUnavailable"),
-            "cannot be 0 when maxSurge is 0",
-        ));
-    } else if !zero(unavailable) && !zero(surge) {
-        let shown = surge.cloned().unwrap_or_default();
-        causes.push(Cause::invalid(
-            format!("{at}.maxSurge"),
-            &shown,
-            "may not be set when maxUnavailable is non-zero",
-        ));
-    }
-}
-
-/// Selectable fields of ReplicaSets.
-pub fn replica_set_fields(object: &Value) -> Fields {
-    let replicas = object.pointer("/status/replicas").and_then(Value::as_i64).unwrap_or(0);
-    vec![("status.replicas", replicas.to_string().into())]
 }

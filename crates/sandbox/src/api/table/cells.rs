@@ -12,7 +12,7 @@ pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
     let name: Value = text(object, "/metadata/name").into();
     let age: Value = age(text(object, "/metadata/creationTimestamp"), now).into();
     match kind {
-        "Pod" => pod(object, name, age, now),
+        "Pod" => super::pods::cells(object, name, age, now),
         "Node" => node(object, name, age),
         "DaemonSet" => daemon_set(object, name, age),
         "Lease" => vec![name, text(object, "/spec/holderIdentity").into(), age],
@@ -26,7 +26,36 @@ pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
             age,
         ],
         "ControllerRevision" => vec![name, controller(object), number(object, "/revision"), age],
-        "ServiceAccount" => vec![name, items(object, "/secrets").len().into(), age],
+        "ServiceAccount" => vec![name, age],
+        "RoleBinding" | "ClusterRoleBinding" => binding(object, name, age),
+        "StatefulSet" => {
+            let ready = format!(
+                "{}/{}",
+                number(object, "/status/readyReplicas"),
+                number(object, "/spec/replicas")
+            );
+            let mut cells = vec![name, ready.into(), age];
+            cells.extend(template(object).into_iter().take(2));
+            cells
+        }
+        "ValidatingAdmissionPolicy" => {
+            let param = object.pointer("/spec/paramKind");
+            let shown = param.map_or("<unset>".to_owned(), |param| {
+                format!("{}/{}", text(param, "/apiVersion"), text(param, "/kind"))
+            });
+            vec![name, items(object, "/spec/validations").len().into(), shown.into(), age]
+        }
+        "ValidatingAdmissionPolicyBinding" => {
+            let param = object.pointer("/spec/paramRef").map_or("<unset>".to_owned(), |param| {
+                let (namespace, name) = (text(param, "/namespace"), text(param, "/name"));
+                if namespace.is_empty() {
+                    name.to_owned()
+                } else {
+                    format!("{namespace}/{name}")
+                }
+            });
+            vec![name, text(object, "/spec/policyName").into(), param.into(), age]
+        }
         "ConfigMap" => vec![name, count(object, &["/data", "/binaryData"]), age],
         "Secret" => vec![name, text(object, "/type").into(), count(object, &["/data"]), age],
         "Service" => service(object, name, age),
@@ -58,6 +87,25 @@ pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
     }
 }
 
+/// Whom a binding gives what.
+fn binding(object: &Value, name: Value, age: Value) -> Vec<Value> {
+    let role = format!("{}/{}", text(object, "/roleRef/kind"), text(object, "/roleRef/name"));
+    let mut cells = vec![name, role.into(), age];
+    for kind in ["User", "Group", "ServiceAccount"] {
+        let named = items(object, "/subjects")
+            .iter()
+            .filter(|subject| text(subject, "/kind") == kind);
+        let names: Vec<String> = named
+            .map(|subject| match (kind, text(subject, "/name")) {
+                ("ServiceAccount", name) => format!("{}/{name}", text(subject, "/namespace")),
+                (_, name) => name.to_owned(),
+            })
+            .collect();
+        cells.push(names.join(", ").into());
+    }
+    cells
+}
+
 fn number(object: &Value, pointer: &str) -> Value {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0).into()
 }
@@ -80,7 +128,8 @@ fn count(object: &Value, pointers: &[&str]) -> Value {
     pointers.iter().map(entries).sum::<usize>().into()
 }
 
-fn or_none(text: &str) -> Value {
+/// The text, or that there is none.
+pub fn or_none(text: &str) -> Value {
     if text.is_empty() { NONE.into() } else { text.into() }
 }
 
@@ -93,87 +142,6 @@ fn controller(object: &Value) -> Value {
         let kind = text(owner, "/kind").to_lowercase();
         format!("{}/{}", crate::status::qualified(group, &kind), text(owner, "/name")).into()
     })
-}
-
-fn pod(object: &Value, name: Value, age: Value, now: Wall) -> Vec<Value> {
-    let statuses = items(object, "/status/containerStatuses");
-    let total = items(object, "/spec/containers").len();
-    let ready = statuses.iter().filter(|status| status["ready"] == true).count();
-    let restarts: i64 = statuses.iter().filter_map(|status| status["restartCount"].as_i64()).sum();
-    let last = statuses
-        .iter()
-        .map(|status| text(status, "/lastState/terminated/finishedAt"))
-        .max()
-        .unwrap_or_default();
-    let restarts = if restarts > 0 && !last.is_empty() {
-        format!("{restarts} ({} ago)", self::age(last, now))
-    } else {
-        restarts.to_string()
-    };
-    let gates = items(object, "/spec/readinessGates").len();
-    let gates: Value = if gates == 0 {
-        NONE.into()
-    } else {
-        format!("0/{gates}").into()
-    };
-    vec![
-        name,
-        format!("{ready}/{total}").into(),
-        pod_status(object).into(),
-        restarts.into(),
-        age,
-        or_none(text(object, "/status/podIPs/0/ip")),
-        or_none(text(object, "/spec/nodeName")),
-        or_none(text(object, "/status/nominatedNodeName")),
-        gates,
-    ]
-}
-
-fn pod_status(object: &Value) -> String {
-    let reason = text(object, "/status/reason");
-    let mut shown = if reason.is_empty() {
-        text(object, "/status/phase")
-    } else {
-        reason
-    }
-    .to_owned();
-    let mut running = false;
-    for status in items(object, "/status/containerStatuses").iter().rev() {
-        let waiting = text(status, "/state/waiting/reason");
-        let terminated = text(status, "/state/terminated/reason");
-        if !waiting.is_empty() {
-            shown = waiting.to_owned();
-        } else if !terminated.is_empty() {
-            shown = terminated.to_owned();
-        } else if status.pointer("/state/terminated").is_some() {
-            shown = format!(
-                "ExitCode:{}",
-                status
-                    .pointer("/state/terminated/exitCode")
-                    .and_then(Value::as_i64)
-                    .unwrap_or(0)
-            );
-        } else if status["ready"] == true && status.pointer("/state/running").is_some() {
-            running = true;
-        }
-    }
-    if shown == "Completed" && running {
-        let ready = items(object, "/status/conditions")
-            .iter()
-            .any(|one| one["type"] == "Ready" && one["status"] == "True");
-        shown = if ready { "Running" } else { "NotReady" }.to_owned();
-    }
-    if object.pointer("/metadata/deletionTimestamp").is_some() {
-        let lost = reason == "NodeLost";
-        let phase = text(object, "/status/phase");
-        if lost {
-            return "Unknown".to_owned();
-        }
-        if !matches!(phase, "Failed" | "Succeeded") {
-            return "Terminating".to_owned();
-        }
-    }
-    shown
 }
 
 fn node(object: &Value, name: Value, age: Value) -> Vec<Value> {
