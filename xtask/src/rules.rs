@@ -1,8 +1,8 @@
 //! `cargo xtask rules`: which test proves which rule of the behaviour specification.
 //!
 //! Reads `docs/rules.toml` (ids and titles), the doc comments of all tests, and `docs/differences.md`; writes `docs/rules.md`. With
-//! `--check` nothing is written: it fails if a rule is named by no test and no difference, if a test names a rule that does not exist,
-//! or if the file is stale. Rules listed as open are allowed to be neither, and are printed as a warning every time.
+//! `--check` nothing is written: it fails if a rule is named by no test and no difference, if a test names a rule that does not
+//! exist, or if the file is stale. Rules listed as open are allowed to be neither, and are printed as a warning every time.
 
 mod scan;
 

@@ -1,8 +1,9 @@
 //! The zone-evictor: may it happen now? Then it does it.
 //!
-//! The only stage that disrupts: it adds and removes NoExecute health taints, marks pods with DisruptionTarget and deletes them, and
-//! publishes topic `eviction-outcomes`. What is decided is decided in `bailiff_zone_core`; here is what carries it out: the watch on
-//! nodes (in node mode on DaemonSets too: whom they select is spared), requests, the bus, events, spans, metrics and the one timer.
+//! The only stage that disrupts: it adds and removes NoExecute health taints, marks pods with DisruptionTarget and deletes them,
+//! and publishes topic `eviction-outcomes`. What is decided is decided in `bailiff_zone_core`; here is what carries it out: the
+//! watch on nodes (in node mode on DaemonSets too: whom they select is spared), requests, the bus, events, spans, metrics and the
+//! one timer.
 
 mod metrics;
 mod options;

@@ -30,8 +30,8 @@ fn tolerating(seconds: i64) -> Value {
     json!([one("node.kubernetes.io/not-ready"), one("node.kubernetes.io/unreachable")])
 }
 
-/// Four nodes, of which n1 falls silent 2 s after time zero, with a pod that tolerates nothing for a while, one that gets the default
-/// tolerations from admission, one that tolerates for ever.
+/// Four nodes, of which n1 falls silent 2 s after time zero, with a pod that tolerates nothing for a while, one that gets the
+/// default tolerations from admission, one that tolerates for ever.
 fn mk_scenario() -> Scenario {
     let scenario = json!({
         "id": "defaults", "controllers": ["node-lifecycle-controller", "taint-eviction-controller"], "activation": ["node-label"],
@@ -46,8 +46,8 @@ fn mk_scenario() -> Scenario {
     serde_json::from_value(scenario).expect("a scenario")
 }
 
-/// NL-003, NL-060, TE-058, TE-110: silent at 1 to 2 s; Unknown 50 to 55 s later, tainted and untolerating pods deleted right then, pods
-/// with admission's tolerations 300 s after that, nobody else ever.
+/// NL-003, NL-060, TE-058, TE-110: silent at 1 to 2 s; Unknown 50 to 55 s later, tainted and untolerating pods deleted right then,
+/// pods with admission's tolerations 300 s after that, nobody else ever.
 #[test]
 fn with_defaults_a_silent_node_is_unknown_after_50_s_and_its_pods_go_300_s_later() {
     for profile in [Profile::Upstream, Profile::Bailiff] {

@@ -4,13 +4,13 @@
 //! youngest `timeAdded` of a health NoExecute taint in the zone. A zone that is remembered as stopped leaves the stop now, which
 //! costs a whole interval (NL-082).
 //!
-//! Where the bus remembers nothing, the API is asked whom somebody may have granted: a node that carries the taint, one that was and is
-//! Ready again by now (it was granted before it recovered), and, where nodes that could be isolated are not, one that is gone since:
-//! then the zone begins without a token, as if the grant was just now. Where none of this is so the start is a fresh one, and the zone
-//! begins with its token, as upstream's (NL-024).
+//! Where the bus remembers nothing, the API is asked whom somebody may have granted: a node that carries the taint, one that was
+//! and is Ready again by now (it was granted before it recovered), and, where nodes that could be isolated are not, one that is
+//! gone since: then the zone begins without a token, as if the grant was just now. Where none of this is so the start is a fresh
+//! one, and the zone begins with its token, as upstream's (NL-024).
 //!
-//! Only the first view of the bus is inherited: later records of the own topic are our own echo, or the last words of an instance that
-//! is being replaced, of which only the grant counts.
+//! Only the first view of the bus is inherited: later records of the own topic are our own echo, or the last words of an instance
+//! that is being replaced, of which only the grant counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -10,7 +10,8 @@
 //! was judged is what is deleted. A withdrawal ends everything but a delete that was sent.
 //!
 //! **Pace.** What was due before this process could act, or became free when a hold ended, is *overdue*: it is served at
-//! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves half.
+//! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
+//! half.
 
 mod answers;
 mod say;

@@ -66,8 +66,8 @@ fn a_small_zone_stops_in_partial_disruption_and_leaves_it_with_an_empty_bucket()
     assert_eq!(world.isolations(), [("n1", 6), ("n2", 25)]);
 }
 
-/// NL-100: while not all zones are down a zone's state is its own: one falls into partial disruption and leaves it, the other keeps its
-/// rate and its token all the while.
+/// NL-100: while not all zones are down a zone's state is its own: one falls into partial disruption and leaves it, the other keeps
+/// its rate and its token all the while.
 #[test]
 fn a_zones_rate_changes_with_its_own_state_only() {
     let nodes = [
@@ -99,8 +99,8 @@ fn a_zones_rate_changes_with_its_own_state_only() {
     assert_eq!(granted, [("b1", 2), ("b2", 12)]);
 }
 
-/// NL-030, NL-097: all that one input brings is counted before anything is granted with it: nodes that fall silent in one set do not
-/// slip through one by one.
+/// NL-030, NL-097: all that one input brings is counted before anything is granted with it: nodes that fall silent in one set do
+/// not slip through one by one.
 #[test]
 fn votes_are_counted_before_anything_is_granted() {
     let mut world = World::new(mk_config(|_| ()), &SIX[..3]);
@@ -175,8 +175,8 @@ fn each_zone_has_its_own_rate() {
     assert_eq!(world.isolated(), ["a1", "b1", "n1"].into());
 }
 
-/// NL-096, NL-097, NL-098, NL-099, NL-082, TE-112: all zones down withdraws the taints; the way out costs a whole interval, in every
-/// zone, and keeps the queue.
+/// NL-096, NL-097, NL-098, NL-099, NL-082, TE-112: all zones down withdraws the taints; the way out costs a whole interval, in
+/// every zone, and keeps the queue.
 #[test]
 fn all_zones_down_strips_the_taints_and_starts_over_when_a_node_is_back() {
     let nodes = [("a1", "a"), ("b1", "b"), ("b2", "b")];

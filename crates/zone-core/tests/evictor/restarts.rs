@@ -276,8 +276,8 @@ fn a_grant_of_the_instance_before_that_is_heard_of_late_counts() {
     assert_eq!(world.isolations(), [("n1", 18)]);
 }
 
-/// A bus that lost its memory: an intent that was derived from a record of the old bus is of unknown age. It is not acted on, until it
-/// was derived anew, and then by itself.
+/// A bus that lost its memory: an intent that was derived from a record of the old bus is of unknown age. It is not acted on, until
+/// it was derived anew, and then by itself.
 #[test]
 fn a_wish_of_another_bus_waits_until_it_is_derived_anew() {
     let mut world = mk_world();

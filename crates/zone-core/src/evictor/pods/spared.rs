@@ -1,7 +1,7 @@
 //! Node mode: pods that a DaemonSet selects stay, owned by it or not (NL-206).
 //!
-//! Upstream goes by the label selectors of the DaemonSets in the pod's namespace, at the moment of the deletion. A pod that is spared
-//! stays due: it goes when no DaemonSet selects it any more, as upstream's next pass would find.
+//! Upstream goes by the label selectors of the DaemonSets in the pod's namespace, at the moment of the deletion. A pod that is
+//! spared stays due: it goes when no DaemonSet selects it any more, as upstream's next pass would find.
 
 use std::collections::{BTreeMap, BTreeSet};
 
