@@ -100,12 +100,29 @@ fn is_same(cause: &Taint, standing: &Taint) -> bool {
     both_health || (cause.is_same_entry(standing) && cause.value == standing.value)
 }
 
-/// True if health, and nothing else, caused the intent.
-pub fn is_caused_by_health(cause: &EvictionCause) -> bool {
-    match cause {
-        EvictionCause::Node => true,
-        EvictionCause::Taints { taints, .. } => !taints.is_empty() && taints.iter().all(|taint| HealthTaint::of(taint).is_some()),
-    }
+/// True if only the node's health justifies the intent: none of its other taints that stand does, by itself. One that is tolerated for
+/// ever, or whose time is not over, justifies nothing, so it opens no gate that health keeps shut.
+///
+/// `tolerations` are the pod's, if they are known already; `None` for the node means that it is not known, or gone.
+pub fn is_caused_by_health(intent: &PodEviction, node: Option<&NodeFacts>, tolerations: Option<&[Toleration]>) -> bool {
+    let (taints, claimed) = match &intent.cause {
+        EvictionCause::Node => return true,
+        EvictionCause::Taints { taints, tolerations } => (taints, tolerations),
+    };
+    let by_hand = |taint: &&Taint| HealthTaint::of(taint).is_none();
+    let stands = |taint: &&Taint| {
+        let standing = |facts: &NodeFacts| facts.taints.iter().any(|standing| is_same(taint, standing));
+        node.is_none_or(standing)
+    };
+    let others: Vec<Taint> = taints.iter().filter(by_hand).filter(stands).cloned().collect();
+    let claim = Claim {
+        taints,
+        tolerations: claimed,
+        due_at: intent.due_at,
+    };
+    // By our own rule under either profile: upstream's would let any finite toleration of a hand-made taint count as run out.
+    let justified = is_justified(&others, tolerations.unwrap_or(claimed), &claim, Profile::Bailiff);
+    !justified && taints.iter().any(|taint| HealthTaint::of(taint).is_some())
 }
 
 #[cfg(test)]
@@ -231,6 +248,48 @@ mod tests {
                 wanted,
                 "{standing}"
             );
+        }
+    }
+
+    /// Design §1: what opens no way around the brake. Cause: unreachable, tolerated for 300 s that are over, and another taint.
+    #[test]
+    fn only_a_hand_made_taint_that_justifies_is_a_cause_of_its_own() {
+        const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+        let at = |second| Some(Wall::from_second(second).expect("in range"));
+        type Case<'a> = (&'a [(&'a str, Option<i64>)], i64, bool, &'a [&'a str], bool);
+        // Tolerations of the other taint, since when it counts, whether it still stands, health taints; caused by health.
+        let cases: [Case; 8] = [
+            (&[("gpu", None)], 0, true, &[UNREACHABLE], true),
+            (&[("gpu", Some(5000))], 0, true, &[UNREACHABLE], true),
+            (&[("gpu", Some(300))], 900, true, &[UNREACHABLE], true),
+            (&[("gpu", Some(100))], 900, true, &[UNREACHABLE], false),
+            (&[], 900, true, &[UNREACHABLE], false),
+            (&[], 900, false, &[UNREACHABLE], true),
+            (&[], 900, true, &[], false),
+            (&[("gpu", None)], 900, true, &[], false),
+        ];
+        for (tolerated, since, stands, health, wanted) in cases {
+            let stamped = |(key, since)| Taint {
+                time_added: at(since),
+                ..mk_taint(key, "")
+            };
+            let other = stamped(("gpu", since));
+            let taints: Vec<Taint> = health.iter().map(|key| stamped((*key, 700))).chain([other]).collect();
+            let tolerations = mk_tolerations(&[tolerated, &[(UNREACHABLE, Some(300))]].concat());
+            let cause = EvictionCause::Taints {
+                taints,
+                tolerations: tolerations.clone(),
+            };
+            let intent = PodEviction {
+                due_at: Wall::from_second(1000).expect("in range"),
+                ..mk_intent(cause)
+            };
+            let standing: Vec<(&str, &str)> = health.iter().chain(stands.then_some(&"gpu")).map(|key| (*key, "")).collect();
+            let node = mk_node(ReadyStatus::Unknown, &standing);
+            for known in [None, Some(tolerations.as_slice())] {
+                let found = is_caused_by_health(&intent, Some(&node), known);
+                assert_eq!(found, wanted, "{tolerated:?} since {since}, stands: {stands}, {health:?}");
+            }
         }
     }
 

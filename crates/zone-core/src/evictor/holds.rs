@@ -4,7 +4,7 @@
 //! `eviction-intents`. Both need fresh watches. Every hold ends by itself when its reason does.
 
 use bailiff_model::intent::{EvictionCause, PodEviction};
-use bailiff_model::{Hold, HoldReason, NodeName, Now, Topic, Zone};
+use bailiff_model::{Hold, HoldReason, NodeName, Now, Toleration, Topic, Zone};
 
 use super::Evictor;
 use crate::input::HoldScope;
@@ -124,11 +124,12 @@ impl Evictor {
         Some((HoldReason::OutdatedIntent, why))
     }
 
-    /// Why the pod may not be evicted now.
-    pub(super) fn pod_hold(&self, intent: &PodEviction) -> Option<Reason> {
+    /// Why the pod may not be evicted now. `tolerations` are its own, if it was read.
+    pub(super) fn pod_hold(&self, intent: &PodEviction, tolerations: Option<&[Toleration]>) -> Option<Reason> {
         let name = &intent.node.name;
         let zone = self.zone_of(name, &intent.zone);
-        let by_health = self.config.duties.node_lifecycle && is_caused_by_health(&intent.cause);
+        let facts = self.nodes.get(name).and_then(|node| node.facts.as_ref());
+        let by_health = self.config.duties.node_lifecycle && is_caused_by_health(intent, facts, tolerations);
         self.external_for_node(name)
             .or_else(|| {
                 if by_health {

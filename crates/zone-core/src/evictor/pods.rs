@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, TraceContext, Wall};
+use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
 
 use super::{Asker, Evictor, Timer};
 use crate::config::AcceptIntents;
@@ -107,6 +107,15 @@ enum Step {
     Delete,
     /// Node mode: somebody deleted it already (NL-206).
     Leave,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// What it tolerates, if it was read.
+    fn tolerations(&self) -> Option<&[Toleration]> {
+        self.seen.as_ref().map(|seen| seen.tolerations.as_slice())
+    }
 }
 
 // === impl Pods ===
@@ -325,7 +334,7 @@ impl Evictor {
         if pod.stage == Stage::Backoff && !self.pods_timer_is_over(uid) {
             return;
         }
-        match self.pod_hold(&pod.intent) {
+        match self.pod_hold(&pod.intent, pod.tolerations()) {
             Some((reason, detail)) => self.hold_pod(uid, reason, detail, now),
             None => {
                 let freed = matches!(pod.stage, Stage::Held(reason) if reason != HoldReason::RateLimited);
@@ -402,7 +411,7 @@ impl Evictor {
     }
 
     fn next_step(&self, pod: &Pod, now: Now) -> Step {
-        if let Some((reason, detail)) = self.pod_hold(&pod.intent) {
+        if let Some((reason, detail)) = self.pod_hold(&pod.intent, pod.tolerations()) {
             return Step::Hold(reason, detail);
         }
         if let Err(reason) = self.judge_pod(pod) {
@@ -445,8 +454,7 @@ impl Evictor {
         if node.is_none() && !self.confirm.gone.contains(name) {
             return Err(RefusedReason::NoTaint);
         }
-        let tolerations = pod.seen.as_ref().map(|seen| seen.tolerations.as_slice());
-        judge(&pod.intent, node, tolerations, self.config.profile)
+        judge(&pod.intent, node, pod.tolerations(), self.config.profile)
     }
 
     /// True if the node was read from the store after the intent came: our cache is not behind what made it.

@@ -4,7 +4,7 @@ use bailiff_model::intent::HealthTaint;
 use bailiff_model::{Effect, HoldReason, Mono, Topic, Verdict};
 use bailiff_zone_core::{Body, HoldScope, Input};
 
-use crate::world::{World, mk_config, secs, zone};
+use crate::world::{World, mk_config, mk_toleration, secs, zone};
 
 const NODES: [(&str, &str); 5] = [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("b2", "b")];
 
@@ -77,6 +77,24 @@ fn evictions_caused_by_health_are_held_and_go_on_by_themselves() {
         let mut world = mk_world();
         world.fall_silent(&["a1"]);
         let pod = world.add_pod("p", "a1", vec![]);
+        begin(&mut world);
+        world.due(&pod);
+        world.pass(secs(100));
+        assert_eq!((world.deleted(), world.pod_held(&pod)), (0, Some(reason)));
+        end(&mut world);
+        world.pass(secs(1));
+        assert_eq!(world.deleted(), 1, "{reason}");
+    }
+}
+
+/// Design §1, fail static: a hand-made taint that the pods of its node tolerate for ever opens no way around the brake.
+#[test]
+fn a_taint_tolerated_for_ever_does_not_end_the_holds_on_health() {
+    for (reason, begin, end) in HEALTH_HOLDS {
+        let mut world = mk_world();
+        world.taint("a1", "dedicated", Effect::NoExecute);
+        world.fall_silent(&["a1"]);
+        let pod = world.add_pod("p", "a1", vec![mk_toleration("dedicated", None)]);
         begin(&mut world);
         world.due(&pod);
         world.pass(secs(100));
