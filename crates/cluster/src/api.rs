@@ -46,6 +46,7 @@ pub struct Api {
     clock: Clock,
     metrics: Metrics,
     limiter: Limiter,
+    is_urgent: bool,
     gate: Gate,
     deadline: Duration,
 }
@@ -86,6 +87,7 @@ impl Api {
         Self {
             client,
             limiter: Limiter::none(&clock),
+            is_urgent: false,
             clock,
             metrics,
             gate: Arc::new(|_| Some(Mono::FAR_FUTURE)),
@@ -98,6 +100,21 @@ impl Api {
     #[must_use]
     pub fn with_gate(mut self, gate: impl Fn(Now) -> Option<Mono> + Send + Sync + 'static) -> Self {
         self.gate = Arc::new(gate);
+        self
+    }
+
+    /// The same API, whose writes are also refused, with [`Kind::NotLeading`], when `is_wanted` answers false right before they are
+    /// sent.
+    #[must_use]
+    pub fn while_wanted(self, is_wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let gate = self.gate.clone();
+        self.with_gate(move |now| if is_wanted() { gate(now) } else { None })
+    }
+
+    /// The same API, whose requests go before others that wait under the client's rate limit.
+    #[must_use]
+    pub fn urgently(mut self) -> Self {
+        self.is_urgent = true;
         self
     }
 
@@ -212,7 +229,14 @@ impl Api {
     }
 
     async fn take_turn(&self, verb: &str, path: &str, request: Request<Body>, purpose: Use) -> Result<Bytes, Error> {
-        if tokio::time::timeout(QUEUE_FOR, self.limiter.take()).await.is_err() {
+        let turn = async {
+            if self.is_urgent {
+                self.limiter.take_urgently().await;
+            } else {
+                self.limiter.take().await;
+            }
+        };
+        if tokio::time::timeout(QUEUE_FOR, turn).await.is_err() {
             let message = format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit");
             return Err(Error::new(Kind::NotSent, message));
         }

@@ -14,6 +14,8 @@ type Request<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A bounded set of running requests.
 pub struct Requests<T> {
     running: FuturesUnordered<Request<T>>,
+    /// Before those that wait.
+    urgent: VecDeque<Request<T>>,
     waiting: VecDeque<Request<T>>,
     most: usize,
 }
@@ -22,7 +24,7 @@ impl<T> std::fmt::Debug for Requests<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Requests")
             .field("running", &self.running.len())
-            .field("waiting", &self.waiting.len())
+            .field("waiting", &(self.urgent.len() + self.waiting.len()))
             .field("most", &self.most)
             .finish()
     }
@@ -33,6 +35,7 @@ impl<T> Requests<T> {
     pub fn new(most: usize) -> Self {
         Self {
             running: FuturesUnordered::new(),
+            urgent: VecDeque::new(),
             waiting: VecDeque::new(),
             most: most.max(1),
         }
@@ -47,11 +50,20 @@ impl<T> Requests<T> {
         }
     }
 
+    /// Adds a request that begins before those that were added by [`Requests::push`] and have not begun.
+    pub fn push_urgent(&mut self, request: impl Future<Output = T> + Send + 'static) {
+        if self.running.len() < self.most {
+            self.running.push(Box::pin(request));
+        } else {
+            self.urgent.push_back(Box::pin(request));
+        }
+    }
+
     /// The next answer. Cancel-safe. Waits for ever while there is no request.
     pub async fn next(&mut self) -> T {
         match self.running.next().await {
             Some(answer) => {
-                if let Some(request) = self.waiting.pop_front() {
+                if let Some(request) = self.urgent.pop_front().or_else(|| self.waiting.pop_front()) {
                     self.running.push(request);
                 }
                 answer
@@ -63,13 +75,14 @@ impl<T> Requests<T> {
     /// Drops what waits and lets what runs end, so that no write is cut off half-way; its answers are for the books. Each request has
     /// a deadline of its own.
     pub async fn drain(&mut self) -> Vec<T> {
+        self.urgent.clear();
         self.waiting.clear();
         std::mem::take(&mut self.running).collect().await
     }
 
     /// How many run or wait.
     pub fn len(&self) -> usize {
-        self.running.len() + self.waiting.len()
+        self.running.len() + self.urgent.len() + self.waiting.len()
     }
 
     /// True if none runs or waits.
@@ -108,6 +121,21 @@ mod tests {
         answers.sort_unstable();
         assert_eq!(answers, (0..10).collect::<Vec<_>>());
         assert_eq!(highest.load(Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_urgent_begins_before_what_waits() {
+        let mut requests = Requests::new(1);
+        for n in [1, 2, 3] {
+            requests.push(std::future::ready(n));
+        }
+        requests.push_urgent(std::future::ready(4));
+        requests.push_urgent(std::future::ready(5));
+        let mut order = Vec::new();
+        while !requests.is_empty() {
+            order.push(requests.next().await);
+        }
+        assert_eq!(order, [1, 4, 5, 2, 3]);
     }
 
     #[tokio::test(start_paused = true)]

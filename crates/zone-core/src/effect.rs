@@ -44,6 +44,12 @@ pub enum Effect {
         /// The pod and the state it must be in.
         pod: PodRef,
     },
+    /// Do not send the request of this ticket, if it was not sent yet. It is answered all the same, with
+    /// [`crate::FailureKind::CalledOff`] if it was not.
+    CallOff {
+        /// Ticket.
+        ticket: Ticket,
+    },
     /// Publish an outcome.
     Publish(Draft),
     /// Take an outcome back.

@@ -173,6 +173,8 @@ pub enum FailureKind {
     Invalid,
     /// Not applied, may be allowed later: permission or leadership is missing.
     Denied,
+    /// Not sent, because of [`crate::Effect::CallOff`].
+    CalledOff,
     /// It is not known whether it was applied.
     Unknown,
 }

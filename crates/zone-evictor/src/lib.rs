@@ -7,6 +7,7 @@
 
 mod metrics;
 mod options;
+mod recalls;
 mod requests;
 mod shell;
 mod telling;

@@ -9,6 +9,7 @@ use bailiff_zone_core::{
 };
 use serde_json::{Value, json};
 
+use crate::recalls::Wanted;
 use crate::views::{NodeView, PodView};
 
 /// Path of all nodes.
@@ -48,28 +49,52 @@ pub(crate) async fn read_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
 }
 
 /// Patches a pod's status (TE-072 to TE-074, NL-206).
-pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) -> Input {
+pub(crate) async fn mark_pod(api: Api, ticket: Ticket, wanted: Wanted, pod: PodRef, mark: Mark) -> Input {
     let body = json!({
         "metadata": {"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.as_str()},
         "status": status(&mark),
     });
     let path = format!("{}/status", pod_path(&pod));
-    pod_answer(ticket, &pod, api.patch::<PodView>(&path, &Patch::Strategic(body)).await)
+    let result = only_while(api, &wanted)
+        .patch::<PodView>(&path, &Patch::Strategic(body))
+        .await;
+    Input::PodAnswer {
+        ticket,
+        result: result
+            .map(|view| PodAnswer::Facts(view.into_facts()))
+            .map_err(|error| write_failure(&pod, &wanted, &error)),
+    }
 }
 
 /// Deletes a pod, with its own grace period (TE-071).
-pub(crate) async fn delete_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
+pub(crate) async fn delete_pod(api: Api, ticket: Ticket, wanted: Wanted, pod: PodRef) -> Input {
     let precondition = Precondition {
         uid: Some(pod.uid.to_string()),
         resource_version: Some(pod.resource_version.to_string()),
     };
-    let result = api.delete(&pod_path(&pod), &precondition).await;
+    let result = only_while(api, &wanted).delete(&pod_path(&pod), &precondition).await;
     Input::PodAnswer {
         ticket,
         result: result
             .map(|()| PodAnswer::Deleted)
-            .map_err(|error| failure("Pod", &pod, &error)),
+            .map_err(|error| write_failure(&pod, &wanted, &error)),
     }
+}
+
+fn only_while(api: Api, wanted: &Wanted) -> Api {
+    let wanted = wanted.clone();
+    api.while_wanted(move || wanted.get())
+}
+
+/// The gate does not say whether leadership was missing or the write was called off. Neither was sent, so what was called off was.
+fn write_failure(pod: &PodRef, wanted: &Wanted, error: &Error) -> Failure {
+    if error.kind == Kind::NotLeading && !wanted.get() {
+        return Failure {
+            kind: FailureKind::CalledOff,
+            detail: "it is not wanted any more".to_owned(),
+        };
+    }
+    failure("Pod", pod, error)
 }
 
 fn pod_path(pod: &PodRef) -> String {

@@ -9,11 +9,14 @@ use bailiff_event_bus::{
 use bailiff_model::{Listed, NodeName, Origin, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
-use bailiff_zone_core::{Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Record, ShardStatus};
+use bailiff_zone_core::{
+    Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus,
+};
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::recalls::Recalls;
 use crate::telling::{self, Recorders};
 use crate::views::{DaemonSetView, NodeView};
 use crate::{ZoneEvictor, requests};
@@ -35,6 +38,7 @@ pub(crate) struct Shell {
     bus: Subscription,
     publisher: Publisher,
     requests: Requests<Input>,
+    recalls: Recalls,
     alarm: Alarm,
     beacon: Beacon,
     recorders: Recorders,
@@ -79,6 +83,7 @@ impl Shell {
             bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
+            recalls: Recalls::default(),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, ZoneEvictor::NAME),
             recorders: Recorders::start(&env),
@@ -135,6 +140,9 @@ impl Shell {
     }
 
     fn apply(&mut self, input: Input) {
+        if let Input::PodAnswer { ticket, .. } = &input {
+            self.recalls.answered(*ticket);
+        }
         for effect in self.evictor.apply(input, self.env.clock.now()) {
             self.perform(effect);
         }
@@ -145,15 +153,24 @@ impl Shell {
         match effect {
             Effect::WriteTaints(write) => {
                 tracing::info!(node = %write.node.name, purpose = ?write.purpose, "Writing taints");
-                self.requests.push(requests::write_taints(api(), write));
+                if write.purpose == Purpose::Clear {
+                    self.requests.push_urgent(requests::write_taints(api().urgently(), write));
+                } else {
+                    self.requests.push(requests::write_taints(api(), write));
+                }
             }
             Effect::ReadNode { ticket, node } => self.requests.push(requests::read_node(api(), ticket, node)),
             Effect::ReadPod { ticket, pod } => self.requests.push(requests::read_pod(api(), ticket, pod)),
-            Effect::MarkPod { ticket, pod, mark } => self.requests.push(requests::mark_pod(api(), ticket, pod, mark)),
+            Effect::MarkPod { ticket, pod, mark } => {
+                let wanted = self.recalls.wanted(ticket);
+                self.requests.push(requests::mark_pod(api(), ticket, wanted, pod, mark));
+            }
             Effect::DeletePod { ticket, pod } => {
                 tracing::info!(%pod, uid = %pod.uid, "Deleting pod");
-                self.requests.push(requests::delete_pod(api(), ticket, pod));
+                let wanted = self.recalls.wanted(ticket);
+                self.requests.push(requests::delete_pod(api(), ticket, wanted, pod));
             }
+            Effect::CallOff { ticket } => self.recalls.call_off(ticket),
             Effect::Publish(draft) => self.publisher.set(Draft {
                 key: draft.key,
                 route: draft.route,

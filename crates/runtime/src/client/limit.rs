@@ -18,6 +18,8 @@ use crate::args::KubeArgs;
 #[derive(Clone, Debug)]
 pub struct Limiter {
     /// The lock is the queue: tokio's is fair, and who gives up leaves it.
+    line: Arc<Mutex<()>>,
+    /// The queue of the urgent, and of the first of the others.
     bucket: Option<Arc<Mutex<TokenBucket>>>,
     clock: Clock,
 }
@@ -54,6 +56,7 @@ impl Limiter {
     /// At most `burst` at once and `per_second` over time; negative: no limit.
     pub fn new(per_second: f64, burst: u32, clock: &Clock) -> Self {
         Self {
+            line: Arc::default(),
             bucket: TokenBucket::new(per_second, burst).map(|bucket| Arc::new(Mutex::new(bucket))),
             clock: clock.clone(),
         }
@@ -71,6 +74,12 @@ impl Limiter {
 
     /// Waits for a token and takes it. Cancel-safe: who gives up takes none.
     pub async fn take(&self) {
+        let _first_in_line = self.line.lock().await;
+        self.take_urgently().await;
+    }
+
+    /// The same, before all but the first of those who wait in [`Self::take`].
+    pub async fn take_urgently(&self) {
         let Some(bucket) = &self.bucket else {
             return;
         };
@@ -188,6 +197,29 @@ mod tests {
             none.take().await;
         }
         assert_eq!(clock.now().mono.since_origin().as_secs(), 2);
+    }
+
+    /// NL-074: who is urgent waits for one of the others at most.
+    #[tokio::test(start_paused = true)]
+    async fn the_urgent_pass_those_who_wait_in_line() {
+        let clock = Clock::virtual_from(bailiff_model::Wall::UNIX_EPOCH);
+        let limiter = Limiter::new(1.0, 1, &clock);
+        limiter.take().await;
+        let order = std::sync::Mutex::new(Vec::new());
+        let ordinary = |n| {
+            let (limiter, order) = (&limiter, &order);
+            async move {
+                limiter.take().await;
+                order.lock().expect("no test panicked").push(n);
+            }
+        };
+        let urgent = async {
+            tokio::task::yield_now().await;
+            limiter.take_urgently().await;
+            order.lock().expect("no test panicked").push(0);
+        };
+        tokio::join!(ordinary(1), ordinary(2), ordinary(3), urgent);
+        assert_eq!(*order.lock().expect("no test panicked"), [1, 0, 2, 3]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,9 +4,11 @@
 //! `eviction-intents`. Both need fresh watches. Every hold ends by itself when its reason does.
 
 use bailiff_model::intent::{EvictionCause, PodEviction};
-use bailiff_model::{Hold, HoldReason, NodeName, Now, Toleration, Topic, Zone};
+use bailiff_model::{Hold, HoldReason, NodeName, Now, ReadyStatus, Toleration, Topic, Zone};
 
 use super::Evictor;
+use crate::config::AcceptIntents;
+use crate::fact::NodeFacts;
 use crate::input::HoldScope;
 use crate::judge::is_caused_by_health;
 
@@ -141,11 +143,26 @@ impl Evictor {
             .or_else(|| by_health.then(|| self.all_down_hold()).flatten())
             .or_else(|| by_health.then(|| self.unreadable_hold(name)).flatten())
             .or_else(|| self.unreadable_pod_hold(intent))
+            .or_else(|| by_health.then(|| self.ready_again_hold(intent, facts)).flatten())
             .or_else(|| {
                 (intent.cause == EvictionCause::Node)
                     .then(|| self.daemon_sets_hold().or_else(|| self.node_mode_hold(name)))
                     .flatten()
             })
+    }
+
+    /// A node that says that it is Ready is about to lose its health taints (NL-074): what they cause waits until it has lost them, or
+    /// says otherwise. In node mode such intents are refused.
+    fn ready_again_hold(&self, intent: &PodEviction, node: Option<&NodeFacts>) -> Option<Reason> {
+        let node = node.filter(|node| node.uid == intent.node.uid && node.ready == ReadyStatus::True)?;
+        let tainted = node.health_taints().next().is_some();
+        let judged = intent.cause != EvictionCause::Node && self.config.accept == AcceptIntents::Justified;
+        (tainted && judged).then(|| {
+            (
+                HoldReason::OutdatedIntent,
+                format!("node {} says that it is Ready", node.name),
+            )
+        })
     }
 
     fn hand_made_hold(&self, zone: &Zone) -> Option<Reason> {

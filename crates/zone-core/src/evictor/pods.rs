@@ -7,13 +7,15 @@
 //!                     └─▶ confirming: the node's taints, as known, justify nothing; a read of the node decides
 //! ```
 //! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what
-//! was judged is what is deleted. A withdrawal ends everything but a delete that was sent.
+//! was judged is what is deleted. A withdrawal ends everything but a delete that was sent; what waits for its turn under the client's rate
+//! limit is not sent yet, and is called off when the pod is withdrawn, or its node says that it is Ready.
 //!
 //! **Pace.** What was due before this process could act, or became free when a hold ended, is *overdue*: it is served at
 //! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
 //! half.
 
 mod answers;
+mod recall;
 mod say;
 mod spared;
 
@@ -55,7 +57,15 @@ enum Stage {
 
 impl Stage {
     const fn is_in_flight(self) -> bool {
-        matches!(self, Self::Reading(_) | Self::Marking(_) | Self::Deleting(_))
+        self.ticket().is_some()
+    }
+
+    /// Of the request that is under way.
+    const fn ticket(self) -> Option<Ticket> {
+        match self {
+            Self::Reading(ticket) | Self::Marking(ticket) | Self::Deleting(ticket) => Some(ticket),
+            _ => None,
+        }
     }
 }
 
@@ -79,6 +89,8 @@ struct Pod {
     overdue: bool,
     announced: bool,
     withdrawn: bool,
+    /// The request under way was called off, if it was not sent yet.
+    recalled: bool,
     said: Option<PodOutcomeState>,
 }
 
@@ -277,29 +289,10 @@ impl Evictor {
             overdue,
             announced: false,
             withdrawn: false,
+            recalled: false,
             said: None,
         };
         self.pods.all.insert(uid, pod);
-    }
-
-    /// Calls an eviction off. Never held. A delete that was sent cannot be called back.
-    pub(super) fn withdraw_pod(&mut self, uid: &PodUid, now: Now) {
-        let Some(pod) = self.pods.all.get_mut(uid) else {
-            return;
-        };
-        if pod.stage.is_in_flight() {
-            pod.withdrawn = true;
-        } else {
-            self.cancel_pod(uid, now);
-        }
-    }
-
-    fn cancel_pod(&mut self, uid: &PodUid, now: Now) {
-        if self.pods.all.get(uid).is_some_and(|pod| pod.stage != Stage::Done) {
-            self.say_pod(uid, PodOutcomeState::Cancelled, String::new(), now);
-        }
-        self.timers.clear(&Timer::Pod(uid.clone()));
-        self.pods.remove(uid);
     }
 }
 
@@ -324,7 +317,10 @@ impl Evictor {
         let Some(pod) = self.pods.all.get(uid) else {
             return;
         };
-        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || pod.stage.is_in_flight() || !self.owns_pod(&pod.intent) {
+        if pod.stage.is_in_flight() {
+            return self.recall_if_held(uid);
+        }
+        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || !self.owns_pod(&pod.intent) {
             return;
         }
         let is_sure = self.is_sure(pod);
@@ -337,7 +333,8 @@ impl Evictor {
         match self.pod_hold(&pod.intent, pod.tolerations()) {
             Some((reason, detail)) => self.hold_pod(uid, reason, detail, now),
             None => {
-                let freed = matches!(pod.stage, Stage::Held(reason) if reason != HoldReason::RateLimited);
+                let own = [HoldReason::RateLimited, HoldReason::OutdatedIntent];
+                let freed = matches!(pod.stage, Stage::Held(reason) if !own.contains(&reason));
                 self.line_up(uid, freed);
             }
         }
@@ -472,7 +469,10 @@ impl Evictor {
         let ticket = self.ticket(Asker::Pod(uid.clone()));
         self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
         self.pods.set_stage(uid, stage(ticket));
-        let target = self.pods.all.get(uid).map(|pod| pod.target.clone());
+        let target = self.pods.all.get_mut(uid).map(|pod| {
+            pod.recalled = false;
+            pod.target.clone()
+        });
         (ticket, target.unwrap_or_default())
     }
 

@@ -7,5 +7,6 @@ mod node_mode;
 mod once;
 mod pods;
 mod rates;
+mod recall;
 mod restarts;
 mod world;

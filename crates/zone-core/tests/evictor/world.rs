@@ -17,7 +17,7 @@ use bailiff_model::{
 };
 use bailiff_zone_core::{
     Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark, NODE_LOST,
-    NodeFacts, PodAnswer, PodFacts, Purpose, Record, ShardStatus, Span,
+    NodeFacts, PodAnswer, PodFacts, Purpose, Record, ShardStatus, Span, Ticket,
 };
 
 pub const START: i64 = 1_000_000;
@@ -53,6 +53,9 @@ pub struct World {
     pub completed: bool,
     /// Failures to answer the next requests with, writes and reads alike; a write that fails is not applied.
     pub failures: VecDeque<FailureKind>,
+    /// Requests that are kept unanswered are not sent yet: they can be called off.
+    pub is_unsent: bool,
+    called_off: BTreeSet<Ticket>,
     /// Requests are kept unanswered.
     pub is_slow: bool,
     pub unanswered: Vec<Effect>,
@@ -127,6 +130,8 @@ impl World {
             reads: 0,
             completed: false,
             failures: VecDeque::new(),
+            is_unsent: false,
+            called_off: BTreeSet::new(),
             is_slow: false,
             unanswered: Vec::new(),
             is_watch_stalled: false,

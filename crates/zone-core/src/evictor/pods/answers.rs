@@ -71,7 +71,9 @@ impl Evictor {
         if failure.kind == FailureKind::Gone {
             return self.finish_pod(uid, PodOutcomeState::Gone, String::new(), now);
         }
-        self.effects.push(Effect::Count(Count::RequestFailed { what: "pod" }));
+        if failure.kind != FailureKind::CalledOff {
+            self.effects.push(Effect::Count(Count::RequestFailed { what: "pod" }));
+        }
         if pod.withdrawn {
             return self.cancel_pod(uid, now);
         }
@@ -79,6 +81,7 @@ impl Evictor {
         pod.seen = None;
         pod.target.resource_version = ResourceVersion::default();
         match failure.kind {
+            FailureKind::CalledOff => self.pod_called_off(uid),
             FailureKind::Invalid => self.refuse_pod(uid, RefusedReason::Api, failure.detail, now),
             FailureKind::Conflict if pod.conflicts < CONFLICTS && !matches!(stage, Stage::Reading(_)) => {
                 pod.conflicts += 1;

@@ -73,6 +73,9 @@ impl World {
                 Effect::Emit(event) => self.events.push(event),
                 Effect::Count(count) => self.counts.push(count),
                 Effect::Span(span) => self.spans.push(span),
+                Effect::CallOff { ticket } => {
+                    self.called_off.insert(ticket);
+                }
                 Effect::WakeAt(at) => self.wake_at = Some(at),
                 request if self.is_slow => self.unanswered.push(request),
                 request => self.answer(request),
@@ -100,6 +103,13 @@ impl World {
     }
 
     fn answer(&mut self, request: Effect) {
+        if let Effect::MarkPod { ticket, .. } | Effect::DeletePod { ticket, .. } | Effect::ReadPod { ticket, .. } = request
+            && self.is_unsent
+            && self.called_off.contains(&ticket)
+        {
+            let result = Err(mk_failure(FailureKind::CalledOff));
+            return self.tell(Input::PodAnswer { ticket, result });
+        }
         self.requests += 1;
         let failure = self.failures.pop_front().map(|kind| Failure {
             kind,

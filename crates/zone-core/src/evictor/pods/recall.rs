@@ -1,0 +1,61 @@
+//! Calling off what is decided, and what is asked for but not sent.
+
+use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::{Now, PodUid};
+
+use super::super::{Evictor, Timer};
+use super::Stage;
+use crate::effect::Effect;
+
+impl Evictor {
+    /// Calls an eviction off. Never held. A delete that was sent cannot be called back.
+    pub(in crate::evictor) fn withdraw_pod(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pods.all.get_mut(uid) else {
+            return;
+        };
+        if pod.stage.is_in_flight() {
+            pod.withdrawn = true;
+            self.recall(uid);
+        } else {
+            self.cancel_pod(uid, now);
+        }
+    }
+
+    pub(super) fn cancel_pod(&mut self, uid: &PodUid, now: Now) {
+        if self.pods.all.get(uid).is_some_and(|pod| pod.stage != Stage::Done) {
+            self.say_pod(uid, PodOutcomeState::Cancelled, String::new(), now);
+        }
+        self.timers.clear(&Timer::Pod(uid.clone()));
+        self.pods.remove(uid);
+    }
+
+    /// Something about the node of a pod changed while a request is under way. If the pod must wait by now, the request is not sent,
+    /// if that is still possible.
+    pub(super) fn recall_if_held(&mut self, uid: &PodUid) {
+        let held = self
+            .pods
+            .all
+            .get(uid)
+            .is_some_and(|pod| self.pod_hold(&pod.intent, pod.tolerations()).is_some());
+        if held {
+            self.recall(uid);
+        }
+    }
+
+    fn recall(&mut self, uid: &PodUid) {
+        let Some(pod) = self.pods.all.get_mut(uid) else {
+            return;
+        };
+        if let Some(ticket) = pod.stage.ticket()
+            && !std::mem::replace(&mut pod.recalled, true)
+        {
+            self.effects.push(Effect::CallOff { ticket });
+        }
+    }
+
+    /// The request was not sent: the pod is looked at as if it were new.
+    pub(super) fn pod_called_off(&mut self, uid: &PodUid) {
+        self.pods.set_stage(uid, Stage::New);
+        self.pods.dirty.insert(uid.clone());
+    }
+}

@@ -1,0 +1,46 @@
+//! What was decided, or asked for, and is not wanted any more.
+
+use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::{HoldReason, ReadyStatus};
+
+use crate::world::{World, mk_config, secs};
+
+fn mk_world() -> World {
+    World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a")])
+}
+
+/// NL-074: a node that is Ready again is about to be untainted. What its health caused waits, and what is not sent yet is not sent.
+#[test]
+fn pods_of_a_node_that_is_ready_again_are_not_evicted() {
+    let ready = |world: &mut World| world.change_node("n1", |facts| facts.ready = ReadyStatus::True);
+    // Ready before the pod is due; its NoSchedule taint stands, so the NoExecute one does too for a while.
+    let mut world = mk_world();
+    world.fall_silent(&["n1"]);
+    ready(&mut world);
+    let pod = world.add_pod("p", "n1", vec![]);
+    world.due(&pod);
+    assert_eq!((world.requests, world.pod_held(&pod)), (1, Some(HoldReason::OutdatedIntent)));
+    world.mark_unknown("n1");
+    assert_eq!(world.deleted(), 1, "it fell silent again before it was untainted");
+    // Ready while a request waits for its turn.
+    for withdrawn in [false, true] {
+        let mut world = mk_world();
+        world.fall_silent(&["n1"]);
+        let pod = world.add_pod("p", "n1", vec![]);
+        (world.is_slow, world.is_unsent) = (true, true);
+        world.due(&pod);
+        if withdrawn {
+            world.withdraw(&pod);
+        } else {
+            ready(&mut world);
+        }
+        let before = world.requests;
+        world.answer_all();
+        assert_eq!(world.requests, before, "withdrawn: {withdrawn}");
+        let wanted = (!withdrawn).then_some(HoldReason::OutdatedIntent);
+        assert_eq!(world.pod_held(&pod), wanted);
+        world.pass(secs(600));
+        assert!(world.pods.contains_key(&pod));
+        assert_eq!(world.pod_state(&pod) == Some(&PodOutcomeState::Cancelled), withdrawn);
+    }
+}
