@@ -9,11 +9,11 @@ use bailiff_model::intent::HealthTaint;
 use bailiff_model::{Effect, Mono, Now, Taint, Wall};
 
 /// A moment that toleration times are counted from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Start {
     /// Nanoseconds since the monotonic origin; negative before it.
     nanos: i128,
-    /// The same moment for people, and for the next process.
+    /// The same moment by the clock as it was: an identity, not to be compared with others.
     pub(crate) wall: Wall,
 }
 
@@ -33,6 +33,14 @@ impl Start {
             nanos: nanos_of(now.mono) - now.wall.duration_since(wall).as_nanos(),
             wall,
         }
+    }
+
+    /// The moment on the clock as it is now: its steps since then are left out, so that it can be compared with other moments told at
+    /// `now`.
+    pub(crate) fn told_at(self, now: Now) -> Wall {
+        let ago = nanos_of(now.mono).saturating_sub(self.nanos);
+        let ago = Duration::from_nanos_u128(u128::try_from(ago).unwrap_or(0));
+        now.wall.checked_sub(ago).unwrap_or(Wall::MIN)
     }
 
     /// The moment that lies `after` later; the origin if that is before it, never if it cannot be expressed.

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
-use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, Origin, PodUid, Taint, Toleration, TraceContext, Zone, taint};
+use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, Now, Origin, PodUid, Taint, Toleration, TraceContext, Zone, taint};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -22,6 +22,8 @@ pub(super) struct Word {
     pub(super) trigger: Trigger,
     pub(super) due: Mono,
     pub(super) cause: EvictionCause,
+    /// Since when each taint of the cause counts.
+    pub(super) starts: Vec<Start>,
     pub(super) derived_from: Origin,
     pub(super) trace: Option<TraceContext>,
 }
@@ -70,11 +72,13 @@ impl Manager {
             return self.judge_by_taints(uid, Start::at(self.now));
         }
         let Some(known) = self.published(uid) else { return };
+        let (cause, starts) = cause(node, pod, self.now);
         let word = Word {
             state: IntentState::Due,
             trigger: known.trigger,
             due: known.due,
-            cause: cause(node, pod),
+            cause,
+            starts,
             derived_from: known.derived_from,
             trace: known.trace,
         };
@@ -128,11 +132,13 @@ impl Manager {
         let Some(pod) = self.pods.get(uid) else { return };
         let Some(node) = self.nodes.get(&pod.node) else { return };
         let (derived_from, trace) = self.origin(node, &node.taints[index]);
+        let (cause, starts) = cause(node, pod, self.now);
         let word = Word {
             state,
             trigger,
             due,
-            cause: cause(node, pod),
+            cause,
+            starts,
             derived_from,
             trace: Some(trace),
         };
@@ -178,6 +184,7 @@ impl Manager {
             trigger: Trigger::Node,
             due,
             cause: EvictionCause::Node,
+            starts: Vec::new(),
             derived_from: wish.derived_from.clone(),
             trace: wish.trace,
         };
@@ -207,15 +214,16 @@ impl Manager {
         }
         self.say_cancelled(uid);
         let Some(pod) = self.pods.get(uid) else { return };
-        let cause = match (self.config.mode, self.nodes.get(&pod.node)) {
-            (EvictionMode::Taint, Some(node)) => cause(node, pod),
-            _ => EvictionCause::Node,
+        let (cause, starts) = match (self.config.mode, self.nodes.get(&pod.node)) {
+            (EvictionMode::Taint, Some(node)) => cause(node, pod, self.now),
+            _ => (EvictionCause::Node, Vec::new()),
         };
         let word = Word {
             state: IntentState::Withdrawn(reason),
             trigger: known.trigger,
             due: known.due,
             cause,
+            starts,
             derived_from: known.derived_from,
             trace: known.trace,
         };
@@ -305,37 +313,43 @@ impl Manager {
     }
 }
 
-/// The taints that stand, each with the start that this pod's time counts from, and the tolerations that applied (TE-051).
-fn cause(node: &Node, pod: &Pod) -> EvictionCause {
+/// The taints that stand, each with the start that this pod's time counts from, and the tolerations that applied (TE-051); and the
+/// starts once more. They are told by the clock as it is now, as is when the pod is due: a step of it lies between none of them.
+fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
     let counted = |standing: &Standing| match &pod.armed {
-        Some(armed) => standing.since.max(armed.since).wall,
-        None => standing.since.wall,
+        Some(armed) => standing.since.max(armed.since),
+        None => standing.since,
     };
-    let taints = node.taints.iter().take(MOST_IN_CAUSE).map(|standing| Taint {
-        time_added: Some(counted(standing)),
+    let named = || node.taints.iter().take(MOST_IN_CAUSE);
+    let taints = named().map(|standing| Taint {
+        time_added: Some(counted(standing).told_at(now)),
         ..standing.taint.clone()
     });
     let mut tolerations: Vec<Toleration> = Vec::new();
-    for standing in node.taints.iter().take(MOST_IN_CAUSE) {
+    for standing in named() {
         if let Some(used) = taint::used(&standing.taint, &pod.tolerations)
             && !tolerations.contains(used)
         {
             tolerations.push(used.clone());
         }
     }
-    EvictionCause::Taints {
+    let cause = EvictionCause::Taints {
         taints: taints.collect(),
         tolerations,
-    }
+    };
+    (cause, named().map(counted).collect())
 }
 
-/// A digest of what a reader can act on: not of the moment of the decision, nor of versions.
+/// A digest of what a reader can act on: not of the moment of the decision, nor of versions, nor of what the clock says to a moment.
 fn digest(word: &Word, node: &NodeRef, zone: &Zone) -> u64 {
     // Of the standard library, with fixed keys: the same in every run.
     let mut hasher = DefaultHasher::new();
     (word.state, word.trigger, word.due, &node.uid, zone).hash(&mut hasher);
     if let EvictionCause::Taints { taints, tolerations } = &word.cause {
-        (taints, tolerations).hash(&mut hasher);
+        for taint in taints {
+            (&taint.key, &taint.value, taint.effect).hash(&mut hasher);
+        }
+        (&word.starts, tolerations).hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -75,10 +75,19 @@ impl Manager {
             trigger: eviction.trigger,
             due,
             cause: eviction.cause.clone(),
+            starts: self.starts(&eviction.cause),
             derived_from: record.derived_from.clone(),
             trace: record.trace,
         };
         self.publish_pod(uid, word);
+    }
+
+    fn starts(&self, cause: &EvictionCause) -> Vec<Start> {
+        let EvictionCause::Taints { taints, .. } = cause else {
+            return Vec::new();
+        };
+        let told = taints.iter().filter_map(|taint| taint.time_added);
+        told.map(|since| Start::of_wall(since, self.now)).collect()
     }
 
     /// Takes over starts and times; returns what there was to take over, by pod.

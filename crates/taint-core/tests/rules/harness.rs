@@ -19,6 +19,8 @@ pub const EPOCH: i64 = 1_000_000;
 pub struct Harness {
     pub manager: Manager,
     pub millis: u64,
+    /// By so much the wall clock was put back, in seconds.
+    pub put_back: u64,
     pub published: BTreeMap<String, Inherited>,
     pub events: Vec<String>,
     pub all_events: Vec<Event>,
@@ -43,6 +45,7 @@ impl Harness {
         Self {
             manager: Manager::new(config),
             millis: 0,
+            put_back: 0,
             published: BTreeMap::new(),
             events: Vec::new(),
             all_events: Vec::new(),
@@ -71,7 +74,7 @@ impl Harness {
     pub fn now(&self) -> Now {
         Now {
             mono: Mono::from_origin(Duration::from_millis(self.millis)),
-            wall: wall(0) + Duration::from_millis(self.millis),
+            wall: wall(0) + Duration::from_millis(self.millis) - Duration::from_secs(self.put_back),
         }
     }
 

@@ -47,6 +47,34 @@ fn a_pod_stays_as_long_as_it_tolerates() {
     }
 }
 
+/// TE-055, design §2: all times of an intent are told by one clock, so that they bear each other out whatever that clock did
+/// meanwhile; and a step of it is no news.
+#[test]
+fn a_clock_that_is_put_back_does_not_belie_what_is_due() {
+    let mut h = Harness::begun(
+        Profile::Bailiff,
+        vec![mk_node("n1", &[])],
+        vec![mk_pod("p", "n1", &[("m", Some(300))]), mk_pod("q", "n1", &[("m", Some(200))])],
+    );
+    let check = |h: &Harness, uid: &str, seconds: u64| {
+        let eviction = h.eviction(uid).expect("published");
+        let EvictionCause::Taints { taints, .. } = &eviction.cause else {
+            unreachable!("taint mode")
+        };
+        let since = taints[0].time_added.expect("it counts since then");
+        assert_eq!(since + std::time::Duration::from_secs(seconds), eviction.due_at, "{uid}");
+    };
+    h.at(2).node(mk_node("n1", &["m"]));
+    h.at(100).put_back = 60;
+    let before = h.publications;
+    h.node(at_version(mk_node("n1", &["m"]), "2"));
+    h.at(202).assert_state("q", Due, 142);
+    check(&h, "q", 200);
+    h.at(302).assert_state("p", Due, 242);
+    check(&h, "p", 300);
+    assert_eq!(h.publications, before + 2);
+}
+
 /// TE-012, TE-104, TE-114: other effects, other fields and resyncs evaluate nothing
 #[test]
 fn what_does_not_matter_is_not_evaluated() {
