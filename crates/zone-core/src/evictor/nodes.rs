@@ -18,7 +18,7 @@ use bailiff_model::{
     HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext, Verdict,
 };
 use bailiff_model::{Wall, Zone};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Evictor;
 use crate::effect::{Purpose, Ticket};
@@ -117,9 +117,16 @@ pub(super) struct Node {
 /// Reads of nodes made to be sure: one at a time, at most one per second (design §3).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Confirm {
-    pub(super) wanted: BTreeSet<NodeName>,
-    pub(super) under_way: bool,
-    pub(super) not_before: Mono,
+    /// In the order they were asked for.
+    wanted: VecDeque<NodeName>,
+    /// Failed, and not tried again before that moment.
+    later: BTreeSet<(Mono, NodeName)>,
+    /// All in `wanted` and `later`.
+    asked: BTreeSet<NodeName>,
+    /// Failures in a row.
+    failures: BTreeMap<NodeName, u32>,
+    under_way: bool,
+    not_before: Mono,
     /// Nodes with pods that are due, of which the server's store says that they do not exist. That the watch does not show a node
     /// proves nothing: it may be one that cannot be decoded.
     pub(super) gone: BTreeSet<NodeName>,

@@ -1,9 +1,35 @@
 //! What was decided, or asked for, and is not wanted any more.
 
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{HoldReason, ReadyStatus};
+use bailiff_model::{Effect, HoldReason, ReadyStatus};
 
 use crate::world::{World, mk_config, secs};
+
+/// Design §3: reads made to be sure are in the order they were asked for, and a node that cannot be read keeps nobody waiting.
+#[test]
+fn a_node_that_cannot_be_read_does_not_starve_the_others() {
+    let mut world = mk_world();
+    world.is_watch_stalled = true;
+    world.unreadable.insert("n1".into());
+    let pods = ["n1", "n3", "n2"].map(|node| {
+        world.taint(node, "maintenance", Effect::NoExecute);
+        let pod = world.add_pod(&format!("p-{node}"), node, vec![]);
+        world.due(&pod);
+        pod
+    });
+    world.pass(secs(3));
+    assert_eq!((world.deleted(), world.pods.contains_key(&pods[0])), (2, true));
+    let before = world.reads;
+    world.pass(secs(600));
+    assert!(
+        world.reads - before < 40,
+        "{} reads of a node that cannot be read",
+        world.reads - before
+    );
+    world.unreadable.clear();
+    world.pass(secs(31));
+    assert_eq!(world.deleted(), 3);
+}
 
 fn mk_world() -> World {
     World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a")])

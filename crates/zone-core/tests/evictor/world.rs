@@ -53,6 +53,8 @@ pub struct World {
     pub completed: bool,
     /// Failures to answer the next requests with, writes and reads alike; a write that fails is not applied.
     pub failures: VecDeque<FailureKind>,
+    /// Nodes whose reads fail.
+    pub unreadable: BTreeSet<NodeName>,
     /// Requests that are kept unanswered are not sent yet: they can be called off.
     pub is_unsent: bool,
     called_off: BTreeSet<Ticket>,
@@ -130,6 +132,7 @@ impl World {
             reads: 0,
             completed: false,
             failures: VecDeque::new(),
+            unreadable: BTreeSet::new(),
             is_unsent: false,
             called_off: BTreeSet::new(),
             is_slow: false,

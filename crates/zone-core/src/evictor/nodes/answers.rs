@@ -219,23 +219,46 @@ impl Evictor {
 impl Evictor {
     /// Asks for a read of the node, made not before now.
     pub(in crate::evictor) fn confirm_node(&mut self, name: &NodeName) {
-        self.confirm.wanted.insert(name.clone());
+        if self.confirm.asked.insert(name.clone()) {
+            self.confirm.wanted.push_back(name.clone());
+        }
     }
 
+    /// Who asked first is read first; one that could not be read goes to the end of the line after a pause of its own.
     pub(in crate::evictor) fn read_to_be_sure(&mut self, now: Now) {
-        let pods = &self.pods;
-        self.confirm.gone.retain(|name| pods.has_any_of(name));
-        if self.confirm.under_way || self.confirm.wanted.is_empty() {
+        let (pods, confirm) = (&self.pods, &mut self.confirm);
+        confirm.gone.retain(|name| pods.has_any_of(name));
+        confirm.failures.retain(|name, _| pods.has_any_of(name));
+        while let Some((_, name)) = confirm.later.first().filter(|(at, _)| *at <= now.mono).cloned() {
+            confirm.later.pop_first();
+            confirm.wanted.push_back(name);
+        }
+        if confirm.under_way {
             return;
         }
-        if self.confirm.not_before > now.mono {
-            return self.timers.set(Timer::Confirm, self.confirm.not_before);
+        let next = match (confirm.wanted.front(), confirm.later.first()) {
+            (Some(_), _) => confirm.not_before,
+            (None, Some((at, _))) => *at,
+            (None, None) => return,
+        };
+        if next > now.mono {
+            return self.timers.set(Timer::Confirm, next);
         }
-        if let Some(node) = self.confirm.wanted.pop_first() {
-            self.confirm.under_way = true;
-            self.confirm.not_before = now.mono + CONFIRM_EVERY;
+        if let Some(node) = confirm.wanted.pop_front() {
+            confirm.asked.remove(&node);
+            confirm.under_way = true;
+            confirm.not_before = now.mono + CONFIRM_EVERY;
             let ticket = self.ticket(Asker::Confirm(node.clone()));
             self.effects.push(Effect::ReadNode { ticket, node });
+        }
+    }
+
+    fn confirm_later(&mut self, name: &NodeName, kind: FailureKind, now: Now) {
+        let failures = self.confirm.failures.entry(name.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        let at = now.mono + backoff::pause(*failures, kind);
+        if self.confirm.asked.insert(name.clone()) {
+            self.confirm.later.insert((at, name.clone()));
         }
     }
 
@@ -251,12 +274,15 @@ impl Evictor {
                 self.confirm.gone.insert(name.clone());
                 Some(now.mono)
             }
-            Err(_) => {
+            Err(failure) => {
                 self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
-                self.confirm_node(name);
+                self.confirm_later(name, failure.kind, now);
                 None
             }
         };
+        if confirmed.is_some() {
+            self.confirm.failures.remove(name);
+        }
         if let (Some(at), Some(node)) = (confirmed, self.nodes.get_mut(name)) {
             node.confirmed_at = Some(at);
         }

@@ -129,7 +129,8 @@ impl World {
             }
             Effect::ReadNode { ticket, node } => {
                 self.reads += 1;
-                let result = failure.map_or_else(
+                let unreadable = self.unreadable.contains(&node).then(|| mk_failure(FailureKind::Unknown));
+                let result = failure.or(unreadable).map_or_else(
                     || self.nodes.get(&node).cloned().ok_or_else(|| mk_failure(FailureKind::Gone)),
                     Err,
                 );
