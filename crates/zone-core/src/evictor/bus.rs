@@ -19,14 +19,16 @@ impl Evictor {
             let held = self.held_keys(topic);
             self.topics.doubt(topic, held);
         }
-        // What is due in a snapshot became due while nobody watched: it is paced.
+        // What is due in a snapshot became due while nobody watched: it is paced (design §8).
         self.take_records(records, true, now);
         self.close_inheritance(now);
         self.topics.note(shards);
     }
 
     pub(super) fn changes(&mut self, records: Vec<Record>, shards: Vec<ShardStatus>, now: Now) {
-        self.take_records(records, false, now);
+        // So did what makes the topic whole: at a cold start the evictor is there before the taint-manager's first words are.
+        let overdue = !self.is_complete(Topic::EvictionIntents);
+        self.take_records(records, overdue, now);
         self.topics.note(shards);
     }
 

@@ -193,6 +193,30 @@ fn no_rate_before_node_health_is_complete() {
     assert_eq!(world.isolations(), [("n1", 110)]);
 }
 
+/// Design §8: at a cold start of everything the taint-manager's first words come after the evictor's first view. They are overdue too.
+#[test]
+fn what_makes_the_intents_complete_is_paced() {
+    let mut world = World::new(mk_config(|config| config.overdue_per_second = 2.0), &SIX);
+    world.taint("n1", "maintenance", bailiff_model::Effect::NoExecute);
+    world.stop();
+    world.shards.insert(Topic::EvictionIntents, (false, false));
+    world.show_everything();
+    world.shards.insert(Topic::EvictionIntents, (true, true));
+    let records = (0..10).map(|n| {
+        let pod = world.add_pod(&format!("old{n}"), "n1", vec![]);
+        world.mk_due(&pod, false)
+    });
+    let records = records.collect();
+    let shards = world.shards();
+    world.tell(Input::Changes { records, shards });
+    assert_eq!(world.deleted(), 1);
+    world.pass(secs(2));
+    assert_eq!(world.deleted(), 5);
+    let pod = world.add_pod("new", "n1", vec![]);
+    world.due(&pod);
+    assert_eq!(world.deleted(), 6, "what comes later is new");
+}
+
 /// Design §8: what is due after a cold start is paced, never a burst; what is new goes first.
 #[test]
 fn overdue_evictions_are_paced_and_new_ones_are_not() {
