@@ -14,9 +14,7 @@ mod say;
 mod taints;
 
 use bailiff_model::intent::{HealthTaint, Intent};
-use bailiff_model::{
-    HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext, Verdict,
-};
+use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext};
 use bailiff_model::{Wall, Zone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,7 +30,6 @@ pub(super) struct Health {
     pub(super) origin: Origin,
     pub(super) trace: Option<TraceContext>,
     uid: NodeUid,
-    verdict: Verdict,
     vote: Vote,
     since: Wall,
 }
@@ -140,7 +137,6 @@ impl Health {
             origin,
             trace,
             uid: health.node.uid,
-            verdict: health.verdict,
             vote: Vote::of(health.verdict, health.ready.status),
             since: health.ready.since.unwrap_or(health.decided_at),
         }
@@ -153,14 +149,6 @@ impl Health {
 
     pub(super) fn is_not_ready(&self) -> bool {
         self.vote == Vote::NotReady
-    }
-
-    fn contradicts(&self, taint: HealthTaint) -> bool {
-        self.verdict
-            != match taint {
-                HealthTaint::NotReady => Verdict::NotReady,
-                HealthTaint::Unreachable => Verdict::Unreachable,
-            }
     }
 }
 
@@ -227,8 +215,8 @@ impl Node {
         }
     }
 
-    /// True if the wish was overtaken by events: an older one than the node's newest health record that says otherwise, one of a node
-    /// that is ready by that record, one without any record behind it, or one that the node's own Ready condition does not bear out.
+    /// True if the wish was overtaken by events: an older one than the node's newest health record, whatever that says (design §2; the
+    /// taint-manager derives its wish anew from every record), one of a node that is ready by that record, one without any record behind it, or one that the node's own Ready condition does not bear out.
     /// One that was derived from a record of another bus is of unknown age: it stands again once it was derived anew, which the
     /// taint-manager does with every record of the new bus.
     fn is_wish_outdated(&self, taint: HealthTaint) -> bool {
@@ -242,8 +230,8 @@ impl Node {
         };
         let stranger = self.facts.as_ref().is_none_or(|facts| facts.uid != health.uid);
         let unknown = !wish.derived_from.is_comparable(&health.origin);
-        let contradicted = health.contradicts(taint) && wish.derived_from.revision < health.origin.revision;
-        stranger || own != Some(taint) || unknown || contradicted || !health.is_not_ready()
+        let older = wish.derived_from.revision < health.origin.revision;
+        stranger || own != Some(taint) || unknown || older || !health.is_not_ready()
     }
 
     /// Forgets what belonged to the incarnation that is gone.

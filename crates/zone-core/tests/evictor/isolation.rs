@@ -222,7 +222,15 @@ fn an_outdated_wish_never_isolates() {
     assert_eq!(world.node_held("n1"), Some(HoldReason::OutdatedIntent));
     assert!(world.history.is_empty());
     world.health("n1", Verdict::Unreachable);
-    assert!(world.is_isolated("n1"), "a newer record that agrees ends it");
+    world.pass(secs(60));
+    assert_eq!(
+        world.node_held("n1"),
+        Some(HoldReason::OutdatedIntent),
+        "a newer record does not make it newer"
+    );
+    assert!(world.history.is_empty());
+    world.wish("n1", HealthTaint::Unreachable);
+    assert!(world.is_isolated("n1"), "derived from that record it stands");
 }
 
 /// NL-035, NL-036: a wish for another incarnation is void.
