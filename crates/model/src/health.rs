@@ -113,7 +113,7 @@ pub struct NodeHealth {
     pub ready: Ready,
     /// The judgement.
     pub verdict: Verdict,
-    /// Latest sign of life.
+    /// Latest sign of life that was observed; `None` if none was since its monitor began, or by the one before.
     pub last_sign_of_life: Option<SignOfLife>,
     /// When the node became late.
     pub late_since: Option<Wall>,

@@ -178,6 +178,8 @@ pub(crate) struct Node {
     pub(crate) pressures: Pressures,
     pub(crate) lease: LeaseTrack,
     pub(crate) sign: Option<Sign>,
+    /// `sign` was observed: a renewal or a status that came while somebody watched, not the first sight of a lease that may be old.
+    pub(crate) heard: bool,
     pub(crate) count: Count,
     pub(crate) late_since: Option<Wall>,
     pub(crate) incident: Option<TraceContext>,
@@ -213,6 +215,7 @@ impl Node {
             pressures: facts.pressures,
             lease: LeaseTrack::default(),
             sign: None,
+            heard: false,
             count: Count::anew(now.mono, now.wall),
             late_since: None,
             incident: None,
@@ -298,6 +301,7 @@ impl Node {
     /// Back to what a node is before leadership: facts stay, what was made of them goes.
     pub(crate) fn stand_by(&mut self) {
         self.sign = None;
+        self.heard = false;
         self.late_since = None;
         self.incident = None;
         self.phase = Phase::Watched;

@@ -11,17 +11,19 @@ use crate::config::Rates;
 pub enum Vote {
     /// Ready.
     Ready,
-    /// Ready so far; counts as not ready for the brake.
+    /// Ready so far, but late or not heard of; counts as not ready for the brake.
     Late,
     /// Not ready.
     NotReady,
 }
 
 impl Vote {
-    /// The vote that a verdict stands for. No status is not ready (NL-090); one that said no before it fell silent still says no.
-    pub const fn of(verdict: Verdict, ready: ReadyStatus) -> Self {
+    /// The vote that a verdict stands for. No status is not ready (NL-090); one that said no before it fell silent still says no. One
+    /// that its monitor never `heard` a sign of life of may be silent for long: where monitor and bus were lost together, nobody knows.
+    pub const fn of(verdict: Verdict, ready: ReadyStatus, heard: bool) -> Self {
         match (verdict, ready) {
-            (Verdict::Healthy, _) => Self::Ready,
+            (Verdict::Healthy, _) if heard => Self::Ready,
+            (Verdict::Healthy, _) => Self::Late,
             (Verdict::Late, ReadyStatus::True) => Self::Late,
             (Verdict::Late | Verdict::NotReady | Verdict::Unreachable | Verdict::NoStatus, _) => Self::NotReady,
         }

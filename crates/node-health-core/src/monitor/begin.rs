@@ -78,7 +78,8 @@ impl Monitor {
     }
 }
 
-/// NL-041, NL-043, NL-049: from now if there is a Ready or a lease, else from creation.
+/// NL-041, NL-043, NL-049: from now if there is a Ready or a lease, else from creation. The lease is no sign of life that anybody heard:
+/// after total silence all leases are as old as that.
 fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration) {
     node.count = Count::anew(noticed, now.wall);
     if node.lease.is_seen() {
@@ -105,6 +106,7 @@ fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, perio
         mono: now.mono,
         signal: sign.signal,
     });
+    node.heard = node.sign.is_some();
     node.count = Count::since(health.counted_from, now, longest_credit(grace, period));
     node.late_since = health.late_since.or_else(|| late.then_some(now.wall));
     let began = health.last_sign_of_life.map_or(health.counted_from, |sign| sign.time);

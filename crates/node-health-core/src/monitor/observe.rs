@@ -153,7 +153,7 @@ impl Monitor {
         if !renewed || !self.running {
             return;
         }
-        let quiet = node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
+        let quiet = node.heard && node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
         self.note_sign(&lease.name, Signal::Lease, now);
         if !quiet {
             self.refresh(&lease.name, now, out);
@@ -180,6 +180,7 @@ impl Monitor {
             mono: now.mono,
             signal,
         });
+        node.changed |= !std::mem::replace(&mut node.heard, true);
         node.failures = 0;
         node.unsaid = false;
         if node.ready.status != ReadyStatus::Unknown {

@@ -73,7 +73,7 @@ impl Monitor {
                     since: node.ready.since,
                 },
                 verdict,
-                last_sign_of_life: node.sign.map(|sign| SignOfLife {
+                last_sign_of_life: node.sign.filter(|_| node.heard).map(|sign| SignOfLife {
                     time: sign.wall,
                     signal: sign.signal,
                     renew_time: node.lease.renew_time(),

@@ -171,6 +171,8 @@ fn a_quiet_cluster_costs_no_request_and_no_record() {
 #[test]
 fn a_renewal_asks_for_nothing() {
     let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(1.0);
+    world.renew("n1");
     let mut lease = world.leases["n1"].clone();
     lease.renewed = lease.renewed.map(|at| at + jiff::SignedDuration::from_secs(1));
     let effects = world.monitor.apply(Input::LeaseApplied(lease), world.now);

@@ -18,6 +18,29 @@ fn after_a_restart_everybody_who_was_not_late_has_a_full_grace() {
     assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
 }
 
+/// Design §1, the brake looks ahead: the first sight of a lease, which may be as old as a total silence, is not told as a sign of life;
+/// the first renewal, or status, is.
+#[test]
+fn the_first_sight_of_a_lease_is_no_sign_of_life() {
+    let heard = |world: &World, node: &str| world.record(node).last_sign_of_life.is_some();
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3"]);
+    assert_eq!(["n1", "n2", "n3"].map(|node| heard(&world, node)), [false; 3]);
+    world.pass(5.0);
+    world.renew("n1");
+    world.post("n2", ReadyStatus::True);
+    assert_eq!(["n1", "n2", "n3"].map(|node| heard(&world, node)), [true, true, false]);
+    let told = world.record("n1").clone();
+    world.pass(10.0);
+    world.renew("n1");
+    assert_eq!(*world.record("n1"), told, "no heartbeat crosses the bus");
+    // Bus and monitor die together: nothing is remembered, and nobody was heard of yet.
+    world.topic.clear();
+    world.restart(Config::default());
+    assert_eq!(["n1", "n2", "n3"].map(|node| heard(&world, node)), [false; 3]);
+    world.renew("n3");
+    assert_eq!(["n1", "n2", "n3"].map(|node| heard(&world, node)), [false, false, true]);
+}
+
 /// Design §8: judged nodes are inherited, with the moment their silence began and with their trace.
 #[test]
 fn a_judged_node_is_inherited() {

@@ -320,8 +320,15 @@ impl World {
     }
 
     fn publish(&mut self, health: NodeHealth, trace: Option<TraceContext>) {
-        self.said += 1;
-        self.say(format!("{} {}", health.node.name, health.verdict.as_str()));
+        let known = self.topic.get(&health.node.name).map(|known| &known.health);
+        let is_only_heard = known.is_some_and(|known| {
+            known.verdict == health.verdict && known.last_sign_of_life.is_none() && health.last_sign_of_life.is_some()
+        });
+        // That a node was heard of for the first time is part of no story but its own.
+        if !is_only_heard {
+            self.said += 1;
+            self.say(format!("{} {}", health.node.name, health.verdict.as_str()));
+        }
         self.topic.insert(health.node.name.clone(), Inherited { health, trace });
     }
 

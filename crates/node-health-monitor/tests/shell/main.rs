@@ -295,7 +295,9 @@ async fn transitions_cross_the_bus_and_nothing_else() {
         news(&mut topic).await,
         verdicts(&[("n1", Some(Healthy)), ("n2", Some(Healthy))])
     );
-    world.pass_alive(30, &["n2"]).await;
+    world.pass_alive(15, &["n2"]).await;
+    assert_eq!(news(&mut topic).await, verdicts(&[("n2", Some(Healthy))]), "it was heard of");
+    world.pass_alive(15, &["n2"]).await;
     assert_eq!(news(&mut topic).await, verdicts(&[]));
     world.pass_alive(10, &["n2"]).await;
     assert_eq!(news(&mut topic).await, verdicts(&[("n1", Some(Late))]));

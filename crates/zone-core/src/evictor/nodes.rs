@@ -137,7 +137,7 @@ impl Health {
             origin,
             trace,
             uid: health.node.uid,
-            vote: Vote::of(health.verdict, health.ready.status),
+            vote: Vote::of(health.verdict, health.ready.status, health.last_sign_of_life.is_some()),
             since: health.ready.since.unwrap_or(health.decided_at),
         }
     }

@@ -193,6 +193,37 @@ fn no_rate_before_node_health_is_complete() {
     assert_eq!(world.isolations(), [("n1", 110)]);
 }
 
+/// Design §1, the brake looks ahead: bus and monitor died together in the middle of a total silence. One node was judged before, the
+/// others look healthy; until they are heard of they may be as silent as that one.
+#[test]
+fn nodes_that_nobody_heard_of_are_no_reason_to_isolate_others() {
+    let mut world = World::unseen(mk_config(|_| ()));
+    for (name, zone) in SIX {
+        world.add_node(name, zone);
+        world.unheard.insert(name.into());
+    }
+    world.mark_unknown("n1");
+    for (name, _) in SIX {
+        let verdict = if name == "n1" {
+            Verdict::Unreachable
+        } else {
+            Verdict::Healthy
+        };
+        world.health(name, verdict);
+    }
+    world.wish("n1", HealthTaint::Unreachable);
+    world.show_everything();
+    world.pass(secs(60));
+    assert_eq!(world.zone_held("a"), Some(HoldReason::AllZonesDisrupted));
+    assert!(world.isolated().is_empty());
+    world.unheard.clear();
+    for (name, _) in &SIX[1..] {
+        world.health(name, Verdict::Healthy);
+    }
+    world.pass(secs(10));
+    assert_eq!(world.isolated(), ["n1"].into(), "they are alive");
+}
+
 /// Design §8: at a cold start of everything the taint-manager's first words come after the evictor's first view. They are overdue too.
 #[test]
 fn what_makes_the_intents_complete_is_paced() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::health::{NodeHealth, Ready};
+use bailiff_model::health::{NodeHealth, Ready, SignOfLife, Signal};
 use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, NodeEviction, NodeIsolation, PodEviction, Trigger};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::taint::used;
@@ -53,6 +53,8 @@ pub struct World {
     pub completed: bool,
     /// Failures to answer the next requests with, writes and reads alike; a write that fails is not applied.
     pub failures: VecDeque<FailureKind>,
+    /// Nodes of which the monitor has no sign of life.
+    pub unheard: BTreeSet<NodeName>,
     /// Nodes whose reads fail.
     pub unreadable: BTreeSet<NodeName>,
     /// Requests that are kept unanswered are not sent yet: they can be called off.
@@ -132,6 +134,7 @@ impl World {
             reads: 0,
             completed: false,
             failures: VecDeque::new(),
+            unheard: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             is_unsent: false,
             called_off: BTreeSet::new(),

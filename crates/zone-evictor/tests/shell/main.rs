@@ -14,7 +14,7 @@ use bailiff_cluster::Api;
 use bailiff_event_bus::{
     Body, Bus, Draft, PublishOptions, Publisher, Server, ServerOptions, SubscribeOptions, Update, publish, subscribe,
 };
-use bailiff_model::health::Ready;
+use bailiff_model::health::{Ready, SignOfLife, Signal};
 use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, NodeIsolation, PodEviction, Trigger};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
 use bailiff_model::{Effect, NodeHealth, NodeRef, PodRef, ReadyStatus, Taint, Topic, Verdict, Zone};
@@ -144,7 +144,11 @@ impl World {
                 since: Some(now),
             },
             verdict,
-            last_sign_of_life: None,
+            last_sign_of_life: Some(SignOfLife {
+                time: now,
+                signal: Signal::Lease,
+                renew_time: None,
+            }),
             late_since: None,
             counted_from: now,
             grace: Duration::from_secs(50),

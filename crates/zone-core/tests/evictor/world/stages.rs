@@ -26,7 +26,11 @@ impl World {
                 since: Some(self.now.wall),
             },
             verdict,
-            last_sign_of_life: None,
+            last_sign_of_life: (!self.unheard.contains(&facts.name)).then_some(SignOfLife {
+                time: self.now.wall,
+                signal: Signal::Lease,
+                renew_time: None,
+            }),
             late_since: None,
             counted_from: self.now.wall,
             grace: secs(50),
