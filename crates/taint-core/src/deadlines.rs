@@ -7,6 +7,8 @@ use bailiff_model::{Mono, NodeName, PodUid};
 /// What is due.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
+    /// What is not known of node-health is not waited for any longer.
+    Complete,
     /// A pod's toleration time ends.
     Pod(PodUid),
     /// A node's eviction timeout ends (node mode).

@@ -25,7 +25,8 @@ use wishes::Wish;
 ///
 /// # Guarantees
 /// - The same facts twice give no effect the second time: a quiet world is neither written nor published to.
-/// - [`Effect::Complete`] comes once, after all Nodes, all Pods and what the bus remembers are known.
+/// - [`Effect::Complete`] comes once, after all Nodes, all Pods and what the bus remembers are known; and all of `node-health`, if wishes
+///   follow from it, but without that after a while.
 /// - Verdicts that are missing while `node-health` is not complete withdraw nothing.
 /// - Work is proportional to what changed: an event of a pod costs that pod, an event of a node costs its own pods.
 #[derive(Debug)]
@@ -65,8 +66,10 @@ struct Progress {
     inherited: Option<Vec<Inherited>>,
     /// Marking that an earlier process began was taken up.
     marking_finished: bool,
-    /// Intents are decided; before, starts are only collected.
-    begun: bool,
+    /// Since when intents are decided; before, starts are only collected.
+    begun: Option<Mono>,
+    /// [`Effect::Complete`] was said.
+    completed: bool,
 }
 
 impl Manager {
@@ -141,7 +144,8 @@ impl Manager {
     pub fn waits_for(&self) -> Option<&'static str> {
         let progress = &self.progress;
         match progress {
-            _ if progress.begun => None,
+            _ if progress.completed => None,
+            _ if progress.begun.is_some() => Some("a complete view of node-health"),
             _ if !progress.nodes_listed => Some("the list of Nodes"),
             _ if !progress.pods_listed => Some("the list of Pods"),
             _ => Some("what the bus remembers of eviction-intents"),
@@ -154,6 +158,8 @@ impl Manager {
                 Timer::Pod(uid) => self.time_is_over(&uid),
                 Timer::Node(name) => self.evaluate_node(&name),
                 Timer::NodeWrite(name) => self.node_write_expired(&name),
+                // What it was set for is looked at after every input.
+                Timer::Complete => {}
                 Timer::PodMark(uid) => {
                     self.marks.expired(&uid);
                 }

@@ -31,7 +31,7 @@ pub(super) struct Word {
 impl Manager {
     /// Judges all pods of a node.
     pub(super) fn evaluate_node(&mut self, name: &NodeName) {
-        if !self.progress.begun {
+        if self.progress.begun.is_none() {
             return;
         }
         let Some(node) = self.nodes.get(name) else { return };
@@ -43,7 +43,7 @@ impl Manager {
 
     /// Judges one pod, now that intents are decided at all.
     pub(super) fn evaluate_pod(&mut self, uid: &PodUid) {
-        if self.progress.begun {
+        if self.progress.begun.is_some() {
             self.judge_pod(uid, Start::at(self.now));
         }
     }

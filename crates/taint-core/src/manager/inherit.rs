@@ -4,6 +4,7 @@
 //! in the intents that were published before. Under the upstream profile none of that is used.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
 use bailiff_model::{EvictionMode, NodeName, PodUid, Profile, Taint};
@@ -16,10 +17,14 @@ use crate::input::Inherited;
 use crate::judge::Armed;
 use crate::start::{Standing, Start, follow};
 
+/// How long `node-health` is waited for: another monitor takes over within the 15 s of its lease and 10 s for what it inherits. Longer
+/// would hold evictions for hand-made taints, which need no verdicts; without these, what health causes is held anyway.
+const HEALTH_WAIT: Duration = Duration::from_secs(30);
+
 impl Manager {
     /// What the own topic held when this process came to it. Later snapshots of it are this process's own words.
     pub(super) fn inherit(&mut self, records: Vec<Inherited>) {
-        if self.progress.begun || self.progress.inherited.is_some() {
+        if self.progress.begun.is_some() || self.progress.inherited.is_some() {
             return;
         }
         let (pods, nodes): (Vec<Inherited>, Vec<Inherited>) = records
@@ -33,8 +38,27 @@ impl Manager {
 
     /// Begins to decide intents once Nodes, Pods and the past are known; says so when all that there is to say is said.
     pub(super) fn begin(&mut self) {
+        self.begin_to_decide();
+        self.complete();
+    }
+
+    /// A wish that is missing means something once this is said, so all verdicts must have been answered (NL-034, NL-205).
+    fn complete(&mut self) {
+        let Some(begun) = self.progress.begun.filter(|_| !self.progress.completed) else {
+            return;
+        };
+        let until = begun + HEALTH_WAIT;
+        if self.config.duties.node_lifecycle && !self.health.complete && self.now.mono < until {
+            return self.deadlines.set(Timer::Complete, until);
+        }
+        self.deadlines.cancel(&Timer::Complete);
+        self.progress.completed = true;
+        self.effects.push(Effect::Complete);
+    }
+
+    fn begin_to_decide(&mut self) {
         let known = self.progress.nodes_listed && self.progress.pods_listed;
-        if self.progress.begun || !known {
+        if self.progress.begun.is_some() || !known {
             return;
         }
         let Some(inherited) = self.progress.inherited.take() else {
@@ -46,7 +70,7 @@ impl Manager {
         } else {
             BTreeMap::new()
         };
-        self.progress.begun = true;
+        self.progress.begun = Some(self.now.mono);
         let now = Start::at(self.now);
         let pods: Vec<PodUid> = self.pods.uids().cloned().collect();
         for uid in &pods {
@@ -58,7 +82,6 @@ impl Manager {
                 _ => self.judge_pod(uid, bound),
             }
         }
-        self.effects.push(Effect::Complete);
     }
 
     /// The Node is gone; what was decided because of it stands as it was (TE-034).

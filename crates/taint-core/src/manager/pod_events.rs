@@ -48,7 +48,7 @@ impl Manager {
             return;
         }
         let (uid, node) = (facts.pod.uid.clone(), facts.node.clone());
-        let bound = (!self.progress.begun).then(|| match facts.bound {
+        let bound = self.progress.begun.is_none().then(|| match facts.bound {
             Some(bound) if first && self.config.profile == Profile::Bailiff => Start::of_wall(bound, self.now),
             _ => Start::at(self.now),
         });

@@ -51,6 +51,7 @@ fn news_that_come_before_the_lists_wait_for_them() {
     assert!(h.published.is_empty());
     h.apply(Input::Inherit(Vec::new()));
     h.assert_only(&["p", "q"]);
+    h.health(Vec::new());
     assert_eq!((h.publications, h.completed), (2, 1), "each once");
 }
 

@@ -136,6 +136,13 @@ impl World {
         publish(&self.env.bus, options, &self.clock, &self.env.seed)
     }
 
+    /// A monitor of no nodes: all verdicts are known.
+    fn monitor_of_nobody(&self) -> Publisher {
+        let monitor = self.monitor();
+        monitor.complete();
+        monitor
+    }
+
     fn unready(&self) -> Vec<String> {
         let failures = self.env.readiness.readiness().into_iter();
         failures
@@ -274,6 +281,7 @@ async fn a_toleration_time_runs_out_or_is_called_off() {
         .collect();
     objects.push((NODES, mk_node("n1", "True")));
     let world = World::start(objects).await;
+    let _monitor = world.monitor_of_nobody();
     world.api.change(NODES, "n1", taint);
     world.pass(5).await;
     assert_eq!(world.intent("none").await, Some((IntentState::Due, 1)));
@@ -308,6 +316,7 @@ async fn a_toleration_time_runs_out_or_is_called_off() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_start_the_clock_again() {
     let mut world = World::start(vec![(NODES, mk_node("n1", "True")), (PODS, mk_pod("p", "n1", Some(60)))]).await;
+    let _monitor = world.monitor_of_nobody();
     world.api.change(NODES, "n1", taint);
     world.pass(20).await;
     let before = world.intents().await.remove("pod/uid-p").unwrap();
@@ -400,6 +409,8 @@ async fn the_shutdown_ends_it() {
     let mut node = mk_node("n1", "True");
     taint(&mut node);
     let world = World::start(vec![(NODES, node), (PODS, mk_pod("p", "n1", Some(100)))]).await;
+    let _monitor = world.monitor_of_nobody();
+    world.pass(1).await;
     let (state, _) = world.intent("p").await.unwrap();
     assert_eq!(state, IntentState::Scheduled);
     world.env.shutdown.trigger();
