@@ -65,8 +65,10 @@ pub struct NodeEviction {
     pub node: NodeRef,
     /// Its zone.
     pub zone: Zone,
-    /// Not before this.
+    /// When it is due, by the producer's clock: information.
     pub not_before: Wall,
+    /// It may be acted on.
+    pub due: bool,
     /// One sentence for people.
     pub cause: String,
     /// When it was decided.

@@ -156,7 +156,7 @@ impl Manager {
         while let Some(timer) = self.deadlines.pop(self.now.mono) {
             match timer {
                 Timer::Pod(uid) => self.time_is_over(&uid),
-                Timer::Node(name) => self.evaluate_node(&name),
+                Timer::Node(name) => self.node_is_due(&name),
                 Timer::NodeWrite(name) => self.node_write_expired(&name),
                 // What it was set for is looked at after every input.
                 Timer::Complete => {}

@@ -40,6 +40,7 @@ impl TryFrom<Wire<pb::NodeEviction>> for NodeEviction {
             node: required("node", eviction.node)?,
             zone: required("zone", eviction.zone)?,
             not_before: scalar::time("not_before", eviction.not_before)?,
+            due: eviction.due,
             cause: scalar::sentence("cause", eviction.cause)?,
             decided_at: scalar::time("decided_at", eviction.decided_at)?,
         })
@@ -135,6 +136,7 @@ pub fn to_node_eviction(eviction: &NodeEviction) -> pb::NodeEviction {
         node: Some(values::to_node_ref(&eviction.node)),
         zone: Some(values::to_zone(&eviction.zone)),
         not_before: Some(scalar::to_time(eviction.not_before)),
+        due: eviction.due,
         cause: scalar::to_sentence(&eviction.cause),
         decided_at: Some(scalar::to_time(eviction.decided_at)),
     }

@@ -158,12 +158,13 @@ fn intent() -> impl Strategy<Value = Body> {
             decided_at,
         })
     });
-    let eviction = (node(), zone(), wall(), sentence(), wall());
-    let eviction = eviction.prop_map(|(node, zone, not_before, cause, decided_at)| {
+    let eviction = (node(), zone(), wall(), any::<bool>(), sentence(), wall());
+    let eviction = eviction.prop_map(|(node, zone, not_before, due, cause, decided_at)| {
         Intent::NodeEviction(NodeEviction {
             node,
             zone,
             not_before,
+            due,
             cause,
             decided_at,
         })

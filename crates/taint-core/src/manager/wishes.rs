@@ -66,6 +66,7 @@ impl Wish {
                 node,
                 zone,
                 not_before: now.wall_of(due),
+                due: due <= now.mono,
                 cause,
                 decided_at: now.wall,
             }),
@@ -180,16 +181,28 @@ impl Manager {
         if self.wishes.get(&name) == Some(&wish) {
             return;
         }
-        self.effects.push(Effect::Publish {
-            intent: Box::new(wish.intent(self.now)),
-            derived_from: wish.derived_from.clone(),
-            trace: wish.trace,
-        });
+        self.say_wish(&wish);
         let due = wish.due;
         self.wishes.insert(name.clone(), wish);
         if let Some(due) = due {
             self.arm_node(&name, due);
         }
+    }
+
+    fn say_wish(&mut self, wish: &Wish) {
+        self.effects.push(Effect::Publish {
+            intent: Box::new(wish.intent(self.now)),
+            derived_from: wish.derived_from.clone(),
+            trace: wish.trace,
+        });
+    }
+
+    /// Node mode: the timeout of a node is over (NL-202). Said in so many words: whose clock is right is nobody's question.
+    pub(super) fn node_is_due(&mut self, name: &NodeName) {
+        if let Some(wish) = self.wishes.get(name).cloned() {
+            self.say_wish(&wish);
+        }
+        self.evaluate_node(name);
     }
 
     fn arm_node(&mut self, name: &NodeName, due: Mono) {

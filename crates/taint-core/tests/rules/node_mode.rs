@@ -26,6 +26,13 @@ fn not_before(h: &Harness) -> Option<i64> {
     }
 }
 
+fn is_due(h: &Harness) -> bool {
+    match &h.published["node/n1"].intent {
+        Intent::NodeEviction(wish) => wish.due,
+        other => unreachable!("{other:?}"),
+    }
+}
+
 fn gone() -> Input {
     Input::NodeGone {
         name: "n1".into(),
@@ -49,7 +56,9 @@ fn all_pods_of_a_silent_node_go_whatever_they_tolerate() {
     let scheduled = h.eviction("p").expect("scheduled");
     assert_eq!((&scheduled.cause, scheduled.trigger), (&EvictionCause::Node, Trigger::Node));
     h.at(301).assert_state("all", Scheduled, 302);
+    assert!(!is_due(&h));
     h.at(302).assert_state("all", Due, 302);
+    assert!(is_due(&h), "the node is due with its pods, and says so");
     h.at(310).pod(mk_pod("late", "n1", &[("", None)]));
     h.assert_state("late", Due, 302);
 }

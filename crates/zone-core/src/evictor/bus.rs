@@ -71,7 +71,7 @@ impl Evictor {
                     self.take_pod_intent(record.origin, record.trace, intent, overdue, now);
                 }
                 Some(Body::Intent(intent)) => {
-                    let wish = Wish::new(record.origin, record.derived_from, record.trace, intent, now);
+                    let wish = Wish::new(record.origin, record.derived_from, record.trace, intent);
                     if let (Some(name), Some(wish)) = (record.key.strip_prefix("node/"), wish) {
                         self.take_wish(NodeName::from(name), Some(wish));
                     }

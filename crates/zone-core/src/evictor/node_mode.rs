@@ -13,15 +13,15 @@
 
 use bailiff_model::{HoldReason, NodeName, NodeUid, Now, ReadyStatus, Zone};
 
+use super::Evictor;
 use super::holds::Reason;
 use super::nodes::{Node, Said, WishKind};
 use super::zones::GrantEnd;
-use super::{Evictor, Timer};
 use crate::effect::{Count, Effect};
 
 impl Evictor {
     pub(super) fn plan_eviction(&mut self, name: &NodeName, now: Now) {
-        let Some((meant, not_before)) = self.nodes.get(name).and_then(eviction_wanted) else {
+        let Some((meant, due)) = self.nodes.get(name).and_then(eviction_wanted) else {
             return self.unmark(name, now);
         };
         if self.inherited.take_evicted(name, &meant) {
@@ -34,9 +34,8 @@ impl Evictor {
             self.leave_queue(name);
             return self.say(name, Said::Evicted, now);
         }
-        if not_before > now.mono {
-            self.leave_queue(name);
-            return self.timers.set(Timer::Node(name.clone()), not_before);
+        if !due {
+            return self.leave_queue(name);
         }
         let hold = self.eviction_hold(name);
         if let Some(zone) = self.nodes.get(name).and_then(Node::zone).cloned() {
@@ -112,15 +111,15 @@ impl Evictor {
     }
 }
 
-/// The incarnation whose eviction is wished for, and not before when; `None` if it is Ready or was replaced.
-fn eviction_wanted(node: &Node) -> Option<(NodeUid, bailiff_model::Mono)> {
+/// The incarnation whose eviction is wished for, and whether its time is over; `None` if it is Ready or was replaced.
+fn eviction_wanted(node: &Node) -> Option<(NodeUid, bool)> {
     let wish = node.wish.as_ref()?;
     let stands = node
         .facts
         .as_ref()
         .is_none_or(|facts| facts.uid == wish.node.uid && facts.ready != ReadyStatus::True);
     match wish.kind {
-        WishKind::Evict(not_before) if stands => Some((wish.node.uid.clone(), not_before)),
-        WishKind::Evict(_) | WishKind::Isolate(_) => None,
+        WishKind::Evict { due } if stands => Some((wish.node.uid.clone(), due)),
+        WishKind::Evict { .. } | WishKind::Isolate(_) => None,
     }
 }

@@ -49,8 +49,10 @@ pub(super) struct Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WishKind {
     Isolate(HealthTaint),
-    /// Node mode; not before this.
-    Evict(Mono),
+    /// Node mode; its time is over. When that is, is the taint-manager's word: its clock is never compared with ours (design §2).
+    Evict {
+        due: bool,
+    },
 }
 
 /// A request about the node that is under way, or why there is none.
@@ -156,15 +158,10 @@ impl Health {
 
 impl Wish {
     /// The wish in a node intent; `None` for a pod intent.
-    pub(super) fn new(origin: Origin, derived_from: Origin, trace: Option<TraceContext>, intent: Intent, now: Now) -> Option<Self> {
+    pub(super) fn new(origin: Origin, derived_from: Origin, trace: Option<TraceContext>, intent: Intent) -> Option<Self> {
         let (node, zone, kind, decided_at) = match intent {
             Intent::Isolation(wish) => (wish.node, wish.zone, WishKind::Isolate(wish.taint), wish.decided_at),
-            Intent::NodeEviction(wish) => (
-                wish.node,
-                wish.zone,
-                WishKind::Evict(now.mono_of(wish.not_before)),
-                wish.decided_at,
-            ),
+            Intent::NodeEviction(wish) => (wish.node, wish.zone, WishKind::Evict { due: wish.due }, wish.decided_at),
             Intent::Pod(_) => return None,
         };
         Some(Self {
@@ -211,7 +208,7 @@ impl Node {
         let not_ready = matches!(self.facts.as_ref()?.ready, ReadyStatus::False | ReadyStatus::Unknown);
         match self.valid_wish()?.kind {
             WishKind::Isolate(taint) if not_ready => Some(taint),
-            WishKind::Isolate(_) | WishKind::Evict(_) => None,
+            WishKind::Isolate(_) | WishKind::Evict { .. } => None,
         }
     }
 

@@ -80,6 +80,24 @@ fn nodes_are_evicted_at_the_zones_rate_with_all_their_pods() {
     assert_eq!(said[..2], wanted);
 }
 
+/// NL-202, design §2: a node is due when the taint-manager says so. When that should be, by its clock, justifies nothing.
+#[test]
+fn the_clock_of_the_taint_manager_makes_no_node_due() {
+    let mut world = mk_world(0.1);
+    world.mark_unknown("n1");
+    world.health("n1", Verdict::Unreachable);
+    let pod = world.add_pod("p-n1", "n1", vec![]);
+    let ours = world.now.wall;
+    world.wish_evicted_at("n1", ours - secs(86_400), false);
+    world.due_with_node(&pod);
+    world.pass(secs(60));
+    assert_eq!((world.node_state("n1"), world.deleted()), (None, 0));
+    world.wish_evicted_at("n1", ours + secs(86_400), true);
+    world.pass(secs(10));
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+    assert_eq!(world.deleted(), 1);
+}
+
 /// NL-203: pods that come to an evicted node later go at once, outside the rate.
 #[test]
 fn later_pods_of_an_evicted_node_go_at_once() {

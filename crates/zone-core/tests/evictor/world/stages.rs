@@ -68,11 +68,18 @@ impl World {
 
     /// Node mode: the taint-manager wishes the node evicted.
     pub fn wish_evicted(&mut self, name: &str) {
+        let now = self.now.wall;
+        self.wish_evicted_at(name, now, true);
+    }
+
+    /// The same, by the taint-manager's clock.
+    pub fn wish_evicted_at(&mut self, name: &str, not_before: Wall, due: bool) {
         let facts = self.node(name);
         let wish = NodeEviction {
             node: facts.reference(),
             zone: facts.zone.clone(),
-            not_before: self.now.wall,
+            not_before,
+            due,
             cause: String::new(),
             decided_at: self.now.wall,
         };
