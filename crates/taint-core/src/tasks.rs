@@ -13,16 +13,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bailiff_model::{Mono, Now, ResourceVersion};
+use bailiff_model::{Mono, Now, ResourceVersion, heeded_retry_after};
 
 /// First pause after a failure: upstream's pause after a conflict (NL-005).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Longest pause between two tries: an API server that is back is noticed within half a minute.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-/// Longest pause that a server can ask for: more than any Retry-After of a healthy API server, short enough to recover from a bad one.
-const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 /// How long to wait until the watch shows a write: far beyond the delay of a healthy watch. A stale one resumes with a new list.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -169,7 +166,7 @@ impl<K: Ord + Clone> Tasks<K> {
         let doublings = task.failures.min(16);
         task.failures = task.failures.saturating_add(1);
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-        Some(now.mono + pause.max(retry_after.unwrap_or_default().min(LONGEST_ASKED)))
+        Some(now.mono + pause.max(heeded_retry_after(retry_after)))
     }
 
     /// The moment given by [`Self::failed`] or [`Self::settle`] has come. True if the key became idle by it.

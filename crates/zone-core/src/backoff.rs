@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bailiff_model::heeded_retry_after;
+
 use crate::input::FailureKind;
 
 /// The first pause. Upstream tries five times, 10 ms apart, and gives up (TE-004, TE-076); we go on, so we begin slower.
@@ -16,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub fn pause(failures: u32, kind: FailureKind) -> Duration {
     let doubled = FIRST.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
     let asked = match kind {
-        FailureKind::Throttled { retry_after } => retry_after.unwrap_or_default(),
+        FailureKind::Throttled { retry_after } => heeded_retry_after(retry_after),
         _ => Duration::ZERO,
     };
     doubled.min(LONGEST).max(asked)
@@ -34,9 +36,10 @@ mod tests {
             [1, 2, 3, 9, 10, 64, u32::MAX].map(after),
             [100, 200, 400, 25_600, 30_000, 30_000, 30_000]
         );
-        let asked = FailureKind::Throttled {
-            retry_after: Some(Duration::from_secs(60)),
+        let asked = |seconds| FailureKind::Throttled {
+            retry_after: Some(Duration::from_secs(seconds)),
         };
-        assert_eq!(pause(1, asked), Duration::from_secs(60));
+        assert_eq!(pause(1, asked(45)), Duration::from_secs(45));
+        assert_eq!(pause(1, asked(u64::MAX)), Duration::from_secs(60), "but not for ever");
     }
 }

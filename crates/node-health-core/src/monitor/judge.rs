@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeName, NodeRef, Now, ReadyStatus};
+use bailiff_model::{Mono, NodeName, NodeRef, Now, ReadyStatus, heeded_retry_after};
 
 use super::Monitor;
 use crate::effect::{Effect, EventKind, Judgement, Measurement, ReadBy};
@@ -15,9 +15,6 @@ const CONFLICTS_AT_ONCE: u32 = 5;
 
 /// First pause after a failed request; doubles up to the monitor period.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-
-/// The longest that a server's Retry-After is heeded. A minute is more than servers ask for and less than a grace and a half.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 impl Monitor {
     /// A node's timer is due: it became late, its grace ended, a pause is over, or its record has aged.
@@ -220,7 +217,7 @@ impl Monitor {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let doublings = node.failures.min(16);
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(self.config.period);
-        let asked_for = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+        let asked_for = heeded_retry_after(retry_after);
         node.failures = node.failures.saturating_add(1);
         node.not_before = now.mono + pause.max(asked_for);
         node.unsaid = true;
