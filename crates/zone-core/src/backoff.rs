@@ -12,16 +12,30 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The longest pause: an API that is back is noticed within this, and 10,000 failing requests cost it about 300/s at most.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// The first pause after a request that the server will not have as it is: a policy or a webhook that says so is changed by people.
+const FIRST_REFUSED: Duration = Duration::from_secs(5);
+
+/// The longest pause after such a request. One pod costs nothing then, and a policy that is gone is noticed soon enough.
+const LONGEST_REFUSED: Duration = Duration::from_secs(300);
+
+/// The pause after the `failures`-th failure in a row (from 1) if the last one was that the server will not have the request.
+pub fn pause_refused(failures: u32) -> Duration {
+    doubled(FIRST_REFUSED, failures).min(LONGEST_REFUSED)
+}
+
+fn doubled(first: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX))
+}
+
 /// The pause after the `failures`-th failure in a row (from 1), not shorter than what the server asked for.
 ///
 /// There is no jitter: requests of one evictor are bounded in number anyhow, and only one evictor works on a zone.
 pub fn pause(failures: u32, kind: FailureKind) -> Duration {
-    let doubled = FIRST.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
     let asked = match kind {
         FailureKind::Throttled { retry_after } => heeded_retry_after(retry_after),
         _ => Duration::ZERO,
     };
-    doubled.min(LONGEST).max(asked)
+    doubled(FIRST, failures).min(LONGEST).max(asked)
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ pub enum FailureKind {
         /// Not before this has passed.
         retry_after: Option<Duration>,
     },
-    /// Never as it is.
+    /// Not as it is, by what the server goes by at the moment.
     Invalid,
     /// Not applied, may be allowed later: permission or leadership is missing.
     Denied,

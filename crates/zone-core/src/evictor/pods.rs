@@ -3,7 +3,7 @@
 //! ```text
 //!  DUE ─▶ held ◀─▶ waiting ─▶ (reading) ─▶ marking ─▶ deleting ─▶ done
 //!           ▲         │  ▲                    │           │
-//!           └─────────┘  └── backoff ◀────────┴───────────┘   any failure but "gone" and "invalid" (TE-076)
+//!           └─────────┘  └── backoff ◀────────┴───────────┘   any failure but "gone" (TE-076)
 //!                     └─▶ confirming: the node's taints, as known, justify nothing; a read of the node decides
 //! ```
 //! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
+use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Now, PodUid, ResourceVersion};
 
 use super::super::{Evictor, Timer};
@@ -82,7 +82,6 @@ impl Evictor {
         pod.target.resource_version = ResourceVersion::default();
         match failure.kind {
             FailureKind::CalledOff => self.pod_called_off(uid),
-            FailureKind::Invalid => self.refuse_pod(uid, RefusedReason::Api, failure.detail, now),
             FailureKind::Conflict if pod.conflicts < CONFLICTS && !matches!(stage, Stage::Reading(_)) => {
                 pod.conflicts += 1;
                 self.advance(uid, now);
@@ -90,7 +89,15 @@ impl Evictor {
             kind => {
                 pod.failures = pod.failures.saturating_add(1);
                 pod.conflicts = 0;
-                let until = now.mono + backoff::pause(pod.failures, kind);
+                // What the server refuses today (a webhook, a policy, a proxy) it may accept tomorrow. Until then it goes last.
+                let refused = kind == FailureKind::Invalid;
+                pod.overdue |= refused;
+                let pause = if refused {
+                    backoff::pause_refused(pod.failures)
+                } else {
+                    backoff::pause(pod.failures, kind)
+                };
+                let until = now.mono + pause;
                 self.pods.set_stage(uid, Stage::Backoff);
                 self.timers.set(Timer::Pod(uid.clone()), until);
                 self.say_pod_failed(uid, failure.detail, now);
