@@ -11,7 +11,7 @@ use bailiff_event_bus::{
 use bailiff_model::{NodeName, NodeUid, Topic};
 use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
-use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
+use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage, settle};
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
@@ -238,11 +238,19 @@ impl Shell {
         }
     }
 
-    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own.
+    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own. A verdict that was stored is
+    /// said on the bus; nothing is begun.
     async fn drain(&mut self) {
         for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
+            for effect in self.monitor.apply(answer, self.env.clock.now()) {
+                match effect {
+                    Effect::Publish { .. } | Effect::Retract(_) | Effect::Event(_) | Effect::Measure(_) => self.perform(effect),
+                    Effect::Confirm { .. } | Effect::WriteUnknown(_) | Effect::Complete | Effect::WakeAt(_) => {}
+                }
+            }
         }
+        settle(&self.publisher).await;
     }
 }
 

@@ -11,6 +11,7 @@ pub mod health;
 pub mod process;
 pub mod requests;
 pub mod service;
+pub mod settle;
 
 pub use alarm::Alarm;
 pub use bailiff_model::Shard;
@@ -19,3 +20,4 @@ pub use env::{Env, Error, Stage, idle};
 pub use flags::{SharedArgs, SharedFlags};
 pub use process::Process;
 pub use requests::Requests;
+pub use settle::settle;

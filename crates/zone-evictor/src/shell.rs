@@ -8,7 +8,7 @@ use bailiff_event_bus::{
 };
 use bailiff_model::{Listed, NodeName, Origin, Topic};
 use bailiff_runtime::admin::Check;
-use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
+use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage, settle};
 use bailiff_zone_core::{
     Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus,
 };
@@ -216,9 +216,17 @@ impl Shell {
     }
 
     /// Lets what is under way end, so that no eviction is cut off between mark and delete without its answer being known. Each
-    /// request has a deadline of its own.
+    /// request has a deadline of its own. What became of them is said on the bus, or the next instance would not know; nothing is begun.
     async fn drain(&mut self) {
-        drop(self.requests.drain().await);
+        for answer in self.requests.drain().await {
+            for effect in self.evictor.apply(answer, self.env.clock.now()) {
+                match effect {
+                    Effect::Publish(_) | Effect::Remove { .. } | Effect::Count(_) | Effect::Span(_) => self.perform(effect),
+                    _ => {}
+                }
+            }
+        }
+        settle(&self.publisher).await;
     }
 }
 

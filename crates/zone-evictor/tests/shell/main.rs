@@ -426,6 +426,24 @@ async fn a_producer_that_is_not_live_holds_isolations() {
     assert_eq!(world.no_execute("n1").len(), 1);
 }
 
+/// Design §1: what was under way when the stage was told to end is told, so that the next one does not do it again.
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_what_was_under_way_at_the_end_is_published() {
+    let mut world = World::start(&["n1", "n2", "n3"], &[]).await;
+    world.fall_silent("n1").await;
+    world.pass(1).await;
+    world.api.slow(Duration::from_secs(2));
+    let pod = world.put_pod("p", "n1");
+    world.due(pod, "n1");
+    // Marked by now, and being deleted.
+    world.pass(3).await;
+    world.env.shutdown.trigger();
+    (&mut world.stage).await.unwrap().unwrap();
+    assert_eq!(world.api.get(PODS, "p"), None);
+    let outcomes = world.outcomes().await;
+    assert!(matches!(&outcomes["pod/uid-p"], Outcome::Pod(pod) if pod.state == PodOutcomeState::Deleted));
+}
+
 /// Design §2: who is fenced stops.
 #[tokio::test(start_paused = true)]
 async fn a_newer_session_ends_the_stage() {
