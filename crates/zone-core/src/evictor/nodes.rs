@@ -269,15 +269,22 @@ impl Evictor {
             self.node_deleted(&name, None, now);
         }
         for facts in list.all {
-            self.node_applied(facts, now);
+            self.take_facts(facts, true, now);
         }
     }
 
     pub(super) fn node_applied(&mut self, facts: NodeFacts, now: Now) {
+        self.take_facts(facts, false, now);
+    }
+
+    /// A list is how things are: if versions go back in it, the server itself did (its store was restored), and so do we.
+    fn take_facts(&mut self, facts: NodeFacts, of_list: bool, now: Now) {
         let name = facts.name.clone();
         let node = self.nodes.entry(name.clone()).or_default();
         let same = node.facts.as_ref().filter(|known| known.uid == facts.uid);
-        if same.is_some_and(|known| *known == facts || is_older(&facts.resource_version, &known.resource_version)) {
+        let is_known =
+            |known: &NodeFacts| *known == facts || (!of_list && is_older(&facts.resource_version, &known.resource_version));
+        if same.is_some_and(is_known) {
             return;
         }
         let replaced = node.facts.as_ref().is_some_and(|known| known.uid != facts.uid);

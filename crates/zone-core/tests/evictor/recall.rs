@@ -1,7 +1,8 @@
 //! What was decided, or asked for, and is not wanted any more.
 
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Effect, HoldReason, ReadyStatus};
+use bailiff_model::{Effect, HoldReason, ReadyStatus, Taint};
+use bailiff_zone_core::{Input, NodeFacts};
 
 use crate::world::{World, mk_config, secs};
 
@@ -29,6 +30,32 @@ fn a_node_that_cannot_be_read_does_not_starve_the_others() {
     world.unreadable.clear();
     world.pass(secs(31));
     assert_eq!(world.deleted(), 3);
+}
+
+/// The API's store was restored from a backup: versions go back. A read that shows an older state than the watch makes sure of nothing; a
+/// list does, and is believed.
+#[test]
+fn a_server_that_goes_back_is_followed_by_its_list() {
+    let mut world = mk_world();
+    let tainted = |taint: Taint| NodeFacts {
+        resource_version: "50".into(),
+        taints: vec![taint],
+        ..world.node("n1").clone()
+    };
+    let restored = tainted(Taint::new("maintenance", Effect::NoExecute));
+    world.nodes.insert("n1".into(), restored);
+    let pod = world.add_pod("p", "n1", vec![]);
+    world.due(&pod);
+    world.pass(secs(10));
+    assert_eq!(
+        (world.deleted(), world.pod_state(&pod)),
+        (0, None),
+        "neither evicted nor refused"
+    );
+    assert!(world.reads > 1, "it is asked again");
+    world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+    world.pass(secs(31));
+    assert_eq!(world.deleted(), 1);
 }
 
 fn mk_world() -> World {

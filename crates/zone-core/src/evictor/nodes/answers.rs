@@ -11,7 +11,7 @@ use super::super::{Asker, Evictor, Timer};
 use super::{Node, Work};
 use crate::backoff;
 use crate::effect::{Count, Effect, Purpose, SpanKind, Ticket};
-use crate::fact::NodeFacts;
+use crate::fact::{NodeFacts, is_older};
 use crate::input::{Failure, FailureKind};
 
 /// Conflicts in a row that are answered with a fresh read and another try at once, as upstream (NL-077); then it is a failure.
@@ -264,7 +264,17 @@ impl Evictor {
 
     pub(in crate::evictor) fn node_confirmed(&mut self, name: &NodeName, result: Result<NodeFacts, Failure>, now: Now) {
         self.confirm.under_way = false;
+        let known = self.nodes.get(name).and_then(|node| node.facts.as_ref());
         let confirmed: Option<Mono> = match result {
+            // Either the watch was faster than this read, or the server went back and the watch will say so with a list. Neither makes
+            // sure of anything.
+            Ok(facts)
+                if known
+                    .is_some_and(|known| known.uid == facts.uid && is_older(&facts.resource_version, &known.resource_version)) =>
+            {
+                self.confirm_later(name, FailureKind::Conflict, now);
+                None
+            }
             Ok(facts) => {
                 self.node_applied(facts, now);
                 Some(now.mono)
