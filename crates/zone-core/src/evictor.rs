@@ -177,6 +177,9 @@ impl Evictor {
             return self.wake();
         }
         self.forget_what_is_gone(now);
+        if self.is_complete(Topic::EvictionIntents) {
+            self.inherited.forget_finished();
+        }
         self.count_votes(now);
         self.begin(now);
         self.judge_zones(now);

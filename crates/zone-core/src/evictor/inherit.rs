@@ -1,4 +1,4 @@
-//! What survives a restart: each zone's last grant, and which nodes are evicted already (node mode).
+//! What survives a restart: each zone's last grant, which nodes are evicted already (node mode), and which pods are.
 //!
 //! A restart never gives a free node (NL-034). The last grant is the later of what the stage's own topic remembers and of the
 //! youngest `timeAdded` of a health NoExecute taint in the zone. A zone that is remembered as stopped leaves the stop now, which
@@ -15,8 +15,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bailiff_model::outcome::{NodeOutcomeState, Outcome, ZoneStatus};
-use bailiff_model::{NodeName, NodeUid, Now, ReadyStatus, Topic, Wall, Zone};
+use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
+use bailiff_model::{NodeName, NodeUid, Now, PodUid, ReadyStatus, Topic, Wall, Zone};
 
 use super::Evictor;
 use crate::rate::{Bucket, interval};
@@ -31,9 +31,21 @@ pub(super) struct Inherited {
     taken: bool,
     zones: BTreeMap<Zone, ZoneStatus>,
     evicted: BTreeMap<NodeName, NodeUid>,
+    /// Pods whose deletion was accepted, or that were gone; until all intents are known, by which time those that matter took it.
+    finished: BTreeMap<PodUid, PodOutcomeState>,
 }
 
 impl Inherited {
+    /// What an earlier instance said of this pod, once, if it was done with it.
+    pub(super) fn take_finished(&mut self, uid: &PodUid) -> Option<PodOutcomeState> {
+        self.finished.remove(uid)
+    }
+
+    /// All intents are known.
+    pub(super) fn forget_finished(&mut self) {
+        self.finished.clear();
+    }
+
     /// True, once, if this incarnation of the node was evicted by an earlier instance.
     pub(super) fn take_evicted(&mut self, name: &NodeName, uid: &NodeUid) -> bool {
         self.evicted.remove(name).is_some_and(|evicted| evicted == *uid)
@@ -68,6 +80,10 @@ impl Evictor {
             }
             Outcome::Node(node) if !self.inherited.taken && node.state == NodeOutcomeState::Evicted => {
                 self.inherited.evicted.insert(node.node.name, node.node.uid);
+            }
+            Outcome::Pod(pod) if !self.inherited.taken && is_finished(&pod.state) => {
+                self.pods.was_finished(&pod.pod.uid, &pod.state);
+                self.inherited.finished.insert(pod.pod.uid, pod.state);
             }
             Outcome::Node(_) | Outcome::Pod(_) => {}
         }
@@ -150,6 +166,11 @@ impl Evictor {
         }
         zones
     }
+}
+
+/// True if nothing is left to be done about the pod: it terminates, for which a dead node's kubelet may need for ever, or is gone.
+const fn is_finished(state: &PodOutcomeState) -> bool {
+    matches!(state, PodOutcomeState::Deleted | PodOutcomeState::Gone)
 }
 
 /// What the API tells of earlier grants in a zone.

@@ -292,7 +292,7 @@ impl Evictor {
             recalled: false,
             said: None,
         };
-        self.pods.all.insert(uid, pod);
+        self.enter_pod(uid, pod);
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a restart may and may not change.
 
 use bailiff_model::intent::HealthTaint;
+use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{HoldReason, Topic, Verdict, ZoneState};
-use bailiff_zone_core::{Input, Record};
+use bailiff_zone_core::{Input, PodFacts, Record};
 
 use crate::world::{World, mk_config, secs};
 
@@ -222,6 +223,59 @@ fn nodes_that_nobody_heard_of_are_no_reason_to_isolate_others() {
     }
     world.pass(secs(10));
     assert_eq!(world.isolated(), ["n1"].into(), "they are alive");
+}
+
+/// Design §8: pods that terminate on dead nodes, for ever perhaps, are not evicted again by each next instance, whichever it learns first.
+#[test]
+fn a_failover_does_not_repeat_what_is_done() {
+    for intents_last in [false, true] {
+        let mut world = mk_world();
+        world.taint("n1", "maintenance", bailiff_model::Effect::NoExecute);
+        let pod = world.add_pod("p", "n1", vec![]);
+        let facts = world.pods[&pod].clone();
+        world.due(&pod);
+        assert_eq!(world.deleted(), 1);
+        let terminating = PodFacts {
+            terminating: true,
+            ..facts
+        };
+        world.pods.insert(pod.clone(), terminating);
+        let (requests, published, events) = (world.requests, world.published, world.events.len());
+        if intents_last {
+            world.stop();
+            let (intents, others): (Vec<Record>, _) = world
+                .bus
+                .values()
+                .cloned()
+                .partition(|record| record.topic == Topic::EvictionIntents);
+            let shards = world.shards();
+            let (known, late): (Vec<_>, _) = shards.into_iter().partition(|shard| shard.topic != Topic::EvictionIntents);
+            world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+            world.tell(Input::Snapshot {
+                records: others,
+                shards: known,
+            });
+            world.tell(Input::Changes {
+                records: intents,
+                shards: late,
+            });
+        } else {
+            world.restart();
+        }
+        world.pass(secs(60));
+        assert_eq!(
+            (world.requests, world.events.len()),
+            (requests, events),
+            "intents last: {intents_last}"
+        );
+        let said_again = world.pod_state(&pod) != Some(&PodOutcomeState::Deleted);
+        assert!(
+            !said_again && world.published <= published + 2,
+            "zones are said again, pods are not"
+        );
+        world.withdraw(&pod);
+        assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Deleted), "not cancelled either");
+    }
 }
 
 /// Design §8: at a cold start of everything the taint-manager's first words come after the evictor's first view. They are overdue too.

@@ -1,13 +1,30 @@
-//! Calling off what is decided, and what is asked for but not sent.
+//! Calling off what is decided, and what is asked for but not sent; and not doing again what is done.
 
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Now, PodUid};
 
 use super::super::{Evictor, Timer};
-use super::Stage;
+use super::{Pod, Pods, Stage};
 use crate::effect::Effect;
 
+impl Pods {
+    /// An earlier instance was done with the pod, and said so: it is not done twice for one incarnation.
+    pub(in crate::evictor) fn was_finished(&mut self, uid: &PodUid, said: &PodOutcomeState) {
+        let untouched = |pod: &mut Pod| (pod.stage == Stage::New).then(|| pod.said = Some(said.clone()));
+        if self.all.get_mut(uid).and_then(untouched).is_some() {
+            self.set_stage(uid, Stage::Done);
+        }
+    }
+}
+
 impl Evictor {
+    pub(super) fn enter_pod(&mut self, uid: PodUid, pod: Pod) {
+        self.pods.all.insert(uid.clone(), pod);
+        if let Some(said) = self.inherited.take_finished(&uid) {
+            self.pods.was_finished(&uid, &said);
+        }
+    }
+
     /// Calls an eviction off. Never held. A delete that was sent cannot be called back.
     pub(in crate::evictor) fn withdraw_pod(&mut self, uid: &PodUid, now: Now) {
         let Some(pod) = self.pods.all.get_mut(uid) else {
