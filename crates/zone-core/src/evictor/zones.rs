@@ -51,7 +51,7 @@ pub struct ZoneView {
     pub late: u32,
     /// Waiting nodes.
     pub waiting: usize,
-    /// Nodes per second.
+    /// Nodes per second, the brake included.
     pub rate: f64,
     /// Why nothing is granted.
     pub held: Option<Hold>,
@@ -112,7 +112,7 @@ impl Entry {
             voting: tally.voting,
             not_ready: tally.not_ready,
             late: tally.late,
-            rate_per_second: self.bucket.rate(),
+            rate_per_second: self.rate(),
             last_grant: self.last_grant,
             queue_length: u32::try_from(self.queue.len()).unwrap_or(u32::MAX),
             held: self.held.clone(),
@@ -134,7 +134,7 @@ impl Evictor {
                 not_ready: tally.not_ready,
                 late: tally.late,
                 waiting: entry.queue.len(),
-                rate: entry.bucket.rate(),
+                rate: entry.rate(),
                 held: entry.held.clone(),
             }
         })
@@ -219,10 +219,14 @@ impl Evictor {
         let entry = self.zones.get(zone)?;
         self.health_hold(zone).or_else(|| self.all_down_hold()).or_else(|| {
             (entry.rate() <= 0.0).then(|| {
+                let tally = self.votes.tally(zone);
+                let braked = entry.bucket.rate() > 0.0;
+                let brake = format!(", as {} that are late count as not ready", tally.late);
                 let detail = format!(
-                    "no node is granted in a zone of {} nodes in state {}",
-                    self.votes.tally(zone).voting,
-                    entry.state
+                    "no node is granted in a zone of {} nodes in state {}{}",
+                    tally.voting,
+                    entry.state,
+                    if braked { brake.as_str() } else { "" }
                 );
                 (HoldReason::RateZero, detail)
             })

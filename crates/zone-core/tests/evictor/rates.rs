@@ -234,6 +234,10 @@ fn late_nodes_hold_a_small_zone_and_are_let_go_when_they_are_not_late() {
     world.judge(&["n1", "n2", "n3"], Verdict::Late);
     world.fall_silent(&["n1"]);
     assert_eq!(world.zone_held("a"), Some(HoldReason::RateZero));
+    let status = world.zone_status("a");
+    assert_eq!(status.rate_per_second, 0.0, "the rate that counts is told");
+    let detail = &status.held.as_ref().expect("it is held").detail;
+    assert!(detail.contains("2 that are late"), "{detail}");
     world.judge(&["n2"], Verdict::Healthy);
     assert_eq!(world.isolated(), ["n1"].into(), "a brake that is released costs no interval");
 }
