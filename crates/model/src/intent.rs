@@ -96,8 +96,6 @@ pub enum WithdrawnReason {
     TaintsGone,
     /// Every taint is tolerated without limit now (TE-054).
     Tolerated,
-    /// The pod is gone (TE-042).
-    PodGone,
     /// The node recovered (node mode).
     NodeRecovered,
 }

@@ -12,11 +12,7 @@ const CAUSES_MAX: usize = 256;
 
 twins!(pb::HealthTaint, HealthTaint, [NotReady, Unreachable]);
 twins!(pb::EvictionTrigger, Trigger, [Untolerated, Expired, Node]);
-twins!(
-    pb::WithdrawnReason,
-    WithdrawnReason,
-    [TaintsGone, Tolerated, PodGone, NodeRecovered]
-);
+twins!(pb::WithdrawnReason, WithdrawnReason, [TaintsGone, Tolerated, NodeRecovered]);
 
 impl TryFrom<Wire<pb::NodeIsolation>> for NodeIsolation {
     type Error = Error;

@@ -179,7 +179,7 @@ fn pod_eviction() -> impl Strategy<Value = PodEviction> {
         taints.prop_map(|(taints, tolerations)| EvictionCause::Taints { taints, tolerations }),
         Just(EvictionCause::Node),
     ];
-    let withdrawn = select(vec![W::TaintsGone, W::Tolerated, W::PodGone, W::NodeRecovered]);
+    let withdrawn = select(vec![W::TaintsGone, W::Tolerated, W::NodeRecovered]);
     let state = prop_oneof![
         Just(IntentState::Scheduled),
         Just(IntentState::Due),
