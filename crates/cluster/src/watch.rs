@@ -18,6 +18,8 @@ mod task;
 mod teller;
 mod wire;
 
+pub use list::read_collection;
+
 use std::time::Duration;
 
 use bailiff_model::Mono;

@@ -1,11 +1,14 @@
 //! Confirming reads and status writes: what goes over the wire, and what its answer means to the core.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bailiff_cluster::views::Meta;
+use bailiff_cluster::watch::{Source, read_collection};
 use bailiff_cluster::{Api, Error, Patch, error::Kind};
 use bailiff_model::{Mono, NodeName, ResourceVersion};
 use bailiff_node_health_core::{ConditionWrite, Input, LeaseFacts, NodeFacts, Read, ReadBy, StatusWrite, WriteOutcome};
+use bailiff_runtime::{Seed, Shutdown};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -18,11 +21,12 @@ pub(crate) const NODES: &str = "/api/v1/nodes";
 /// Path of all leases of nodes.
 pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// Objects per page of a list, as client-go.
-const PAGE: usize = 500;
+/// How long a list of all nodes may take. It is asked for when many went silent together, which is when the API server is busy: as long
+/// as it answers pages it is worth waiting for, as nothing can be judged without. What was read by then is answered.
+const LIST_WITHIN: Duration = Duration::from_secs(60);
 
 /// Reads the nodes and their leases from the server's store; answers for every one of them.
-pub(crate) async fn confirm(api: Api, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
+async fn confirm(api: Api, seed: Seed, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
     let answers = match by {
         ReadBy::Get => {
             let mut answers = Vec::with_capacity(nodes.len());
@@ -32,9 +36,23 @@ pub(crate) async fn confirm(api: Api, asked: Mono, by: ReadBy, nodes: Vec<NodeNa
             }
             answers
         }
-        ReadBy::List => read_all(&api, nodes).await,
+        ReadBy::List => read_all(&api, &seed, nodes).await,
     };
     Input::Confirmed { asked, by, answers }
+}
+
+/// The same, given up when the process is told to end: a list may take long, and nobody needs it then.
+pub(crate) async fn confirm_until(end: Shutdown, api: Api, seed: Seed, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
+    let names = nodes.clone();
+    tokio::select! {
+        biased;
+        answered = confirm(api, seed, asked, by, nodes) => answered,
+        () = end.triggered() => {
+            let unread = |name| (name, Read::Failed { retry_after: None });
+            let answers = names.into_iter().map(unread).collect();
+            Input::Confirmed { asked, by, answers }
+        }
+    }
 }
 
 /// Writes the conditions; answers what became of it.
@@ -115,84 +133,88 @@ fn failed(name: &NodeName, error: &Error) -> Read {
     }
 }
 
-async fn read_all(api: &Api, nodes: Vec<NodeName>) -> Vec<(NodeName, Read)> {
+async fn read_all(api: &Api, seed: &Seed, nodes: Vec<NodeName>) -> Vec<(NodeName, Read)> {
     let wanted: BTreeSet<&str> = nodes.iter().map(NodeName::as_str).collect();
-    let (found, leases) = futures::join!(
-        list(api, NODES, &wanted, NodeView::into_facts),
-        list(api, LEASES, &wanted, LeaseView::into_facts),
+    let (mut found, mut leases) = futures::join!(
+        list(api, NODES, seed, &wanted, NodeView::into_facts),
+        list(api, LEASES, seed, &wanted, LeaseView::into_facts),
     );
-    let (mut found, mut leases): (Listed<NodeFacts>, Listed<LeaseFacts>) = match (found, leases) {
-        (Ok(found), Ok(leases)) => (found, leases),
-        (Err(error), _) | (_, Err(error)) => {
-            tracing::warn!(nodes = nodes.len(), %error, "Nodes could not be read again");
-            let read = Read::Failed {
-                retry_after: error.retry_after,
-            };
-            return nodes.into_iter().map(|name| (name, read.clone())).collect();
-        }
-    };
+    let failure = found.failure.take().or(leases.failure.take());
+    if let Some(error) = &failure {
+        tracing::warn!(nodes = nodes.len(), %error, "Not all nodes could be read again");
+    }
+    let retry_after = failure.and_then(|error| error.retry_after);
     let answer = |name: NodeName| {
-        let read = match (found.remove(name.as_str()), leases.remove(name.as_str())) {
-            (None, _) => Read::Gone,
-            (Some(Some(node)), None) => Read::Found {
-                node: Box::new(node),
-                lease: None,
-            },
-            (Some(Some(node)), Some(Some(lease))) => Read::Found {
-                node: Box::new(node),
-                lease: Some(lease),
-            },
-            // One of them could not be decoded: nothing is known.
-            _ => Read::Failed { retry_after: None },
-        };
-        (name, read)
+        let read = listed(found.take(name.as_str()), leases.take(name.as_str()));
+        (name, read.unwrap_or(Read::Failed { retry_after }))
     };
     nodes.into_iter().map(answer).collect()
 }
 
-/// What a list says of the names wanted; `None` for an object that could not be decoded.
-type Listed<F> = BTreeMap<String, Option<F>>;
+/// What two lists say of one node; `None` if one of them did not get to it, or it could not be decoded.
+fn listed(node: Listing<NodeFacts>, lease: Listing<LeaseFacts>) -> Option<Read> {
+    let lease = match (&node, lease) {
+        (Listing::Absent, _) => return Some(Read::Gone),
+        (Listing::Unread, _) | (_, Listing::Unread) => return None,
+        (Listing::Found(_), Listing::Found(lease)) => Some(lease),
+        (Listing::Found(_), Listing::Absent) => None,
+    };
+    match node {
+        Listing::Found(node) => Some(Read::Found {
+            node: Box::new(node),
+            lease,
+        }),
+        Listing::Absent | Listing::Unread => None,
+    }
+}
 
-/// Lists a collection page by page and keeps what is wanted.
-async fn list<T: DeserializeOwned, F>(
-    api: &Api,
-    path: &str,
-    wanted: &BTreeSet<&str>,
-    facts: impl Fn(T) -> F,
-) -> Result<Listed<F>, Error> {
-    let mut listed = BTreeMap::new();
-    let mut token = String::new();
-    loop {
-        let page: Page = api.get(&page_path(path, &token)).await?;
-        for item in &page.items {
-            let Ok(Named { metadata }) = serde_json::from_str(item.get()) else {
-                continue;
-            };
-            if wanted.contains(metadata.name.as_str()) {
-                let decoded = serde_json::from_str(item.get()).ok().map(&facts);
-                listed.insert(metadata.name, decoded);
-            }
-        }
-        token = page.metadata.next;
-        if token.is_empty() {
-            return Ok(listed);
+/// What a list says of the names wanted.
+struct Listed<F> {
+    /// `None` for an object that could not be decoded.
+    objects: BTreeMap<String, Option<F>>,
+    /// Why it is not whole, if it is not: then a name that is missing means nothing.
+    is_whole: bool,
+    failure: Option<Error>,
+}
+
+/// What a list says of one name.
+enum Listing<F> {
+    Found(F),
+    Absent,
+    Unread,
+}
+
+impl<F> Listed<F> {
+    fn take(&mut self, name: &str) -> Listing<F> {
+        match self.objects.remove(name) {
+            Some(Some(facts)) => Listing::Found(facts),
+            None if self.is_whole => Listing::Absent,
+            Some(None) | None => Listing::Unread,
         }
     }
 }
 
-fn page_path(path: &str, token: &str) -> String {
-    let mut page = format!("{path}?limit={PAGE}");
-    if !token.is_empty() {
-        page.push_str("&continue=");
-        for byte in token.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                page.push(char::from(byte));
-            } else {
-                page.push_str(&format!("%{byte:02X}"));
-            }
+/// Lists a collection and keeps what is wanted.
+async fn list<T: DeserializeOwned, F>(
+    api: &Api,
+    path: &'static str,
+    seed: &Seed,
+    wanted: &BTreeSet<&str>,
+    facts: impl Fn(T) -> F,
+) -> Listed<F> {
+    let mut objects = BTreeMap::new();
+    let take = |name: &str, object: &RawValue| {
+        if wanted.contains(name) {
+            let decoded = serde_json::from_str(object.get()).ok().map(&facts);
+            objects.insert(name.to_owned(), decoded);
         }
+    };
+    let ended = read_collection(api, &Source::all(path), seed, LIST_WITHIN, take).await;
+    Listed {
+        objects,
+        is_whole: ended.is_ok(),
+        failure: ended.err(),
     }
-    page
 }
 
 #[derive(Deserialize)]
@@ -200,26 +222,52 @@ struct Written {
     metadata: Meta,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    metadata: PageMeta,
-    #[serde(default, deserialize_with = "bailiff_cluster::views::or_default")]
-    items: Vec<Box<RawValue>>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PageMeta {
-    #[serde(rename = "continue")]
-    next: String,
-}
+    fn mk<F>(objects: &[(&str, Option<F>)], is_whole: bool) -> Listed<F>
+    where
+        F: Clone,
+    {
+        Listed {
+            objects: objects
+                .iter()
+                .map(|(name, facts)| ((*name).to_owned(), facts.clone()))
+                .collect(),
+            is_whole,
+            failure: None,
+        }
+    }
 
-#[derive(Deserialize)]
-struct Named {
-    metadata: Name,
-}
-
-#[derive(Deserialize)]
-struct Name {
-    name: String,
+    /// NL-057, design §1: a list that ended early says nothing of who is missing in it, and all it can of the others.
+    #[test]
+    fn what_was_read_is_answered_and_what_was_not_is_not_taken_for_gone() {
+        let node = |name: &str| -> NodeFacts {
+            let view: NodeView = serde_json::from_value(json!({"metadata": {"name": name, "uid": "u"}})).expect("a node");
+            view.into_facts()
+        };
+        let lease = |name: &str| LeaseFacts {
+            name: name.into(),
+            resource_version: "1".into(),
+            renewed: None,
+        };
+        let text = |read: Option<Read>| match read {
+            None => "unread",
+            Some(Read::Gone) => "gone",
+            Some(Read::Found { lease: None, .. }) => "without lease",
+            Some(Read::Found { lease: Some(_), .. }) => "found",
+            Some(Read::Failed { .. }) => "failed",
+        };
+        for (whole, wanted) in [
+            ((true, true), ["found", "without lease", "unread", "gone"]),
+            ((true, false), ["found", "unread", "unread", "gone"]),
+            ((false, true), ["found", "without lease", "unread", "unread"]),
+        ] {
+            let mut nodes = mk(&[("a", Some(node("a"))), ("b", Some(node("b"))), ("broken", None)], whole.0);
+            let mut leases = mk(&[("a", Some(lease("a")))], whole.1);
+            let found = ["a", "b", "broken", "missing"].map(|name| text(listed(nodes.take(name), leases.take(name))));
+            assert_eq!(found, wanted, "{whole:?}");
+        }
+    }
 }

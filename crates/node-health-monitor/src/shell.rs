@@ -154,7 +154,9 @@ impl Shell {
         match effect {
             Effect::Confirm { asked, by, nodes } => {
                 let api = self.env.api.clone();
-                self.requests.push(requests::confirm(api, asked, by, nodes));
+                let seed = self.env.seed.fork("confirm");
+                let end = self.env.shutdown.clone();
+                self.requests.push(requests::confirm_until(end, api, seed, asked, by, nodes));
             }
             Effect::WriteUnknown(write) => {
                 let api = self.env.api.clone();

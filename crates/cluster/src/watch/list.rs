@@ -65,8 +65,7 @@ impl<T: View> Lister<T> {
         };
         let mut token = String::new();
         loop {
-            let page = self
-                .page(&token, &mut limit)
+            let page = read_page(&self.api, &self.source, &self.seed, &token, &mut limit)
                 .await
                 .map_err(|error| (error, !token.is_empty()))?;
             self.heard.beat(self.api.clock().now().mono);
@@ -88,27 +87,60 @@ impl<T: View> Lister<T> {
             return Ok((snapshot, position));
         }
     }
+}
 
-    /// Reads one page, asking for less where it was too much.
-    async fn page(&self, token: &str, limit: &mut Option<usize>) -> Result<Page, Error> {
-        let mut attempt = 1;
+/// Reads a collection once, page by page, and hands every object to `take`, with its name. Ends with an error if that takes longer than
+/// `within`; what was taken by then was read all the same.
+pub async fn read_collection(
+    api: &Api,
+    source: &Source,
+    seed: &Seed,
+    within: Duration,
+    mut take: impl FnMut(&str, &RawValue),
+) -> Result<(), Error> {
+    let pages = async {
+        let (mut token, mut limit) = (String::new(), Some(PAGE));
         loop {
-            let text = limit.map(|limit| limit.to_string()).unwrap_or_default();
-            let path = self.source.query(&[("limit", text.as_str()), ("continue", token)]);
-            let error = match self.api.list(&path, limit.is_none(), DEADLINE).await {
-                Ok(page) => return Ok(page),
-                Err(error) if !error.is_transient() || attempt == ATTEMPTS => return Err(error),
-                Err(error) => error,
-            };
-            attempt += 1;
-            // No answer in time, or one that began and could not be read whole.
-            if error.kind == Kind::Timeout || error.answered == Some(200) {
-                *limit = limit.map(|limit| (limit / 2).max(1));
+            let page = read_page(api, source, seed, &token, &mut limit).await?;
+            for item in &page.items {
+                if let Some(meta) = identity(item) {
+                    take(&meta.name, item);
+                }
             }
-            tracing::warn!(resource = self.source.resource(), ?limit, %error, "Page of a list was not read");
-            let pause = error.retry_after.unwrap_or(PAUSE).clamp(PAUSE, DEADLINE);
-            tokio::time::sleep(self.seed.jitter(pause, 0.5)).await;
+            token = page.metadata.next;
+            if token.is_empty() {
+                return Ok(());
+            }
         }
+    };
+    match tokio::time::timeout(within, pages).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            let message = format!("the list of {} was not read within {within:?}", source.path);
+            Err(Error::new(Kind::Timeout, message))
+        }
+    }
+}
+
+/// Reads one page, asking for less where it was too much.
+async fn read_page(api: &Api, source: &Source, seed: &Seed, token: &str, limit: &mut Option<usize>) -> Result<Page, Error> {
+    let mut attempt = 1;
+    loop {
+        let text = limit.map(|limit| limit.to_string()).unwrap_or_default();
+        let path = source.query(&[("limit", text.as_str()), ("continue", token)]);
+        let error = match api.list(&path, limit.is_none(), DEADLINE).await {
+            Ok(page) => return Ok(page),
+            Err(error) if !error.is_transient() || attempt == ATTEMPTS => return Err(error),
+            Err(error) => error,
+        };
+        attempt += 1;
+        // No answer in time, or one that began and could not be read whole.
+        if error.kind == Kind::Timeout || error.answered == Some(200) {
+            *limit = limit.map(|limit| (limit / 2).max(1));
+        }
+        tracing::warn!(resource = source.resource(), ?limit, %error, "Page of a list was not read");
+        let pause = error.retry_after.unwrap_or(PAUSE).clamp(PAUSE, DEADLINE);
+        tokio::time::sleep(seed.jitter(pause, 0.5)).await;
     }
 }
 

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bailiff_cluster::watch::{Source, read_collection};
 use bailiff_cluster::{Api, Error, Kind, Patch, Precondition};
 use bailiff_model::Mono;
+use bailiff_runtime::Seed;
 use bailiff_runtime::client::Limiter;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
@@ -19,6 +22,33 @@ fn secs(seconds: u64) -> Duration {
 
 async fn patch(api: &Api) -> Result<Value, Error> {
     api.patch(POD, &Patch::Merge(json!({"a": 1}))).await
+}
+
+/// A list is read as long as its pages come, slow ones too, and what was read of one that ends early is not lost.
+#[tokio::test(start_paused = true)]
+async fn a_collection_is_read_as_far_as_it_goes() {
+    const FIRST: &str = r#"{"metadata":{"continue":"t"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
+    const SECOND: &str = r#"{"metadata":{"continue":"u"},"items":[{"metadata":{"name":"c"}},{"spec":{}}]}"#;
+    const LAST: &str = r#"{"metadata":{},"items":[{"metadata":{"name":"d"}}]}"#;
+    let source = Source::all("/api/v1/nodes");
+    for (end, wanted, ends) in [
+        (&[Answer::Later(8, 200, LAST)][..], "a b c d", Ok(())),
+        (&[Answer::Says(503, "{}"), Answer::Says(200, LAST)], "a b c d", Ok(())),
+        (&[Answer::Never], "a b c", Err(Kind::Timeout)),
+        (&[Answer::Says(410, "{}")], "a b c", Err(Kind::Expired)),
+    ] {
+        let begin = [Answer::Says(200, FIRST), Answer::Later(9, 200, SECOND)];
+        let server = Server::new(begin.into_iter().chain(end.iter().copied()));
+        let mut names = Vec::new();
+        let take = |name: &str, _: &RawValue| names.push(name.to_owned());
+        let ended = read_collection(&server.api(), &source, &Seed::new(1), secs(60), take).await;
+        assert_eq!(
+            (names.join(" ").as_str(), ended.map_err(|error| error.kind)),
+            (wanted, ends),
+            "{end:?}"
+        );
+        assert!(server.clock.now().mono <= Mono::from_origin(secs(60)));
+    }
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> Kind {
