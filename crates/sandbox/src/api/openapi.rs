@@ -11,11 +11,14 @@ use super::request::Request;
 use crate::Sandbox;
 use crate::schema::{Merge, Type, lookup};
 
+const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 /// Serves a path below `/openapi`; nothing for one that does not exist.
 pub fn serve(sandbox: &Sandbox, request: &Request, rest: &[&str]) -> Option<Reply> {
     match rest {
+        // Until 1.27 kubectl wants this one, takes nothing else, and leaves validation to the server for what it does not describe.
+        ["v2"] if request.accept.contains("proto-openapi") => Some(empty(V2_PROTOBUF)),
         ["v2"] => Some(tagged(&json!({"swagger": "2.0", "info": info(), "paths": {}}))),
         ["v3"] => Some(index(sandbox)),
         ["v3", "api", version] if sandbox.kinds().has("", version) => Some(group(sandbox, request, "", version)),
@@ -34,7 +37,12 @@ fn tagged(value: &Value) -> Reply {
     let bytes: Bytes = value.to_string().into();
     Reply {
         status: 200,
-        headers: vec![("content-type", "application/json".to_owned()), ("etag", etag(&bytes))],
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("etag", etag(&bytes)),
+            // kubectl keeps answers by their path alone unless told.
+            ("vary", "Accept".to_owned()),
+        ],
         body: Content::Full(bytes),
     }
 }
@@ -53,13 +61,21 @@ fn index(sandbox: &Sandbox) -> Reply {
 }
 
 /// In protobuf there is only an empty document, which is no bytes at all.
+fn empty(media: &str) -> Reply {
+    Reply {
+        status: 200,
+        headers: vec![
+            ("content-type", media.to_owned()),
+            ("etag", etag(b"")),
+            ("vary", "Accept".to_owned()),
+        ],
+        body: Content::Full(Bytes::new()),
+    }
+}
+
 fn group(sandbox: &Sandbox, request: &Request, group: &str, version: &str) -> Reply {
     if request.accept.contains("proto-openapi") {
-        return Reply {
-            status: 200,
-            headers: vec![("content-type", V3_PROTOBUF.to_owned()), ("etag", etag(b""))],
-            body: Content::Full(Bytes::new()),
-        };
+        return empty(V3_PROTOBUF);
     }
     let (mut paths, mut schemas) = (Map::new(), Map::new());
     for kind in sandbox
