@@ -2,6 +2,7 @@
 
 mod bus;
 mod demo;
+mod pause;
 mod run;
 mod sandbox;
 mod scenario;
@@ -29,6 +30,12 @@ enum Command {
     Sandbox(Box<sandbox::Args>),
     /// Play recorded scenarios
     Scenario(scenario::Args),
+    /// Hold evictions and what leads to them: on a node, in a zone, or everywhere
+    Pause(Box<pause::PauseArgs>),
+    /// End a pause
+    Resume(pause::ResumeArgs),
+    /// List the pauses there are
+    Pauses(pause::ListArgs),
     /// Look at an event bus, or reset an epoch of it
     Bus(bus::Args),
 }
@@ -40,6 +47,9 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(*args),
         Command::Sandbox(args) => sandbox::main(*args),
         Command::Scenario(args) => scenario::main(args),
+        Command::Pause(args) => pause::pause(*args),
+        Command::Resume(args) => pause::resume(args),
+        Command::Pauses(args) => pause::pauses(args),
         Command::Bus(args) => bus::main(args),
     };
     done.unwrap_or_else(|error| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::rollout::{Counts, DaemonSetSync};
-use bailiff_model::{Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
+use bailiff_model::{Holds, Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
 use serde_json::{Value, json};
 
 use crate::facts::{DaemonSet, Node, Pod, Revision};
@@ -60,6 +60,8 @@ pub enum Input {
     },
     /// A watch is fresh again.
     WatchFresh(Watched),
+    /// These holds from outside are in force, and no others: running pods of the nodes they cover are not deleted.
+    Braked(Holds),
     /// A request ended.
     Answered(RequestId, Answer),
     /// Time has passed.

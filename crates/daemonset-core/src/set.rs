@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Hold, Mono, NodeName, Now, PodUid, Profile, Wall};
+use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodUid, Profile, Wall, Zone};
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Pod, Strategy};
@@ -46,7 +46,21 @@ pub(crate) struct Cx<'a> {
     pub(crate) profile: Profile,
     /// Why nothing may be written, if so.
     pub(crate) held: Option<&'a Hold>,
+    /// Running pods of nodes that these cover are not deleted.
+    pub(crate) holds: &'a Holds,
     pub(crate) out: &'a mut Out,
+}
+
+impl Cx<'_> {
+    /// True if pods that run on the node may not be deleted at the moment.
+    pub(crate) fn is_held(&self, node: &NodeName) -> bool {
+        if self.holds.is_empty() {
+            return false;
+        }
+        let labels = self.world.nodes.get(node).map(|node| &node.labels);
+        let zone = Zone::from_labels(|key| labels?.get(key).map(|value| &**value));
+        self.holds.on_node(&zone, node).is_some()
+    }
 }
 
 /// Effects, and what their answers will mean.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, HoldReason, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile};
+use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile};
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
@@ -38,6 +38,7 @@ pub struct Syncer {
     listed: Seen,
     /// Why each watch that is not fresh is not.
     stale: BTreeMap<Watched, Hold>,
+    holds: Holds,
     /// DaemonSets to be synced by this input.
     woken: BTreeSet<Key>,
     wakes: Timers<Key>,
@@ -98,6 +99,10 @@ impl Syncer {
             Input::RevisionDeleted { namespace, name, uid } => self.revision_deleted(&namespace, &name, &uid),
             Input::WatchStale { watch, reason } => self.watch_stale(watch, &reason, now),
             Input::WatchFresh(watch) => self.watch_fresh(watch),
+            Input::Braked(holds) => {
+                self.holds = holds;
+                self.woken.extend(self.sets.keys().cloned());
+            }
             Input::Answered(id, answer) => self.answered(id, &answer, now),
             Input::Tick => {}
         }
@@ -118,6 +123,7 @@ impl Syncer {
                 world: &self.world,
                 profile: self.options.profile,
                 held: hold.as_ref(),
+                holds: &self.holds,
                 out: &mut self.out,
             };
             set.sync(&mut cx);
@@ -414,6 +420,7 @@ impl Syncer {
             world: &self.world,
             profile: self.options.profile,
             held: hold.as_ref(),
+            holds: &self.holds,
             out: &mut self.out,
         };
         set.answered(&op, answer, &mut cx);

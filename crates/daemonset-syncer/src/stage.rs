@@ -7,7 +7,7 @@ use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Revision, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
 use bailiff_model::{Namespace, NodeName, PodUid, Topic, TraceContext};
-use bailiff_stage::{Alarm, Beacon, Env, Error, Stage};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Stage};
 
 use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
@@ -52,6 +52,7 @@ struct Loop {
     publisher: Publisher,
     alarm: Alarm,
     beacon: Beacon,
+    brake: Brake,
     metrics: Metrics,
     /// What is published is all there is.
     complete: bool,
@@ -99,6 +100,7 @@ impl Loop {
             publisher: publish(&env.bus, publishing, &env.clock, &env.seed),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, "daemonset-syncer decisions"),
+            brake: Brake::start(&env, DaemonsetSyncer::NAME),
             metrics: env.metrics.register("", Metrics::register),
             complete: false,
             env,
@@ -122,6 +124,7 @@ impl Loop {
         tokio::select! {
             biased;
             () = self.env.shutdown.triggered() => Turn::End(Ok(())),
+            holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             () = self.beacon.due() => {
                 self.report();
                 Turn::Nothing

@@ -24,7 +24,7 @@ pub mod zone;
 
 pub use duty::{Duties, EvictionMode, Profile};
 pub use health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
-pub use hold::{Hold, HoldReason};
+pub use hold::{Hold, HoldReason, HoldScope, Holds};
 pub use ids::{Incarnation, Namespace, NodeName, NodeRef, NodeUid, PodName, PodRef, PodUid, ResourceVersion};
 pub use listed::Listed;
 pub use selector::{Labels, Selector};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
+use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
 
 use crate::effect::ReadBy;
 use crate::facts::{LeaseFacts, NodeFacts};
@@ -94,8 +94,9 @@ pub enum Input {
     Topic(TopicNews),
     /// The shard was acquired, or lost. Nothing is done before the first `true`; a subscription of the own topic starts anew with it.
     Leading(bool),
-    /// Acts are held, or no longer: nothing is written while they are. What ended of its grace meanwhile is read again afterwards.
-    Held(bool),
+    /// These holds from outside are in force, and no others. Nothing is written about the nodes they cover; what ended of their grace
+    /// meanwhile is read again afterwards.
+    Braked(Holds),
     /// Answer to one [`crate::Effect::Confirm`]; every one gets exactly one, within the shell's deadline.
     Confirmed {
         /// As in the effect.

@@ -14,7 +14,7 @@ mod publish;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeName, Now, Verdict};
+use bailiff_model::{Holds, Mono, NodeName, Now, Verdict};
 use indexmap::IndexMap;
 
 use crate::cadence::Cadence;
@@ -53,7 +53,7 @@ pub struct Monitor {
     inherited: BTreeMap<NodeName, Inherited>,
     leading_since: Option<Mono>,
     running: bool,
-    held: bool,
+    holds: Holds,
     everything_down: bool,
     settle_until: Mono,
     wake: Option<Mono>,
@@ -84,8 +84,6 @@ pub struct Summary {
     pub running: bool,
     /// What is missing before that.
     pub waits_for: Option<&'static str>,
-    /// Acts are held.
-    pub held: bool,
     /// No voting node is ready anywhere.
     pub everything_down: bool,
 }
@@ -106,7 +104,7 @@ impl Monitor {
             inherited: BTreeMap::new(),
             leading_since: None,
             running: false,
-            held: false,
+            holds: Holds::NONE,
             everything_down: false,
             settle_until: Mono::ORIGIN,
             wake: None,
@@ -129,7 +127,7 @@ impl Monitor {
             Input::LeaseDeleted(name) => self.forget_lease(&name),
             Input::Topic(news) => self.take_topic(news),
             Input::Leading(leads) => self.lead(leads, now),
-            Input::Held(held) => self.held = held,
+            Input::Braked(holds) => self.holds = holds,
             Input::Confirmed { asked, by, answers } => self.take_answers(asked, by, answers, now, &mut out),
             Input::Written { node, outcome } => self.take_written(&node, outcome, now, &mut out),
             Input::Wake => self.wake_up(now, &mut out),
@@ -158,7 +156,6 @@ impl Monitor {
             under_way,
             running: self.running,
             waits_for: self.waits_for(),
-            held: self.held,
             everything_down: self.everything_down,
         }
     }

@@ -11,7 +11,7 @@ use bailiff_event_bus::{
 use bailiff_model::{NodeName, NodeUid, Topic};
 use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
-use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage, settle};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage, settle};
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
@@ -39,6 +39,7 @@ pub(crate) struct Shell {
     requests: Requests<Input>,
     alarm: Alarm,
     beacon: Beacon,
+    brake: Brake,
     recorder: Recorder,
     metrics: Metrics,
     ready: Check,
@@ -83,6 +84,7 @@ impl Shell {
             requests: Requests::new(MOST_REQUESTS),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, NodeHealthMonitor::NAME),
+            brake: Brake::start(&env, NodeHealthMonitor::NAME),
             recorder: Recorder::start(&env.api, telling::EVENT_SOURCE, &env.identity, &seed),
             metrics: Metrics::register(&env.metrics),
             ready: env.readiness.check("node health"),
@@ -123,6 +125,7 @@ impl Shell {
         let turn = tokio::select! {
             biased;
             () = self.env.shutdown.triggered() => Turn::Stop,
+            holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             event = self.leases.next() => from_leases(event),

@@ -8,9 +8,13 @@ use bailiff_model::outcome::Outcome;
 use bailiff_model::{HoldReason, NodeName, Topic};
 use bailiff_runtime::Seed;
 use bailiff_sandbox::kubelet::{Change, Target};
+use bailiff_sandbox::{User, Verb};
 use bailiff_scenario::demo::{self, Plan};
 use bailiff_scenario::report::{Figures, Finding, Reader};
 use bailiff_scenario::{Fixture, StageName, Transport, world};
+use serde_json::json;
+
+const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 /// A small cluster, so that a world takes a second of real time in a debug build.
 fn mk_plan() -> Plan {
@@ -30,6 +34,10 @@ enum Victim {
     Nobody,
     Stage(StageName),
     Bus,
+    /// The evictions: a person pauses them for half a minute.
+    Paused,
+    /// The same, by an entry that nobody can read.
+    Unreadable,
 }
 
 /// What an observer of the world saw.
@@ -116,6 +124,26 @@ impl Observer {
     }
 }
 
+/// Puts the ConfigMap of pauses there, with one entry.
+fn put_pauses(fixture: &Fixture, entry: &str) {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bailiff-pauses"}, "data": {"entry": entry}});
+    fixture.create(PAUSES, &object).expect("created");
+}
+
+fn drop_pauses(fixture: &Fixture) {
+    let path = format!("{PAUSES}/bailiff-pauses");
+    let deleted = fixture.sandbox.request(&User::admin(), Verb::Delete, &path, &json!({}));
+    deleted.expect("deleted");
+}
+
+/// Pauses everything for so long.
+fn pause(fixture: &Fixture, span: Duration) {
+    let now = fixture.clock.wall();
+    let until = now.checked_add(span).expect("in range");
+    let entry = json!({"all": true, "since": now.to_string(), "until": until.to_string(), "reason": "as the test wanted"});
+    put_pauses(fixture, &entry.to_string());
+}
+
 async fn set_alive(fixture: &Fixture, nodes: &[NodeName], alive: bool) {
     for node in nodes {
         let change = Change::default().with("alive", &alive.to_string()).expect("a setting");
@@ -143,6 +171,8 @@ fn play(victim: Victim, seed: u64) -> Seen {
             Victim::Nobody => {}
             Victim::Stage(name) => fixture.kill_stage(name),
             Victim::Bus => fixture.server.kill(),
+            Victim::Paused => pause(&fixture, Duration::from_secs(30)),
+            Victim::Unreadable => put_pauses(&fixture, "until tomorrow"),
         }
         // What counts as stale after ten seconds is held from then on; five more is the grace on reconnecting.
         observer.follow(&fixture, Duration::from_secs(16)).await;
@@ -151,7 +181,9 @@ fn play(victim: Victim, seed: u64) -> Seen {
         observer.follow(&fixture, Duration::from_secs(14)).await;
         let acts_while_dead = observer.acts - before;
         match victim {
-            Victim::Nobody => {}
+            // A pause ends by itself.
+            Victim::Nobody | Victim::Paused => {}
+            Victim::Unreadable => drop_pauses(&fixture),
             Victim::Stage(name) => fixture.start_stage(name).await.expect("a stage can start"),
             Victim::Bus => fixture.server.restart(),
         }
@@ -271,4 +303,59 @@ fn an_evictor_that_dies_gives_no_free_node_and_loses_no_eviction() {
 #[test]
 fn a_daemonset_syncer_that_dies_loses_no_daemon_pod() {
     check_same_end(Victim::Stage(StageName::DaemonsetSyncer));
+}
+
+/// Issue 4, pause: harmful acts wait, it is said, it ends by itself, and after it the zone's rate holds.
+#[test]
+fn a_pause_in_the_middle_of_a_failure_holds_and_changes_nothing_else() {
+    let seen = check_same_end(Victim::Paused);
+    assert_eq!(seen.acts_while_dead, 0);
+    assert!(seen.holds.contains(&HoldReason::Paused), "{:?}", seen.holds);
+    assert!(
+        seen.said.iter().any(|said| said.contains("as the test wanted")),
+        "{:?}",
+        seen.said
+    );
+}
+
+/// Issue 4, pause: a ConfigMap that cannot be read is a pause.
+#[test]
+fn pauses_that_cannot_be_read_hold_everything() {
+    let seen = check_same_end(Victim::Unreadable);
+    assert_eq!(seen.acts_while_dead, 0);
+    assert!(
+        seen.said.iter().any(|said| said.contains("cannot be read")),
+        "{:?}",
+        seen.said
+    );
+}
+
+/// Issue 4, pause: under a pause from before the failure no stage does anything harmful, whatever restarts; on resume it all happens.
+#[test]
+fn a_pause_from_before_the_failure_holds_every_stage() {
+    let plan = mk_plan();
+    world::run(async |clock| {
+        let mut fixture = demo::set_up(&plan, Transport::InProcess, clock, Seed::new(5))
+            .await
+            .expect("a world");
+        let mut observer = Observer::new(&fixture, &plan);
+        observer.follow(&fixture, plan.quiet).await;
+        pause(&fixture, Duration::from_secs(3600));
+        let (_, silent) = plan.silent();
+        set_alive(&fixture, &silent, false).await;
+        for name in StageName::ALL {
+            observer.follow(&fixture, plan.grace).await;
+            fixture.kill_stage(name);
+            fixture.start_stage(name).await.expect("a stage can start");
+        }
+        observer.follow(&fixture, plan.grace).await;
+        let figures = observer.reader.figures();
+        let done = (figures.nodes_detected, figures.nodes_isolated, figures.pods_evicted);
+        assert_eq!(done, (0, 0, 0), "nothing is marked, isolated or evicted");
+        drop_pauses(&fixture);
+        observer.follow(&fixture, plan.silence).await;
+        let isolated: BTreeSet<String> = observer.isolated.iter().cloned().collect();
+        let wanted: BTreeSet<String> = silent.iter().map(NodeName::to_string).collect();
+        assert_eq!(isolated, wanted);
+    });
 }

@@ -5,6 +5,7 @@
 
 pub mod alarm;
 pub mod beacon;
+pub mod brake;
 pub mod env;
 pub mod flags;
 pub mod health;
@@ -16,6 +17,7 @@ pub mod settle;
 pub use alarm::Alarm;
 pub use bailiff_model::Shard;
 pub use beacon::Beacon;
+pub use brake::Brake;
 pub use env::{Env, Error, Stage, idle};
 pub use flags::{SharedArgs, SharedFlags};
 pub use process::Process;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{Listed, NodeHealth, NodeName, NodeUid, Origin, PodUid, ResourceVersion, TraceContext};
+use bailiff_model::{Holds, Listed, NodeHealth, NodeName, NodeUid, Origin, PodUid, ResourceVersion, TraceContext};
 
 use crate::facts::{NodeFacts, PodFacts};
 
@@ -68,6 +68,8 @@ pub enum Input {
         /// What was read.
         reading: Reading<PodFacts>,
     },
+    /// These holds from outside are in force, and no others: pods of the nodes they cover are not marked.
+    Braked(Holds),
     /// Time has passed: the moment of the last [`crate::Effect::WakeAt`], or any other.
     Wake,
 }

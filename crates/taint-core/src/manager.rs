@@ -9,7 +9,7 @@ mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
+use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Wall};
 
 use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
@@ -41,6 +41,9 @@ pub struct Manager {
     deadlines: Deadlines,
     node_writes: Tasks<NodeName>,
     marks: Tasks<PodUid>,
+    /// Pods whose mark waits until a hold from outside ends.
+    held_marks: BTreeSet<PodUid>,
+    holds: Holds,
     progress: Progress,
     stats: Stats,
 }
@@ -88,6 +91,8 @@ impl Manager {
             deadlines: Deadlines::default(),
             node_writes: Tasks::new(config.node_writes),
             marks: Tasks::new(config.pod_marks),
+            held_marks: BTreeSet::new(),
+            holds: Holds::NONE,
             progress: Progress::default(),
             stats: Stats::default(),
             config,
@@ -118,6 +123,7 @@ impl Manager {
             Input::NodeRead { name, reading } => self.node_read(&name, reading),
             Input::PodMarked { uid, answer } => self.pod_marked(&uid, answer),
             Input::PodRead { uid, reading } => self.pod_read(&uid, reading),
+            Input::Braked(holds) => self.brake(holds),
             Input::Wake => self.wake(),
         }
         self.begin();
@@ -135,7 +141,8 @@ impl Manager {
             pods: self.pods.len(),
             wishes: self.wishes.len(),
             node_writes: self.node_writes.len(),
-            pod_marks: self.marks.len(),
+            pod_marks: self.marks.len() + self.held_marks.len(),
+            held_marks: self.held_marks.len(),
             ..self.stats
         }
     }

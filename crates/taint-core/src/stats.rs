@@ -19,6 +19,8 @@ pub struct Stats {
     pub node_writes: usize,
     /// Pod marks wanted, under way, or waiting for another try.
     pub pod_marks: usize,
+    /// Of these, held from outside.
+    pub held_marks: usize,
     /// Pods marked not ready since the start.
     pub marked: u64,
     /// Writes that failed since the start.

@@ -5,7 +5,7 @@ use bailiff_cluster::watch::{Event, Source};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update};
 use bailiff_model::{NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
-use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage};
 use bailiff_taint_core::{Effect, Input, Manager};
 use futures::FutureExt;
 
@@ -34,6 +34,7 @@ pub(crate) struct Shell {
     requests: Requests<Input>,
     alarm: Alarm,
     beacon: Beacon,
+    brake: Brake,
     teller: Teller,
     metrics: Metrics,
     ready: Check,
@@ -85,6 +86,7 @@ impl Shell {
             requests: Requests::new(config.node_writes + config.pod_marks),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, TaintManager::NAME),
+            brake: Brake::start(&env, TaintManager::NAME),
             teller: Teller::new(&env, &seed),
             metrics: Metrics::register(&env.metrics),
             ready: env.readiness.check("eviction intents"),
@@ -125,6 +127,7 @@ impl Shell {
         let turn = tokio::select! {
             biased;
             () = self.env.shutdown.triggered() => Turn::Stop,
+            holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             update = self.health.next() => Turn::Health(update),

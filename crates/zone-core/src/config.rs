@@ -12,6 +12,13 @@ pub enum EvictionMethod {
     /// A plain delete, as upstream (TE-071).
     #[default]
     Delete,
+    /// The Eviction API (policy/v1), which respects PodDisruptionBudgets, as often as it takes.
+    Evict,
+    /// The same; and a delete if a budget still forbids it when the pod has been due for so long, as far as this process knows.
+    EvictThenDelete {
+        /// How long.
+        after: Duration,
+    },
 }
 
 /// Which pod intents are acted on.
@@ -190,7 +197,6 @@ macro_rules! choices {
     };
 }
 
-choices!(EvictionMethod { "delete" => Delete }, "delete");
 choices!(AcceptIntents { "justified" => Justified, "any" => Any }, "justified or any");
 
 #[cfg(test)]
@@ -242,7 +248,7 @@ mod tests {
     fn choices_are_read_and_printed_alike() {
         assert_eq!("any".parse(), Ok(AcceptIntents::Any));
         assert_eq!(AcceptIntents::Any.to_string(), "any");
-        let error = "evict".parse::<EvictionMethod>().expect_err("unknown");
-        assert_eq!(error.to_string(), r#""evict" is not allowed, wanted delete"#);
+        let error = "all".parse::<AcceptIntents>().expect_err("unknown");
+        assert_eq!(error.to_string(), r#""all" is not allowed, wanted justified or any"#);
     }
 }

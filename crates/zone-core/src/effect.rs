@@ -44,6 +44,13 @@ pub enum Effect {
         /// The pod and the state it must be in.
         pod: PodRef,
     },
+    /// Evict a Pod by the Eviction API, with uid and resourceVersion as preconditions; answered by [`crate::Input::PodAnswer`].
+    EvictPod {
+        /// Ticket.
+        ticket: Ticket,
+        /// The pod and the state it must be in.
+        pod: PodRef,
+    },
     /// Do not send the request of this ticket, if it was not sent yet. It is answered all the same, with
     /// [`crate::FailureKind::CalledOff`] if it was not.
     CallOff {
@@ -195,6 +202,8 @@ pub enum Count {
     },
     /// A pod's eviction was refused.
     PodRefused(RefusedReason),
+    /// A budget forbade a pod's eviction.
+    PodBlocked,
     /// A request failed.
     RequestFailed {
         /// `taints`, `pod` or `node_read`.

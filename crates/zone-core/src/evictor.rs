@@ -19,11 +19,11 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{EvictionMode, Hold, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
+use bailiff_model::{EvictionMode, Holds, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};
-use crate::input::{HoldScope, Input};
+use crate::input::Input;
 use crate::timers::Timers;
 use crate::topics::Topics;
 use crate::votes::Votes;
@@ -69,7 +69,8 @@ pub struct Evictor {
     begun: bool,
     completed: bool,
     inherited: inherit::Inherited,
-    external: BTreeMap<(HoldScope, HoldReason), Hold>,
+    /// Holds from outside, and how often they changed.
+    external: Holds,
     external_changes: u64,
     gates: holds::Gates,
     pods: pods::Pods,
@@ -105,7 +106,7 @@ impl Evictor {
             begun: false,
             completed: false,
             inherited: inherit::Inherited::default(),
-            external: BTreeMap::new(),
+            external: Holds::NONE,
             external_changes: 0,
             gates: holds::Gates::default(),
             pods,
@@ -166,7 +167,7 @@ impl Evictor {
                     self.pod_answered(&uid, ticket, result, now);
                 }
             }
-            Input::Hold { scope, reason, detail } => self.hold_from_outside(scope, reason, detail, now),
+            Input::Braked(holds) => self.brake(holds),
             Input::Wake => self.woken_at = None,
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext, Zone};
+use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext};
 
 use crate::effect::Ticket;
 use crate::fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
@@ -61,35 +61,18 @@ pub enum Input {
         /// The node as it is now.
         result: Result<NodeFacts, Failure>,
     },
-    /// Answer to [`crate::Effect::ReadPod`], [`crate::Effect::MarkPod`] or [`crate::Effect::DeletePod`].
+    /// Answer to [`crate::Effect::ReadPod`], [`crate::Effect::MarkPod`], [`crate::Effect::DeletePod`] or
+    /// [`crate::Effect::EvictPod`].
     PodAnswer {
         /// Of the effect.
         ticket: Ticket,
         /// The answer.
         result: Result<PodAnswer, Failure>,
     },
-    /// Something outside holds acts in `scope`, or (`detail` absent) no longer does.
-    Hold {
-        /// What is held.
-        scope: HoldScope,
-        /// Why.
-        reason: HoldReason,
-        /// One sentence for people; `None` ends the hold.
-        detail: Option<String>,
-    },
+    /// These holds from outside are in force, and no others.
+    Braked(Holds),
     /// The time asked for has come.
     Wake,
-}
-
-/// What a hold from outside covers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HoldScope {
-    /// Everything.
-    All,
-    /// One zone: its nodes and their pods.
-    Zone(Zone),
-    /// One node and its pods.
-    Node(NodeName),
 }
 
 /// A record of the bus, as far as it matters here.
@@ -144,8 +127,21 @@ pub struct ShardStatus {
 pub enum PodAnswer {
     /// The pod as it is now.
     Facts(PodFacts),
-    /// The deletion was accepted.
+    /// The deletion, or the eviction, was accepted.
     Deleted,
+    /// A PodDisruptionBudget forbids the eviction at the moment.
+    Blocked(Block),
+}
+
+/// What forbids an eviction at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The budget, `<namespace>/<name>`.
+    pub by: String,
+    /// Not to be tried again before this has passed.
+    pub retry_after: Option<Duration>,
+    /// The server's words.
+    pub detail: String,
 }
 
 /// A request that failed.

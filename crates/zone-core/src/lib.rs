@@ -37,4 +37,4 @@ pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regardin
 pub use effect::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NODE_LOST};
 pub use evictor::{Evictor, ZoneView};
 pub use fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
-pub use input::{Body, Failure, FailureKind, HoldScope, Input, PodAnswer, Record, ShardStatus};
+pub use input::{Block, Body, Failure, FailureKind, Input, PodAnswer, Record, ShardStatus};

@@ -32,6 +32,7 @@ pub(crate) struct Metrics {
     held: Family<HeldLabels, Gauge>,
     due_pods: Family<StateLabels, Gauge>,
     refused: Family<ReasonLabels, Counter>,
+    blocked: Counter,
     failed: Family<RequestLabels, Counter>,
     held_before: BTreeSet<(String, &'static str)>,
 }
@@ -78,6 +79,7 @@ impl Metrics {
             held: Family::default(),
             due_pods: Family::default(),
             refused: Family::default(),
+            blocked: Counter::default(),
             failed: Family::default(),
             held_before: BTreeSet::new(),
         };
@@ -115,6 +117,8 @@ impl Metrics {
             );
             registry.register("due_pods", "Pods that are due, by state", self.due_pods.clone());
             registry.register("refused_evictions", "Evictions refused, by reason", self.refused.clone());
+            let blocked = "Evictions that a PodDisruptionBudget forbade";
+            registry.register("blocked_evictions", blocked, self.blocked.clone());
             registry.register("failed_requests", "Requests that failed, by kind", self.failed.clone());
         });
     }
@@ -134,6 +138,7 @@ impl Metrics {
                 let reason = reason.as_str();
                 self.refused.get_or_create(&ReasonLabels { reason }).inc();
             }
+            Count::PodBlocked => drop(self.blocked.inc()),
             Count::RequestFailed { what } => {
                 self.failed.get_or_create(&RequestLabels { request: what }).inc();
             }

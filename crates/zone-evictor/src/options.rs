@@ -62,8 +62,9 @@ pub struct EvictionFlags {
     )]
     pub unhealthy_zone_threshold: f32,
 
-    /// By which request pods are evicted: delete
-    #[arg(long, env = "BAILIFF_EVICTION_METHOD", default_value = "delete", value_name = "METHOD")]
+    /// By which request pods are evicted: delete; evict, which respects PodDisruptionBudgets for as long as it takes; or
+    /// evict-then-delete=<DURATION>, which deletes what a budget still forbids so long after it was due
+    #[arg(long, env = "BAILIFF_EVICTION_METHOD", default_value = "delete", value_parser = method, value_name = "METHOD")]
     pub eviction_method: EvictionMethod,
 
     /// Which eviction intents are acted on: those that the node's own taints justify (justified), or all (any)
@@ -77,6 +78,19 @@ pub struct EvictionFlags {
     /// Pod evictions with a request under way at the same time
     #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", default_value_t = 32, value_name = "NUMBER")]
     pub concurrent_evictions: usize,
+}
+
+fn method(text: &str) -> Result<EvictionMethod, String> {
+    let allowed = "allowed is delete, evict, or evict-then-delete=<duration> such as evict-then-delete=10m";
+    match (text, text.strip_prefix("evict-then-delete=")) {
+        ("delete", _) => Ok(EvictionMethod::Delete),
+        ("evict", _) => Ok(EvictionMethod::Evict),
+        (_, Some(after)) => {
+            let after: GoDuration = after.parse().map_err(|error| format!("{error}; {allowed}"))?;
+            Ok(EvictionMethod::EvictThenDelete { after: after.get() })
+        }
+        _ => Err(allowed.to_owned()),
+    }
 }
 
 // === impl Flags ===
@@ -168,6 +182,7 @@ mod tests {
             "--unhealthy-zone-threshold=0.7",
             "--eviction-mode=node",
             "--accept-intents=any",
+            "--eviction-method=evict-then-delete=1m30s",
             "--controllers=*,-taint-eviction-controller",
             "--overdue-eviction-rate=1",
             "--concurrent-evictions=3",
@@ -177,6 +192,9 @@ mod tests {
             profile: Profile::Upstream,
             mode: EvictionMode::Node,
             accept: AcceptIntents::Any,
+            method: EvictionMethod::EvictThenDelete {
+                after: Duration::from_secs(90),
+            },
             duties: Duties {
                 taint_eviction: false,
                 ..Duties::default()
@@ -198,7 +216,7 @@ mod tests {
     /// NL-004
     #[test]
     fn what_is_wrong_is_answered_with_flag_value_and_what_is_allowed() {
-        let cases: [(&str, &[&str]); 7] = [
+        let cases: [(&str, &[&str]); 8] = [
             ("--node-eviction-rate=-1", &["'-1'", "'--node-eviction-rate'", "at least 0"]),
             (
                 "--secondary-node-eviction-rate=nan",
@@ -208,7 +226,11 @@ mod tests {
                 "--unhealthy-zone-threshold=2",
                 &["'2'", "--unhealthy-zone-threshold", "0 to 1"],
             ),
-            ("--eviction-method=evict", &["evict", "--eviction-method", "delete"]),
+            (
+                "--eviction-method=drain",
+                &["drain", "--eviction-method", "evict-then-delete=10m"],
+            ),
+            ("--eviction-method=evict-then-delete=10", &["no unit", "--eviction-method"]),
             ("--eviction-mode=zone", &["zone", "taint or node"]),
             ("--controllers=nodes", &["nodes", "node-lifecycle-controller"]),
             ("--concurrent-evictions=0", &["'--concurrent-evictions'", "at least 1"]),

@@ -5,7 +5,8 @@
 use bailiff_cluster::{Api, Error, Patch, Precondition, error::Kind};
 use bailiff_model::{NodeName, PodRef, Taint, wellknown};
 use bailiff_zone_core::{
-    DISRUPTION_MESSAGE, DISRUPTION_REASON, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer, TaintWrite, Ticket,
+    Block, DISRUPTION_MESSAGE, DISRUPTION_REASON, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer, TaintWrite,
+    Ticket,
 };
 use serde_json::{Value, json};
 
@@ -95,6 +96,50 @@ fn write_failure(pod: &PodRef, wanted: &Wanted, error: &Error) -> Failure {
         };
     }
     failure("Pod", pod, error)
+}
+
+/// Cause of a refusal that comes from a PodDisruptionBudget.
+const CAUSE_BUDGET: &str = "DisruptionBudget";
+
+/// Evicts a pod by the Eviction API, with its own grace period. Refused by a budget is an answer, not a failure.
+pub(crate) async fn evict_pod(api: Api, ticket: Ticket, wanted: Wanted, pod: PodRef) -> Input {
+    let preconditions = json!({"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.as_str()});
+    let body = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": pod.name.as_str(), "namespace": pod.namespace.as_str()},
+        "deleteOptions": {"preconditions": preconditions},
+    });
+    let answer = only_while(api, &wanted)
+        .create::<serde::de::IgnoredAny>(&format!("{}/eviction", pod_path(&pod)), &body)
+        .await;
+    let result = match answer {
+        Ok(_) => Ok(PodAnswer::Deleted),
+        Err(error) => match block(&pod, &error) {
+            Some(block) => Ok(PodAnswer::Blocked(block)),
+            None => Err(write_failure(&pod, &wanted, &error)),
+        },
+    };
+    Input::PodAnswer { ticket, result }
+}
+
+/// The budget behind a refusal: `The disruption budget <name> needs …`, or `… is still being processed by the server.`
+fn block(pod: &PodRef, error: &Error) -> Option<Block> {
+    if error.kind != Kind::TooManyRequests {
+        return None;
+    }
+    let (_, detail) = error.causes.iter().find(|(reason, _)| reason == CAUSE_BUDGET)?;
+    let name = detail
+        .strip_prefix("The disruption budget ")
+        .and_then(|rest| rest.split(' ').next());
+    Some(Block {
+        by: format!(
+            "{}/{}",
+            pod.namespace,
+            name.filter(|name| !name.is_empty()).unwrap_or("unknown")
+        ),
+        retry_after: error.retry_after,
+        detail: detail.clone(),
+    })
 }
 
 fn pod_path(pod: &PodRef) -> String {
@@ -212,6 +257,35 @@ mod tests {
         };
         let wanted = json!({"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": "2024-01-01T00:00:00Z"});
         assert_eq!(taint(&full), wanted);
+    }
+
+    #[test]
+    fn a_refusal_by_a_budget_names_it_and_another_429_does_not() {
+        let mk = |kind, causes: &[(&str, &str)]| Error {
+            causes: causes
+                .iter()
+                .map(|(reason, message)| ((*reason).to_owned(), (*message).to_owned()))
+                .collect(),
+            retry_after: Some(std::time::Duration::from_secs(10)),
+            ..Error::new(kind, "Cannot evict pod as it would violate the pod's disruption budget.")
+        };
+        let pod = PodRef {
+            namespace: "shop".into(),
+            name: "web-0".into(),
+            ..PodRef::default()
+        };
+        let by = |error: &Error| block(&pod, error).map(|block| block.by);
+        let needs = "The disruption budget web needs 2 healthy pods and has 2 currently";
+        let processed = "The disruption budget web is still being processed by the server.";
+        for words in [needs, processed] {
+            let error = mk(Kind::TooManyRequests, &[("DisruptionBudget", words)]);
+            assert_eq!(by(&error), Some("shop/web".to_owned()));
+            assert_eq!(block(&pod, &error).and_then(|block| block.retry_after), error.retry_after);
+        }
+        let other = mk(Kind::TooManyRequests, &[("DisruptionBudget", "no")]);
+        assert_eq!(by(&other), Some("shop/unknown".to_owned()));
+        assert_eq!(by(&mk(Kind::TooManyRequests, &[])), None);
+        assert_eq!(by(&mk(Kind::Forbidden, &[("DisruptionBudget", needs)])), None);
     }
 
     #[test]

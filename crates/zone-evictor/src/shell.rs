@@ -8,7 +8,7 @@ use bailiff_event_bus::{
 };
 use bailiff_model::{Listed, NodeName, Origin, Topic};
 use bailiff_runtime::admin::Check;
-use bailiff_stage::{Alarm, Beacon, Env, Error, Requests, Stage, settle};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage, settle};
 use bailiff_zone_core::{
     Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus,
 };
@@ -41,6 +41,7 @@ pub(crate) struct Shell {
     recalls: Recalls,
     alarm: Alarm,
     beacon: Beacon,
+    brake: Brake,
     recorders: Recorders,
     metrics: Metrics,
     ready: Check,
@@ -86,6 +87,7 @@ impl Shell {
             recalls: Recalls::default(),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, ZoneEvictor::NAME),
+            brake: Brake::start(&env, ZoneEvictor::NAME),
             recorders: Recorders::start(&env),
             metrics: Metrics::register(&env.metrics),
             ready: env.readiness.check("zone eviction"),
@@ -125,6 +127,7 @@ impl Shell {
         let turn = tokio::select! {
             biased;
             () = self.env.shutdown.triggered() => Turn::Stop,
+            holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
@@ -169,6 +172,11 @@ impl Shell {
                 tracing::info!(%pod, uid = %pod.uid, "Deleting pod");
                 let wanted = self.recalls.wanted(ticket);
                 self.requests.push(requests::delete_pod(api(), ticket, wanted, pod));
+            }
+            Effect::EvictPod { ticket, pod } => {
+                tracing::info!(%pod, uid = %pod.uid, "Evicting pod");
+                let wanted = self.recalls.wanted(ticket);
+                self.requests.push(requests::evict_pod(api(), ticket, wanted, pod));
             }
             Effect::CallOff { ticket } => self.recalls.call_off(ticket),
             Effect::Publish(draft) => self.publisher.set(Draft {

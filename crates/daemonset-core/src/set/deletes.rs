@@ -27,7 +27,10 @@ impl Set {
 
     /// Deletes what manage wants gone.
     pub(super) fn delete_unwanted(&mut self, cx: &mut Cx<'_>) {
-        let unwanted = self.tally.delete.iter().take(self.room_for_deletes());
+        // A pod that has ended already is no loss to anybody.
+        let may_go = |node: &NodeName, cause: Cause| cause != Cause::Plain || !cx.is_held(node);
+        let unwanted = self.tally.delete.iter().filter(|(_, (node, cause))| may_go(node, *cause));
+        let unwanted = unwanted.take(self.room_for_deletes());
         let unwanted: Vec<(PodUid, NodeName, Cause)> = unwanted
             .map(|(uid, (node, cause))| (uid.clone(), node.clone(), *cause))
             .collect();
@@ -72,7 +75,7 @@ impl Set {
             return;
         }
         let replace = std::mem::take(&mut self.tally.replace);
-        for (node, uid) in self.keep_surplus(replace) {
+        for (node, uid) in self.keep_surplus(replace, cx) {
             self.delete(&node, &uid, Cause::Plain, cx);
         }
         let desired = self.tally.counts().desired;
@@ -87,14 +90,15 @@ impl Set {
     }
 
     /// Splits off what there is room for; the rest goes back.
-    fn keep_surplus(&mut self, mut replace: BTreeMap<NodeName, PodUid>) -> Vec<(NodeName, PodUid)> {
+    fn keep_surplus(&mut self, mut replace: BTreeMap<NodeName, PodUid>, cx: &Cx<'_>) -> Vec<(NodeName, PodUid)> {
         let room = self.room_for_deletes();
         let now: Vec<(NodeName, PodUid)> = replace
             .iter()
+            .filter(|(node, _)| !cx.is_held(node))
             .take(room)
             .map(|(node, uid)| (node.clone(), uid.clone()))
             .collect();
-        if replace.len() > room {
+        if replace.len() > now.len() {
             for (node, _) in &now {
                 replace.remove(node);
             }
@@ -103,13 +107,14 @@ impl Set {
         now
     }
 
-    /// Deletes the first pod of a candidate set; false if there is none or no room.
+    /// Deletes the first pod of a candidate set that may go; false if there is none or no room.
     fn roll_one(&mut self, candidates: impl Fn(&Self) -> &BTreeMap<NodeName, PodUid>, cx: &mut Cx<'_>) -> bool {
         if self.room_for_deletes() == 0 {
             return false;
         }
         let Some((node, uid)) = candidates(self)
-            .first_key_value()
+            .iter()
+            .find(|(node, _)| !cx.is_held(node))
             .map(|(node, uid)| (node.clone(), uid.clone()))
         else {
             return false;

@@ -52,7 +52,7 @@ impl Set {
             counts: self.tally.counts(),
             reasons: self.tally.reasons.iter().map(|(reason, nodes)| (*reason, *nodes)).collect(),
             nodes: nodes.take(DaemonSetSync::MAX_NODES).collect(),
-            held: cx.held.cloned(),
+            held: cx.held.or(cx.holds.on_everything()).cloned(),
             synced_at: now.wall,
         };
         let is_news = self.report.last.as_ref().is_none_or(|(_, last)| {

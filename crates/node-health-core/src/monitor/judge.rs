@@ -19,7 +19,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 impl Monitor {
     /// A node's timer is due: it became late, its grace ended, a pause is over, or its record has aged.
     pub(super) fn fire(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
-        let held = self.held;
+        let held = self.is_held(name);
         let Some(node) = self.nodes.get_mut(name) else { return };
         node.timer = None;
         if node.ready.status == ReadyStatus::Unknown {
@@ -35,6 +35,12 @@ impl Monitor {
             }
         }
         self.refresh(name, now, out);
+    }
+
+    /// True if nothing may be written about the node at the moment.
+    fn is_held(&self, name: &NodeName) -> bool {
+        let node = self.nodes.get(name);
+        node.is_some_and(|node| self.holds.on_node(&node.zone, name).is_some())
     }
 
     /// Starts as many requests as may be under way.
@@ -107,6 +113,7 @@ impl Monitor {
     }
 
     fn start_write(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
+        let held = self.is_held(name);
         let Some(node) = self.nodes.get_mut(name) else { return };
         let Phase::Confirmed(read) = &node.phase else {
             return;
@@ -117,7 +124,7 @@ impl Monitor {
             // It waited so long that its lease may have been renewed unseen.
             node.phase = Phase::Queued;
             self.queue.read(name);
-        } else if self.held {
+        } else if held {
             node.not_before = now.mono + self.config.period;
             self.refresh(name, now, out);
         } else if let Some(conditions) = unknown::conditions(node, now.wall) {

@@ -183,10 +183,10 @@ fn a_renewal_asks_for_nothing() {
 #[test]
 fn nothing_is_written_while_acts_are_held() {
     let mut world = World::running(Config::default(), &["n1"]);
-    world.give(Input::Held(true));
+    world.brake(true);
     world.pass(120.0);
     check(&mut world, &["37.5 n1 late"]);
-    world.give(Input::Held(false));
+    world.brake(false);
     world.pass(5.0);
     assert_eq!(world.verdict("n1"), "unreachable");
 }
@@ -196,7 +196,7 @@ fn a_hold_that_begins_between_read_and_write_holds_the_write() {
     let mut world = World::running(Config::default(), &["n1"]);
     world.answers = Answers::Later;
     world.pass(50.1);
-    world.give(Input::Held(true));
+    world.brake(true);
     world.answer_pending();
     assert!(world.pending.is_empty(), "{:?}", world.pending);
     assert_eq!(world.ready("n1"), ReadyStatus::True);

@@ -181,7 +181,7 @@ impl Model {
                 self.world.give(Input::Leading(false));
                 self.world.start();
             }
-            Step::Hold(held) => self.world.give(Input::Held(held)),
+            Step::Hold(held) => self.world.brake(held),
             Step::Renew(_) | Step::RenewBack(_) | Step::Post(..) | Step::Edit(_) | Step::Delete(_) | Step::TurnClock(_) => {}
         }
         self.check_writes();

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone};
+use bailiff_model::{
+    Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone,
+};
 use bailiff_node_health_core::{
     Config, Effect, Inherited, Input, LeaseFacts, Monitor, NodeFacts, Pressures, Read, ReadBy, ReadyFacts, StatusWrite, TopicNews,
     WriteOutcome,
@@ -263,6 +265,16 @@ impl World {
         let by = mono.saturating_since(self.now.mono);
         self.now.wall = self.now.wall.checked_add(by).unwrap();
         self.now.mono = mono;
+    }
+
+    /// Everything is held from outside, or nothing is any more.
+    pub fn brake(&mut self, on: bool) {
+        let hold = Hold {
+            reason: HoldReason::Paused,
+            detail: "as the test wanted".to_owned(),
+            since: self.now.wall,
+        };
+        self.give(Input::Braked(on.then_some((HoldScope::All, hold)).into_iter().collect()));
     }
 
     pub fn give(&mut self, input: Input) {

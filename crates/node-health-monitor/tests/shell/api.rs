@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 
 pub const NODES: &str = "/api/v1/nodes";
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+/// The ConfigMaps among which that of pauses is; there is none unless it is put there.
+pub const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 type TestBody = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -121,6 +123,9 @@ impl FakeApi {
             state.events.push(body.clone());
             return whole(201, &body);
         }
+        if path == PAUSES {
+            return state.read(&path);
+        }
         state.requests.push(format!("{} {path}", parts.method));
         if let Some(code) = state.refuses {
             return refused(code);
@@ -213,7 +218,8 @@ fn merge_conditions(node: &mut Value, patch: &Value) {
 }
 
 fn collection(path: &str) -> &'static str {
-    if path.starts_with(NODES) { NODES } else { LEASES }
+    let known = [NODES, PAUSES].into_iter().find(|known| path.starts_with(known));
+    known.unwrap_or(LEASES)
 }
 
 fn refused(code: u16) -> Response<TestBody> {

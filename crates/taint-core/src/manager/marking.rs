@@ -5,7 +5,7 @@
 //! node in that state wants the same, so marking is finished after a crash half-way. A pod whose kubelet sets it ready again
 //! afterwards is left alone, as upstream does.
 
-use bailiff_model::{NodeName, PodUid, ReadyStatus};
+use bailiff_model::{Holds, NodeName, PodUid, ReadyStatus};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -77,14 +77,32 @@ impl Manager {
         let wanted = self.pods.get_mut(uid).is_some_and(|pod| std::mem::take(&mut pod.mark));
         if wanted {
             self.marks.forget(uid);
+            self.held_marks.remove(uid);
             self.deadlines.cancel(&Timer::PodMark(uid.clone()));
         }
+    }
+
+    /// Holds from outside changed. A mark that waited for one is wanted again if it still is: what is true then counts.
+    pub(super) fn brake(&mut self, holds: Holds) {
+        self.holds = holds;
+        for uid in std::mem::take(&mut self.held_marks) {
+            self.want_mark(&uid);
+        }
+    }
+
+    fn is_held(&self, node: &NodeName) -> bool {
+        let zone = self.nodes.get(node).map(|node| &node.facts.zone);
+        zone.is_some_and(|zone| self.holds.on_node(zone, node).is_some())
     }
 
     pub(super) fn start_marks(&mut self) {
         while let Some((uid, step)) = self.marks.next() {
             match self.pods.get(&uid).filter(|pod| pod.mark) {
                 None => self.marks.done(&uid),
+                Some(pod) if self.is_held(&pod.node) => {
+                    self.marks.done(&uid);
+                    self.held_marks.insert(uid);
+                }
                 Some(pod) if step == Step::Read => self.effects.push(Effect::ReadPod(pod.pod.clone())),
                 Some(pod) => self.effects.push(Effect::MarkPod(PodMark {
                     pod: pod.pod.clone(),
@@ -114,6 +132,10 @@ impl Manager {
     pub(super) fn pod_read(&mut self, uid: &PodUid, reading: Reading<PodFacts>) {
         let wanted = self.pods.get(uid).is_some_and(|pod| pod.mark);
         match reading {
+            Reading::Found(facts) if wanted && self.is_held(&facts.node) => {
+                self.marks.done(uid);
+                self.held_marks.insert(uid.clone());
+            }
             Reading::Found(facts) if wanted && facts.pod.uid == *uid && needs_mark(facts.ready) => {
                 self.effects.push(Effect::MarkPod(PodMark {
                     pod: facts.pod,

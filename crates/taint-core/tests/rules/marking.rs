@@ -1,6 +1,7 @@
 //! Marking pods of silent nodes not ready.
 
 use bailiff_model::ReadyStatus::{self, Absent, False, True, Unknown};
+use bailiff_model::{Hold, HoldReason, HoldScope, Zone};
 use bailiff_taint_core::{Answer, Component, Config, Input, NodeFacts, NodeReady, PodFacts, Profile, Reading, Severity};
 
 use crate::harness::{FAILED, Harness, done, mk_node, mk_pod, mk_ready};
@@ -180,4 +181,45 @@ fn marks_under_way_are_bounded() {
         assert!(h.marks.len() <= index + 1 + limit);
     }
     assert_eq!((h.marks.len(), h.events.len(), h.manager.stats().marked), (1000, 1000, 1000));
+}
+
+fn brake(h: &mut Harness, scope: Option<HoldScope>) {
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: h.now().wall,
+    };
+    h.apply(Input::Braked(scope.map(|scope| (scope, hold)).into_iter().collect()));
+}
+
+/// Issue 4, pause: pods of what is held are not marked; when it ends what is true then counts.
+#[test]
+fn marks_wait_for_a_hold_and_are_wanted_anew_when_it_ends() {
+    let scopes = [HoldScope::All, HoldScope::Zone(Zone::default()), HoldScope::Node("n1".into())];
+    for scope in scopes {
+        let pods = vec![mk_pod_ready("p", True), mk_pod_ready("q", True), mk_pod_ready("r", True)];
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], pods);
+        brake(&mut h, Some(scope.clone()));
+        h.node(mk(Unknown));
+        assert_eq!(marked(&h), Vec::<&str>::new(), "{scope}");
+        // One is marked by somebody else meanwhile, one goes.
+        h.pod(mk_pod_ready("q", False));
+        h.apply(Input::PodGone("r".into()));
+        brake(&mut h, None);
+        assert_eq!(marked(&h), ["p"], "{scope}");
+    }
+}
+
+/// Issue 4, pause: a node that is back before a hold ends has nothing to be marked; another node's hold holds nothing here.
+#[test]
+fn a_hold_leaves_no_backlog_and_covers_its_scope_only() {
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], vec![mk_pod_ready("p", True)]);
+    brake(&mut h, Some(HoldScope::All));
+    h.node(mk(Unknown));
+    h.node(mk(True));
+    brake(&mut h, None);
+    assert_eq!(marked(&h), Vec::<&str>::new());
+    brake(&mut h, Some(HoldScope::Node("n2".into())));
+    h.node(mk(Unknown));
+    assert_eq!(marked(&h), ["p"]);
 }

@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 /// Collections, as the stage watches them.
 pub const NODES: &str = "/api/v1/nodes";
 pub const PODS: &str = "/api/v1/pods";
+/// The ConfigMaps among which that of pauses is; there is none unless it is put there.
+pub const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 /// Path of the pods of the one namespace that is used.
 const NAMESPACED_PODS: &str = "/api/v1/namespaces/default/pods";
@@ -110,6 +112,9 @@ impl FakeApi {
         if path.ends_with("/events") {
             state.events.push(body.clone());
             return whole(201, &body);
+        }
+        if path == PAUSES {
+            return state.read(&path);
         }
         state.requests.push(format!("{} {path}", parts.method));
         if let Some(code) = state.refuses {
@@ -209,8 +214,11 @@ fn line(object: &Value) -> String {
 
 /// Collection and name; no name for the collection itself.
 fn place(path: &str) -> (&'static str, String) {
-    let (collection, rest) = match path.strip_prefix(NODES) {
-        Some(rest) => (NODES, rest),
+    let known = [NODES, PAUSES]
+        .into_iter()
+        .find_map(|known| Some((known, path.strip_prefix(known)?)));
+    let (collection, rest) = match known {
+        Some(known) => known,
         None => (PODS, path.trim_start_matches(NAMESPACED_PODS).trim_start_matches(PODS)),
     };
     (collection, rest.trim_matches('/').trim_end_matches("/status").to_owned())

@@ -4,12 +4,11 @@
 //! `eviction-intents`. Both need fresh watches. Every hold ends by itself when its reason does.
 
 use bailiff_model::intent::{EvictionCause, PodEviction};
-use bailiff_model::{Hold, HoldReason, NodeName, Now, ReadyStatus, Toleration, Topic, Zone};
+use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, ReadyStatus, Toleration, Topic, Zone};
 
 use super::Evictor;
 use crate::config::AcceptIntents;
 use crate::fact::NodeFacts;
-use crate::input::HoldScope;
 use crate::judge::is_caused_by_health;
 
 /// What holds depend on. A change of it is the one thing that is looked at for everything that waits.
@@ -28,18 +27,11 @@ pub(super) struct Gates {
 pub(super) type Reason = (HoldReason, String);
 
 impl Evictor {
-    pub(super) fn hold_from_outside(&mut self, scope: HoldScope, reason: HoldReason, detail: Option<String>, now: Now) {
-        let key = (scope, reason);
-        match detail {
-            Some(detail) => {
-                let since = self.external.get(&key).map_or(now.wall, |hold| hold.since);
-                self.external.insert(key, Hold { reason, detail, since });
-            }
-            None => {
-                self.external.remove(&key);
-            }
+    pub(super) fn brake(&mut self, holds: Holds) {
+        if self.external != holds {
+            self.external = holds;
+            self.external_changes += 1;
         }
-        self.external_changes += 1;
     }
 
     /// Looks again at everything that waits, if a gate opened or closed.
@@ -69,19 +61,12 @@ impl Evictor {
         }
     }
 
-    fn external(&self, scope: &HoldScope) -> Option<Reason> {
-        let first = self.external.range((scope.clone(), HoldReason::Incomplete)..).next()?;
-        let ((found, reason), hold) = first;
-        (found == scope).then(|| (*reason, hold.detail.clone()))
-    }
-
     pub(super) fn external_for_node(&self, name: &NodeName) -> Option<Reason> {
-        self.external(&HoldScope::Node(name.clone()))
+        self.external.on_name(name).map(reason)
     }
 
     fn external_for_zone(&self, zone: &Zone) -> Option<Reason> {
-        self.external(&HoldScope::All)
-            .or_else(|| self.external(&HoldScope::Zone(zone.clone())))
+        self.external.on_zone(zone).map(reason)
     }
 
     fn api_hold(&self) -> Option<Reason> {
@@ -170,4 +155,8 @@ impl Evictor {
             .or_else(|| self.api_hold())
             .or_else(|| self.topic_hold(Topic::EvictionIntents, self.gates.intents))
     }
+}
+
+fn reason(hold: &Hold) -> Reason {
+    (hold.reason, hold.detail.clone())
 }

@@ -6,6 +6,8 @@
 //!           └─────────┘  └── backoff ◀────────┴───────────┘   any failure but "gone" (TE-076)
 //!                     └─▶ confirming: the node's taints, as known, justify nothing; a read of the node decides
 //! ```
+//! With `--eviction-method=evict` it is reading ─▶ evicting: the Eviction API sets the condition itself, once budgets allow it.
+//!
 //! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what
 //! was judged is what is deleted. A withdrawal ends everything but a delete that was sent; what waits for its turn under the client's rate
 //! limit is not sent yet, and is called off when the pod is withdrawn, or its node says that it is Ready.
@@ -18,6 +20,7 @@ mod answers;
 mod recall;
 mod say;
 mod spared;
+mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,10 +29,8 @@ use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
 
 use super::{Asker, Evictor, Timer};
-use crate::config::AcceptIntents;
-use crate::effect::{Count, Effect, Mark, NODE_LOST, Ticket};
-use crate::fact::{PodFacts, whole_seconds};
-use crate::judge::judge;
+use crate::effect::{Count, Effect, Mark, Ticket};
+use crate::fact::PodFacts;
 use crate::rate::Bucket;
 
 pub(super) use spared::DaemonSets;
@@ -79,6 +80,9 @@ struct Pod {
     received_at: Mono,
     /// When it was first due, as far as we know.
     since: Wall,
+    due_since: Mono,
+    /// A budget forbade its eviction since.
+    blocked: bool,
     stage: Stage,
     /// The pod and the state the next request requires; no resourceVersion: it must be read first.
     target: PodRef,
@@ -117,6 +121,7 @@ enum Step {
     Read,
     Mark(Mark),
     Delete,
+    Evict,
     /// Node mode: somebody deleted it already (NL-206).
     Leave,
 }
@@ -282,6 +287,8 @@ impl Evictor {
             trace,
             received_at: now.mono,
             since: now.wall,
+            due_since: now.mono,
+            blocked: false,
             stage: Stage::New,
             seen: None,
             failures: 0,
@@ -403,71 +410,22 @@ impl Evictor {
                 let (ticket, pod) = self.pod_request(uid, Stage::Deleting, now);
                 self.effects.push(Effect::DeletePod { ticket, pod });
             }
+            Step::Evict => {
+                self.announce(uid, true);
+                let (ticket, pod) = self.pod_request(uid, Stage::Deleting, now);
+                self.effects.push(Effect::EvictPod { ticket, pod });
+            }
             Step::Leave => self.finish_pod(uid, PodOutcomeState::Deleted, "it was being deleted already".to_owned(), now),
         }
     }
 
-    fn next_step(&self, pod: &Pod, now: Now) -> Step {
-        if let Some((reason, detail)) = self.pod_hold(&pod.intent, pod.tolerations()) {
-            return Step::Hold(reason, detail);
-        }
-        if let Err(reason) = self.judge_pod(pod) {
-            return if self.is_sure(pod) {
-                Step::Refuse(reason)
-            } else {
-                Step::Confirm
-            };
-        }
-        let node_mode = pod.intent.cause == EvictionCause::Node;
-        match &pod.seen {
-            Some(seen) if node_mode && seen.reason == NODE_LOST && seen.terminating => Step::Leave,
-            Some(seen) if node_mode && seen.reason == NODE_LOST && self.is_spared(seen) => Step::Refuse(RefusedReason::DaemonSet),
-            Some(seen) if node_mode && seen.reason == NODE_LOST => Step::Delete,
-            Some(seen) if !node_mode && seen.marked => Step::Delete,
-            _ if pod.target.resource_version.is_empty() => Step::Read,
-            _ if node_mode => Step::Mark(Mark::NodeLost {
-                message: format!(
-                    "Node {} which was running pod {} is unresponsive",
-                    pod.intent.node.name, pod.intent.pod.name
-                ),
-            }),
-            _ if pod.target.generation == 0 && pod.seen.is_none() => Step::Read,
-            _ => Step::Mark(Mark::DisruptionTarget {
-                transition: (!pod.target.disruption_target).then(|| whole_seconds(now.wall)),
-                generation: pod.target.generation,
-            }),
-        }
-    }
-
-    fn judge_pod(&self, pod: &Pod) -> Result<(), RefusedReason> {
-        if pod.seen.as_ref().is_some_and(|seen| seen.node != pod.intent.node.name) {
-            return Err(RefusedReason::OtherNode);
-        }
-        if self.config.accept == AcceptIntents::Any {
-            return Ok(());
-        }
-        let name = &pod.intent.node.name;
-        let node = self.nodes.get(name).and_then(|node| node.facts.as_ref());
-        if node.is_none() && !self.confirm.gone.contains(name) {
-            return Err(RefusedReason::NoTaint);
-        }
-        judge(&pod.intent, node, pod.tolerations(), self.config.profile)
-    }
-
-    /// True if the node was read from the store after the intent came: our cache is not behind what made it.
-    fn is_sure(&self, pod: &Pod) -> bool {
-        let name = &pod.intent.node.name;
-        if self.confirm.gone.contains(name) {
-            return true;
-        }
-        let confirmed_at = self.nodes.get(name).and_then(|node| node.confirmed_at);
-        let other_node = pod.seen.as_ref().is_some_and(|seen| seen.node != pod.intent.node.name);
-        other_node || confirmed_at.is_some_and(|at| at >= pod.received_at)
-    }
-
     fn pod_request(&mut self, uid: &PodUid, stage: fn(Ticket) -> Stage, now: Now) -> (Ticket, PodRef) {
         let ticket = self.ticket(Asker::Pod(uid.clone()));
-        self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
+        let blocked = self.pods.all.get(uid).and_then(|pod| pod.said.as_ref());
+        // While a budget is tried again and again it stays blocked: that is no news.
+        if !matches!(blocked, Some(PodOutcomeState::Blocked { .. })) {
+            self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
+        }
         self.pods.set_stage(uid, stage(ticket));
         let target = self.pods.all.get_mut(uid).map(|pod| {
             pod.recalled = false;

@@ -1,8 +1,8 @@
 //! Silence never evicts: what is held, by what, and that it ends by itself.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect, HoldReason, Mono, Topic, Verdict};
-use bailiff_zone_core::{Body, HoldScope, Input};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Mono, Topic, Verdict};
+use bailiff_zone_core::{Body, Input};
 
 use crate::world::{World, mk_config, mk_toleration, secs, zone};
 
@@ -49,8 +49,12 @@ const HEALTH_HOLDS: [(HoldReason, Switch, Switch); 6] = [
 ];
 
 fn hold(world: &mut World, scope: HoldScope, reason: HoldReason, on: bool) {
-    let detail = on.then(|| "as the test wanted".to_owned());
-    world.tell(Input::Hold { scope, reason, detail });
+    let hold = Hold {
+        reason,
+        detail: "as the test wanted".to_owned(),
+        since: world.now.wall,
+    };
+    world.tell(Input::Braked(on.then_some((scope, hold)).into_iter().collect()));
 }
 
 /// Design §1, fail static: isolations wait, are said to wait, and go on when the reason ends.

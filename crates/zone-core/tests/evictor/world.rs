@@ -16,8 +16,8 @@ use bailiff_model::{
     ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
 };
 use bailiff_zone_core::{
-    Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark, NODE_LOST,
-    NodeFacts, PodAnswer, PodFacts, Purpose, Record, ShardStatus, Span, Ticket,
+    Block, Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark,
+    NODE_LOST, NodeFacts, PodAnswer, PodFacts, Purpose, Record, ShardStatus, Span, Ticket,
 };
 
 pub const START: i64 = 1_000_000;
@@ -30,6 +30,7 @@ pub enum Happened {
     Cleared(String),
     Marked(String),
     Deleted(String),
+    Evicted(String),
 }
 
 pub struct World {
@@ -60,6 +61,9 @@ pub struct World {
     /// Requests that are kept unanswered are not sent yet: they can be called off.
     pub is_unsent: bool,
     called_off: BTreeSet<Ticket>,
+    /// What forbids the eviction of a pod.
+    pub budgets: BTreeMap<PodUid, Block>,
+    pub evictions_tried: usize,
     /// Requests are kept unanswered.
     pub is_slow: bool,
     pub unanswered: Vec<Effect>,
@@ -138,6 +142,8 @@ impl World {
             unreadable: BTreeSet::new(),
             is_unsent: false,
             called_off: BTreeSet::new(),
+            budgets: BTreeMap::new(),
+            evictions_tried: 0,
             is_slow: false,
             unanswered: Vec::new(),
             is_watch_stalled: false,

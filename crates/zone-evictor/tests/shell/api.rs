@@ -16,6 +16,8 @@ use tokio::sync::mpsc;
 
 pub const NODES: &str = "/api/v1/nodes";
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
+/// The ConfigMaps among which that of pauses is; this server has none unless it is put there.
+pub const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 type TestBody = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -27,7 +29,7 @@ pub struct FakeApi(Arc<Mutex<State>>);
 struct State {
     version: u64,
     objects: BTreeMap<String, Value>,
-    watchers: Vec<mpsc::Sender<String>>,
+    watchers: Vec<(&'static str, mpsc::Sender<String>)>,
     requests: Vec<(String, Value)>,
     events: Vec<Value>,
     delay: Duration,
@@ -105,7 +107,10 @@ impl FakeApi {
         }
         let mut state = self.state();
         if query.contains("watch=true") {
-            return state.watch();
+            return state.watch(if path == PAUSES { PAUSES } else { NODES });
+        }
+        if path == PAUSES {
+            return state.list(PAUSES);
         }
         if path.ends_with("/events") {
             state.events.push(body.clone());
@@ -116,7 +121,7 @@ impl FakeApi {
         match parts.method {
             Method::PATCH => state.patch(target, &body),
             Method::DELETE => state.delete(target, &body["preconditions"]),
-            _ if path == NODES => state.list(),
+            _ if path == NODES => state.list(NODES),
             _ => state
                 .objects
                 .get(target)
@@ -143,15 +148,14 @@ impl State {
     }
 
     fn tell(&mut self, path: &str, kind: &str, object: &Value) {
-        if path.starts_with(NODES) {
-            let line = format!("{}\n", json!({"type": kind, "object": object}));
-            self.watchers.retain(|watcher| watcher.try_send(line.clone()).is_ok());
-        }
+        let line = format!("{}\n", json!({"type": kind, "object": object}));
+        self.watchers
+            .retain(|(of, watcher)| !path.starts_with(of) || watcher.try_send(line.clone()).is_ok());
     }
 
-    fn watch(&mut self) -> Response<TestBody> {
+    fn watch(&mut self, collection: &'static str) -> Response<TestBody> {
         let (sender, lines) = mpsc::channel(10_000);
-        self.watchers.push(sender);
+        self.watchers.push((collection, sender));
         let frames = stream::unfold(lines, |mut lines| async move {
             let line = lines.recv().await?;
             Some((Ok::<_, Infallible>(http_body::Frame::data(Bytes::from(line))), lines))
@@ -159,8 +163,8 @@ impl State {
         Response::new(StreamBody::new(frames).boxed_unsync())
     }
 
-    fn list(&self) -> Response<TestBody> {
-        let nodes = self.objects.iter().filter(|(path, _)| path.starts_with(NODES));
+    fn list(&self, collection: &str) -> Response<TestBody> {
+        let nodes = self.objects.iter().filter(|(path, _)| path.starts_with(collection));
         let items: Vec<&Value> = nodes.map(|(_, node)| node).collect();
         whole(
             200,

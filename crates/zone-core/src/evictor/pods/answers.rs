@@ -8,9 +8,10 @@ use bailiff_model::{Now, PodUid, ResourceVersion};
 use super::super::{Evictor, Timer};
 use super::Stage;
 use crate::backoff;
+use crate::config::EvictionMethod;
 use crate::effect::{Count, Effect, NODE_LOST, SpanKind, Ticket};
 use crate::fact::PodFacts;
-use crate::input::{Failure, FailureKind, PodAnswer};
+use crate::input::{Block, Failure, FailureKind, PodAnswer};
 
 /// Conflicts that are answered with a fresh read and another try at once; then they count as failures. As TE-071's attempts.
 const CONFLICTS: u32 = 5;
@@ -24,6 +25,7 @@ impl Evictor {
             (Stage::Reading(of) | Stage::Marking(of), Ok(PodAnswer::Facts(facts))) if of == ticket => {
                 self.pod_seen(uid, facts, matches!(stage, Stage::Marking(_)), now);
             }
+            (Stage::Deleting(of), Ok(PodAnswer::Blocked(block))) if of == ticket => self.pod_blocked(uid, block, now),
             (Stage::Deleting(of), Ok(_)) if of == ticket => self.pod_deleted(uid, now),
             (Stage::Reading(of) | Stage::Marking(of) | Stage::Deleting(of), Err(failure)) if of == ticket => {
                 self.pod_failed(uid, stage, failure, now);
@@ -62,6 +64,29 @@ impl Evictor {
             self.span(SpanKind::Eviction, trace, since, &node, Some(pod), now);
         }
         self.finish_pod(uid, PodOutcomeState::Deleted, String::new(), now);
+    }
+
+    /// A budget forbids the eviction: it is tried again, ever more slowly and not before the server says, or deleted in the end.
+    fn pod_blocked(&mut self, uid: &PodUid, block: Block, now: Now) {
+        let Some(pod) = self.pods.all.get_mut(uid) else {
+            return;
+        };
+        if pod.withdrawn {
+            return self.cancel_pod(uid, now);
+        }
+        pod.seen = None;
+        pod.target.resource_version = ResourceVersion::default();
+        pod.failures = pod.failures.saturating_add(1);
+        pod.blocked = true;
+        let retry_after = block.retry_after;
+        let mut until = now.mono + backoff::pause(pod.failures, FailureKind::Throttled { retry_after });
+        if let EvictionMethod::EvictThenDelete { after } = self.config.method {
+            until = until.min((pod.due_since + after).max(now.mono));
+        }
+        self.pods.set_stage(uid, Stage::Backoff);
+        self.timers.set(Timer::Pod(uid.clone()), until);
+        self.effects.push(Effect::Count(Count::PodBlocked));
+        self.say_pod(uid, PodOutcomeState::Blocked { by: block.by }, block.detail, now);
     }
 
     fn pod_failed(&mut self, uid: &PodUid, stage: Stage, failure: Failure, now: Now) {

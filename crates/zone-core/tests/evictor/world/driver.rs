@@ -103,7 +103,10 @@ impl World {
     }
 
     fn answer(&mut self, request: Effect) {
-        if let Effect::MarkPod { ticket, .. } | Effect::DeletePod { ticket, .. } | Effect::ReadPod { ticket, .. } = request
+        if let Effect::MarkPod { ticket, .. }
+        | Effect::DeletePod { ticket, .. }
+        | Effect::EvictPod { ticket, .. }
+        | Effect::ReadPod { ticket, .. } = request
             && self.is_unsent
             && self.called_off.contains(&ticket)
         {
@@ -154,6 +157,10 @@ impl World {
             }
             Effect::DeletePod { ticket, pod } => {
                 let result = failure.map_or_else(|| self.delete(&pod), Err);
+                self.tell(Input::PodAnswer { ticket, result });
+            }
+            Effect::EvictPod { ticket, pod } => {
+                let result = failure.map_or_else(|| self.evict(&pod), Err);
                 self.tell(Input::PodAnswer { ticket, result });
             }
             other => unreachable!("{other:?} is no request"),
@@ -212,6 +219,17 @@ impl World {
         let facts = facts.clone();
         self.history.push((self.now.mono, Happened::Marked(facts.name.to_string())));
         Ok(PodAnswer::Facts(facts))
+    }
+
+    fn evict(&mut self, pod: &PodRef) -> Result<PodAnswer, Failure> {
+        let facts = self.checked_pod(pod)?.clone();
+        self.evictions_tried += 1;
+        if let Some(block) = self.budgets.get(&facts.uid) {
+            return Ok(PodAnswer::Blocked(block.clone()));
+        }
+        self.pods.remove(&facts.uid);
+        self.history.push((self.now.mono, Happened::Evicted(facts.name.to_string())));
+        Ok(PodAnswer::Deleted)
     }
 
     fn delete(&mut self, pod: &PodRef) -> Result<PodAnswer, Failure> {

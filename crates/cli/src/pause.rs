@@ -1,0 +1,390 @@
+//! `bailiff pause`, `bailiff resume` and `bailiff pauses`: the brake, by hand.
+//!
+//! They write one ConfigMap, which every stage watches (docs/adr/0002); they need neither a bus nor any stage. How it is written is
+//! [`store`]'s.
+
+mod store;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use bailiff_cluster::Api;
+use bailiff_model::{HoldScope, NodeName, Wall, Zone};
+use bailiff_runtime::args::{Error as Invalid, exit_invalid};
+use bailiff_runtime::{Clock, GoDuration, KubeArgs, client};
+use bailiff_stage::brake::pauses::{LONGEST, LONGEST_REASON, Pause};
+use clap::{Subcommand, ValueEnum};
+use serde_json::json;
+
+use crate::Failure;
+use store::{Pauses, Store};
+
+/// Flags of `bailiff pause`.
+#[derive(Debug, clap::Args)]
+#[command(
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
+  bailiff pause --node worker-7 --for 30m --reason 'reading its disk'
+  bailiff pause --zone eu-1:a --for 2h --reason 'switch replacement'
+  bailiff pause --all --for 1h --reason 'control plane upgrade'
+  bailiff pause list --output json
+
+While it stands, no node in it is marked Unknown or isolated, no pod in it is marked not ready or evicted, and no running daemon
+pod in it is deleted. Withdrawing, untainting and cancelling go on. It ends by itself; what is true then counts. It is kept in the
+ConfigMap kube-system/bailiff-pauses; if that cannot be read, everything is paused."
+)]
+pub struct PauseArgs {
+    #[command(subcommand)]
+    command: Option<PauseCommand>,
+
+    #[command(flatten)]
+    target: Target,
+
+    /// How long, at most a year (8760h); a pause of the same target is replaced
+    #[arg(long = "for", required = true, value_parser = duration, value_name = "DURATION")]
+    duration: Option<GoDuration>,
+
+    /// Why, for people: it is part of every record and Event about what is held
+    #[arg(long, required = true, value_parser = reason, value_name = "TEXT")]
+    reason: Option<String>,
+
+    #[command(flatten)]
+    kube: Kube,
+}
+
+/// Flags of `bailiff resume`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff resume --node worker-7
+  bailiff resume --all               ends the pause of everything; those of zones and nodes stand
+  bailiff resume --entry old-note    removes an entry by its key, for one that cannot be read
+
+Exit code 0: ended, or there was none.")]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    target: Target,
+
+    /// Key of the entry in the ConfigMap, for one that cannot be read
+    #[arg(long, group = "target", value_name = "KEY")]
+    entry: Option<String>,
+
+    #[command(flatten)]
+    kube: Kube,
+}
+
+/// Flags of `bailiff pauses` and `bailiff pause list`.
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// How it is written
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+
+    #[command(flatten)]
+    kube: Kube,
+}
+
+#[derive(Debug, Subcommand)]
+enum PauseCommand {
+    /// List the pauses there are
+    List(ListArgs),
+}
+
+/// What is meant: exactly one.
+#[derive(Debug, clap::Args)]
+#[group(id = "target", required = true, multiple = false)]
+struct Target {
+    /// Zone, as <region>:<zone>; the zone alone is enough where only one region has it
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
+
+    /// Node
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+
+    /// Everything
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Kube {
+    /// Kubeconfig file; without it $KUBECONFIG or ~/.kube/config, and in a pod its service account
+    #[arg(long, env = "BAILIFF_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+fn duration(text: &str) -> Result<GoDuration, String> {
+    let duration: GoDuration = text
+        .parse()
+        .map_err(|error: bailiff_runtime::args::DurationError| error.to_string())?;
+    if duration.is_zero() || duration.get() > LONGEST {
+        return Err("allowed is more than 0 and at most a year, such as 30m, 2h or 8760h".to_owned());
+    }
+    Ok(duration)
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > LONGEST_REASON || text.chars().any(char::is_control) {
+        return Err(format!("allowed is a line of 1 to {LONGEST_REASON} bytes"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Runs `bailiff pause`.
+pub fn pause(args: PauseArgs) -> Result<ExitCode, Failure> {
+    let PauseArgs {
+        command,
+        target,
+        duration,
+        reason,
+        kube,
+    } = args;
+    if let Some(PauseCommand::List(list)) = command {
+        return pauses(list);
+    }
+    let (Some(duration), Some(reason)) = (duration, reason) else {
+        return Err("--for and --reason are required".into());
+    };
+    crate::runtime()?.block_on(async {
+        let (store, clock) = connect(kube).await?;
+        let scope = scope(&store, target).await?;
+        let now = clock.wall();
+        let pause = Pause {
+            scope,
+            since: Some(now),
+            until: now.checked_add(duration.get()).unwrap_or(Wall::MAX),
+            reason,
+            by: whoami(),
+        };
+        store.pause(&pause, now).await?;
+        println!("paused {} until {:.0}: {}", pause.scope, pause.until, pause.reason);
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Runs `bailiff resume`.
+pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
+    let ResumeArgs { target, entry, kube } = args;
+    crate::runtime()?.block_on(async {
+        let (store, clock) = connect(kube).await?;
+        let now = clock.wall();
+        let (ended, left) = match entry {
+            Some(key) => (store.remove(&key, &whoami(), now).await?, key),
+            None => {
+                let scope = scope(&store, target).await?;
+                (store.resume(&scope, &whoami(), now).await?, scope.to_string())
+            }
+        };
+        if ended {
+            println!("resumed {left}");
+        } else {
+            println!("there was no pause of {left}");
+        }
+        for (key, pause) in store.read().await?.standing(now) {
+            println!(
+                "still paused: {} until {:.0} (entry {key}): {}",
+                pause.scope, pause.until, pause.reason
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Runs `bailiff pauses`.
+pub fn pauses(args: ListArgs) -> Result<ExitCode, Failure> {
+    let ListArgs { output, kube } = args;
+    crate::runtime()?.block_on(async {
+        let (store, clock) = connect(kube).await?;
+        let found = store.read().await?;
+        print!("{}", listing(&found, output, clock.wall()));
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn listing(found: &Pauses, output: Output, now: Wall) -> String {
+    let mut text = String::new();
+    match output {
+        Output::Json => {
+            let pauses: Vec<_> = found
+                .readable
+                .iter()
+                .map(|(key, pause)| {
+                    let (kind, name) = match &pause.scope {
+                        HoldScope::All => ("all", String::new()),
+                        HoldScope::Zone(zone) => ("zone", zone.to_string()),
+                        HoldScope::Node(node) => ("node", node.to_string()),
+                    };
+                    json!({
+                        "entry": key, "scope": kind, "name": name, "since": pause.since.map(|since| since.to_string()),
+                        "until": pause.until.to_string(), "expired": pause.until <= now, "reason": pause.reason, "by": pause.by,
+                    })
+                })
+                .collect();
+            let unreadable: Vec<_> = found
+                .unreadable
+                .iter()
+                .map(|(key, why)| json!({"entry": key, "error": why}))
+                .collect();
+            text = json!({"pauses": pauses, "unreadable": unreadable}).to_string();
+            text.push('\n');
+        }
+        Output::Text => {
+            for (key, pause) in &found.readable {
+                let state = if pause.until <= now { "expired" } else { "paused " };
+                let line = format!(
+                    "{state} {} until {:.0} by {} (entry {key}): {}\n",
+                    pause.scope, pause.until, pause.by, pause.reason
+                );
+                text.push_str(&line);
+            }
+            for (key, why) in &found.unreadable {
+                text.push_str(&format!("UNREADABLE, so everything is paused: entry {key}: {why}\n"));
+            }
+            if text.is_empty() {
+                text.push_str("nothing is paused\n");
+            }
+        }
+    }
+    text
+}
+
+async fn connect(kube: Kube) -> Result<(Store, Clock), Failure> {
+    let clock = Clock::system();
+    let args = KubeArgs {
+        kubeconfig: kube.kubeconfig,
+        ..KubeArgs::default()
+    };
+    let client = match client::connect_unlimited(&args, "pause").await {
+        Ok(client) => client,
+        Err(error) => exit_invalid(&error),
+    };
+    let api = Api::new(client, clock.clone(), bailiff_cluster::Metrics::default());
+    Ok((Store::new(api), clock))
+}
+
+/// What is meant; one that does not exist is refused: a brake on nothing holds nothing.
+async fn scope(store: &Store, target: Target) -> Result<HoldScope, Failure> {
+    match (target.zone, target.node) {
+        (Some(zone), _) => {
+            let zones = store.zones().await?;
+            match pick(&zone, &zones) {
+                Ok(zone) => Ok(HoldScope::Zone(zone)),
+                Err(error) => exit_invalid(&error),
+            }
+        }
+        (None, Some(node)) if store.has_node(&node).await? => Ok(HoldScope::Node(NodeName::from(node))),
+        (None, Some(node)) => exit_invalid(&Invalid::new("node", node, "there is no such node")),
+        (None, None) => Ok(HoldScope::All),
+    }
+}
+
+/// The zone of `zones` that `text` names.
+fn pick(text: &str, zones: &[Zone]) -> Result<Zone, Invalid> {
+    let found: Vec<&Zone> = match text.parse::<Zone>() {
+        Ok(wanted) => zones.iter().filter(|zone| **zone == wanted).collect(),
+        Err(_) => zones.iter().filter(|zone| &*zone.zone == text).collect(),
+    };
+    if let [zone] = found[..] {
+        return Ok(zone.clone());
+    }
+    let names: Vec<String> = zones.iter().map(Zone::to_string).collect();
+    let what = if found.is_empty() {
+        "no node is in it"
+    } else {
+        "several regions have it"
+    };
+    Err(Invalid::new(
+        "zone",
+        text,
+        format!("{what}; allowed is one of {}", names.join(", ")),
+    ))
+}
+
+fn whoami() -> String {
+    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match host.trim() {
+        "" => user,
+        host => format!("{user}@{host}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_runtime::args::{EXIT_CONFIGURATION, parse_from};
+
+    use super::*;
+    use crate::Cli;
+
+    #[test]
+    fn exactly_one_target_a_time_and_a_reason_are_wanted() {
+        let full = ["--for=2h", "--reason=r"];
+        let cases: [(&[&str], bool); 11] = [
+            (&["pause", "--all", full[0], full[1]], true),
+            (&["pause", "--zone=a", full[0], full[1]], true),
+            (&["pause", "--node=a", full[0], full[1], "--kubeconfig=f"], true),
+            (&["pause", "list", "--output=json"], true),
+            (&["pauses", "--kubeconfig=f"], true),
+            (&["resume", "--all"], true),
+            (&["resume", "--entry=x"], true),
+            (&["pause", full[0], full[1]], false),
+            (&["pause", "--all", "--node=a", full[0], full[1]], false),
+            (&["resume", "--all", "--entry=x"], false),
+            (&["resume"], false),
+        ];
+        for (arguments, wanted) in cases {
+            let parsed = parse_from::<Cli>(std::iter::once("bailiff").chain(arguments.iter().copied()));
+            match parsed {
+                Ok(_) => assert!(wanted, "{arguments:?}"),
+                Err(refusal) => {
+                    assert!(!wanted, "{arguments:?}: {refusal}");
+                    assert_eq!(refusal.exit_code(), EXIT_CONFIGURATION);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_answered_with_flag_value_and_what_is_allowed() {
+        for (flag, part) in [
+            ("--for=0s", "at most a year"),
+            ("--for=9000h", "8760h"),
+            ("--for=2", "no unit"),
+            ("--reason= ", "a line"),
+        ] {
+            let arguments = ["bailiff", "pause", "--all", "--for=2h", "--reason=r", flag];
+            let arguments: Vec<&str> = arguments
+                .into_iter()
+                .filter(|given| *given == flag || given.split('=').next() != flag.split('=').next())
+                .collect();
+            let refusal = parse_from::<Cli>(arguments).expect_err(flag);
+            assert!(refusal.to_string().contains(part), "{flag}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_named_in_full_or_where_it_is_the_only_one() {
+        let zones = [
+            Zone::new("eu", "a"),
+            Zone::new("us", "a"),
+            Zone::new("eu", "b"),
+            Zone::default(),
+        ];
+        assert_eq!(pick("eu:a", &zones).expect("named in full"), zones[0]);
+        assert_eq!(pick("b", &zones).expect("the only one"), zones[2]);
+        assert_eq!(pick(":", &zones).expect("nodes without a zone"), zones[3]);
+        for wrong in ["a", "c", "eu:c"] {
+            let error = pick(wrong, &zones).expect_err(wrong).to_string();
+            assert!(error.contains("--zone") && error.contains("eu:b"), "{error}");
+        }
+    }
+}
