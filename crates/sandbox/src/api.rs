@@ -14,6 +14,7 @@ use crate::{Sandbox, Status, User};
 pub mod authn;
 pub mod authz;
 pub mod create;
+pub mod custom;
 pub mod delete;
 pub mod discovery;
 pub mod encode;
@@ -70,7 +71,7 @@ pub fn handle(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Repl
         Ok(reply) => reply,
         Err(status) => Reply::refusal(&status),
     };
-    encode::finish(reply, request, accepted.unwrap_or_default(), sandbox.kinds())
+    encode::finish(reply, request, accepted.unwrap_or_default(), &sandbox.kinds())
 }
 
 fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Reply, Status> {
@@ -164,12 +165,12 @@ impl Call<'_> {
 
     /// 404 for the object that the path names.
     pub fn not_found(&self) -> Status {
-        Status::not_found(self.kind.group, self.kind.resource, &self.target.name)
+        Status::not_found(&self.kind.group, &self.kind.resource, &self.target.name)
     }
 
     /// 409 for the object of this name.
     pub fn conflict(&self, name: &str, why: &str) -> Status {
-        Status::conflict(self.kind.group, self.kind.resource, name, why)
+        Status::conflict(&self.kind.group, &self.kind.resource, name, why)
     }
 
     /// Whether nothing is to be stored.

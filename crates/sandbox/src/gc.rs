@@ -76,10 +76,10 @@ impl Resource {
             if !stored.iter().any(|known| *known.storage == *kind.storage) {
                 stored.push(Arc::new(Self {
                     storage: kind.storage.as_str().into(),
-                    kind: kind.kind.into(),
-                    group: kind.group.into(),
-                    version: kind.version.into(),
-                    plural: kind.resource.into(),
+                    kind: kind.kind.as_str().into(),
+                    group: kind.group.as_str().into(),
+                    version: kind.version.as_str().into(),
+                    plural: kind.resource.as_str().into(),
                     is_namespaced: kind.namespaced,
                 }));
             }

@@ -39,7 +39,7 @@ pub use status::Status;
 pub use store::{Change, Event, Key, Object, Observation};
 pub use watch::Watch;
 
-use api::kinds::Kinds;
+use api::kinds::{Kind, Kinds};
 use service::Service;
 use store::{Limits, Store};
 
@@ -90,7 +90,8 @@ struct Shared {
     config: Config,
     clock: Clock,
     seed: Seed,
-    kinds: Kinds,
+    /// Replaced as a whole, under the lock of the store; held for no longer than a copy of the pointer takes.
+    kinds: Mutex<Arc<Kinds>>,
     /// What tokens of this process carry, so that those of another are refused.
     mark: String,
     store: Mutex<Store>,
@@ -131,7 +132,7 @@ impl Sandbox {
                 clock,
                 mark: seed.uuid(),
                 seed,
-                kinds,
+                kinds: Mutex::new(Arc::new(kinds)),
                 store: Mutex::new(store),
             }),
         }
@@ -173,9 +174,15 @@ impl Sandbox {
         self.store().compact();
     }
 
-    /// The resources that are served.
-    pub fn kinds(&self) -> &Kinds {
-        &self.shared.kinds
+    /// The resources that are served at present.
+    pub fn kinds(&self) -> Arc<Kinds> {
+        self.shared.kinds.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves these in place of what a CustomResourceDefinition brought before. The caller holds the store.
+    fn serve(&self, definition: &str, kinds: Vec<Kind>) {
+        let mut served = self.shared.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        *served = Arc::new(served.with(definition, kinds));
     }
 
     fn mark(&self) -> &str {

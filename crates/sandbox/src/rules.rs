@@ -13,6 +13,8 @@ use crate::store::{Fields, Store};
 pub mod access;
 pub mod budget;
 pub mod config;
+pub mod custom;
+pub mod definition;
 pub mod endpoints;
 pub mod event;
 pub mod lease;
@@ -137,7 +139,12 @@ pub trait Rules: Debug + Sync {
         None
     }
 
-    /// Whether the two above do anything.
+    /// The finalizer that a delete adds, if the kind has one.
+    fn finalizer(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether objects are stored in another version.
     fn converts(&self) -> bool {
         false
     }

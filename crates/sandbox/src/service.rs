@@ -97,7 +97,7 @@ where
                 Reply::refusal(&status),
                 &asked,
                 api::negotiate::Accepted::default(),
-                sandbox.kinds(),
+                &sandbox.kinds(),
             )
         }
     };
@@ -113,7 +113,7 @@ async fn settle(sandbox: &Sandbox, reply: Reply, asked: &Asked) -> Reply {
                 Reply::refusal(&status),
                 asked,
                 api::negotiate::Accepted::default(),
-                sandbox.kinds(),
+                &sandbox.kinds(),
             )
         }
         _ => reply,

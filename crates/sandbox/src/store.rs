@@ -91,6 +91,14 @@ impl Store {
         }
     }
 
+    /// Ends the watches of a resource that is served no more. What happened to it can still be read; it may be served again.
+    pub fn retire(&mut self, resource: &str) {
+        let revision = self.revision;
+        if let Some(table) = self.tables.get_mut(resource) {
+            table.retire(revision);
+        }
+    }
+
     /// The revision of the last write.
     pub fn revision(&self) -> u64 {
         self.revision

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::input::{self, Input};
 use super::reply::Reply;
 use super::write::Stored;
-use super::{Call, encode, options};
+use super::{Call, custom, encode, options};
 use crate::Status;
 use crate::apply::managers::{self, Managers};
 use crate::rules::{meta, section, text};
@@ -48,6 +48,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     }
     input::place(call, &mut object)?;
     let mut store = call.store();
+    custom::check(call)?;
     check_namespace(call, &store, text(&object, "/metadata/name"))?;
     section(&mut object, "metadata").shift_remove("managedFields");
     match managers {
@@ -69,6 +70,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
         Stored::Dry(object)
     } else {
         let stored = store.put(&call.kind.storage, object, call.now);
+        custom::written(call, &mut store, &key);
         Stored::Kept(stored.ok_or_else(Status::no_such_path)?)
     };
     encode::object(call, 201, stored).map(|reply| reply.warn(&warnings))
@@ -76,7 +78,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
 
 fn taken(call: &Call<'_>, existing: &Value) -> Status {
     let name = text(existing, "/metadata/name");
-    let mut status = Status::already_exists(call.kind.group, call.kind.resource, name);
+    let mut status = Status::already_exists(&call.kind.group, &call.kind.resource, name);
     if existing.pointer("/metadata/deletionTimestamp").is_some() {
         status.message = format!("object is being deleted: {}", status.message);
     }
@@ -102,7 +104,7 @@ pub fn check_namespace(call: &Call<'_>, store: &Store, name: &str) -> Result<(),
             "metadata.namespace",
             format!("namespace {namespace} is being terminated"),
         );
-        return Err(Status::forbidden(call.kind.group, call.kind.resource, name, &why).because(vec![cause]));
+        return Err(Status::forbidden(&call.kind.group, &call.kind.resource, name, &why).because(vec![cause]));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::input;
 use super::options::DeleteOptions;
 use super::reply::Reply;
 use super::write::Stored;
-use super::{Call, encode, read};
+use super::{Call, custom, encode, read};
 use crate::Status;
 use crate::rules::{items, meta, section, text};
 use crate::schema::decode::Oddities;
@@ -36,7 +36,7 @@ pub enum Outcome {
 /// # Errors
 /// The refusal.
 pub fn delete(call: &Call<'_>) -> Result<Reply, Status> {
-    if call.kind.resource == "namespaces" && IMMORTAL.contains(&call.target.name.as_str()) {
+    if call.kind.storage == "namespaces" && IMMORTAL.contains(&call.target.name.as_str()) {
         return Err(Status::forbidden(
             "",
             "namespaces",
@@ -44,9 +44,9 @@ pub fn delete(call: &Call<'_>) -> Result<Reply, Status> {
             "this namespace may not be deleted",
         ));
     }
-    if call.kind.resource == "priorityclasses" && call.target.name.starts_with("system-") {
+    if call.kind.storage == "priorityclasses.scheduling.k8s.io" && call.target.name.starts_with("system-") {
         let why = "this is a system priority class and cannot be deleted";
-        return Err(Status::forbidden(call.kind.group, "priorityclasses", &call.target.name, why));
+        return Err(Status::forbidden(&call.kind.group, "priorityclasses", &call.target.name, why));
     }
     let options = options(call)?;
     let mut store = call.store();
@@ -61,9 +61,9 @@ pub fn delete(call: &Call<'_>) -> Result<Reply, Status> {
 fn success(call: &Call<'_>, object: &Object) -> Value {
     let mut details = json!({"name": object.name()});
     if !call.kind.group.is_empty() {
-        details["group"] = call.kind.group.into();
+        details["group"] = call.kind.group.as_str().into();
     }
-    details["kind"] = call.kind.resource.into();
+    details["kind"] = call.kind.resource.as_str().into();
     details["uid"] = object.uid().into();
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }
@@ -137,11 +137,17 @@ pub fn remove_as(
         Begun::Graceful => true,
         Begun::Immediate => false,
     };
-    let finalizers = finalizers(&object, options);
+    let mut finalizers = finalizers(&object, options);
+    if let Some(finalizer) = call.kind.rules.finalizer()
+        && object.pointer("/metadata/deletionTimestamp").is_none()
+        && !finalizers.iter().any(|one| one == finalizer)
+    {
+        finalizers.push(finalizer.into());
+    }
     if finalizers != items(&object, "/metadata/finalizers") {
         set_finalizers(&mut object, &finalizers);
     }
-    let pending = !finalizers.is_empty() || !items(&object, "/spec/finalizers").is_empty();
+    let pending = meta::is_held(&object);
     if !graceful && pending {
         mark(&mut object, call.now.wall);
     }
@@ -160,6 +166,7 @@ pub fn remove_as(
             return Ok(Outcome::Pending(Stored::Kept(current.clone())));
         }
         let stored = store.put(&call.kind.storage, object, call.now);
+        custom::written(call, store, current.key());
         return Ok(Outcome::Pending(Stored::Kept(stored.unwrap_or_else(|| current.clone()))));
     }
     if graceful {
@@ -168,6 +175,7 @@ pub fn remove_as(
     }
     let last = graceful.then_some(object);
     let removed = store.remove(&call.kind.storage, current.key(), last, call.now);
+    custom::written(call, store, current.key());
     Ok(Outcome::Gone(Stored::Kept(removed.unwrap_or_else(|| current.clone()))))
 }
 
@@ -181,7 +189,7 @@ fn check_preconditions(call: &Call<'_>, current: &Object, options: &DeleteOption
             call.kind.kind,
             current.name()
         );
-        Status::new(409, "Conflict", message).about("", call.kind.kind, current.name())
+        Status::new(409, "Conflict", message).about("", &call.kind.kind, current.name())
     };
     if let Some(uid) = &options.uid
         && uid != current.uid()
@@ -258,7 +266,7 @@ fn mark(object: &mut Value, now: Wall) {
     } else {
         section(object, "metadata").insert("deletionGracePeriodSeconds".to_owned(), 0.into());
     }
-    if text(object, "/kind") == "Namespace" {
+    if meta::is_namespace(object) {
         section(object, "status").insert("phase".to_owned(), "Terminating".into());
         section(object, "metadata").shift_remove("deletionGracePeriodSeconds");
     }

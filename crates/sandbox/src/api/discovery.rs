@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::authz;
-use super::kinds::{GROUPS, Kind};
+use super::kinds::{Kind, Kinds};
 use super::negotiate;
 use super::openapi;
 use super::reply::{Content, Reply};
@@ -42,26 +42,24 @@ pub fn serve(sandbox: &Sandbox, request: &Request, user: &User) -> Result<Reply,
 
 fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<Reply>, Status> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let kinds = &*sandbox.kinds();
     let reply = match segments.as_slice() {
-        [] => Reply::object(200, json!({"paths": paths(sandbox)})),
+        [] => Reply::object(200, json!({"paths": paths(kinds)})),
         ["version"] => Reply::object(200, version()),
         ["metrics"] => Reply::text(200, "# HELP kubernetes_build_info The version that is spoken.\n"),
-        ["api"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(sandbox, true),
-        ["apis"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(sandbox, false),
+        ["api"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(kinds, true),
+        ["apis"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(kinds, false),
         ["api"] => plain(
             request,
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         )?,
         ["apis"] => {
-            let groups: Vec<Value> = served_groups(sandbox)
-                .iter()
-                .map(|group| group_of(sandbox, group, false))
-                .collect();
+            let groups: Vec<Value> = kinds.groups().iter().map(|group| group_of(kinds, group, false)).collect();
             plain(request, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))?
         }
-        ["apis", group] if served_groups(sandbox).contains(group) => plain(request, group_of(sandbox, group, true))?,
-        ["api", version] if sandbox.kinds().has("", version) => plain(request, resources(sandbox, "", version))?,
-        ["apis", group, version] if sandbox.kinds().has(group, version) => plain(request, resources(sandbox, group, version))?,
+        ["apis", group] if kinds.groups().contains(group) => plain(request, group_of(kinds, group, true))?,
+        ["api", version] if kinds.has("", version) => plain(request, resources(kinds, "", version))?,
+        ["apis", group, version] if kinds.has(group, version) => plain(request, resources(kinds, group, version))?,
         ["openapi", rest @ ..] => match openapi::serve(sandbox, request, rest) {
             Some(reply) => reply,
             None => return Ok(None),
@@ -93,14 +91,7 @@ fn health_reply(check: &str, name: &str, request: &Request) -> Reply {
     }
 }
 
-fn served_groups(sandbox: &Sandbox) -> Vec<&'static str> {
-    GROUPS
-        .into_iter()
-        .filter(|group| sandbox.kinds().iter().any(|kind| kind.group == *group))
-        .collect()
-}
-
-fn paths(sandbox: &Sandbox) -> Vec<String> {
+fn paths(kinds: &Kinds) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/api",
         "/api/v1",
@@ -114,35 +105,35 @@ fn paths(sandbox: &Sandbox) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    for group in served_groups(sandbox) {
+    for group in kinds.groups() {
         paths.push(format!("/apis/{group}"));
-        paths.push(format!("/apis/{group}/v1"));
+        let versions = kinds.versions(group).into_iter();
+        paths.extend(versions.map(|version| format!("/apis/{group}/{version}")));
     }
     paths.sort_unstable();
     paths
 }
 
-fn group_of(sandbox: &Sandbox, group: &str, alone: bool) -> Value {
-    let _ = sandbox;
-    let version = json!({"groupVersion": format!("{group}/v1"), "version": "v1"});
+fn group_of(kinds: &Kinds, group: &str, alone: bool) -> Value {
+    let versions = kinds.versions(group).into_iter();
+    let versions: Vec<Value> = versions
+        .map(|version| json!({"groupVersion": format!("{group}/{version}"), "version": version}))
+        .collect();
+    let preferred = versions.first().cloned().unwrap_or_default();
     let mut value = Map::new();
     if alone {
         value.insert("kind".to_owned(), "APIGroup".into());
         value.insert("apiVersion".to_owned(), "v1".into());
     }
     value.insert("name".to_owned(), group.into());
-    value.insert("versions".to_owned(), json!([version]));
-    value.insert("preferredVersion".to_owned(), version);
+    value.insert("versions".to_owned(), versions.into());
+    value.insert("preferredVersion".to_owned(), preferred);
     Value::Object(value)
 }
 
-fn resources(sandbox: &Sandbox, group: &str, version: &str) -> Value {
+fn resources(kinds: &Kinds, group: &str, version: &str) -> Value {
     let mut list = Vec::new();
-    for kind in sandbox
-        .kinds()
-        .iter()
-        .filter(|kind| kind.group == group && kind.version == version)
-    {
+    for kind in kinds.of_version(group, version) {
         list.push(resource(kind));
         for (name, takes, verbs) in subresources(kind) {
             let mut entry = json!({
@@ -192,15 +183,15 @@ type Subresource<'a> = (&'a str, (&'a str, &'a str, &'a str), &'a [&'a str]);
 fn subresources(kind: &Kind) -> Vec<Subresource<'_>> {
     let mut list: Vec<Subresource<'_>> = kind.subresources.iter().map(|sub| (sub.name, sub.takes, sub.verbs)).collect();
     if kind.status {
-        list.push(("status", ("", "", kind.kind), &["get", "patch", "update"]));
+        list.push(("status", ("", "", &kind.kind), &["get", "patch", "update"]));
     }
     list.sort_unstable_by_key(|(name, _, _)| *name);
     list
 }
 
-fn aggregated(sandbox: &Sandbox, legacy: bool) -> Reply {
-    let groups = if legacy { vec![""] } else { served_groups(sandbox) };
-    let items: Vec<Value> = groups.into_iter().map(|group| aggregated_group(sandbox, group)).collect();
+fn aggregated(kinds: &Kinds, legacy: bool) -> Reply {
+    let groups = if legacy { vec![""] } else { kinds.groups() };
+    let items: Vec<Value> = groups.into_iter().map(|group| aggregated_group(kinds, group)).collect();
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
     let bytes: Bytes = list.to_string().into();
     Reply {
@@ -210,22 +201,24 @@ fn aggregated(sandbox: &Sandbox, legacy: bool) -> Reply {
     }
 }
 
-fn aggregated_group(sandbox: &Sandbox, group: &str) -> Value {
-    let mut resources: Vec<Value> = sandbox
-        .kinds()
-        .iter()
-        .filter(|kind| kind.group == group)
-        .map(|kind| aggregated_resource(kind))
-        .collect();
-    resources.sort_by(|one, other| one["resource"].as_str().cmp(&other["resource"].as_str()));
+fn aggregated_group(kinds: &Kinds, group: &str) -> Value {
+    let versions = kinds.versions(group).into_iter();
+    let versions: Vec<Value> = versions.map(|version| aggregated_version(kinds, group, version)).collect();
     let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
-    json!({"metadata": metadata, "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]})
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn aggregated_version(kinds: &Kinds, group: &str, version: &str) -> Value {
+    let of_version = kinds.of_version(group, version);
+    let mut resources: Vec<Value> = of_version.map(|kind| aggregated_resource(kind)).collect();
+    resources.sort_by(|one, other| one["resource"].as_str().cmp(&other["resource"].as_str()));
+    json!({"version": version, "resources": resources, "freshness": "Current"})
 }
 
 fn aggregated_resource(kind: &Kind) -> Value {
     let mut entry = json!({
         "resource": kind.resource,
-        "responseKind": {"group": "", "version": "", "kind": kind.kind},
+        "responseKind": response_kind(kind, ("", "", &kind.kind)),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": kind.singular,
         "verbs": kind.verbs(),
@@ -238,15 +231,21 @@ fn aggregated_resource(kind: &Kind) -> Value {
     }
     let subresources: Vec<Value> = subresources(kind)
         .into_iter()
-        .map(|(name, (group, version, taken), verbs)| {
-            let kind = json!({"group": group, "version": version, "kind": taken});
-            json!({"subresource": name, "responseKind": kind, "verbs": verbs})
-        })
+        .map(|(name, takes, verbs)| json!({"subresource": name, "responseKind": response_kind(kind, takes), "verbs": verbs}))
         .collect();
     if !subresources.is_empty() {
         entry["subresources"] = Value::Array(subresources);
     }
     entry
+}
+
+/// Built-in kinds leave out what is their own; custom ones say all of it.
+fn response_kind(kind: &Kind, (group, version, taken): (&str, &str, &str)) -> Value {
+    if kind.custom.is_some() {
+        json!({"group": kind.group, "version": kind.version, "kind": taken})
+    } else {
+        json!({"group": group, "version": version, "kind": taken})
+    }
 }
 
 /// A tag that changes with the bytes.

@@ -53,7 +53,7 @@ pub fn check(call: &Call<'_>, store: &Store, object: &Value, old: Option<&Value>
         call.user.name
     );
     let name = text(object, "/metadata/name");
-    Err(Status::forbidden(call.kind.group, call.kind.resource, name, &why))
+    Err(Status::forbidden(&call.kind.group, &call.kind.resource, name, &why))
 }
 
 fn role_of(call: &Call<'_>, store: &Store, binding: &Value) -> Result<Value, Status> {
@@ -62,10 +62,10 @@ fn role_of(call: &Call<'_>, store: &Store, binding: &Value) -> Result<Value, Sta
         "Role" => ("roles", call.target.namespace.as_str()),
         _ => ("clusterroles", ""),
     };
-    let table = crate::status::qualified(call.kind.group, resource);
+    let table = crate::status::qualified(&call.kind.group, resource);
     let found = store.get(&table, &Key::new(namespace, name));
     let role = found.map(|role| role.value());
-    role.ok_or_else(|| Status::not_found(call.kind.group, resource, name))
+    role.ok_or_else(|| Status::not_found(&call.kind.group, resource, name))
 }
 
 /// Whether everything that a rule allows is allowed to the user.

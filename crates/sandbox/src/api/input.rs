@@ -73,7 +73,7 @@ pub fn value(call: &Call<'_>, kind: &str, oddities: &mut Oddities) -> Result<Val
                 .map_err(|error| unreadable(format!("couldn't get version/kind; json parse error: {error}")))
         }
         protobuf::MEDIA if !call.kind.schema.is_empty() => {
-            protobuf::read(bytes, kind, call.sandbox.kinds()).map_err(|error| unreadable(error.to_string()))
+            protobuf::read(bytes, kind, &call.sandbox.kinds()).map_err(|error| unreadable(error.to_string()))
         }
         "application/yaml" => yaml(bytes).map_err(|error| unreadable(format!("error converting YAML to JSON: {error}"))),
         _ => {
@@ -99,7 +99,7 @@ pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
 /// 400 for what is no object of this kind, or has problems while the request asks for strictness.
 pub fn object(call: &Call<'_>) -> Result<Input, Status> {
     let mut oddities = Oddities::default();
-    let mut value = value(call, call.kind.kind, &mut oddities)?;
+    let mut value = value(call, &call.kind.kind, &mut oddities)?;
     forget_managers(&mut value);
     typed(value, call.kind, &mut oddities)
         .and_then(|object| {
@@ -115,7 +115,7 @@ pub fn object(call: &Call<'_>) -> Result<Input, Status> {
             Ok(Input { object, warnings })
         })
         .map_err(|why| {
-            let kind = call.kind.kind;
+            let kind = &call.kind.kind;
             Status::bad_request(format!(
                 "{kind} in version \"{}\" cannot be handled as a {kind}: {why}",
                 call.kind.version
@@ -131,6 +131,9 @@ pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value
     let given = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (given_kind, given_version) = (given("kind"), given("apiVersion"));
     let api_version = kind.api_version();
+    if kind.custom.is_some() && (given_kind.is_empty() || given_version.is_empty()) {
+        return Err("Object 'Kind' and 'apiVersion' must be set".to_owned());
+    }
     if !given_version.is_empty() && given_version != api_version {
         return Err(format!(
             "no kind \"{given_kind}\" is registered for version \"{given_version}\""
@@ -145,12 +148,12 @@ pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value
     fields.shift_remove("kind");
     fields.shift_remove("apiVersion");
     let body = if kind.schema.is_empty() {
-        Value::Object(fields)
+        plain(fields, oddities)?
     } else {
         decode::normal(Value::Object(fields), kind.schema, oddities)?
     };
     let mut object = Map::new();
-    object.insert("kind".to_owned(), kind.kind.into());
+    object.insert("kind".to_owned(), kind.kind.as_str().into());
     object.insert("apiVersion".to_owned(), api_version.into());
     if let Value::Object(mut fields) = body {
         object.append(&mut fields);
@@ -160,11 +163,22 @@ pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value
     Ok(object)
 }
 
+/// The fields of an object without a schema: only its metadata has a form, and comes first.
+fn plain(mut fields: Map<String, Value>, oddities: &mut Oddities) -> Result<Value, String> {
+    let mut head = Map::new();
+    if let Some(metadata) = fields.shift_remove("metadata") {
+        head.insert("metadata".to_owned(), metadata);
+    }
+    let mut body = decode::normal(Value::Object(head), "PlainObject", oddities)?;
+    crate::rules::section(&mut body, "metadata");
+    if let Value::Object(body) = &mut body {
+        body.append(&mut fields);
+    }
+    Ok(body)
+}
+
 /// Brings an object that the server changed back into field order and without what is empty.
 pub fn tidy(object: Value, kind: &Kind) -> Value {
-    if kind.schema.is_empty() {
-        return object;
-    }
     let Value::Object(mut fields) = object else { return object };
     let mut tidied = Map::new();
     for name in ["kind", "apiVersion"] {
@@ -172,7 +186,11 @@ pub fn tidy(object: Value, kind: &Kind) -> Value {
             tidied.insert(name.to_owned(), value);
         }
     }
-    let body = decode::normal(Value::Object(fields.clone()), kind.schema, &mut Oddities::default());
+    let body = if kind.schema.is_empty() {
+        plain(fields.clone(), &mut Oddities::default())
+    } else {
+        decode::normal(Value::Object(fields.clone()), kind.schema, &mut Oddities::default())
+    };
     match body {
         Ok(Value::Object(mut body)) => tidied.append(&mut body),
         _ => tidied.append(&mut fields),
@@ -191,7 +209,7 @@ pub fn tidy_pod(call: &Call<'_>, object: Value) -> Value {
 /// An object of a kind that has nothing but what is given and what is always written.
 pub fn bare(object: Value, kind: &Kind) -> Value {
     let mut named = Map::new();
-    named.insert("kind".to_owned(), kind.kind.into());
+    named.insert("kind".to_owned(), kind.kind.as_str().into());
     named.insert("apiVersion".to_owned(), kind.api_version().into());
     if let Value::Object(mut fields) = object {
         named.append(&mut fields);

@@ -1,26 +1,30 @@
-//! The resources that are served, and what is particular to each.
+//! The resources that are served, and what is particular to each. Those built in never change; CustomResourceDefinitions add theirs.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::table::custom::Column;
 use crate::rules::{self, Rules};
 use crate::store::Fields;
+
+mod built_in;
 
 /// One resource in one API version.
 #[derive(Debug)]
 pub struct Kind {
     /// API group, `""` for the core.
-    pub group: &'static str,
+    pub group: String,
     /// API version.
-    pub version: &'static str,
+    pub version: String,
     /// Plural name.
-    pub resource: &'static str,
+    pub resource: String,
     /// Singular name.
-    pub singular: &'static str,
+    pub singular: String,
     /// Kind of its objects.
-    pub kind: &'static str,
+    pub kind: String,
     /// Its type in the schema, `""` for objects without one.
     pub schema: &'static str,
     /// Name of the table that holds its objects.
@@ -28,9 +32,9 @@ pub struct Kind {
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Short names.
-    pub short: &'static [&'static str],
+    pub short: Vec<String>,
     /// Categories, such as `all`.
-    pub categories: &'static [&'static str],
+    pub categories: Vec<String>,
     /// Subresources beside `status`, each with group/version/kind of what it takes.
     pub subresources: &'static [Sub],
     /// Whether it has the subresource `status`.
@@ -40,7 +44,29 @@ pub struct Kind {
     /// Whether collections can be deleted.
     pub delete_collection: bool,
     /// What is particular to it.
-    pub rules: &'static dyn Rules,
+    pub rules: Particular,
+    /// What is known of it if a CustomResourceDefinition brought it.
+    pub custom: Option<Custom>,
+}
+
+/// The rules of a kind, wherever they are.
+#[derive(Debug)]
+pub enum Particular {
+    /// In the program.
+    BuiltIn(&'static dyn Rules),
+    /// With the kind.
+    Own(Box<dyn Rules + Send>),
+}
+
+/// What is known of a kind that a CustomResourceDefinition brought.
+#[derive(Debug)]
+pub struct Custom {
+    /// Name of the definition.
+    pub definition: String,
+    /// Whether the definition is on its way out, and takes its objects with it.
+    pub terminating: bool,
+    /// What tables show after the name.
+    pub columns: Vec<Column>,
 }
 
 /// A subresource.
@@ -54,11 +80,13 @@ pub struct Sub {
     pub verbs: &'static [&'static str],
 }
 
-/// All resources, by group, version and plural name.
-#[derive(Debug, Default)]
+/// All resources that are served at a time.
+#[derive(Clone, Debug, Default)]
 pub struct Kinds {
-    table: BTreeMap<(&'static str, &'static str, &'static str), Arc<Kind>>,
+    /// In the order of discovery.
     order: Vec<Arc<Kind>>,
+    /// By group, version and plural name.
+    sorted: Vec<Arc<Kind>>,
 }
 
 /// Groups in the order that discovery lists them, which is the order kubectl prefers them in.
@@ -81,7 +109,7 @@ impl Kind {
     /// `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
-            self.version.to_owned()
+            self.version.clone()
         } else {
             format!("{}/{}", self.group, self.version)
         }
@@ -89,7 +117,18 @@ impl Kind {
 
     /// The verbs that discovery lists.
     pub fn verbs(&self) -> &'static [&'static str] {
-        if self.virtual_ {
+        if self.custom.is_some() {
+            &[
+                "delete",
+                "deletecollection",
+                "get",
+                "list",
+                "patch",
+                "create",
+                "update",
+                "watch",
+            ]
+        } else if self.virtual_ {
             &["create"]
         } else if self.delete_collection {
             &[
@@ -111,30 +150,49 @@ impl Kind {
     pub fn fields(&self) -> fn(&Value) -> Fields {
         rules::fields_of(&self.storage)
     }
+
+    fn place(&self) -> (&str, &str, &str) {
+        (&self.group, &self.version, &self.resource)
+    }
+}
+
+impl Deref for Particular {
+    type Target = dyn Rules;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::BuiltIn(rules) => *rules,
+            Self::Own(rules) => &**rules,
+        }
+    }
 }
 
 impl Kinds {
     /// The built-in resources.
     pub fn built_in() -> Self {
-        let mut kinds = Self::default();
-        for mut kind in core().into_iter().chain(named()) {
-            if kind.storage.is_empty() {
-                kind.storage = crate::status::qualified(kind.group, kind.resource);
-            }
-            let kind = Arc::new(kind);
-            kinds.table.insert((kind.group, kind.version, kind.resource), kind.clone());
-            kinds.order.push(kind);
-        }
-        kinds
+        Self::of(built_in::kinds().map(Arc::new).collect())
+    }
+
+    fn of(order: Vec<Arc<Kind>>) -> Self {
+        let mut sorted = order.clone();
+        sorted.sort_by(|one, other| one.place().cmp(&other.place()));
+        Self { order, sorted }
+    }
+
+    /// The same with these in place of what a CustomResourceDefinition brought before.
+    #[must_use]
+    pub fn with(&self, definition: &str, kinds: Vec<Kind>) -> Self {
+        let is_older = |kind: &&Arc<Kind>| kind.custom.as_ref().is_none_or(|custom| custom.definition != definition);
+        let others = self.order.iter().filter(is_older).cloned();
+        Self::of(others.chain(kinds.into_iter().map(Arc::new)).collect())
     }
 
     /// The resource of this name.
     pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<&Arc<Kind>> {
         let found = self
-            .order
-            .iter()
-            .find(|kind| kind.resource == resource && kind.group == group && kind.version == version)?;
-        Some(found)
+            .sorted
+            .binary_search_by(|kind| kind.place().cmp(&(group, version, resource)));
+        self.sorted.get(found.ok()?)
     }
 
     /// The kind of this name.
@@ -151,303 +209,63 @@ impl Kinds {
 
     /// Whether the group and version exist.
     pub fn has(&self, group: &str, version: &str) -> bool {
-        self.order.iter().any(|kind| kind.group == group && kind.version == version)
+        self.of_version(group, version).next().is_some()
+    }
+
+    /// The resources of a group and version.
+    pub fn of_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
+        self.order
+            .iter()
+            .filter(move |kind| kind.group == group && kind.version == version)
+    }
+
+    /// The named groups, in the order of discovery: those built in, then others by name.
+    pub fn groups(&self) -> Vec<&str> {
+        let mut groups: Vec<&str> = self.sorted.iter().map(|kind| kind.group.as_str()).collect();
+        groups.dedup();
+        groups.retain(|group| !group.is_empty());
+        groups.sort_by_key(|group| GROUPS.iter().position(|known| known == group).unwrap_or(GROUPS.len()));
+        groups
+    }
+
+    /// The versions of a group, the preferred one first.
+    pub fn versions(&self, group: &str) -> Vec<&str> {
+        let of_group = self.sorted.iter().filter(|kind| kind.group == group);
+        let mut versions: Vec<&str> = of_group.map(|kind| kind.version.as_str()).collect();
+        versions.dedup();
+        versions.sort_by_key(|version| rank(version));
+        versions
     }
 }
 
-const PLAIN: Kind = Kind {
-    group: "",
-    version: "v1",
-    resource: "",
-    singular: "",
-    kind: "",
-    schema: "",
-    storage: String::new(),
-    namespaced: true,
-    short: &[],
-    categories: &[],
-    subresources: &[],
-    status: false,
-    virtual_: false,
-    delete_collection: true,
-    rules: &rules::Plain,
-};
-
-const POD_SUBRESOURCES: &[Sub] = &[
-    Sub {
-        name: "attach",
-        takes: ("", "", "PodAttachOptions"),
-        verbs: &["create", "get"],
-    },
-    Sub {
-        name: "binding",
-        takes: ("", "", "Binding"),
-        verbs: &["create"],
-    },
-    Sub {
-        name: "ephemeralcontainers",
-        takes: ("", "", "Pod"),
-        verbs: &["get", "patch", "update"],
-    },
-    Sub {
-        name: "eviction",
-        takes: ("policy", "v1", "Eviction"),
-        verbs: &["create"],
-    },
-    Sub {
-        name: "exec",
-        takes: ("", "", "PodExecOptions"),
-        verbs: &["create", "get"],
-    },
-    Sub {
-        name: "log",
-        takes: ("", "", "Pod"),
-        verbs: &["get"],
-    },
-    Sub {
-        name: "portforward",
-        takes: ("", "", "PodPortForwardOptions"),
-        verbs: &["create", "get"],
-    },
-    Sub {
-        name: "resize",
-        takes: ("", "", "Pod"),
-        verbs: &["get", "patch", "update"],
-    },
-];
-const SCALE: &[Sub] = &[Sub {
-    name: "scale",
-    takes: ("autoscaling", "v1", "Scale"),
-    verbs: &["get", "patch", "update"],
-}];
-
-fn core() -> Vec<Kind> {
-    let kind = |resource, singular, kind| Kind {
-        resource,
-        singular,
-        kind,
-        schema: kind,
-        ..PLAIN
+/// Where a version stands among others: `v2`, `v1`, `v1beta1`, `v1alpha2`, then what is no version number.
+fn rank(version: &str) -> (u8, Reverse<u64>, Reverse<u64>) {
+    let last = (3, Reverse(0), Reverse(0));
+    let Some(rest) = version.strip_prefix('v') else { return last };
+    let (major, class, minor) = match rest.split_once("beta") {
+        Some((major, minor)) => (major, 1, minor),
+        None => match rest.split_once("alpha") {
+            Some((major, minor)) => (major, 2, minor),
+            None => (rest, 0, "1"),
+        },
     };
-    vec![
-        Kind {
-            virtual_: true,
-            ..kind("bindings", "binding", "Binding")
-        },
-        Kind {
-            short: &["cm"],
-            rules: &rules::config::ConfigMaps,
-            ..kind("configmaps", "configmap", "ConfigMap")
-        },
-        Kind {
-            short: &["ep"],
-            rules: &rules::endpoints::Endpoints,
-            ..kind("endpoints", "endpoints", "Endpoints")
-        },
-        Kind {
-            short: &["ev"],
-            rules: &rules::event::CoreEvents,
-            ..kind("events", "event", "Event")
-        },
-        Kind {
-            short: &["ns"],
-            namespaced: false,
-            status: true,
-            delete_collection: false,
-            subresources: &[Sub {
-                name: "finalize",
-                takes: ("", "", "Namespace"),
-                verbs: &["update"],
-            }],
-            rules: &rules::namespace::Namespaces,
-            ..kind("namespaces", "namespace", "Namespace")
-        },
-        Kind {
-            short: &["no"],
-            namespaced: false,
-            status: true,
-            rules: &rules::node::Nodes,
-            ..kind("nodes", "node", "Node")
-        },
-        Kind {
-            short: &["po"],
-            categories: &["all"],
-            status: true,
-            subresources: POD_SUBRESOURCES,
-            rules: &rules::pod::Pods,
-            ..kind("pods", "pod", "Pod")
-        },
-        Kind {
-            rules: &rules::endpoints::Templates,
-            ..kind("podtemplates", "podtemplate", "PodTemplate")
-        },
-        Kind {
-            rules: &rules::config::Secrets,
-            ..kind("secrets", "secret", "Secret")
-        },
-        Kind {
-            short: &["sa"],
-            rules: &rules::Returned,
-            subresources: &[Sub {
-                name: "token",
-                takes: ("authentication.k8s.io", "v1", "TokenRequest"),
-                verbs: &["create"],
-            }],
-            ..kind("serviceaccounts", "serviceaccount", "ServiceAccount")
-        },
-        Kind {
-            short: &["svc"],
-            categories: &["all"],
-            status: true,
-            rules: &rules::service::Services,
-            ..kind("services", "service", "Service")
-        },
-    ]
+    match (major.parse(), minor.parse()) {
+        (Ok(major), Ok(minor)) => (class, Reverse(major), Reverse(minor)),
+        _ => last,
+    }
 }
 
-fn named() -> Vec<Kind> {
-    let of = |group, resource, singular, kind| Kind {
-        group,
-        resource,
-        singular,
-        kind,
-        schema: kind,
-        ..PLAIN
-    };
-    let review = |group, resource, singular, kind| Kind {
-        namespaced: false,
-        virtual_: true,
-        ..of(group, resource, singular, kind)
-    };
-    let authn = "authentication.k8s.io";
-    let authz = "authorization.k8s.io";
-    let rbac = "rbac.authorization.k8s.io";
-    let admission = "admissionregistration.k8s.io";
-    vec![
-        Kind {
-            rules: &rules::workload::Revisions,
-            ..of("apps", "controllerrevisions", "controllerrevision", "ControllerRevision")
-        },
-        Kind {
-            short: &["ds"],
-            categories: &["all"],
-            status: true,
-            rules: &rules::workload::DaemonSets,
-            ..of("apps", "daemonsets", "daemonset", "DaemonSet")
-        },
-        Kind {
-            short: &["deploy"],
-            categories: &["all"],
-            status: true,
-            subresources: SCALE,
-            rules: &rules::workload::Workloads,
-            ..of("apps", "deployments", "deployment", "Deployment")
-        },
-        Kind {
-            short: &["rs"],
-            categories: &["all"],
-            status: true,
-            subresources: SCALE,
-            rules: &rules::workload::Workloads,
-            ..of("apps", "replicasets", "replicaset", "ReplicaSet")
-        },
-        Kind {
-            short: &["sts"],
-            categories: &["all"],
-            status: true,
-            subresources: SCALE,
-            rules: &rules::workload::Workloads,
-            ..of("apps", "statefulsets", "statefulset", "StatefulSet")
-        },
-        Kind {
-            schema: "events.Event",
-            short: &["ev"],
-            rules: &rules::event::Events,
-            storage: "events".to_owned(),
-            ..of("events.k8s.io", "events", "event", "Event")
-        },
-        review(authn, "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview"),
-        review(authn, "tokenreviews", "tokenreview", "TokenReview"),
-        Kind {
-            namespaced: true,
-            ..review(
-                authz,
-                "localsubjectaccessreviews",
-                "localsubjectaccessreview",
-                "LocalSubjectAccessReview",
-            )
-        },
-        review(
-            authz,
-            "selfsubjectaccessreviews",
-            "selfsubjectaccessreview",
-            "SelfSubjectAccessReview",
-        ),
-        review(
-            authz,
-            "selfsubjectrulesreviews",
-            "selfsubjectrulesreview",
-            "SelfSubjectRulesReview",
-        ),
-        review(authz, "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview"),
-        Kind {
-            short: &["pdb"],
-            status: true,
-            rules: &rules::budget::Budgets,
-            ..of("policy", "poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget")
-        },
-        Kind {
-            namespaced: false,
-            rules: &rules::access::Bindings { namespaced: false },
-            ..of(rbac, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
-        },
-        Kind {
-            namespaced: false,
-            rules: &rules::access::Roles { namespaced: false },
-            ..of(rbac, "clusterroles", "clusterrole", "ClusterRole")
-        },
-        Kind {
-            rules: &rules::access::Bindings { namespaced: true },
-            ..of(rbac, "rolebindings", "rolebinding", "RoleBinding")
-        },
-        Kind {
-            rules: &rules::access::Roles { namespaced: true },
-            ..of(rbac, "roles", "role", "Role")
-        },
-        Kind {
-            namespaced: false,
-            status: true,
-            rules: &rules::Generations,
-            ..of(
-                admission,
-                "validatingadmissionpolicies",
-                "validatingadmissionpolicy",
-                "ValidatingAdmissionPolicy",
-            )
-        },
-        Kind {
-            namespaced: false,
-            rules: &rules::Generations,
-            ..of(
-                admission,
-                "validatingadmissionpolicybindings",
-                "validatingadmissionpolicybinding",
-                "ValidatingAdmissionPolicyBinding",
-            )
-        },
-        Kind {
-            namespaced: false,
-            short: &["pc"],
-            rules: &rules::priority::Classes,
-            ..of("scheduling.k8s.io", "priorityclasses", "priorityclass", "PriorityClass")
-        },
-        Kind {
-            rules: &rules::lease::Leases,
-            ..of("coordination.k8s.io", "leases", "lease", "Lease")
-        },
-        Kind {
-            rules: &rules::endpoints::Slices,
-            ..of("discovery.k8s.io", "endpointslices", "endpointslice", "EndpointSlice")
-        },
-    ]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ordered_by_how_settled_they_are() {
+        let mut versions = ["v1alpha1", "v1beta2", "v1", "v10", "foo", "v2", "v1beta10", "v3alpha1"];
+        versions.sort_by_key(|version| rank(version));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v1beta10", "v1beta2", "v3alpha1", "v1alpha1", "foo"]
+        );
+    }
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::discovery::{VERSION, etag};
-use super::kinds::Kind;
+use super::kinds::{Kind, Kinds};
 use super::reply::{Content, Reply};
 use super::request::Request;
 use crate::Sandbox;
@@ -48,16 +48,31 @@ fn tagged(value: &Value) -> Reply {
 }
 
 fn index(sandbox: &Sandbox) -> Reply {
-    // The documents change with the program only, so its version tells them apart.
-    let hash = etag(VERSION.as_bytes());
-    let hash = hash.trim_matches('"');
     let mut paths = Map::new();
-    for kind in sandbox.kinds().iter() {
+    let kinds = sandbox.kinds();
+    for kind in kinds.iter() {
         let path = root(kind);
+        // Documents change with the program, and those of custom resources with what there is in their group.
+        let tag = match (paths.get(&path), &kind.custom) {
+            (None, None) => VERSION.to_owned(),
+            (None, Some(_)) => names(&kinds, kind),
+            (Some(_), _) => continue,
+        };
+        let hash = etag(tag.as_bytes());
+        let hash = hash.trim_matches('"');
         let url = format!("/openapi/v3/{path}?hash={hash}");
         paths.insert(path, json!({"serverRelativeURL": url}));
     }
     Reply::text(200, json!({"paths": paths}).to_string())
+}
+
+/// The resources beside one, itself included.
+fn names(kinds: &Kinds, kind: &Kind) -> String {
+    let beside = kinds.of_version(&kind.group, &kind.version);
+    let named: Vec<String> = beside
+        .map(|one| format!("{} {} {}", one.resource, one.kind, one.namespaced))
+        .collect();
+    format!("{VERSION} {}", named.join(","))
 }
 
 /// In protobuf there is only an empty document, which is no bytes at all.
@@ -78,14 +93,16 @@ fn group(sandbox: &Sandbox, request: &Request, group: &str, version: &str) -> Re
         return empty(V3_PROTOBUF);
     }
     let (mut paths, mut schemas) = (Map::new(), Map::new());
-    for kind in sandbox
-        .kinds()
-        .iter()
-        .filter(|kind| kind.group == group && kind.version == version)
-    {
+    for kind in sandbox.kinds().of_version(group, version) {
         paths.insert(object_path(kind), operations(kind));
-        describe(kind.schema, &mut schemas);
-        if let Some(Value::Object(schema)) = schemas.get_mut(&component(kind.schema)) {
+        let name = schema_name(kind);
+        if kind.schema.is_empty() {
+            let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            schemas.insert(component(&name), any);
+        } else {
+            describe(kind.schema, &mut schemas);
+        }
+        if let Some(Value::Object(schema)) = schemas.get_mut(&component(&name)) {
             schema.insert("x-kubernetes-group-version-kind".to_owned(), json!([identity(kind)]));
         }
     }
@@ -109,7 +126,7 @@ fn identity(kind: &Kind) -> Value {
 fn operations(kind: &Kind) -> Value {
     let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
     let parameters: Vec<Value> = ["dryRun", "fieldManager", "fieldValidation", "force"].map(parameter).to_vec();
-    let schema = json!({"$ref": reference(kind.schema)});
+    let schema = json!({"$ref": reference(&schema_name(kind))});
     let answer = json!({"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}});
     json!({
         "get": {"responses": answer, "x-kubernetes-action": "get", "x-kubernetes-group-version-kind": identity(kind)},
@@ -118,6 +135,15 @@ fn operations(kind: &Kind) -> Value {
             "x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": identity(kind),
         },
     })
+}
+
+/// Objects without a type are described by their own name.
+fn schema_name(kind: &Kind) -> String {
+    if kind.schema.is_empty() {
+        format!("{}.{}.{}", kind.group, kind.version, kind.kind)
+    } else {
+        kind.schema.to_owned()
+    }
 }
 
 fn component(schema: &str) -> String {

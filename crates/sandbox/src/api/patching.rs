@@ -54,7 +54,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     let mut patched = apply(media, call.kind.schema, &before, &patch).map_err(refusal)?;
     if media == "application/strategic-merge-patch+json" {
         // What it is was settled before the patch was merged.
-        patched["kind"] = call.kind.kind.into();
+        patched["kind"] = call.kind.kind.as_str().into();
         patched["apiVersion"] = call.kind.api_version().into();
     }
     let change = result(call, patched, oddities, &current)?;

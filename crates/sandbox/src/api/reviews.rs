@@ -25,7 +25,7 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
             crate::rules::section(&mut review, "metadata").insert("namespace".to_owned(), call.target.namespace.as_str().into());
         }
     }
-    let status = match call.kind.resource {
+    let status = match call.kind.resource.as_str() {
         "bindings" => return pods::bind(call, text(&review, "/metadata/name"), &review),
         "tokenreviews" => token(call, &review)?,
         "selfsubjectreviews" => return Ok(Reply::object(201, self_review(call, review))),

@@ -276,7 +276,7 @@ impl Stream {
 
     fn encoded(&self, change: &str, object: &Value) -> Bytes {
         if self.form.encoding == Encoding::Protobuf
-            && let Some(document) = protobuf::document(object, self.sandbox.kinds())
+            && let Some(document) = protobuf::document(object, &self.sandbox.kinds())
         {
             return protobuf::frame(change, &document).into();
         }
@@ -292,7 +292,7 @@ impl Stream {
                 metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
                 let header = !std::mem::replace(&mut self.form.headed, true);
                 let wall = self.sandbox.clock().wall();
-                table::table(self.kind.kind, &self.form.include, wall, version, &[value], metadata, header)
+                table::table(&self.kind, &self.form.include, wall, version, &[value], metadata, header)
             }
         }
     }

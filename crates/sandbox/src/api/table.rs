@@ -4,19 +4,22 @@ use bailiff_model::Wall;
 use serde_json::{Map, Value, json};
 
 use super::Call;
+use super::kinds::Kind;
+use custom::Column;
 
 pub mod cells;
+pub mod custom;
 mod pods;
 
 /// The table of a request's objects.
 pub fn of_call(call: &Call<'_>, version: &str, objects: &[Value], metadata: Map<String, Value>) -> Value {
     let include = call.request.query.get("includeObject");
-    table(call.kind.kind, include, call.now.wall, version, objects, metadata, true)
+    table(call.kind, include, call.now.wall, version, objects, metadata, true)
 }
 
 /// A table of objects of a kind. `header` asks for the column definitions.
 pub fn table(
-    kind: &str,
+    kind: &Kind,
     include: &str,
     now: Wall,
     version: &str,
@@ -38,14 +41,15 @@ pub fn table(
     Value::Object(table)
 }
 
-fn row(object: &Value, kind: &str, include: &str, now: Wall, version: &str) -> Value {
+fn row(object: &Value, kind: &Kind, include: &str, now: Wall, version: &str) -> Value {
     let shown = match include {
         "None" => Value::Null,
         "Object" => object.clone(),
         _ => partial(object, version),
     };
-    let mut row = json!({"cells": cells::of(object, kind, now)});
-    if kind == "Pod"
+    let mut row = json!({"cells": cells(object, kind, now)});
+    if kind.kind == "Pod"
+        && kind.custom.is_none()
         && let Some(conditions) = pods::conditions(object)
     {
         row["conditions"] = conditions;
@@ -71,7 +75,22 @@ pub fn partial(object: &Value, version: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": version, "metadata": metadata})
 }
 
-fn columns(kind: &str) -> Vec<Value> {
+fn cells(object: &Value, kind: &Kind, now: Wall) -> Vec<Value> {
+    match &kind.custom {
+        Some(custom) => custom::cells(object, &custom.columns, now),
+        None => cells::of(object, &kind.kind, now),
+    }
+}
+
+fn columns(kind: &Kind) -> Vec<Value> {
+    let Some(custom) = &kind.custom else {
+        return built_in(&kind.kind);
+    };
+    let name = built_in("").into_iter().take(1);
+    name.chain(custom.columns.iter().map(Column::definition)).collect()
+}
+
+fn built_in(kind: &str) -> Vec<Value> {
     let text = include_str!("table/columns.txt");
     let wanted = format!("kind {kind}");
     let known = text.lines().any(|line| line == wanted);

@@ -33,8 +33,8 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
     if (revision.is_empty() || revision == "0") && !call.kind.rules.unconditional_update() {
         let cause = Cause::invalid("metadata.resourceVersion", &0.into(), "must be specified for an update");
         return Err(Status::invalid(
-            call.kind.group,
-            call.kind.resource,
+            &call.kind.group,
+            &call.kind.resource,
             &call.target.name,
             vec![cause],
         ));

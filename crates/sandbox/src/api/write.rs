@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Call, input};
+use super::{Call, custom, input};
 use crate::Status;
 use crate::api::encode;
 use crate::api::reply::Reply;
@@ -107,16 +107,18 @@ impl Call<'_> {
         if is_done(&object) {
             // The answer is the object as it was to be written: that it went is another write.
             store.remove(&self.kind.storage, current.key(), Some(object.clone()), self.now);
+            custom::written(self, store, current.key());
             return Stored::Dry(object);
         }
         let stored = store.put(&self.kind.storage, object, self.now);
+        custom::written(self, store, current.key());
         Stored::Kept(stored.unwrap_or_else(|| current.clone()))
     }
 
     /// 422 about an object of this kind.
     pub fn invalid(&self, name: &str, causes: Vec<Cause>) -> Status {
-        let group = self.kind.rules.stored_group().unwrap_or(self.kind.group);
-        Status::invalid(group, self.kind.kind, name, causes)
+        let group = self.kind.rules.stored_group().unwrap_or(&self.kind.group);
+        Status::invalid(group, &self.kind.kind, name, causes)
     }
 
     /// The object that the path names.
@@ -189,9 +191,7 @@ fn is_done(object: &Value) -> bool {
         .pointer("/metadata/deletionGracePeriodSeconds")
         .and_then(Value::as_i64)
         .unwrap_or(0);
-    let pending = !crate::rules::items(object, "/metadata/finalizers").is_empty()
-        || !crate::rules::items(object, "/spec/finalizers").is_empty();
-    deleted && grace == 0 && !pending
+    deleted && grace == 0 && !meta::is_held(object)
 }
 
 /// What only the server sets.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use futures::StreamExt;
 
 use super::Options;
+use crate::api::kinds::Kinds;
 use crate::gc::Resource;
 use crate::store::{Change, Object};
 use crate::{Event, Sandbox, Watch};
@@ -40,6 +41,9 @@ pub struct Feed {
     buffer: BTreeMap<(u64, Rank), Occurrence>,
     /// The revision up to which all logs were read.
     read: u64,
+    options: Options,
+    /// What the sources were opened for.
+    kinds: Arc<Kinds>,
 }
 
 #[derive(Debug)]
@@ -64,8 +68,10 @@ impl Feed {
             sources: Vec::new(),
             buffer: BTreeMap::new(),
             read: 0,
+            options: options.clone(),
+            kinds: sandbox.kinds(),
         };
-        for (nth, resource) in resources(sandbox, options).into_iter().enumerate() {
+        for (nth, resource) in resources(&feed.kinds, options).into_iter().enumerate() {
             let watch = feed.open(nth, &resource);
             feed.sources.push(Source { resource, watch });
         }
@@ -97,6 +103,7 @@ impl Feed {
         // all of its predecessors in the logs.
         let complete = self.sandbox.store().revision();
         if complete > self.read {
+            self.extend();
             self.read(&mut Context::from_waker(Waker::noop()));
             self.read = complete;
         }
@@ -108,6 +115,32 @@ impl Feed {
             }
         }
         taken
+    }
+
+    /// Follows resources that came to be served, before anything is handed out that was written since.
+    fn extend(&mut self) {
+        let kinds = self.sandbox.kinds();
+        if Arc::ptr_eq(&kinds, &self.kinds) {
+            return;
+        }
+        self.kinds = kinds;
+        for resource in resources(&self.kinds, &self.options) {
+            let known = self
+                .sources
+                .iter()
+                .position(|source| source.resource.storage == resource.storage);
+            match known {
+                Some(nth) if self.sources[nth].resource == resource => {}
+                Some(nth) => {
+                    self.sources[nth].resource = resource;
+                    self.reopen(nth);
+                }
+                None => {
+                    let watch = self.open(self.sources.len(), &resource);
+                    self.sources.push(Source { resource, watch });
+                }
+            }
+        }
     }
 
     /// Reads all logs to their end.
@@ -135,7 +168,8 @@ impl Feed {
     /// Starts again with a list: the watch fell behind.
     fn reopen(&mut self, nth: usize) {
         let resource = Arc::clone(&self.sources[nth].resource);
-        self.buffer.retain(|_, occurrence| occurrence.resource != resource);
+        self.buffer
+            .retain(|_, occurrence| occurrence.resource.storage != resource.storage);
         self.sources[nth].watch = self.open(nth, &resource);
     }
 
@@ -151,12 +185,12 @@ impl Feed {
 }
 
 /// Nodes and Pods are for everyone; the garbage collector looks at everything that is stored.
-fn resources(sandbox: &Sandbox, options: &Options) -> Vec<Arc<Resource>> {
+fn resources(kinds: &Kinds, options: &Options) -> Vec<Arc<Resource>> {
     let is_wanted = |resource: &Arc<Resource>| match &*resource.storage {
         "nodes" | "pods" => true,
         "replicasets.apps" => options.replica_sets || options.collect_garbage || options.budgets,
         "poddisruptionbudgets.policy" => options.budgets || options.collect_garbage,
         _ => options.collect_garbage,
     };
-    Resource::stored(sandbox.kinds()).into_iter().filter(is_wanted).collect()
+    Resource::stored(kinds).into_iter().filter(is_wanted).collect()
 }

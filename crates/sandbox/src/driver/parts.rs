@@ -76,7 +76,7 @@ pub fn by(part: Part, effects: Vec<Effect>) -> impl Iterator<Item = (Part, Effec
 impl Parts {
     /// The parts that `options` ask for.
     pub fn new(sandbox: &Sandbox, options: &Options) -> Self {
-        let stored = Resource::stored(sandbox.kinds());
+        let stored = Resource::stored(&sandbox.kinds());
         let salt = sandbox.seed().fork("kubelets").next_u64();
         let settings = options.kubelets.clone();
         let delay = settings
@@ -196,6 +196,9 @@ impl Parts {
         }
         for object in objects {
             self.exists(resource, object, now);
+        }
+        if let Some(collector) = &mut self.collector {
+            self.effects.extend(by(Part::Collector, collector.owners.serve(resource)));
         }
     }
 }

@@ -54,6 +54,24 @@ impl Owners {
         }
     }
 
+    /// Serves another resource, all of whose objects were given: owners of its kind may be gone from now on.
+    pub fn serve(&mut self, resource: &Arc<Resource>) -> Vec<Effect> {
+        if self.resources.contains(resource) {
+            return Vec::new();
+        }
+        self.resources.retain(|known| known.storage != resource.storage);
+        self.resources.push(Arc::clone(resource));
+        let mut effects = Vec::new();
+        if self.is_synced {
+            // Once per definition of a resource, which is rare enough to look at everything.
+            let owned = self.items.values();
+            let owned = owned.filter(|item| item.owners.iter().any(|owner| resource.is_kind_of(owner)));
+            let owned: Vec<Box<str>> = owned.map(|item| item.uid.clone()).collect();
+            owned.iter().for_each(|uid| self.judge(uid, &mut effects));
+        }
+        effects
+    }
+
     /// Everything that exists has been given.
     pub fn synced(&mut self) -> Vec<Effect> {
         self.is_synced = true;

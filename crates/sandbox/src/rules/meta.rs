@@ -15,6 +15,17 @@ pub fn grow_generation(object: &mut Value, old: &Value) {
     object["metadata"]["generation"] = (generation + 1).into();
 }
 
+/// Whether an object is a namespace, which has a second list of finalizers.
+pub fn is_namespace(object: &Value) -> bool {
+    text(object, "/kind") == "Namespace" && text(object, "/apiVersion") == "v1"
+}
+
+/// Whether finalizers hold an object.
+pub fn is_held(object: &Value) -> bool {
+    let has = |pointer| !super::items(object, pointer).is_empty();
+    has("/metadata/finalizers") || (is_namespace(object) && has("/spec/finalizers"))
+}
+
 /// What is wrong with a name that must be a DNS subdomain.
 pub fn subdomain(name: &str) -> Option<&'static str> {
     if name.len() > 253 {

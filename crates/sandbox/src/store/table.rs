@@ -64,6 +64,8 @@ pub struct Table {
     compacted: u64,
     /// The last event that was dropped from the log.
     dropped: u64,
+    /// Watches from before this revision end when they have read the log.
+    retired: u64,
     wakers: BTreeMap<u64, Waker>,
 }
 
@@ -99,6 +101,7 @@ impl Table {
             weight: 0,
             compacted: revision,
             dropped: 0,
+            retired: 0,
             wakers: BTreeMap::new(),
         }
     }
@@ -223,6 +226,13 @@ impl Table {
         self.compacted = self.compacted.max(revision);
     }
 
+    pub(super) fn retire(&mut self, revision: u64) {
+        self.retired = revision;
+        for waker in std::mem::take(&mut self.wakers).into_values() {
+            waker.wake();
+        }
+    }
+
     fn forget_first(&mut self) -> Option<u64> {
         let event = self.log.pop_front()?;
         self.weight -= event.weight();
@@ -238,6 +248,9 @@ impl Table {
             } else {
                 Lookup::Found(event.clone())
             };
+        }
+        if after < self.retired {
+            return Lookup::Behind;
         }
         self.wakers.insert(watcher, waker.clone());
         Lookup::Waiting

@@ -45,18 +45,16 @@ impl Rig {
     /// Path of the collection that objects of a kind are created in.
     pub fn collection_of(&self, api_version: &str, kind: &str, namespace: &str) -> Result<String, Error> {
         let is_it = |one: &&std::sync::Arc<bailiff_sandbox::api::kinds::Kind>| one.kind == kind && one.api_version() == api_version;
-        let found = self.sandbox.kinds().iter().find(is_it);
+        let kinds = self.sandbox.kinds();
+        let found = kinds.iter().find(is_it);
         let found = found.ok_or_else(|| Error::Unserved(format!("{api_version} {kind}")))?;
         Ok(path(found, namespace))
     }
 
     /// Path of the collection of a resource.
     pub fn collection(&self, resource: &str, namespace: &str) -> Result<String, Error> {
-        let found = self
-            .sandbox
-            .kinds()
-            .iter()
-            .find(|one| one.resource == resource && !one.virtual_);
+        let kinds = self.sandbox.kinds();
+        let found = kinds.iter().find(|one| one.resource == resource && !one.virtual_);
         let found = found.ok_or_else(|| Error::Unserved(resource.to_owned()))?;
         Ok(path(found, namespace))
     }

@@ -200,11 +200,8 @@ impl Lookup for Rig {
     }
 
     fn uid(&self, resource: &str, namespace: &str, name: &str) -> Option<String> {
-        let kind = self
-            .sandbox
-            .kinds()
-            .iter()
-            .find(|kind| kind.resource == resource && !kind.virtual_)?;
+        let kinds = self.sandbox.kinds();
+        let kind = kinds.iter().find(|kind| kind.resource == resource && !kind.virtual_)?;
         let object = self.sandbox.get(&kind.storage, namespace, name)?;
         Some(object.uid().to_owned())
     }
