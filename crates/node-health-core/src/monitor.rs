@@ -199,8 +199,11 @@ impl Monitor {
         let wanted = if self.running {
             let first = self.timers.first().unwrap_or(Mono::FAR_FUTURE);
             first.max(self.settle_until).max(now.mono).min(latest)
-        } else {
+        } else if self.seen.nodes && self.seen.leases {
             (leading_since + INHERIT_WAIT).max(now.mono).min(latest)
+        } else {
+            // What there is to wait for comes as an input, not with time.
+            latest
         };
         if self.wake.is_none_or(|wake| wanted < wake) {
             self.wake = Some(wanted);

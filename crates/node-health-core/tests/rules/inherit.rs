@@ -1,9 +1,9 @@
 //! Restarts and changes of leader.
 
-use bailiff_model::ReadyStatus;
-use bailiff_node_health_core::{Config, Input};
+use bailiff_model::{Mono, Now, ReadyStatus};
+use bailiff_node_health_core::{Config, Effect, Input, Monitor};
 
-use crate::support::{Answers, World, check};
+use crate::support::{Answers, World, check, epoch, secs};
 
 /// NL-043, NL-034, NL-153
 #[test]
@@ -16,6 +16,32 @@ fn after_a_restart_everybody_who_was_not_late_has_a_full_grace() {
     assert_eq!(world.ready("n1"), ReadyStatus::True);
     world.pass(1.1);
     assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+}
+
+/// An API server that does not answer costs one wake a period, however long it takes: no turn asks for another at once.
+#[test]
+fn who_waits_for_the_first_lists_does_not_spin() {
+    let (config, mut now) = (
+        Config::default(),
+        Now {
+            mono: Mono::from_origin(secs(1000.0)),
+            wall: epoch(),
+        },
+    );
+    let mut monitor = Monitor::new(config);
+    let mut effects = monitor.apply(Input::Leading(true), now);
+    for turn in 0..20 {
+        let wakes: Vec<Mono> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::WakeAt(at) => Some(*at),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(wakes, [now.mono + config.period], "turn {turn}");
+        now.mono = wakes[0];
+        effects = monitor.apply(Input::Wake, now);
+    }
 }
 
 /// Design §1, the brake looks ahead: the first sight of a lease, which may be as old as a total silence, is not told as a sign of life;
