@@ -11,6 +11,8 @@ usage: cargo xtask <chore>
   test             format check, lints, the check of rules, every test of the workspace, none of them ignored; ends with how many
                    tests ran
   rules [--check]  write docs/rules.md: which test proves which rule; with --check only see that it is fresh and none is missing
+  soak             scenarios made up from seeds, played with a release build: --seeds N, --from S,
+                   --seed S for one's story, --places for a fault at every place of fixed situations
 ";
 
 fn main() -> ExitCode {
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["rules"] => rules::run(false),
         ["rules", "--check"] => rules::run(true),
+        ["soak", ..] => soak(),
         _ => {
             eprint!("{USAGE}");
             ExitCode::from(64)
@@ -43,6 +46,25 @@ fn test() -> ExitCode {
     let rules = rules::run(true);
     let tests = run_tests();
     if rules == ExitCode::SUCCESS { tests } else { rules }
+}
+
+/// More of what a test plays some of.
+fn soak() -> ExitCode {
+    let mut command = cargo(&[
+        "run",
+        "--release",
+        "--locked",
+        "--package",
+        "bailiff-cli",
+        "--",
+        "scenario",
+        "soak",
+    ]);
+    let succeeded = command
+        .args(std::env::args_os().skip(2))
+        .status()
+        .is_ok_and(|status| status.success());
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_tests() -> ExitCode {

@@ -6,6 +6,7 @@ mod pause;
 mod run;
 mod sandbox;
 mod scenario;
+mod soak;
 
 use std::process::ExitCode;
 

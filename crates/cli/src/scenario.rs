@@ -14,7 +14,7 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::{Failure, soak};
 
 /// Flags of `bailiff scenario`.
 #[derive(Debug, clap::Args)]
@@ -27,6 +27,8 @@ pub struct Args {
 enum Command {
     /// Play recorded scenarios in virtual time and compare what is seen
     Run(RunArgs),
+    /// Play scenarios made up from seeds, and check what must always hold
+    Soak(soak::Args),
 }
 
 /// Flags of `bailiff scenario run`.
@@ -108,9 +110,15 @@ struct Unjudged(PathBuf);
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let Command::Run(args) = args.command;
+    match args.command {
+        Command::Run(args) => run(&args),
+        Command::Soak(args) => soak::main(&args),
+    }
+}
+
+fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     bailiff_runtime::telemetry::init_logs(&args.log_level, LogFormat::Text)?;
-    let scenarios = match read(&args) {
+    let scenarios = match read(args) {
         Ok(scenarios) => scenarios,
         Err(error) => exit_invalid(&*error),
     };
@@ -121,7 +129,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         ProfileFlag::Bailiff => Profile::Bailiff,
         ProfileFlag::Upstream => Profile::Upstream,
     };
-    let mut report = Report::new(&args, scenarios.len());
+    let mut report = Report::new(args, scenarios.len());
     let mut unwritten = None;
     play_all(
         &scenarios,

@@ -20,6 +20,7 @@ use bailiff_zone_evictor::ZoneEvictor;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::chaos::Faults;
 use crate::stages::StageOptions;
 
 /// How the parts reach each other.
@@ -99,6 +100,10 @@ pub struct Fixture {
     pub endpoints: Vec<(&'static str, SocketAddr)>,
     transport: Transport,
     client: kube::Client,
+    /// What happens between the stages and the API server, in process.
+    faults: Option<Faults>,
+    /// Clocks of the machines that the stages run on.
+    clocks: BTreeMap<StageName, Clock>,
     options: StageOptions,
     stages: BTreeMap<StageName, Running>,
     starts: u32,
@@ -200,19 +205,21 @@ impl Fixture {
             }
         };
         Ok(Self {
-            clock,
             seed,
             sandbox,
             driver,
             server,
             bus,
             endpoints,
+            clocks: StageName::ALL.map(|name| (name, clock.fork())).into(),
             transport,
             client,
+            faults: None,
             options,
             stages: BTreeMap::new(),
             starts: 0,
             shutdown,
+            clock,
         })
     }
 
@@ -236,13 +243,8 @@ impl Fixture {
                 Some(tokio::spawn(served))
             }
         };
-        let (options, readiness) = (self.options.clone(), env.readiness.clone());
-        let task = match name {
-            StageName::NodeHealthMonitor => tokio::spawn(NodeHealthMonitor::run(options.monitor, env)),
-            StageName::TaintManager => tokio::spawn(TaintManager::run(options.taint, env)),
-            StageName::ZoneEvictor => tokio::spawn(ZoneEvictor::run(options.zone, env)),
-            StageName::DaemonsetSyncer => tokio::spawn(DaemonsetSyncer::run(options.daemonset, env)),
-        };
+        let readiness = env.readiness.clone();
+        let task = self.options.start(name, env);
         let running = Running {
             shutdown,
             readiness,
@@ -307,6 +309,16 @@ impl Fixture {
         })
     }
 
+    /// Lets faults happen between the API server and the stages that start from now on.
+    pub fn inject(&mut self, faults: Faults) {
+        self.faults = Some(faults);
+    }
+
+    /// The clock of the machine that a stage runs on. Its wall time can be stepped; it survives the stage.
+    pub fn clock_of(&self, name: StageName) -> &Clock {
+        self.clocks.get(&name).unwrap_or(&self.clock)
+    }
+
     /// A client of the API server, as the stages have.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
@@ -314,13 +326,18 @@ impl Fixture {
 
     fn env(&self, name: StageName, shutdown: &Shutdown) -> Env {
         let start = format!("{}-{}", name.as_str(), self.starts);
+        let clock = self.clock_of(name).clone();
+        let client = match &self.faults {
+            Some(faults) => client::from_service(faults.between(name, &self.sandbox)),
+            None => self.client.clone(),
+        };
         Env {
-            api: Api::new(self.client.clone(), self.clock.clone(), ClusterMetrics::default()),
+            api: Api::new(client, clock.clone(), ClusterMetrics::default()),
             bus: self.bus.clone(),
-            clock: self.clock.clone(),
+            readiness: Readiness::new(&clock),
+            clock,
             seed: self.seed.fork(&start),
             metrics: Metrics::new(),
-            readiness: Readiness::new(&self.clock),
             spans: Spans::off(&self.seed),
             shutdown: shutdown.clone(),
             shard: Shard::WHOLE,

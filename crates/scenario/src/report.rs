@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bailiff_cluster::views::{self, Condition, Meta, OwnerReference, TaintView, TolerationView};
+use bailiff_cluster::views::{self, TaintView, TolerationView};
 use bailiff_model::taint::{self, Effect, Taint, Toleration};
 use bailiff_model::{Now, ReadyStatus, Wall, Zone, wellknown};
 use bailiff_sandbox::{Change, Observation};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+use crate::views::{NodeView, PodView};
 
 /// What became of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -21,7 +23,7 @@ pub struct Figures {
     pub nodes_detected: usize,
     /// Nodes that got a NoExecute health taint.
     pub nodes_isolated: usize,
-    /// Pods deleted with condition DisruptionTarget.
+    /// Pods deleted, daemon pods not counted.
     pub pods_evicted: usize,
     /// Evicted pods whose node's taints, as the API had them, did not justify it yet.
     pub early_evictions: usize,
@@ -65,7 +67,7 @@ pub enum Finding {
         /// Pods that tolerate the taint without limit, and stay.
         tolerating: usize,
     },
-    /// A pod was deleted with condition DisruptionTarget.
+    /// A pod that is no daemon pod was deleted.
     Evicted {
         /// Its node.
         node: String,
@@ -127,59 +129,6 @@ struct Pod {
     is_ready: bool,
     was_ready: bool,
     is_going: bool,
-}
-
-#[derive(Deserialize)]
-struct NodeView {
-    metadata: LabelledMeta,
-    #[serde(default)]
-    spec: NodeSpec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-struct LabelledMeta {
-    name: String,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct NodeSpec {
-    taints: Vec<TaintView>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Status {
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct PodView {
-    metadata: PodMeta,
-    #[serde(default)]
-    spec: PodSpec,
-    #[serde(default)]
-    status: Status,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PodMeta {
-    #[serde(flatten)]
-    meta: Meta,
-    #[serde(default)]
-    owner_references: Vec<OwnerReference>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct PodSpec {
-    node_name: String,
-    tolerations: Vec<TolerationView>,
 }
 
 // === impl Reader ===
@@ -346,8 +295,8 @@ impl Reader {
             is_going: false,
         });
         pod.tolerations = view.spec.tolerations.iter().map(TolerationView::to_model).collect();
-        let is_true = |kind| views::condition(&view.status.conditions, kind).is_some_and(|c| c.status == "True");
-        pod.is_ready = is_true(wellknown::CONDITION_READY);
+        let ready = views::condition(&view.status.conditions, wellknown::CONDITION_READY);
+        pod.is_ready = ready.is_some_and(|condition| condition.status == "True");
         if pod.is_daemon && pod.is_ready && !pod.was_ready {
             pod.was_ready = true;
             findings.push(Finding::DaemonPod { node: pod.node.clone() });
@@ -359,8 +308,8 @@ impl Reader {
             pod.is_going = true;
             if pod.is_daemon {
                 self.daemon_pods_lost += 1;
-            }
-            if is_true(wellknown::CONDITION_DISRUPTION_TARGET) {
+            } else {
+                // Marked or not: nobody else deletes pods in what is reported on.
                 let early = !node.justifies(pod, at);
                 self.evicted += 1;
                 self.early += usize::from(early);

@@ -5,10 +5,13 @@
 use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{Refusal, parse_from};
-use bailiff_stage::Stage;
+use bailiff_stage::{Env, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser};
+use tokio::task::JoinHandle;
+
+use crate::StageName;
 
 /// Flags of the four stages.
 #[derive(Clone, Debug)]
@@ -41,6 +44,17 @@ impl StageOptions {
     pub fn parse(flags: impl IntoIterator<Item = String>) -> Result<Self, Refusal> {
         let flags: Vec<String> = flags.into_iter().collect();
         parse_from::<Only>(flags).map(|only| only.stages)
+    }
+
+    /// Starts a stage with its part of the options.
+    pub fn start(&self, name: StageName, env: Env) -> JoinHandle<Result<(), bailiff_stage::Error>> {
+        let options = self.clone();
+        match name {
+            StageName::NodeHealthMonitor => tokio::spawn(NodeHealthMonitor::run(options.monitor, env)),
+            StageName::TaintManager => tokio::spawn(TaintManager::run(options.taint, env)),
+            StageName::ZoneEvictor => tokio::spawn(ZoneEvictor::run(options.zone, env)),
+            StageName::DaemonsetSyncer => tokio::spawn(DaemonsetSyncer::run(options.daemonset, env)),
+        }
     }
 
     fn augment(command: Command, parts: [Command; 4]) -> Command {

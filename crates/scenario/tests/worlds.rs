@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bailiff_event_bus::{Body, SubscribeOptions, Subscription, Update, subscribe};
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{HoldReason, NodeName, Topic};
+use bailiff_model::{HoldReason, Mono, NodeName, Topic};
 use bailiff_runtime::Seed;
 use bailiff_sandbox::kubelet::{Change, Target};
 use bailiff_sandbox::{User, Verb};
@@ -44,7 +44,8 @@ enum Victim {
 struct Seen {
     figures: Figures,
     evicted_from: BTreeSet<String>,
-    isolated: Vec<String>,
+    /// Nodes isolated, and when.
+    isolated: Vec<(String, Mono)>,
     /// Reasons of holds that the zone-evictor published.
     holds: BTreeSet<HoldReason>,
     /// What the zone-evictor said on `/readyz` while the victim was dead.
@@ -59,7 +60,7 @@ struct Observer {
     outcomes: Subscription,
     holds: BTreeSet<HoldReason>,
     evicted_from: BTreeSet<String>,
-    isolated: Vec<String>,
+    isolated: Vec<(String, Mono)>,
     acts: usize,
 }
 
@@ -101,7 +102,7 @@ impl Observer {
                         self.acts += 1;
                     }
                     Finding::Isolated { node, .. } => {
-                        self.isolated.push(node);
+                        self.isolated.push((node, seen.at.mono));
                         self.acts += 1;
                     }
                     _ => {}
@@ -216,7 +217,7 @@ fn check_same_end(victim: Victim) -> Seen {
         "{victim:?}: pods went from {:?}",
         with.evicted_from
     );
-    let isolated: BTreeSet<String> = with.isolated.iter().cloned().collect();
+    let isolated: BTreeSet<String> = with.isolated.iter().map(|(node, _)| node.clone()).collect();
     assert!(isolated.is_subset(&silent), "{victim:?}: isolated {isolated:?}");
     assert_eq!(with.isolated.len(), isolated.len(), "{victim:?}: a node was isolated twice");
     assert_eq!(with.figures.early_evictions, 0, "{victim:?}");
@@ -298,6 +299,16 @@ fn a_bus_that_dies_and_forgets_holds_what_depends_on_it_and_changes_nothing_else
 fn an_evictor_that_dies_gives_no_free_node_and_loses_no_eviction() {
     let seen = check_same_end(Victim::Stage(StageName::ZoneEvictor));
     assert_eq!(seen.acts_while_dead, 0);
+    let between = Duration::from_secs_f32(1.0 / mk_plan().eviction_rate);
+    for pair in seen.isolated.windows(2) {
+        let [(first, from), (second, to)] = pair else { continue };
+        let span = to.saturating_since(*from);
+        // A token is counted in fractions, which round.
+        assert!(
+            span + Duration::from_millis(1) >= between,
+            "{second} is isolated {span:?} after {first}"
+        );
+    }
 }
 
 #[test]
@@ -354,7 +365,7 @@ fn a_pause_from_before_the_failure_holds_every_stage() {
         assert_eq!(done, (0, 0, 0), "nothing is marked, isolated or evicted");
         drop_pauses(&fixture);
         observer.follow(&fixture, plan.silence).await;
-        let isolated: BTreeSet<String> = observer.isolated.iter().cloned().collect();
+        let isolated: BTreeSet<String> = observer.isolated.iter().map(|(node, _)| node.clone()).collect();
         let wanted: BTreeSet<String> = silent.iter().map(NodeName::to_string).collect();
         assert_eq!(isolated, wanted);
     });

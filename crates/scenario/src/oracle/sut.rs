@@ -3,14 +3,10 @@
 //! The bus lives and dies with them, so a restart inherits nothing but what the API holds. Two instances share only the API.
 
 use bailiff_cluster::{Api, Metrics as ClusterMetrics};
-use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_event_bus::{Bus, Server, ServerOptions};
-use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans, client};
 use bailiff_sandbox::{Sandbox, User};
-use bailiff_stage::{Env, Shard, Stage};
-use bailiff_taint_manager::TaintManager;
-use bailiff_zone_evictor::ZoneEvictor;
+use bailiff_stage::{Env, Shard};
 use futures::FutureExt;
 use tokio::task::JoinHandle;
 
@@ -60,13 +56,7 @@ impl Controllers {
         let start = |name: &StageName| {
             let shutdown = Shutdown::new();
             let env = env(setup, *name, &seed, &bus, &shutdown);
-            let options = setup.options.clone();
-            let task = match name {
-                StageName::NodeHealthMonitor => tokio::spawn(NodeHealthMonitor::run(options.monitor, env)),
-                StageName::TaintManager => tokio::spawn(TaintManager::run(options.taint, env)),
-                StageName::ZoneEvictor => tokio::spawn(ZoneEvictor::run(options.zone, env)),
-                StageName::DaemonsetSyncer => tokio::spawn(DaemonsetSyncer::run(options.daemonset, env)),
-            };
+            let task = setup.options.start(*name, env);
             let name = *name;
             Running { name, shutdown, task }
         };

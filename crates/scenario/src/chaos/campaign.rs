@@ -1,0 +1,96 @@
+//! Many runs, and what they come to together.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::invariants::{self, Verdict};
+use super::play::{Ended, play};
+use super::story::Story;
+use crate::fixture::Error;
+
+/// What many runs came to.
+#[derive(Clone, Debug, Default)]
+pub struct Campaign {
+    /// Runs.
+    pub runs: u64,
+    /// Premises of each invariant, in all runs together.
+    pub premises: BTreeMap<&'static str, u64>,
+    /// What went wrong, by seed: one sentence each.
+    pub failures: BTreeMap<u64, Vec<String>>,
+}
+
+// === impl Campaign ===
+
+impl Campaign {
+    /// Plays the stories of these seeds, on as many threads as there are processors; `told` hears of every run that ended.
+    ///
+    /// # Errors
+    /// A cluster could not be set up.
+    pub fn play(seeds: Range<u64>, told: impl Fn(u64) + Sync) -> Result<Self, Error> {
+        let next = AtomicU64::new(seeds.start);
+        let campaign = Mutex::new(Ok(Self::default()));
+        let work = || {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end {
+                    return;
+                }
+                let ended = play(&Story::from_seed(seed));
+                let mut campaign = campaign.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut *campaign, ended) {
+                    (Ok(campaign), Ok(ended)) => campaign.add(seed, ended),
+                    (Ok(_), Err(error)) => *campaign = Err(error),
+                    (Err(_), _) => return,
+                }
+                drop(campaign);
+                told(seed);
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+                scope.spawn(work);
+            }
+        });
+        campaign.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&mut self, seed: u64, ended: Ended) {
+        self.runs += 1;
+        let failures = ended.failures();
+        for (name, Verdict { premises, .. }) in ended.verdicts {
+            *self.premises.entry(name).or_default() += premises;
+        }
+        if !failures.is_empty() {
+            self.failures.insert(seed, failures);
+        }
+    }
+
+    /// Invariants that nothing could have broken: they proved nothing.
+    pub fn idle(&self) -> Vec<&'static str> {
+        let names = invariants::ALL.iter().map(|invariant| invariant.name);
+        names
+            .filter(|name| self.premises.get(name).is_none_or(|count| *count == 0))
+            .collect()
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    /// What went wrong, one sentence each.
+    pub fn failures(&self) -> Vec<String> {
+        let broken = self.verdicts.iter().flat_map(|(name, verdict)| {
+            let violations = verdict.violations.iter();
+            violations.map(move |violation| format!("{name}: {violation}"))
+        });
+        let ended = self
+            .stages_ended
+            .iter()
+            .map(|stage| format!("the {} ended by itself", stage.as_str()));
+        broken.chain(ended).collect()
+    }
+}

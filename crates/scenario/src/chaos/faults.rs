@@ -1,0 +1,367 @@
+//! Faults between a stage and the API server: what real networks and servers do to requests and watches.
+//!
+//! Each stage has a client of its own, and what happens to its requests is decided here: nothing, by chance ([`Storm`]), or once at
+//! one place ([`Boundary`]).
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bailiff_runtime::Seed;
+use bailiff_sandbox::service::{Answer, Service};
+use bailiff_sandbox::{Sandbox, User};
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::boundary::{Boundary, Counts};
+use crate::StageName;
+
+/// How late a late event is: longer than what stages wait for on their way, shorter than what makes a watch stale.
+const LATE: Duration = Duration::from_secs(4);
+/// Deaths that are not yet attended to; one fault kills once, so this is never reached.
+const DEATHS: usize = 64;
+
+/// How often requests and watches fare badly, in thousandths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Storm {
+    /// Requests refused: 409, 429, 500 or 503.
+    pub refused: u64,
+    /// Requests carried out without an answer.
+    pub unanswered: u64,
+    /// Requests never heard.
+    pub unheard: u64,
+    /// Answers that take up to two seconds.
+    pub slow: u64,
+    /// Events of watches that come up to four seconds late, with everything behind them.
+    pub late: u64,
+    /// Watches that end at an event: cleanly, or expired with the event unseen.
+    pub cut: u64,
+}
+
+/// Decides what happens to requests; cloning it gives the same one.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    storm: Storm,
+    seed: Seed,
+    boundary: Option<Boundary>,
+    counts: Counts,
+    deaths: mpsc::Sender<StageName>,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Pass,
+    Refused(u16),
+    Unheard,
+    Unanswered,
+    Slow(Duration),
+    Overtaken,
+    DeathBefore,
+    DeathAfter,
+}
+
+/// What happens to an event of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventFate {
+    Pass,
+    Late(Duration),
+    Cut,
+    Expired,
+}
+
+/// The API server as a stage reaches it.
+#[derive(Clone, Debug)]
+pub struct Faulty {
+    stage: StageName,
+    faults: Faults,
+    sandbox: Sandbox,
+    inner: Service,
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// None yet; who dies is told to the receiver.
+    pub fn new(seed: &Seed) -> (Self, mpsc::Receiver<StageName>) {
+        let (deaths, dead) = mpsc::channel(DEATHS);
+        let state = State {
+            storm: Storm::default(),
+            seed: seed.fork("faults"),
+            boundary: None,
+            counts: Counts::default(),
+            deaths,
+        };
+        let state = Arc::new(Mutex::new(state));
+        (Self { state }, dead)
+    }
+
+    /// The API server for `stage`.
+    pub fn between(&self, stage: StageName, sandbox: &Sandbox) -> Faulty {
+        let user = User::new(stage.as_str(), &["system:masters", "system:authenticated"]);
+        Faulty {
+            stage,
+            faults: self.clone(),
+            sandbox: sandbox.clone(),
+            inner: sandbox.service(user),
+        }
+    }
+
+    /// From now on.
+    pub fn storm(&self, storm: Storm) {
+        self.state().storm = storm;
+    }
+
+    /// One fault, at this place.
+    pub fn put(&self, boundary: Boundary) {
+        self.state().boundary = Some(boundary);
+    }
+
+    /// How often something happened so far.
+    pub fn counts(&self) -> Counts {
+        self.state().counts.clone()
+    }
+
+    /// Counts a record of `stage`; true if it dies of it.
+    pub fn record(&self, stage: StageName) -> bool {
+        let mut state = self.state();
+        let nth = state.counts.records.entry(stage).or_default();
+        *nth += 1;
+        let nth = *nth;
+        state.boundary == Some(Boundary::AfterRecord(stage, nth))
+    }
+
+    fn request(&self, stage: StageName, is_write: bool, is_event: bool) -> Fate {
+        let mut state = self.state();
+        if is_write && !is_event {
+            let nth = state.counts.writes.entry(stage).or_default();
+            *nth += 1;
+            let nth = *nth;
+            match state.boundary {
+                Some(Boundary::BeforeWrite(who, at)) if (who, at) == (stage, nth) => return Fate::DeathBefore,
+                Some(Boundary::AfterWrite(who, at)) if (who, at) == (stage, nth) => return Fate::DeathAfter,
+                Some(Boundary::LostAnswer(who, at)) if (who, at) == (stage, nth) => return Fate::Unanswered,
+                Some(Boundary::StaleWrite(who, at)) if (who, at) == (stage, nth) => return Fate::Overtaken,
+                _ => {}
+            }
+        }
+        state.by_chance(is_write)
+    }
+
+    fn event(&self, stage: StageName, is_counted: bool) -> EventFate {
+        let mut state = self.state();
+        if is_counted {
+            let nth = state.counts.events.entry(stage).or_default();
+            *nth += 1;
+            let nth = *nth;
+            match state.boundary {
+                Some(Boundary::LateEvent(who, at)) if (who, at) == (stage, nth) => return EventFate::Late(LATE),
+                Some(Boundary::HiddenEvent(who, at)) if (who, at) == (stage, nth) => return EventFate::Expired,
+                _ => {}
+            }
+        }
+        let storm = state.storm;
+        match state.pick(&[storm.late, storm.cut]) {
+            Some(0) => EventFate::Late(state.up_to(LATE)),
+            Some(_) if state.seed.below(2) == 0 => EventFate::Cut,
+            Some(_) => EventFate::Expired,
+            None => EventFate::Pass,
+        }
+    }
+
+    fn die(&self, stage: StageName) {
+        // Full only if a stage dies again and again without anybody attending to it; then it is dead already.
+        let _ = self.state().deaths.try_send(stage);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn by_chance(&mut self, is_write: bool) -> Fate {
+        const REFUSALS: [u16; 4] = [409, 429, 500, 503];
+        let storm = self.storm;
+        match self.pick(&[storm.refused, storm.unanswered, storm.unheard, storm.slow]) {
+            // A read cannot conflict.
+            Some(0) => Fate::Refused(REFUSALS[self.seed.below(4) as usize].max(if is_write { 0 } else { 429 })),
+            Some(1) => Fate::Unanswered,
+            Some(2) => Fate::Unheard,
+            Some(_) => Fate::Slow(self.up_to(Duration::from_secs(2))),
+            None => Fate::Pass,
+        }
+    }
+
+    /// Which of these thousandths it is, if any. Draws nothing while all are zero, so a calm run is the same with and without storms.
+    fn pick(&self, chances: &[u64]) -> Option<usize> {
+        if chances.iter().all(|chance| *chance == 0) {
+            return None;
+        }
+        let mut drawn = self.seed.below(1000);
+        for (index, chance) in chances.iter().enumerate() {
+            if drawn < *chance {
+                return Some(index);
+            }
+            drawn -= chance;
+        }
+        None
+    }
+
+    fn up_to(&self, most: Duration) -> Duration {
+        Duration::from_millis(self.seed.below(most.as_millis() as u64))
+    }
+}
+
+// === impl Faulty ===
+
+type Answered = Pin<Box<dyn Future<Output = Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>> + Send>>;
+
+impl tower::Service<Request<Body>> for Faulty {
+    type Response = Response<UnsyncBoxBody<Bytes, Infallible>>;
+    type Error = Infallible;
+    type Future = Answered;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answered {
+        let this = self.clone();
+        Box::pin(async move { this.exchange(request).await })
+    }
+}
+
+impl Faulty {
+    async fn exchange(mut self, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+        let path = request.uri().path().to_owned();
+        let is_write = request.method() != Method::GET;
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        let fate = self.faults.request(self.stage, is_write, path.contains("/events"));
+        match fate {
+            Fate::Refused(code) => return Ok(refusal(code)),
+            Fate::Unheard => return pending().await,
+            Fate::DeathBefore => {
+                self.faults.die(self.stage);
+                return pending().await;
+            }
+            Fate::Overtaken => overtake(&self.sandbox, &path),
+            Fate::Slow(delay) => tokio::time::sleep(delay).await,
+            Fate::Pass | Fate::Unanswered | Fate::DeathAfter => {}
+        }
+        let answer = tower::Service::call(&mut self.inner, request).await?;
+        match fate {
+            Fate::Unanswered => pending().await,
+            Fate::DeathAfter => {
+                self.faults.die(self.stage);
+                pending().await
+            }
+            _ if is_watch && answer.status().is_success() => {
+                let is_counted = !path.contains("/leases");
+                Ok(answer.map(|body| {
+                    let frames = watched(body, self.faults, self.stage, is_counted);
+                    StreamBody::new(frames.map(|line| Ok(Frame::data(line)))).boxed_unsync()
+                }))
+            }
+            _ => Ok(answer.map(BodyExt::boxed_unsync)),
+        }
+    }
+}
+
+/// Everything an object's writer relied on has changed since: its resourceVersion has.
+fn overtake(sandbox: &Sandbox, path: &str) {
+    let parts: VecDeque<&str> = path.trim_start_matches('/').split('/').collect();
+    let named = |resource: &str| {
+        let at = parts.iter().position(|part| *part == resource)?;
+        parts.get(at + 1).map(|name| (*name).to_owned())
+    };
+    let namespace = named("namespaces").unwrap_or_default();
+    for (resource, storage) in [
+        ("nodes", "nodes"),
+        ("pods", "pods"),
+        ("daemonsets", "daemonsets.apps"),
+        ("controllerrevisions", "controllerrevisions.apps"),
+    ] {
+        let Some(name) = named(resource) else { continue };
+        let _ = sandbox.modify(storage, (&namespace, &name, ""), |object| {
+            let seen = object.pointer("/metadata/annotations/overtaken").and_then(Value::as_str);
+            let times = seen.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0) + 1;
+            if !object["metadata"]["annotations"].is_object() {
+                object["metadata"]["annotations"] = json!({});
+            }
+            object["metadata"]["annotations"]["overtaken"] = times.to_string().into();
+            true
+        });
+    }
+}
+
+fn refusal(code: u16) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    let reason = match code {
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "refused for the sake of it", "reason": reason, "code": code,
+    });
+    let mut response = Response::new(Full::new(Bytes::from(status.to_string())).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    if code == 429 {
+        headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// The events of a watch as the stage gets them.
+fn watched(body: Answer, faults: Faults, stage: StageName, is_counted: bool) -> impl Stream<Item = Bytes> + Send {
+    stream::unfold(Some(body), move |body| {
+        let faults = faults.clone();
+        async move {
+            let mut body = body?;
+            let frame = body.frame().await?;
+            let line = frame.ok()?.into_data().ok()?;
+            if line.starts_with(br#"{"type":"BOOKMARK""#) {
+                return Some((line, Some(body)));
+            }
+            match faults.event(stage, is_counted) {
+                EventFate::Pass => Some((line, Some(body))),
+                EventFate::Late(delay) => {
+                    tokio::time::sleep(delay).await;
+                    Some((line, Some(body)))
+                }
+                EventFate::Cut => None,
+                EventFate::Expired => Some((expired(), None)),
+            }
+        }
+    })
+}
+
+fn expired() -> Bytes {
+    let event = json!({"type": "ERROR", "object": {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    }});
+    Bytes::from(format!("{event}\n"))
+}

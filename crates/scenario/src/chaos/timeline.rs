@@ -1,0 +1,325 @@
+//! The API's history as what invariants are about: nodes, pods and daemon sets, who changed them, and since when what has held.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_cluster::views::{self, Condition, TaintView, TolerationView};
+use bailiff_model::taint::{Effect, Taint, Toleration};
+use bailiff_model::{Mono, ReadyStatus, Zone, wellknown};
+use bailiff_sandbox::{Change as Kind, Observation};
+
+use crate::views::{NodeView, PodView};
+
+/// Former states are remembered for so long: what a stage acts on may be as old as its requests may take (5 s each, an eviction is
+/// two) and its watch may lag.
+pub const MEMORY: Duration = Duration::from_secs(16);
+
+/// One change of an object.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When.
+    pub at: Mono,
+    /// Whose request it was; empty: the cluster's own.
+    pub actor: Arc<str>,
+    /// The object is gone.
+    pub is_gone: bool,
+    /// What it is now, or was last.
+    pub object: Object,
+}
+
+/// An object, as far as invariants are concerned with it.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A Node.
+    Node(Node),
+    /// A Pod.
+    Pod(Pod),
+    /// An Event, a Lease: written without anybody's being disturbed.
+    Aside,
+    /// Anything else.
+    Other(String),
+}
+
+/// A Node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// Zone.
+    pub zone: Zone,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Condition Ready.
+    pub ready: ReadyStatus,
+    /// All taints.
+    pub taints: Vec<Taint>,
+}
+
+/// A Pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Uid.
+    pub uid: String,
+    /// Name.
+    pub name: String,
+    /// `spec.nodeName`, or what its affinity names.
+    pub node: String,
+    /// `spec.nodeName` is set.
+    pub is_bound: bool,
+    /// Uid of the DaemonSet that controls it.
+    pub daemon_of: Option<String>,
+    /// Tolerations.
+    pub tolerations: Vec<Toleration>,
+    /// Status of condition Ready; empty if there is none.
+    pub ready: String,
+    /// Condition DisruptionTarget is True.
+    pub is_target: bool,
+    /// On its way out.
+    pub is_terminating: bool,
+    /// Failed or Succeeded.
+    pub is_finished: bool,
+}
+
+/// What was the case at some moment.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// Nodes that exist, by name.
+    pub nodes: BTreeMap<String, NodeNow>,
+    /// Pods that exist, by uid.
+    pub pods: BTreeMap<String, PodNow>,
+    /// Nodes that are gone, as they were last, and when they went.
+    pub former: Vec<(NodeNow, Mono)>,
+}
+
+/// A node, and since when what has held.
+#[derive(Clone, Debug)]
+pub struct NodeNow {
+    /// Its state.
+    pub node: Node,
+    /// NoExecute taints, and since when they are there.
+    pub taints: Vec<(Taint, Mono)>,
+    /// NoExecute taints that were there lately: since when, until when.
+    pub former: Vec<(Taint, Mono, Mono)>,
+    /// When the present, or else the last, time with some NoExecute taint began.
+    pub tainted_since: Mono,
+    /// Since when condition Ready is as it is.
+    pub ready_since: Mono,
+    /// Since when it was last not Ready, and until when.
+    pub was_unready: Option<(Mono, Mono)>,
+}
+
+/// A pod, and since when what has held.
+#[derive(Clone, Debug)]
+pub struct PodNow {
+    /// Its state.
+    pub pod: Pod,
+    /// When it was bound.
+    pub bound_at: Mono,
+}
+
+/// A history.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// All changes, oldest first.
+    pub changes: Vec<Change>,
+    /// When it ended.
+    pub end: Mono,
+}
+
+// === impl Timeline ===
+
+impl Timeline {
+    /// Of this history.
+    pub fn new(history: &[Observation], end: Mono) -> Self {
+        let changes = history.iter().map(|seen| Change {
+            at: seen.at.mono,
+            actor: seen.actor.clone(),
+            is_gone: seen.event.change == Kind::Deleted,
+            object: Object::of(seen),
+        });
+        Self {
+            changes: changes.collect(),
+            end,
+        }
+    }
+
+    /// Goes through all changes with the world as it was before each, and returns the world at the end.
+    pub fn walk(&self, mut visit: impl FnMut(&World, &Change)) -> World {
+        let mut world = World::default();
+        for change in &self.changes {
+            visit(&world, change);
+            world.apply(change);
+        }
+        world
+    }
+}
+
+// === impl World ===
+
+impl World {
+    fn apply(&mut self, change: &Change) {
+        match &change.object {
+            Object::Node(node) => self.node(node, change),
+            Object::Pod(pod) if change.is_gone => {
+                self.pods.remove(&pod.uid);
+            }
+            Object::Pod(pod) => {
+                let known = self.pods.entry(pod.uid.clone()).or_insert_with(|| PodNow {
+                    pod: pod.clone(),
+                    bound_at: change.at,
+                });
+                if pod.is_bound && !known.pod.is_bound {
+                    known.bound_at = change.at;
+                }
+                known.pod = pod.clone();
+            }
+            Object::Aside | Object::Other(_) => {}
+        }
+    }
+
+    fn node(&mut self, node: &Node, change: &Change) {
+        let at = change.at;
+        if change.is_gone {
+            if let Some(known) = self.nodes.remove(&node.name) {
+                self.former.push((known, at));
+            }
+            return;
+        }
+        let known = self.nodes.entry(node.name.clone()).or_insert_with(|| NodeNow {
+            node: node.clone(),
+            taints: Vec::new(),
+            former: Vec::new(),
+            tainted_since: at,
+            ready_since: at,
+            was_unready: None,
+        });
+        if node.ready != known.node.ready {
+            if known.node.ready != ReadyStatus::True {
+                known.was_unready = Some((known.was_unready_since(at), at));
+            }
+            // From False to Unknown it is as long not ready as before.
+            if (node.ready == ReadyStatus::True) != (known.node.ready == ReadyStatus::True) {
+                known.ready_since = at;
+            }
+        }
+        known.former.retain(|(_, _, until)| at.saturating_since(*until) <= MEMORY);
+        let no_execute: Vec<&Taint> = node.taints.iter().filter(|taint| taint.effect == Effect::NoExecute).collect();
+        let same = |one: &Taint, other: &Taint| one.is_same_entry(other) && one.value == other.value;
+        let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut known.taints)
+            .into_iter()
+            .partition(|(taint, _)| no_execute.iter().any(|one| same(one, taint)));
+        if stay.is_empty() && go.is_empty() && !no_execute.is_empty() {
+            known.tainted_since = at;
+        }
+        // One health taint in the place of the other is one patch that keeps `timeAdded` (design §1).
+        let swapped_from = go.iter().find(|(taint, _)| is_health(&taint.key)).map(|(_, since)| *since);
+        known.former.extend(go.into_iter().map(|(taint, since)| (taint, since, at)));
+        known.taints = stay;
+        for taint in no_execute {
+            if !known.taints.iter().any(|(one, _)| same(one, taint)) {
+                known
+                    .taints
+                    .push((taint.clone(), swapped_from.filter(|_| is_health(&taint.key)).unwrap_or(at)));
+            }
+        }
+        known.node = node.clone();
+    }
+
+    /// The nodes of a zone.
+    pub fn zone<'a>(&'a self, zone: &'a Zone) -> impl Iterator<Item = &'a NodeNow> {
+        self.nodes.values().filter(move |now| now.node.zone == *zone)
+    }
+}
+
+// === impl NodeNow ===
+
+impl NodeNow {
+    /// A NoExecute taint for the node's own health is there.
+    pub fn is_isolated(&self) -> bool {
+        self.taints.iter().any(|(taint, _)| is_health(&taint.key))
+    }
+
+    /// Not Ready since.
+    pub fn unready_since(&self) -> Option<Mono> {
+        (self.node.ready != ReadyStatus::True).then_some(self.ready_since)
+    }
+
+    fn was_unready_since(&self, at: Mono) -> Mono {
+        self.unready_since().unwrap_or(at)
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    fn of(seen: &Observation) -> Self {
+        let object = &seen.event.object;
+        match &*seen.resource {
+            "nodes" => object
+                .decode::<NodeView>()
+                .map_or_else(|error| Self::Other(error.to_string()), |view| Self::Node(view.into())),
+            "pods" => object
+                .decode::<PodView>()
+                .map_or_else(|error| Self::Other(error.to_string()), |view| Self::Pod(view.into())),
+            other if other.starts_with("events") || other.starts_with("leases") => Self::Aside,
+            other => Self::Other(format!("{other} {}/{}", object.namespace(), object.name())),
+        }
+    }
+}
+
+/// A taint that says how a node is.
+pub fn is_health(key: &str) -> bool {
+    key == wellknown::TAINT_NOT_READY || key == wellknown::TAINT_UNREACHABLE
+}
+
+/// Where a daemon pod's affinity says which node it is for.
+const TARGET: &str = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+
+impl From<NodeView> for Node {
+    fn from(view: NodeView) -> Self {
+        let ready = views::condition(&view.status.conditions, wellknown::CONDITION_READY);
+        Self {
+            zone: Zone::from_labels(|key| view.metadata.labels.get(key).map(String::as_str)),
+            name: view.metadata.name,
+            uid: view.metadata.uid,
+            labels: view.metadata.labels,
+            ready: ready.map(Condition::ready_status).unwrap_or_default(),
+            taints: view.spec.taints.iter().filter_map(TaintView::to_model).collect(),
+        }
+    }
+}
+
+impl From<PodView> for Pod {
+    fn from(view: PodView) -> Self {
+        let condition = |kind| views::condition(&view.status.conditions, kind).map_or("", |one| one.status.as_str());
+        let owners = view.metadata.owner_references.iter();
+        let target = view
+            .spec
+            .affinity
+            .pointer(TARGET)
+            .and_then(serde_json::Value::as_str)
+            .unwrap_or_default();
+        Self {
+            daemon_of: owners
+                .filter(|owner| owner.controller && owner.kind == "DaemonSet")
+                .map(|owner| owner.uid.clone())
+                .next(),
+            tolerations: view.spec.tolerations.iter().map(TolerationView::to_model).collect(),
+            ready: condition(wellknown::CONDITION_READY).to_owned(),
+            is_target: condition(wellknown::CONDITION_DISRUPTION_TARGET) == "True",
+            is_terminating: view.metadata.meta.deletion_timestamp.is_some(),
+            is_finished: matches!(view.status.phase.as_str(), "Failed" | "Succeeded"),
+            is_bound: !view.spec.node_name.is_empty(),
+            node: if view.spec.node_name.is_empty() {
+                target.to_owned()
+            } else {
+                view.spec.node_name.clone()
+            },
+            uid: view.metadata.meta.uid,
+            name: view.metadata.meta.name,
+        }
+    }
+}
