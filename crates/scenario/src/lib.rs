@@ -4,6 +4,7 @@ pub mod chaos;
 pub mod demo;
 pub mod fixture;
 pub mod oracle;
+mod parallel;
 pub mod report;
 pub mod stages;
 mod views;

@@ -7,7 +7,6 @@
 //!
 //! Everything but [`play`] is a pure function. What a stage thinks is never asked.
 
-pub mod batch;
 pub mod compare;
 pub mod differences;
 pub mod file;
@@ -17,9 +16,10 @@ pub mod placeholders;
 pub mod play;
 mod sut;
 
-pub use batch::{jobs, play_all};
 pub use compare::{Difference, compare};
 pub use differences::Profile;
 pub use file::Scenario;
 pub use observe::Observed;
-pub use play::{Played, play};
+pub use play::{Played, play, play_all};
+
+pub use crate::parallel::jobs;

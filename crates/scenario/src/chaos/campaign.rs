@@ -1,16 +1,13 @@
 //! Many runs, and what they come to together.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use super::invariants::{self, Verdict};
 use super::play::{Ended, play};
 use super::story::Story;
 use crate::fixture::Error;
+use crate::parallel;
 
 /// What many runs came to.
 #[derive(Clone, Debug, Default)]
@@ -30,32 +27,19 @@ impl Campaign {
     ///
     /// # Errors
     /// A cluster could not be set up.
-    pub fn play(seeds: Range<u64>, told: impl Fn(u64) + Sync) -> Result<Self, Error> {
-        let next = AtomicU64::new(seeds.start);
-        let campaign = Mutex::new(Ok(Self::default()));
-        let work = || {
-            loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds.end {
-                    return;
-                }
-                let ended = play(&Story::from_seed(seed));
-                let mut campaign = campaign.lock().unwrap_or_else(PoisonError::into_inner);
-                match (&mut *campaign, ended) {
-                    (Ok(campaign), Ok(ended)) => campaign.add(seed, ended),
-                    (Ok(_), Err(error)) => *campaign = Err(error),
-                    (Err(_), _) => return,
-                }
-                drop(campaign);
-                told(seed);
+    pub fn play(seeds: Range<u64>, mut told: impl FnMut(u64)) -> Result<Self, Error> {
+        let seeds: Vec<u64> = seeds.collect();
+        let mut campaign = Ok(Self::default());
+        let work = |seed: &u64| play(&Story::from_seed(*seed));
+        parallel::each(&seeds, parallel::jobs(), work, |nth, ended| {
+            match (&mut campaign, ended) {
+                (Ok(campaign), Ok(ended)) => campaign.add(seeds[nth], ended),
+                (Ok(_), Err(error)) => campaign = Err(error),
+                (Err(_), _) => {}
             }
-        };
-        thread::scope(|scope| {
-            for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-                scope.spawn(work);
-            }
+            told(seeds[nth]);
         });
-        campaign.into_inner().unwrap_or_else(PoisonError::into_inner)
+        campaign
     }
 
     fn add(&mut self, seed: u64, ended: Ended) {

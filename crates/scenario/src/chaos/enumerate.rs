@@ -1,15 +1,12 @@
 //! One fault at every place of a situation.
 
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use super::boundary::Boundary;
 use super::play::{Ended, play, play_with};
 use super::situations::Situation;
 use crate::fixture::Error;
+use crate::parallel;
 
 /// What came of one situation.
 #[derive(Clone, Debug, Default)]
@@ -27,29 +24,18 @@ impl Enumerated {
     /// A cluster could not be set up.
     pub fn play(situation: &Situation) -> Result<Self, Error> {
         let calm = play(&situation.story)?;
-        let places = Boundary::all(&calm.places());
-        let next = AtomicUsize::new(0);
-        let failures = Mutex::new(Ok(Vec::new()));
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(place) = places.get(index) else { return };
-                let found = disturb(situation, &calm, *place);
-                let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-                match (&mut *failures, found) {
-                    (Ok(failures), Ok(found)) if !found.is_empty() => failures.push((*place, found)),
-                    (Ok(_), Ok(_)) | (Err(_), _) => {}
-                    (Ok(_), Err(error)) => *failures = Err(error),
-                }
-            }
-        };
-        thread::scope(|scope| {
-            for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
-                scope.spawn(work);
-            }
+        let places = Boundary::all(&calm.counts);
+        let mut failures = Vec::new();
+        let mut stopped = None;
+        let work = |place: &Boundary| disturb(situation, &calm, *place);
+        parallel::each(&places, parallel::jobs(), work, |nth, found| match found {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => failures.push((places[nth], found)),
+            Err(error) => stopped = Some(error),
         });
-        let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-        failures.sort_by_key(|(place, _)| places.iter().position(|one| one == place));
+        if let Some(error) = stopped {
+            return Err(error);
+        }
         Ok(Self {
             places: places.len(),
             failures,

@@ -3,7 +3,6 @@
 //! Each stage has a client of its own, and what happens to its requests is decided here: nothing, by chance ([`Storm`]), or once at
 //! one place ([`Boundary`]).
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -138,13 +137,9 @@ impl Faults {
         self.state().counts.clone()
     }
 
-    /// Counts a record of `stage`; true if it dies of it.
-    pub fn record(&self, stage: StageName) -> bool {
-        let mut state = self.state();
-        let nth = state.counts.records.entry(stage).or_default();
-        *nth += 1;
-        let nth = *nth;
-        state.boundary == Some(Boundary::AfterRecord(stage, nth))
+    /// True if `stage` dies of its n-th record.
+    pub fn kills(&self, stage: StageName, nth: u32) -> bool {
+        self.state().boundary == Some(Boundary::AfterRecord(stage, nth))
     }
 
     fn request(&self, stage: StageName, is_write: bool, is_event: bool) -> Fate {
@@ -288,7 +283,7 @@ impl Faulty {
 
 /// Everything an object's writer relied on has changed since: its resourceVersion has.
 fn overtake(sandbox: &Sandbox, path: &str) {
-    let parts: VecDeque<&str> = path.trim_start_matches('/').split('/').collect();
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let named = |resource: &str| {
         let at = parts.iter().position(|part| *part == resource)?;
         parts.get(at + 1).map(|name| (*name).to_owned())

@@ -216,7 +216,7 @@ fn evictions_are_not_lost(timeline: &Timeline, terms: &Terms) -> Verdict {
     verdict
 }
 
-/// NL-080 and its neighbours: of a bucket of one, refilled at the rate; restarts included.
+/// NL-024, NL-081: a bucket of one, refilled at the rate; restarts included.
 fn zone_rates_are_kept(timeline: &Timeline, terms: &Terms) -> Verdict {
     let mut verdict = Verdict::default();
     let mut grants: BTreeMap<String, Vec<Mono>> = BTreeMap::new();
@@ -404,7 +404,7 @@ fn taints_agree_in_the_end(timeline: &Timeline, terms: &Terms) -> Verdict {
     verdict
 }
 
-/// Whether its zone's state allows that a node be isolated (NL-083: in a small zone of which most is down, none is).
+/// Whether its zone's state allows that a node be isolated (NL-092, NL-093: in a small zone of which most is down, none is).
 fn is_owed(world: &World, node: &NodeNow) -> bool {
     let zone: Vec<_> = world.zone(&node.node.zone).collect();
     let down = zone.iter().filter(|now| now.node.ready != ReadyStatus::True).count();
@@ -426,7 +426,7 @@ fn a_quiet_world_is_not_written_to(timeline: &Timeline, _terms: &Terms) -> Verdi
     verdict
 }
 
-/// DS-110 and its neighbours, with `maxSurge` 0: a pod that is on its way out, or has ended, does not count.
+/// DS-100, DS-101, DS-102 with `maxSurge` 0: a pod that is on its way out, or has ended, does not count.
 fn daemon_pods_are_single(timeline: &Timeline, _terms: &Terms) -> Verdict {
     let mut verdict = Verdict::default();
     let is_live = |pod: &Pod| !pod.is_terminating && !pod.is_finished;

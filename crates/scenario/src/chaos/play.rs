@@ -183,8 +183,9 @@ impl Player {
         for record in records {
             let Some(stage) = producer_of(record.topic) else { continue };
             let at = self.at();
-            self.published.entry(stage).or_default().push(at);
-            if self.faults.record(stage) {
+            let moments = self.published.entry(stage).or_default();
+            moments.push(at);
+            if self.faults.kills(stage, moments.len() as u32) {
                 self.die(stage);
             }
         }
@@ -286,7 +287,14 @@ impl Player {
         let judge = |invariant: &invariants::Invariant| (invariant.name, (invariant.judge)(&timeline, &story.terms));
         Ended {
             verdicts: invariants::ALL.iter().map(judge).collect(),
-            counts: self.faults.counts(),
+            counts: Counts {
+                records: self
+                    .published
+                    .iter()
+                    .map(|(stage, moments)| (*stage, moments.len() as u32))
+                    .collect(),
+                ..self.faults.counts()
+            },
             published: self.published,
             state: EndState::of(&timeline, &self.fixture),
             stages_ended: self.fixture.ended(),
@@ -419,15 +427,6 @@ fn differ(what: &str, calm: &BTreeMap<String, String>, other: &BTreeMap<String, 
 // === impl Ended ===
 
 impl Ended {
-    /// How often there was a place for a fault, records included.
-    pub fn places(&self) -> Counts {
-        let records = self.published.iter().map(|(stage, moments)| (*stage, moments.len() as u32));
-        Counts {
-            records: records.collect(),
-            ..self.counts.clone()
-        }
-    }
-
     /// When the stage published its n-th record.
     pub fn moment_of(&self, stage: StageName, nth: u32) -> Duration {
         let moments = self.published.get(&stage);

@@ -4,6 +4,7 @@ mod requests;
 mod rig;
 mod steps;
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bailiff_model::Mono;
@@ -15,7 +16,7 @@ use super::file::{Activation, Scenario};
 use super::observe::{Kind, Observed, What, Write, observe};
 use super::sut::{Controllers, Setup, USER};
 use super::{Difference, compare, placeholders};
-use crate::{StageOptions, world};
+use crate::{StageOptions, parallel, world};
 use rig::Rig;
 
 /// From the start of the kubelets to that of the controllers.
@@ -184,4 +185,15 @@ fn write(seen: &Observation, zero: Mono) -> Option<Write> {
         object: seen.event.object.value(),
         previous: seen.event.previous.as_ref().map(|object| object.value()),
     })
+}
+
+/// Plays `scenarios`, at most `jobs` at a time, and tells what came of each, in their order.
+pub fn play_all(
+    scenarios: &[Scenario],
+    profile: Profile,
+    seed: u64,
+    jobs: NonZeroUsize,
+    done: impl FnMut(usize, Result<Played, Error>),
+) {
+    parallel::each(scenarios, jobs, |scenario| play(scenario, profile, seed), done);
 }

@@ -1,14 +1,10 @@
-//! Many scenarios, several at a time. Each has a world of its own, so they do not know of each other.
+//! Many worlds, several at a time. Each runs on one thread, so they do not know of each other.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-
-use super::differences::Profile;
-use super::file::Scenario;
-use super::play::{Error, Played, play};
 
 /// Worlds nest futures deeply in builds without optimisation; the usual 2 MiB of a thread would do, just about.
 const STACK: usize = 16 << 20;
@@ -18,29 +14,23 @@ pub fn jobs() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Plays `scenarios`, at most `jobs` at a time, and tells what came of each, in their order.
-pub fn play_all(
-    scenarios: &[Scenario],
-    profile: Profile,
-    seed: u64,
-    jobs: NonZeroUsize,
-    mut done: impl FnMut(usize, Result<Played, Error>),
-) {
+/// Works on `items`, at most `jobs` at a time, and tells what came of each, in their order.
+pub fn each<T: Sync, R: Send>(items: &[T], jobs: NonZeroUsize, work: impl Fn(&T) -> R + Sync, mut done: impl FnMut(usize, R)) {
     let next = AtomicUsize::new(0);
     let (results, finished) = mpsc::sync_channel(jobs.get());
     thread::scope(|scope| {
-        for _ in 0..jobs.get().min(scenarios.len()) {
-            let (next, results) = (&next, results.clone());
-            let work = move || {
-                while let Some((nth, scenario)) = take(next, scenarios) {
-                    if results.send((nth, play(scenario, profile, seed))).is_err() {
+        for _ in 0..jobs.get().min(items.len()) {
+            let (next, work, results) = (&next, &work, results.clone());
+            let worker = move || {
+                while let Some((nth, item)) = take(next, items) {
+                    if results.send((nth, work(item))).is_err() {
                         return;
                     }
                 }
             };
             thread::Builder::new()
                 .stack_size(STACK)
-                .spawn_scoped(scope, work)
+                .spawn_scoped(scope, worker)
                 .expect("the system has a thread for each of its processors");
         }
         drop(results);
@@ -56,7 +46,7 @@ pub fn play_all(
     });
 }
 
-fn take<'a>(next: &AtomicUsize, scenarios: &'a [Scenario]) -> Option<(usize, &'a Scenario)> {
+fn take<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
     let nth = next.fetch_add(1, Ordering::Relaxed);
-    Some((nth, scenarios.get(nth)?))
+    Some((nth, items.get(nth)?))
 }
