@@ -28,6 +28,7 @@ pub mod options;
 pub mod patching;
 pub mod path;
 pub mod pods;
+pub mod raw;
 pub mod read;
 pub mod reply;
 pub mod request;

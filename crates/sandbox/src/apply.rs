@@ -12,7 +12,7 @@ use crate::Status;
 use crate::api::input::{self, Input};
 use crate::api::reply::Reply;
 use crate::api::write::{Change, MODIFIED};
-use crate::api::{Call, create};
+use crate::api::{Call, create, raw};
 use crate::rules::text;
 use crate::schema::decode::{self, Oddities};
 use crate::schema::{Type, lookup};
@@ -49,6 +49,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     let mut oddities = Oddities::default();
     let object = input::typed(outcome.object, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
     let change = Change {
+        raw: raw::rewritten(call, &object),
         object,
         status: call.about_status(),
         warnings: Vec::new(),

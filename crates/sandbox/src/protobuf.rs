@@ -89,6 +89,19 @@ pub fn frame(change: &str, object: &[u8]) -> Vec<u8> {
     frame
 }
 
+/// The bytes of a raw field of a document's object, by its number.
+pub fn raw_field(bytes: &[u8], number: u32) -> Option<&[u8]> {
+    let inner = |bytes, number| {
+        let found = read::fields(bytes).ok()?.into_iter().rfind(|field| field.number == number)?;
+        match found.payload {
+            read::Payload::Bytes(bytes) => Some(bytes),
+            read::Payload::Number(_) => None,
+        }
+    };
+    let object = inner(bytes.strip_prefix(MAGIC)?, 2)?;
+    inner(inner(object, number)?, 1)
+}
+
 /// Reads a document; its type is what it says, or `schema` if it says nothing known.
 ///
 /// # Errors

@@ -123,9 +123,14 @@ impl Store {
     ///
     /// Returns nothing when no such table is registered.
     pub fn put(&mut self, resource: &str, value: Value, now: Now) -> Option<Arc<Object>> {
+        self.put_given(resource, value, None, now)
+    }
+
+    /// The same for an object whose raw field was given in these bytes. They stay as long as the object does: such fields never change.
+    pub fn put_given(&mut self, resource: &str, value: Value, given: Option<Box<[u8]>>, now: Now) -> Option<Arc<Object>> {
         let revision = self.revision + 1;
         let table = self.tables.get_mut(resource)?;
-        let event = table.put(value, revision);
+        let event = table.put(value, given, revision);
         self.record(resource, event, now).map(|event| event.object.clone())
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 #[path = "refusals/server.rs"]
+#[allow(dead_code, reason = "another file uses the rest")]
 mod server;
 
 use server::{MERGE, PODS, STRATEGIC, Server, causes, merge, pod};

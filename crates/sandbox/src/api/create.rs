@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::input::{self, Input};
 use super::reply::Reply;
 use super::write::Stored;
-use super::{Call, custom, encode, options};
+use super::{Call, custom, encode, options, raw};
 use crate::Status;
 use crate::apply::managers::{self, Managers};
 use crate::rules::{meta, section, text};
@@ -62,6 +62,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     let object = input::tidy_stored(object, call.kind);
     validate(call, &object)?;
     warnings.extend(call.kind.rules.warnings(&object));
+    let given = raw::given(call, &object);
     let key = Key::of(&object);
     if let Some(existing) = store.get(&call.kind.storage, &key) {
         return Err(taken(call, &existing.value()));
@@ -69,7 +70,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     let stored = if call.dry_run() {
         Stored::Dry(object)
     } else {
-        let stored = store.put(&call.kind.storage, object, call.now);
+        let stored = store.put_given(&call.kind.storage, object, given, call.now);
         custom::written(call, &mut store, &key);
         Stored::Kept(stored.ok_or_else(Status::no_such_path)?)
     };

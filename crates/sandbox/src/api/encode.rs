@@ -25,6 +25,7 @@ const COMPRESS_FROM: usize = 128 * 1024;
 /// 406 when the client wants it in a form it cannot have.
 pub fn object(call: &Call<'_>, status: u16, stored: Stored) -> Result<Reply, Status> {
     let value = match (&stored, call.accepted.shape) {
+        (Stored::Kept(object), Shape::Whole) if is_faithful(call) && object.given().is_some() => object.faithful(),
         (Stored::Kept(object), Shape::Whole) if !call.kind.rules.converts() => {
             return Ok(Reply::json(status, object.json().clone()));
         }
@@ -69,6 +70,12 @@ pub fn list(
         converted.collect()
     };
     match call.accepted.shape {
+        Shape::Whole if is_faithful(call) && objects.iter().any(|object| object.given().is_some()) => {
+            let items: Vec<Value> = objects.iter().map(|object| object.faithful()).collect();
+            let (kind, version) = (format!("{}List", call.kind.kind), call.kind.api_version());
+            let list = json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": items});
+            Ok(Reply::object(200, list))
+        }
         Shape::Whole => Ok(Reply::json(200, whole_list(call, objects, &metadata))),
         Shape::Table(version) => {
             let table = table::of_call(call, version, &values(), metadata);
@@ -82,6 +89,11 @@ pub fn list(
         }
         Shape::Partial(_) => Err(not_acceptable()),
     }
+}
+
+/// Whether the answer shows the bytes of raw fields.
+fn is_faithful(call: &Call<'_>) -> bool {
+    call.accepted.encoding == Encoding::Protobuf
 }
 
 fn whole_list(call: &Call<'_>, objects: &[Arc<Object>], metadata: &Map<String, Value>) -> Bytes {

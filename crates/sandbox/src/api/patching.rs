@@ -8,7 +8,7 @@ use super::input::{self, Strictness};
 use super::reply::Reply;
 use super::request::Body;
 use super::write::Change;
-use super::{Call, options};
+use super::{Call, options, raw};
 use crate::Status;
 use crate::patch::{self, Error};
 use crate::rules::text;
@@ -57,7 +57,10 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         patched["kind"] = call.kind.kind.as_str().into();
         patched["apiVersion"] = call.kind.api_version().into();
     }
-    let change = result(call, patched, oddities, &current)?;
+    let mut change = result(call, patched, oddities, &current)?;
+    if media == "application/strategic-merge-patch+json" {
+        change.raw = raw::rewritten(call, &change.object);
+    }
     call.commit(&mut store, &current, change)
 }
 
@@ -149,6 +152,7 @@ fn result(call: &Call<'_>, mut patched: Value, mut oddities: Oddities, current: 
         } else {
             Vec::new()
         },
+        raw: None,
         managers: None,
     })
 }

@@ -386,6 +386,7 @@ fn scale(call: &Call<'_>) -> Result<Reply, Status> {
             object: object.clone(),
             status: false,
             warnings: Vec::new(),
+            raw: None,
             managers: None,
         };
         call.commit(&mut store, &current, change)?;

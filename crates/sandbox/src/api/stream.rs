@@ -268,7 +268,10 @@ impl Stream {
     }
 
     fn shaped(&mut self, change: &str, object: &Object, revision: u64) -> Bytes {
-        let mut value = self.kind.rules.to_served(object.value());
+        let mut value = match (self.form.shape, self.form.encoding) {
+            (Shape::Whole, Encoding::Protobuf) => object.faithful(),
+            _ => self.kind.rules.to_served(object.value()),
+        };
         value["metadata"]["resourceVersion"] = revision.to_string().into();
         let shaped = self.shape(value, revision);
         self.encoded(change, &shaped)

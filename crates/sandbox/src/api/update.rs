@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::reply::Reply;
 use super::write::Change;
-use super::{Call, create, input, options};
+use super::{Call, create, input, options, raw};
 use crate::Status;
 use crate::rules::text;
 use crate::status::Cause;
@@ -41,6 +41,7 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
     }
     input::check_revision(call, revision, &current)?;
     let change = Change {
+        raw: raw::given(call, &input.object),
         object: input.object,
         status: call.about_status(),
         warnings: input.warnings,

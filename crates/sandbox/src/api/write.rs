@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Call, custom, input};
+use super::{Call, custom, input, raw};
 use crate::Status;
 use crate::api::encode;
 use crate::api::reply::Reply;
@@ -26,6 +26,8 @@ pub struct Change {
     pub status: bool,
     /// What the answer is to warn about.
     pub warnings: Vec<String>,
+    /// The bytes of a raw field, where the object does not say them.
+    pub raw: Option<Box<[u8]>>,
     /// Who owns what afterwards; the change is tracked as a plain write if it does not say.
     pub managers: Option<Managers>,
 }
@@ -66,6 +68,7 @@ impl Call<'_> {
         } else {
             self.kind.rules.validate_update(&object, &old, &mut causes);
         }
+        causes.extend(raw::changed(self, &object, change.raw.as_deref(), current));
         if !causes.is_empty() {
             let name = current.name();
             return Err(self.invalid(name, causes));

@@ -86,7 +86,9 @@ fn field(bytes: &mut Vec<u8>, number: u32, ty: &Type, value: &Value) {
         (Type::IntOrString, value) => message(bytes, number, &int_or_string(value)),
         (Type::Any, value) => {
             let mut inner = Vec::new();
-            message(&mut inner, 1, value.to_string().as_bytes());
+            // A text stands for JSON in the bytes it was given in.
+            let given = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            message(&mut inner, 1, given.as_bytes());
             message(bytes, number, &inner);
         }
         _ => {}

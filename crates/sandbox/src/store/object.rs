@@ -29,6 +29,7 @@ pub struct Object {
     /// The line of a watch that brings this state; its middle is the object's JSON.
     line: Bytes,
     json: Bytes,
+    given: Option<Box<[u8]>>,
 }
 
 // === impl Key ===
@@ -67,7 +68,14 @@ impl Object {
             fields: fields(&value),
             line,
             json,
+            given: None,
         }
+    }
+
+    /// The same with the bytes of its raw field, which its JSON does not say.
+    pub(crate) fn with_given(mut self, given: Option<Box<[u8]>>) -> Self {
+        self.given = given;
+        self
     }
 
     /// Where it is.
@@ -129,6 +137,20 @@ impl Object {
     /// Parses it. Costs a parse: take the facts above where they suffice.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).expect("it was encoded from a value")
+    }
+
+    /// The bytes of its raw field as they were given, if its JSON does not say them.
+    pub fn given(&self) -> Option<&[u8]> {
+        self.given.as_deref()
+    }
+
+    /// Parses it, with a text in place of a raw field whose bytes were given otherwise: [`crate::protobuf`] writes that as it is.
+    pub fn faithful(&self) -> Value {
+        let mut value = self.value();
+        if let (Some(given), Value::Object(fields)) = (&self.given, &mut value) {
+            fields.insert("data".to_owned(), String::from_utf8_lossy(given).into());
+        }
+        value
     }
 
     /// Decodes it into a view of the caller's.

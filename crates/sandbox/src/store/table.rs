@@ -173,14 +173,14 @@ impl Table {
         self.log.get(self.log.partition_point(|event| event.revision <= revision))
     }
 
-    pub(super) fn put(&mut self, value: Value, revision: u64) -> Event {
+    pub(super) fn put(&mut self, value: Value, given: Option<Box<[u8]>>, revision: u64) -> Event {
         let key = Key::of(&value);
-        let change = if self.objects.contains_key(&key) {
-            Change::Modified
-        } else {
-            Change::Added
+        let (change, kept) = match self.objects.get(&key) {
+            Some(before) => (Change::Modified, before.given()),
+            None => (Change::Added, None),
         };
-        let object = Arc::new(Object::encode(value, revision, change, self.fields));
+        let given = given.or_else(|| kept.map(Box::from));
+        let object = Arc::new(Object::encode(value, revision, change, self.fields).with_given(given));
         let previous = self.objects.insert(key, object.clone());
         if let Some(index) = &mut self.by_node {
             index.change(previous.as_ref(), Some(&object));
@@ -199,10 +199,11 @@ impl Table {
             index.change(Some(&previous), None);
         }
         let last = last.unwrap_or_else(|| previous.value());
+        let last = Object::encode(last, revision, Change::Deleted, self.fields).with_given(previous.given().map(Box::from));
         Some(Event {
             revision,
             change: Change::Deleted,
-            object: Arc::new(Object::encode(last, revision, Change::Deleted, self.fields)),
+            object: Arc::new(last),
             previous: Some(previous),
         })
     }

@@ -58,6 +58,24 @@ impl Server {
         (status, warning, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
+    /// Sends a body as it is, as an administrator; the answer is as it came.
+    pub async fn send_text(&self, method: &str, path: &str, headers: &[(&str, &str)], text: &str) -> (u16, Bytes) {
+        self.send_bytes(method, path, headers, text.to_owned().into_bytes()).await
+    }
+
+    /// The same for any bytes.
+    pub async fn send_bytes(&self, method: &str, path: &str, headers: &[(&str, &str)], bytes: Vec<u8>) -> (u16, Bytes) {
+        let mut request = http::Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from(bytes))).expect("a request");
+        let admin = User::new("admin", &["system:masters"]);
+        let response = self.0.service(admin).oneshot(request).await.expect("the sandbox answers");
+        let status = response.status().as_u16();
+        (status, response.into_body().collect().await.expect("a body").to_bytes())
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let (status, _, answer) = self.send("POST", path, "application/json", body).await;
         (status, answer)

@@ -1,0 +1,112 @@
+//! The bytes of `data` of a ControllerRevision (DS-206 to DS-208).
+//!
+//! The real server keeps a raw field as it was given, and shows it through JSON compacted and escaped; only clients that read protobuf
+//! see what is kept. Objects here are JSON values. So bytes that differ from what the value itself would be written as are kept beside it.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::Call;
+use super::request::Body;
+use crate::protobuf;
+use crate::status::Cause;
+use crate::store::Object;
+
+/// Whether objects of this schema have such a field.
+fn is_kept(schema: &str) -> bool {
+    schema == "ControllerRevision"
+}
+
+/// The bytes that the body of a create or an update gives, unless the value says them all.
+pub fn given(call: &Call<'_>, object: &Value) -> Option<Box<[u8]>> {
+    let Body::Bytes(body) = &call.request.body else { return None };
+    if !is_kept(call.kind.schema) {
+        return None;
+    }
+    let media = call.request.content_type.as_deref().unwrap_or_default();
+    let bytes: Box<[u8]> = match media.split(';').next().unwrap_or_default().trim() {
+        "application/json" | "" => {
+            #[derive(Deserialize)]
+            struct Given<'a> {
+                #[serde(borrow)]
+                data: &'a RawValue,
+            }
+            let given: Given<'_> = serde_json::from_slice(body).ok()?;
+            given.data.get().as_bytes().into()
+        }
+        protobuf::MEDIA => protobuf::raw_field(body, 2)?.into(),
+        // YAML is made into JSON with sorted keys before it is read.
+        _ => canonical(object),
+    };
+    (*bytes != *plain(object)).then_some(bytes)
+}
+
+/// The bytes that a strategic merge patch, or an apply, leaves: they write the field anew.
+pub fn rewritten(call: &Call<'_>, object: &Value) -> Option<Box<[u8]>> {
+    is_kept(call.kind.schema).then(|| canonical(object))
+}
+
+fn canonical(object: &Value) -> Box<[u8]> {
+    let mut data = object.get("data").cloned().unwrap_or_default();
+    data.sort_all_objects();
+    whole_numbers(&mut data);
+    escaped(&data)
+}
+
+/// Go writes a float without a fraction as an integer.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            // Beyond this, it uses an exponent, as is done here.
+            const WHOLE: f64 = 1e15;
+            if let Some(float) = number
+                .as_f64()
+                .filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() < WHOLE)
+            {
+                *value = Value::from(float as i64);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+/// What is wrong with changing the bytes, where the values are equal (DS-175).
+pub fn changed(call: &Call<'_>, object: &Value, bytes: Option<&[u8]>, current: &Object) -> Option<Cause> {
+    if !is_kept(call.kind.schema) {
+        return None;
+    }
+    let old = current.value();
+    let is_same = match (bytes, current.given()) {
+        (Some(bytes), Some(before)) => bytes == before,
+        (Some(bytes), None) => *bytes == *plain(&old),
+        (None, Some(before)) => *plain(object) == *before,
+        (None, None) => plain(object) == plain(&old),
+    };
+    let data = object.get("data").cloned().unwrap_or_default();
+    (!is_same && Some(&data) == old.get("data")).then(|| Cause::invalid("data", &data, "field is immutable"))
+}
+
+/// The field as the value itself is written.
+fn plain(object: &Value) -> Box<[u8]> {
+    escaped(object.get("data").unwrap_or(&Value::Null))
+}
+
+/// Compact JSON with the escapes that Go's encoder adds for HTML.
+fn escaped(value: &Value) -> Box<[u8]> {
+    let text = value.to_string();
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("\\u003c"),
+            '>' => escaped.push_str("\\u003e"),
+            '&' => escaped.push_str("\\u0026"),
+            '\u{2028}' => escaped.push_str("\\u2028"),
+            '\u{2029}' => escaped.push_str("\\u2029"),
+            other => escaped.push(other),
+        }
+    }
+    escaped.into_bytes().into()
+}
