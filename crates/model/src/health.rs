@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::hold::Hold;
 use crate::ids::NodeRef;
 use crate::time::Wall;
 use crate::zone::Zone;
@@ -123,4 +124,6 @@ pub struct NodeHealth {
     pub grace: Duration,
     /// When it was judged.
     pub decided_at: Wall,
+    /// Why nothing that follows from its silence may happen; its zone is held.
+    pub held: Option<Hold>,
 }

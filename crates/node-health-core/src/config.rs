@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bailiff_model::{Profile, Shard};
 
+use crate::loss::LossLimit;
+
 /// Configuration of a monitor; [`Config::default`] is kube-controller-manager's (NL-003).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -17,6 +19,8 @@ pub struct Config {
     pub shard: Shard,
     /// Which differences apply.
     pub profile: Profile,
+    /// When leases that stop together hold what follows: `--hold-on-correlated-loss`.
+    pub loss: Option<LossLimit>,
 }
 
 impl Default for Config {
@@ -27,6 +31,7 @@ impl Default for Config {
             period: Duration::from_secs(5),
             shard: Shard::WHOLE,
             profile: Profile::Bailiff,
+            loss: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, NodeHealth, NodeName, NodeRef, TraceContext, Wall};
 
+use crate::loss::LossNews;
 use crate::unknown::StatusWrite;
 
 /// How a confirming read is made.
@@ -92,6 +93,8 @@ pub enum Measurement {
     Reprieved(NodeName),
     /// The process did not run for this long; nothing is judged for a monitor period, until what waited has been taken in.
     Stalled(Duration),
+    /// Leases stopped together, or returned.
+    Loss(LossNews),
     /// Every voting node is not ready: nothing ready is left anywhere (NL-097).
     EverythingDown,
     /// A voting node is ready again; this many silent nodes had their grace counted anew (NL-099).

@@ -8,10 +8,11 @@
 
 mod begin;
 mod judge;
+mod lost;
 mod observe;
 mod publish;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_model::{Holds, Mono, NodeName, Now, Verdict};
@@ -22,6 +23,7 @@ use crate::config::Config;
 use crate::effect::{Effect, Measurement};
 use crate::facts::LeaseFacts;
 use crate::input::{Inherited, Input};
+use crate::loss::Losses;
 use crate::node::Node;
 use crate::queue::Queue;
 use crate::timers::Timers;
@@ -54,6 +56,9 @@ pub struct Monitor {
     leading_since: Option<Mono>,
     running: bool,
     holds: Holds,
+    losses: Losses,
+    /// Nodes whose record says that they are not healthy, if losses are looked at.
+    unhealthy: BTreeSet<NodeName>,
     everything_down: bool,
     settle_until: Mono,
     wake: Option<Mono>,
@@ -84,6 +89,8 @@ pub struct Summary {
     pub running: bool,
     /// What is missing before that.
     pub waits_for: Option<&'static str>,
+    /// Scopes held because leases stopped together.
+    pub losses_held: usize,
     /// No voting node is ready anywhere.
     pub everything_down: bool,
 }
@@ -105,6 +112,8 @@ impl Monitor {
             leading_since: None,
             running: false,
             holds: Holds::NONE,
+            losses: Losses::default(),
+            unhealthy: BTreeSet::new(),
             everything_down: false,
             settle_until: Mono::ORIGIN,
             wake: None,
@@ -134,6 +143,7 @@ impl Monitor {
         }
         self.begin_if_complete(now, &mut out);
         if self.running {
+            self.tell_losses(now, &mut out);
             self.watch_level(now, &mut out);
             self.start_requests(now, &mut out);
         }
@@ -156,6 +166,7 @@ impl Monitor {
             under_way,
             running: self.running,
             waits_for: self.waits_for(),
+            losses_held: self.losses.held(),
             everything_down: self.everything_down,
         }
     }
@@ -184,6 +195,7 @@ impl Monitor {
 
     fn wake_up(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.wake = None;
+        self.losses.expire(now.mono);
         if self.running && !self.is_settling(now) {
             while let Some(name) = self.timers.pop_due(now.mono) {
                 self.fire(&name, now, out);

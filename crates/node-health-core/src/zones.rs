@@ -28,6 +28,11 @@ impl Interner {
         zone
     }
 
+    /// Nodes in a zone.
+    pub(crate) fn nodes_in(&self, zone: &Zone) -> usize {
+        self.zones.get(zone).copied().unwrap_or(0)
+    }
+
     /// Counts one node less in a zone and forgets it with the last.
     pub(crate) fn leave(&mut self, zone: &Zone) {
         if let Some(nodes) = self.zones.get_mut(zone) {

@@ -30,6 +30,7 @@ pub(crate) struct Metrics {
     stalls: Counter,
     waiting: Gauge,
     everything_down: Gauge,
+    correlated_losses: Gauge,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -62,6 +63,7 @@ impl Metrics {
             stalls: Counter::default(),
             waiting: Gauge::default(),
             everything_down: Gauge::default(),
+            correlated_losses: Gauge::default(),
         };
         registry.register("node_collector", |registry| {
             registry.register(
@@ -96,6 +98,8 @@ impl Metrics {
             registry.register("waiting_nodes", "Nodes waiting to be read or written", self.waiting.clone());
             let down = "1 while no voting node is ready anywhere";
             registry.register("everything_down", down, self.everything_down.clone());
+            let losses = "Zones, and the cluster, that are held because leases stopped together";
+            registry.register("correlated_losses", losses, self.correlated_losses.clone());
         });
     }
 
@@ -145,6 +149,7 @@ impl Metrics {
         }
         self.waiting.set(signed(summary.waiting));
         self.everything_down.set(i64::from(summary.everything_down));
+        self.correlated_losses.set(signed(summary.losses_held));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Flags of the stage. Names, meanings and defaults are kube-controller-manager's (NL-003).
 
 use bailiff_model::Shard;
-use bailiff_node_health_core::{Config, ConfigError};
+use bailiff_node_health_core::{Config, ConfigError, LossLimit};
 use bailiff_runtime::GoDuration;
 use bailiff_runtime::args::{Error, Valid, Validate};
 use bailiff_stage::SharedArgs;
@@ -36,9 +36,43 @@ pub struct Flags {
     )]
     pub node_startup_grace_period: GoDuration,
 
+    /// When this share of the leases of the cluster, or of a zone, stops within this time, hold what would follow:
+    /// <FRACTION>/<WINDOW>, or <FRACTION>/<WINDOW>/<HOLD> where the hold ends by itself sooner or later than after 1h. Off by default
+    #[arg(long, env = "BAILIFF_HOLD_ON_CORRELATED_LOSS", value_parser = loss, value_name = "LIMIT")]
+    pub hold_on_correlated_loss: Option<LossLimit>,
+
     /// Flags of all stages.
     #[command(flatten)]
     pub shared: SharedArgs,
+}
+
+/// How long a correlated loss is held if the flag does not say: long enough for somebody to be called and to look.
+const LOSS_HOLD: GoDuration = GoDuration::from_secs(3600);
+
+/// The longest window and hold: a year, as all durations.
+const LONGEST: GoDuration = GoDuration::from_secs(365 * 24 * 3600);
+
+fn loss(text: &str) -> Result<LossLimit, String> {
+    let allowed = "allowed is <fraction>/<window> such as 0.3/30s, or <fraction>/<window>/<hold> such as 0.3/30s/20m";
+    let mut parts = text.split('/');
+    let (Some(share), Some(window), hold, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err(allowed.to_owned());
+    };
+    let share: f64 = share.parse().map_err(|_| format!("{share:?} is no number; {allowed}"))?;
+    if !(share > 0.0 && share <= 1.0) {
+        return Err(format!("the fraction must be above 0 and at most 1; {allowed}"));
+    }
+    let duration = |text: &str| match text.parse::<GoDuration>() {
+        Ok(duration) if duration.is_zero() || duration > LONGEST => Err(format!("{text:?} must be above 0 and at most 8760h")),
+        Ok(duration) => Ok(duration.get()),
+        Err(error) => Err(error.to_string()),
+    };
+    Ok(LossLimit {
+        // From 0 to a million, and never rounded down to nothing.
+        millionths: ((share * 1e6).round() as u32).max(1),
+        window: duration(window)?,
+        hold: hold.map_or(Ok(LOSS_HOLD.get()), duration)?,
+    })
 }
 
 // === impl Flags ===
@@ -50,6 +84,7 @@ impl Flags {
             node_monitor_period,
             node_monitor_grace_period,
             node_startup_grace_period,
+            hold_on_correlated_loss,
             shared,
         } = self;
         Config {
@@ -58,6 +93,7 @@ impl Flags {
             period: node_monitor_period.get(),
             shard,
             profile: shared.profile,
+            loss: *hold_on_correlated_loss,
         }
     }
 }
@@ -108,6 +144,7 @@ mod tests {
             "--node-monitor-grace-period=3500ms",
             "--node-startup-grace-period=1m5s",
             "--profile=upstream",
+            "--hold-on-correlated-loss=0.3/30s/20m",
         ];
         let config = parse(&flags).expect("allowed").config(Shard::WHOLE);
         let wanted = Config {
@@ -115,6 +152,11 @@ mod tests {
             startup_grace: Duration::from_secs(65),
             period: Duration::from_secs(1),
             profile: Profile::Upstream,
+            loss: Some(LossLimit {
+                millionths: 300_000,
+                window: Duration::from_secs(30),
+                hold: Duration::from_secs(1200),
+            }),
             ..Config::default()
         };
         assert_eq!(config, wanted);
@@ -144,6 +186,11 @@ mod tests {
                 "--node-monitor-grace-period=-1s",
                 &["--node-monitor-grace-period", "negative"],
             ),
+            ("--hold-on-correlated-loss=0.3", &["0.3/30s"]),
+            ("--hold-on-correlated-loss=0/30s", &["above 0"]),
+            ("--hold-on-correlated-loss=1.1/30s", &["at most 1"]),
+            ("--hold-on-correlated-loss=NaN/30s", &["at most 1"]),
+            ("--hold-on-correlated-loss=0.5/0s", &["\"0s\"", "8760h"]),
             ("--profile=kcm", &["'kcm'", "bailiff", "upstream"]),
         ] {
             let refusal = parse(&[flag]).expect_err(flag);

@@ -175,7 +175,7 @@ impl Shell {
                 self.report();
             }
             Effect::Event(event) => telling::event(&self.recorder, &event),
-            Effect::Measure(measurement) => telling::measurement(&self.metrics, &self.env.spans, &measurement),
+            Effect::Measure(measurement) => telling::measurement(&self.metrics, &self.env.spans, &self.recorder, &measurement),
             Effect::WakeAt(at) => self.alarm.set(Some(at)),
         }
     }
@@ -238,6 +238,7 @@ impl Shell {
         self.metrics.levels(&summary);
         match summary.waits_for {
             Some(what) => self.ready.fail(format!("waiting for {what}")),
+            None if summary.losses_held > 0 => self.ready.note("leases stopped together: what would follow is held"),
             None if summary.everything_down => self.ready.note("no voting node is ready"),
             None => self.ready.ok(),
         }

@@ -2,7 +2,7 @@
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
-use bailiff_node_health_core::{Judgement, Measurement, NodeEvent};
+use bailiff_node_health_core::{Judgement, LossNews, LossState, Measurement, NodeEvent};
 use bailiff_runtime::Spans;
 use bailiff_runtime::trace::Span;
 
@@ -34,7 +34,7 @@ pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
 }
 
 /// Counts, logs and traces a measurement.
-pub(crate) fn measurement(metrics: &Metrics, spans: &Spans, measurement: &Measurement) {
+pub(crate) fn measurement(metrics: &Metrics, spans: &Spans, recorder: &Recorder, measurement: &Measurement) {
     match measurement {
         Measurement::Judged(judgement) => {
             metrics.judged(judgement.past_grace, judgement.turn);
@@ -48,11 +48,52 @@ pub(crate) fn measurement(metrics: &Metrics, spans: &Spans, measurement: &Measur
             metrics.stalled();
             tracing::warn!(?gap, "Process stood still; nothing was judged until its inputs were taken in");
         }
+        Measurement::Loss(news) => loss(recorder, news),
         Measurement::EverythingDown => tracing::warn!("No voting node was ready any more"),
         Measurement::NoLongerEverythingDown { recounted } => {
             tracing::info!(recounted, "A voting node was ready again; silent nodes got a fresh grace");
         }
     }
+}
+
+/// Says loudly that leases stopped together, or that this is over: an Event about the namespace of the leases.
+fn loss(recorder: &Recorder, news: &LossNews) {
+    let LossNews { scope, lost, of, state } = news;
+    let scope = scope
+        .as_ref()
+        .map_or_else(|| "the cluster".to_owned(), |zone| format!("zone {zone}"));
+    let (severity, reason, note) = match state {
+        LossState::Held { until } => {
+            let note =
+                format!("{lost} of {of} leases of {scope} stopped together; what would follow is held, at most until {until:.0}");
+            (Severity::Warning, "CorrelatedLoss", note)
+        }
+        LossState::Returned => {
+            let note = format!("Leases of {scope} returned: {lost} of {of} are still silent; nothing is held any more");
+            (Severity::Normal, "CorrelatedLossEnded", note)
+        }
+        LossState::Expired => {
+            let note = format!("{lost} nodes of {scope} are still silent; the hold has run out");
+            (Severity::Warning, "CorrelatedLossEnded", note)
+        }
+    };
+    match severity {
+        Severity::Warning => tracing::error!(reason, "{note}"),
+        Severity::Normal => tracing::warn!(reason, "{note}"),
+    }
+    recorder.emit(Draft {
+        regarding: Regarding {
+            api_version: "v1",
+            kind: "Namespace",
+            name: "kube-node-lease".to_owned(),
+            ..Regarding::default()
+        },
+        severity,
+        reason,
+        action: reason,
+        note,
+        annotations: Vec::new(),
+    });
 }
 
 /// The beginning of the incident's trace: silence, grace, the confirming read, the write.

@@ -1,5 +1,8 @@
 //! Worlds: the same seed gives the same run, and whatever dies while nodes are failing, nothing is evicted that should not be.
 
+#[path = "worlds/loss.rs"]
+mod loss;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

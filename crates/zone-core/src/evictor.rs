@@ -19,7 +19,7 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{EvictionMode, Holds, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
+use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};
@@ -71,6 +71,8 @@ pub struct Evictor {
     inherited: inherit::Inherited,
     /// Holds from outside, and how often they changed.
     external: Holds,
+    /// Zones that the monitor holds, by the nodes whose records say so.
+    held_by_monitor: BTreeMap<Zone, BTreeMap<NodeName, Hold>>,
     external_changes: u64,
     gates: holds::Gates,
     pods: pods::Pods,
@@ -107,6 +109,7 @@ impl Evictor {
             completed: false,
             inherited: inherit::Inherited::default(),
             external: Holds::NONE,
+            held_by_monitor: BTreeMap::new(),
             external_changes: 0,
             gates: holds::Gates::default(),
             pods,

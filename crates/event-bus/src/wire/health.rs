@@ -48,6 +48,7 @@ impl TryFrom<Wire<pb::NodeHealth>> for NodeHealth {
             counted_from: scalar::time("counted_from", health.counted_from)?,
             grace: scalar::duration("grace", health.grace)?,
             decided_at: scalar::time("decided_at", health.decided_at)?,
+            held: optional("held", health.held)?,
         })
     }
 }
@@ -73,5 +74,6 @@ pub fn to_node_health(health: &NodeHealth) -> pb::NodeHealth {
         counted_from: Some(scalar::to_time(health.counted_from)),
         grace: Some(scalar::to_duration(health.grace)),
         decided_at: Some(scalar::to_time(health.decided_at)),
+        held: health.held.as_ref().map(values::to_hold),
     }
 }

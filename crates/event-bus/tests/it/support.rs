@@ -32,6 +32,7 @@ pub fn mk_health(node: &str, zone: &str, content: u64) -> Body {
         counted_from: Wall::UNIX_EPOCH,
         grace: Duration::from_secs(content),
         decided_at: Wall::UNIX_EPOCH,
+        held: None,
     })
 }
 

@@ -118,9 +118,15 @@ fn health() -> impl Strategy<Value = Body> {
     ];
     let ready = (select(statuses), sentence(), option::of(wall()));
     let sign = option::of((wall(), select(vec![Signal::Lease, Signal::Status]), option::of(wall())));
-    let times = (option::of(wall()), wall(), (0..1_u64 << 40, 0..1_000_000_000_u32), wall());
+    let times = (
+        option::of(wall()),
+        wall(),
+        (0..1_u64 << 40, 0..1_000_000_000_u32),
+        wall(),
+        option::of(hold()),
+    );
     (node(), zone(), any::<bool>(), ready, select(verdicts), sign, times).prop_map(
-        |(node, zone, excluded, (status, reason, since), verdict, sign, (late_since, counted_from, grace, decided_at))| {
+        |(node, zone, excluded, (status, reason, since), verdict, sign, (late_since, counted_from, grace, decided_at, held))| {
             Body::NodeHealth(NodeHealth {
                 node,
                 zone,
@@ -136,6 +142,7 @@ fn health() -> impl Strategy<Value = Body> {
                 counted_from,
                 grace: Duration::new(grace.0, grace.1),
                 decided_at,
+                held,
             })
         },
     )

@@ -8,6 +8,7 @@ use super::{INHERIT_WAIT, Monitor};
 use crate::cadence::Cadence;
 use crate::effect::{Effect, EventKind};
 use crate::input::Inherited;
+use crate::loss::Losses;
 use crate::node::{Count, Node, Sign};
 use crate::votes::Votes;
 
@@ -24,6 +25,8 @@ impl Monitor {
         self.wake = None;
         self.timers.clear();
         self.queue.clear();
+        self.losses = Losses::default();
+        self.unhealthy.clear();
         self.votes = Votes::default();
         self.inherited.clear();
         self.seen.topic = false;

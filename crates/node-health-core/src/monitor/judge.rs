@@ -40,7 +40,7 @@ impl Monitor {
     /// True if nothing may be written about the node at the moment.
     fn is_held(&self, name: &NodeName) -> bool {
         let node = self.nodes.get(name);
-        node.is_some_and(|node| self.holds.on_node(&node.zone, name).is_some())
+        node.is_some_and(|node| self.holds.on_node(&node.zone, name).is_some() || self.losses.hold_on(&node.zone).is_some())
     }
 
     /// Starts as many requests as may be under way.

@@ -60,6 +60,7 @@ impl Monitor {
     }
 
     fn update_node(&mut self, name: &NodeName, facts: NodeFacts, now: Now, out: &mut Vec<Effect>) {
+        self.leave_loss_of_another_zone(name, &facts.zone);
         let Some(node) = self.nodes.get_mut(name) else { return };
         let posted = node.is_posted(&facts.ready);
         if node.says_otherwise(&facts) {
@@ -109,6 +110,8 @@ impl Monitor {
             return;
         };
         self.timers.set(name, &mut node.timer, None);
+        self.leave_loss(name, &node);
+        self.list_unhealthy(name, false);
         self.queue.remove(name);
         self.votes.change(&mut node.vote, Vote::None);
         self.count_verdict(node.said, None);

@@ -1,6 +1,6 @@
 //! What follows from a node's state: its vote, its timer, its record; and the level "everything is down".
 
-use bailiff_model::{NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, TraceContext, Verdict};
+use bailiff_model::{Hold, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, TraceContext, Verdict};
 
 use super::{Monitor, slot};
 use crate::effect::{Effect, EventKind, Measurement, NodeEvent};
@@ -16,6 +16,8 @@ impl Monitor {
         if !has_verdict && node.late_since.is_none() && !settling && now.mono >= node.late_at(&self.config) {
             node.late_since = Some(now.wall);
         }
+        self.count_loss(name, now);
+        let Some(node) = self.nodes.get_mut(name) else { return };
         let vote = if node.unsaid {
             Vote::None
         } else {
@@ -26,7 +28,10 @@ impl Monitor {
         let verdict = node.verdict();
         let before = node.said;
         if node.changed || before != Some(verdict) {
-            out.push(Self::record(name, node, verdict, now, &self.config));
+            let is_healthy = verdict == Verdict::Healthy;
+            let held = self.losses.hold_on(&node.zone).filter(|_| !is_healthy).cloned();
+            out.push(Self::record(name, node, verdict, held, now, &self.config));
+            self.list_unhealthy(name, !is_healthy);
             self.count_verdict(before, Some(verdict));
         }
         self.arm(name, now);
@@ -52,7 +57,7 @@ impl Monitor {
         self.timers.set(name, &mut node.timer, next);
     }
 
-    fn record(name: &NodeName, node: &mut Node, verdict: Verdict, now: Now, config: &crate::Config) -> Effect {
+    fn record(name: &NodeName, node: &mut Node, verdict: Verdict, held: Option<Hold>, now: Now, config: &crate::Config) -> Effect {
         let trace = match verdict {
             Verdict::Healthy => node.incident.take(),
             Verdict::NoStatus => node.incident,
@@ -82,6 +87,7 @@ impl Monitor {
                 counted_from: node.count.wall,
                 grace: node.grace(config),
                 decided_at: now.wall,
+                held,
             }),
             trace,
         }

@@ -12,6 +12,7 @@ mod failures;
 mod grace;
 mod identity;
 mod inherit;
+mod loss;
 mod model;
 mod shards;
 mod signals;

@@ -30,6 +30,8 @@ pub struct Plan {
     pub silence: Duration,
     /// How long some of the pods tolerate an unreachable node.
     pub toleration: Duration,
+    /// More flags for the stages.
+    pub more_flags: Vec<String>,
 }
 
 impl Default for Plan {
@@ -45,6 +47,7 @@ impl Default for Plan {
             quiet: Duration::from_secs(6),
             silence: Duration::from_secs(38),
             toleration: Duration::from_secs(5),
+            more_flags: Vec::new(),
         }
     }
 }
@@ -75,12 +78,14 @@ impl Plan {
     /// What the stages are told.
     pub fn flags(&self) -> Vec<String> {
         let seconds = |flag: &str, span: Duration| format!("--{flag}={}", GoDuration::new(span));
-        vec![
+        let mut flags = vec![
             seconds("node-monitor-period", Duration::from_secs(1)),
             seconds("node-monitor-grace-period", self.grace),
             seconds("node-startup-grace-period", self.grace * 2),
             format!("--node-eviction-rate={}", self.eviction_rate),
-        ]
+        ];
+        flags.extend(self.more_flags.iter().cloned());
+        flags
     }
 
     /// The pods of a node, as they are created.
@@ -158,6 +163,7 @@ impl Plan {
             quiet: _,
             silence,
             toleration,
+            more_flags: _,
         } = self;
         format!(
             "{zones} zones × {nodes_per_zone} nodes, {pods_per_node} pods each and a DaemonSet; leases every {lease_interval:?}, grace \

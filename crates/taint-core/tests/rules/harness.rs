@@ -316,6 +316,7 @@ pub fn mk_health(name: &str, revision: u64, verdict: Verdict, counted: i64, deci
             counted_from: wall(counted),
             grace: Duration::from_secs(50),
             decided_at: wall(decided),
+            held: None,
         }),
     }
 }

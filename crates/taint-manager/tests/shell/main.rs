@@ -204,6 +204,7 @@ fn mk_health(verdict: Verdict) -> Draft {
         counted_from: Wall::from_second(START).unwrap(),
         grace: Duration::from_secs(50),
         decided_at: Wall::from_second(START).unwrap(),
+        held: None,
     }))
     .traced(Some(TraceContext::derived(&["incident"])))
 }

@@ -119,7 +119,10 @@ impl Evictor {
         node.unhealthy_since = health
             .as_ref()
             .and_then(|health| health.unhealthy_since(node.unhealthy_since));
+        let before = node.health.take().and_then(|health| health.held);
+        let after = health.as_ref().and_then(|health| health.held.clone());
         node.health = health;
+        self.monitor_holds(&name, before, after);
         self.touched.insert(name);
     }
 

@@ -34,6 +34,34 @@ impl Evictor {
         }
     }
 
+    /// A health record began, or ceased, to hold its zone.
+    pub(super) fn monitor_holds(&mut self, name: &NodeName, before: Option<(Zone, Hold)>, after: Option<(Zone, Hold)>) {
+        let held = |holds: &Self, zone: &Zone| holds.held_by_monitor.contains_key(zone);
+        for (zone, hold, is_new) in [
+            before.map(|(zone, hold)| (zone, hold, false)),
+            after.map(|(zone, hold)| (zone, hold, true)),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            let was_held = held(self, &zone);
+            let nodes = self.held_by_monitor.entry(zone.clone()).or_default();
+            if is_new {
+                nodes.insert(name.clone(), hold);
+            } else {
+                nodes.remove(name);
+            }
+            if nodes.is_empty() {
+                self.held_by_monitor.remove(&zone);
+            }
+            self.external_changes += u64::from(was_held != held(self, &zone));
+        }
+    }
+
+    fn monitor_hold(&self, zone: &Zone) -> Option<Reason> {
+        self.held_by_monitor.get(zone)?.values().next().map(reason)
+    }
+
     /// Looks again at everything that waits, if a gate opened or closed.
     pub(super) fn check_gates(&mut self, now: Now) {
         let state = |topic| (self.is_complete(topic), self.topics.is_live(topic, now.mono));
@@ -84,6 +112,7 @@ impl Evictor {
     /// Why nothing that health causes may happen in `zone`, rates apart.
     pub(super) fn health_hold(&self, zone: &Zone) -> Option<Reason> {
         self.external_for_zone(zone)
+            .or_else(|| self.monitor_hold(zone))
             .or_else(|| self.api_hold())
             .or_else(|| self.topic_hold(Topic::NodeHealth, self.gates.health))
             .or_else(|| self.topic_hold(Topic::EvictionIntents, self.gates.intents))

@@ -14,7 +14,9 @@ mod say;
 mod taints;
 
 use bailiff_model::intent::{HealthTaint, Intent};
-use bailiff_model::{HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext};
+use bailiff_model::{
+    Hold, HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext,
+};
 use bailiff_model::{Wall, Zone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,6 +34,8 @@ pub(super) struct Health {
     uid: NodeUid,
     vote: Vote,
     since: Wall,
+    /// The zone it was in, and why that is held.
+    pub(super) held: Option<(Zone, Hold)>,
 }
 
 /// What the taint-manager wants for a node.
@@ -141,6 +145,7 @@ impl Health {
             uid: health.node.uid,
             vote: Vote::of(health.verdict, health.ready.status, health.last_sign_of_life.is_some()),
             since: health.ready.since.unwrap_or(health.decided_at),
+            held: health.held.map(|hold| (health.zone, hold)),
         }
     }
 

@@ -358,3 +358,26 @@ fn a_pod_whose_intent_is_not_understood_is_neither_evicted_nor_called_off() {
     world.pass(secs(10));
     assert_eq!(world.deleted(), 2);
 }
+
+/// Issue 4, correlated loss: records that say so hold their zone, and no other, until the last of them says otherwise.
+#[test]
+fn a_loss_that_the_monitor_holds_holds_its_zone() {
+    let mut world = mk_world();
+    world.fall_silent(&["a1"]);
+    let pod = world.add_pod("p", "a1", vec![]);
+    let other = world.add_pod("q", "b1", vec![]);
+    world.taint("b1", "maintenance", Effect::NoExecute);
+    world.hold_by_monitor(&["a2", "a3"], HoldReason::CorrelatedLoss);
+    assert_eq!(world.zone_held("a"), Some(HoldReason::CorrelatedLoss));
+    assert_eq!(world.zone_held("b"), None);
+    for pod in [&pod, &other] {
+        world.due(pod);
+    }
+    world.pass(secs(100));
+    assert_eq!((world.pod_held(&pod), world.deleted()), (Some(HoldReason::CorrelatedLoss), 1));
+    world.health("a2", Verdict::Healthy);
+    assert_eq!(world.zone_held("a"), Some(HoldReason::CorrelatedLoss), "a3 still says so");
+    world.health("a3", Verdict::Healthy);
+    world.pass(secs(1));
+    assert_eq!((world.zone_held("a"), world.deleted()), (None, 2));
+}

@@ -12,8 +12,8 @@ use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, Nod
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::taint::used;
 use bailiff_model::{
-    Effect as TaintEffect, HoldReason, Labels, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef, PodUid,
-    ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
+    Effect as TaintEffect, Hold, HoldReason, Labels, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef,
+    PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
 };
 use bailiff_zone_core::{
     Block, Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark,

@@ -153,6 +153,7 @@ impl World {
             counted_from: now,
             grace: Duration::from_secs(50),
             decided_at: now,
+            held: None,
         };
         self.health.set(Draft::new(Body::NodeHealth(health)));
     }

@@ -31,6 +31,7 @@ fn mk_draft(name: &str, content: u64) -> Draft {
         counted_from: NOW,
         grace: Duration::from_secs(content),
         decided_at: NOW,
+        held: None,
     }))
 }
 

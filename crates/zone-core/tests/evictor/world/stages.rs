@@ -35,8 +35,24 @@ impl World {
             counted_from: self.now.wall,
             grace: secs(50),
             decided_at: self.now.wall,
+            held: None,
         };
         self.mk_record(Topic::NodeHealth, name.to_owned(), Some(Body::Health(health)))
+    }
+
+    /// The monitor holds what would follow from these nodes' silence.
+    pub fn hold_by_monitor(&mut self, names: &[&str], reason: HoldReason) {
+        let mut records: Vec<Record> = names.iter().map(|name| self.mk_health(name, Verdict::Late)).collect();
+        for record in &mut records {
+            if let Some(Body::Health(health)) = &mut record.body {
+                health.held = Some(Hold {
+                    reason,
+                    detail: "as the test wanted".to_owned(),
+                    since: self.now.wall,
+                });
+            }
+        }
+        self.publish(records);
     }
 
     /// The taint-manager wishes the node isolated.
