@@ -17,9 +17,9 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::decode::{Decode, Encoded, JSON};
 use crate::error::{Error, Kind};
 use crate::metrics::Metrics;
 
@@ -142,22 +142,22 @@ impl Api {
     }
 
     /// Reads one object, or a list, from the server's store (no `resourceVersion`: a quorum read).
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
-        let request = self.request(Method::GET, path, "", Vec::new())?;
+    pub async fn get<T: Decode>(&self, path: &str) -> Result<T, Error> {
+        let request = self.request(Method::GET, path, T::ACCEPT, "", Vec::new())?;
         self.exchange("get", path, request, Use::read(self.deadline, MAX_ANSWER))
             .await
     }
 
     /// Reads a page of a list, or the whole of one, with a deadline of its own.
-    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, is_whole: bool, deadline: Duration) -> Result<T, Error> {
-        let request = self.request(Method::GET, path, "", Vec::new())?;
+    pub(crate) async fn list<T: Decode>(&self, path: &str, is_whole: bool, deadline: Duration) -> Result<T, Error> {
+        let request = self.request(Method::GET, path, T::ACCEPT, "", Vec::new())?;
         let most = if is_whole { MAX_LIST } else { MAX_ANSWER };
         self.exchange("list", path, request, Use::read(deadline, most)).await
     }
 
     /// Opens a watch: answers when its head is here.
-    pub(crate) async fn stream(&self, path: &str) -> Result<Body, Error> {
-        let request = self.request(Method::GET, path, "", Vec::new())?;
+    pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Body, Error> {
+        let request = self.request(Method::GET, path, accept, "", Vec::new())?;
         self.limiter.take().await;
         let opened = self.send(request).await;
         self.count("watch", opened.as_ref().err());
@@ -165,17 +165,17 @@ impl Api {
     }
 
     /// Creates an object. `path` is the collection's.
-    pub async fn create<T: DeserializeOwned>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
-        self.write("create", Method::POST, path, "application/json", object).await
+    pub async fn create<T: Decode>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
+        self.write("create", Method::POST, path, JSON, object).await
     }
 
     /// Replaces an object; the body carries `metadata.resourceVersion`, and `metadata.uid`, as preconditions.
-    pub async fn replace<T: DeserializeOwned>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
-        self.write("update", Method::PUT, path, "application/json", object).await
+    pub async fn replace<T: Decode>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
+        self.write("update", Method::PUT, path, JSON, object).await
     }
 
     /// Patches an object; the body carries the preconditions.
-    pub async fn patch<T: DeserializeOwned>(&self, path: &str, patch: &Patch) -> Result<T, Error> {
+    pub async fn patch<T: Decode>(&self, path: &str, patch: &Patch) -> Result<T, Error> {
         let (content_type, body) = match patch {
             Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
             Patch::Merge(body) => ("application/merge-patch+json", body),
@@ -197,12 +197,12 @@ impl Api {
         if !preconditions.is_empty() {
             options["preconditions"] = Value::Object(preconditions);
         }
-        self.write::<serde::de::IgnoredAny>("delete", Method::DELETE, path, "application/json", &options)
+        self.write::<serde::de::IgnoredAny>("delete", Method::DELETE, path, JSON, &options)
             .await
             .map(|_| ())
     }
 
-    async fn write<T: DeserializeOwned>(
+    async fn write<T: Decode>(
         &self,
         verb: &'static str,
         method: Method,
@@ -211,21 +211,17 @@ impl Api {
         body: &impl Serialize,
     ) -> Result<T, Error> {
         let body = serde_json::to_vec(body).map_err(|error| Error::new(Kind::Invalid, error.to_string()))?;
-        let request = self.request(method, path, content_type, body)?;
+        let request = self.request(method, path, T::ACCEPT, content_type, body)?;
         self.exchange(verb, path, request, Use::write(self.deadline)).await
     }
 
-    async fn exchange<T: DeserializeOwned>(
-        &self,
-        verb: &'static str,
-        path: &str,
-        request: Request<Body>,
-        purpose: Use,
-    ) -> Result<T, Error> {
+    async fn exchange<T: Decode>(&self, verb: &'static str, path: &str, request: Request<Body>, purpose: Use) -> Result<T, Error> {
         let result = self.take_turn(verb, path, request, purpose).await;
         self.count(verb, result.as_ref().err());
         let bytes = result?;
-        serde_json::from_slice(&bytes).map_err(|error| Error::unread(format!("unreadable answer: {error}")))
+        Encoded::of_answer(&bytes)
+            .and_then(|answer| T::decode(&answer))
+            .map_err(|error| Error::unread(format!("unreadable answer: {error}")))
     }
 
     async fn take_turn(&self, verb: &str, path: &str, request: Request<Body>, purpose: Use) -> Result<Bytes, Error> {
@@ -263,11 +259,15 @@ impl Api {
         self.metrics.request(verb, error.map_or("ok", |error| error.kind.as_str()));
     }
 
-    fn request(&self, method: Method, path: &str, content_type: &'static str, body: Vec<u8>) -> Result<Request<Body>, Error> {
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("accept", "application/json");
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &'static str,
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> Result<Request<Body>, Error> {
+        let mut request = Request::builder().method(method).uri(path).header("accept", accept);
         if !content_type.is_empty() {
             request = request.header("content-type", content_type);
         }
@@ -324,10 +324,8 @@ async fn refused(response: Response<Body>) -> Error {
         .get("retry-after")
         .and_then(|value| value.to_str().ok()?.parse().ok())
         .map(Duration::from_secs);
-    match read_whole(response, MAX_ANSWER).await {
-        Ok(body) => Error::from_answer(code, retry_after, &body),
-        Err(_) => Error::from_answer(code, retry_after, &[]),
-    }
+    let body = read_whole(response, MAX_ANSWER).await.unwrap_or_default();
+    Error::from_answer(code, retry_after, &body)
 }
 
 async fn read_whole(response: Response<Body>, most: usize) -> Result<Bytes, Error> {

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use prost::Message;
 use serde::Deserialize;
+
+use crate::decode::{DecodeError, Encoded};
+use crate::protobuf;
 
 /// The kind of a failure: what a core decides on. Closed set; [`Kind::as_str`] is a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,14 +95,18 @@ impl Error {
     }
 
     /// The error of a Status that came in a stream.
-    pub(crate) fn from_status(status: &str) -> Self {
-        let code = serde_json::from_str::<Status>(status).unwrap_or_default().code;
-        Self::from_answer(code, None, status.as_bytes())
+    pub(crate) fn from_status(status: &Encoded<'_>) -> Self {
+        let status = Status::decode(status).unwrap_or_default();
+        Self::of(status.code, None, status)
     }
 
     /// The error that an HTTP answer stands for.
-    pub(crate) fn from_answer(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
-        let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    pub(crate) fn from_answer(code: u16, retry_after: Option<Duration>, body: &Bytes) -> Self {
+        let status = Encoded::of_answer(body).and_then(|status| Status::decode(&status));
+        Self::of(code, retry_after, status.unwrap_or_default())
+    }
+
+    fn of(code: u16, retry_after: Option<Duration>, status: Status) -> Self {
         let retry_after = retry_after.or(status.details.retry_after_seconds.map(Duration::from_secs));
         let causes: Vec<(String, String)> = status
             .details
@@ -149,10 +158,10 @@ fn kind_of(code: u16, reason: &str, causes: &[(String, String)]) -> Kind {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(crate) struct Status {
-    pub(crate) code: u16,
-    pub(crate) message: String,
-    pub(crate) reason: String,
+struct Status {
+    code: u16,
+    message: String,
+    reason: String,
     #[serde(deserialize_with = "crate::views::or_default")]
     details: Details,
 }
@@ -170,6 +179,32 @@ struct Details {
 struct Cause {
     reason: String,
     message: String,
+}
+
+impl Status {
+    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
+        let message = match encoded {
+            Encoded::Json(text) => return Ok(serde_json::from_str(text)?),
+            Encoded::Protobuf(message) => protobuf::Status::decode(message.clone())?,
+        };
+        let causes = message.details.causes.into_iter();
+        Ok(Self {
+            code: u16::try_from(message.code).unwrap_or_default(),
+            message: message.message,
+            reason: message.reason,
+            details: Details {
+                causes: causes
+                    .map(|cause| Cause {
+                        reason: cause.reason,
+                        message: cause.message,
+                    })
+                    .collect(),
+                retry_after_seconds: u64::try_from(message.details.retry_after_seconds)
+                    .ok()
+                    .filter(|after| *after > 0),
+            },
+        })
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +232,11 @@ mod tests {
             (504, "", Kind::Timeout),
         ];
         for (code, body, kind) in cases {
-            assert_eq!(Error::from_answer(code, None, body.as_bytes()).kind, kind, "{code} {body}");
+            assert_eq!(
+                Error::from_answer(code, None, &Bytes::from_static(body.as_bytes())).kind,
+                kind,
+                "{code} {body}"
+            );
         }
     }
 }

@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use bailiff_model::Mono;
 use bailiff_runtime::{Clock, Seed};
-use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::api::Api;
+use crate::decode::Decode;
 use crate::views::Meta;
 use task::Task;
 use teller::{Life, Teller};
@@ -43,7 +43,7 @@ pub const SILENT_AFTER: Duration = Duration::from_secs(60);
 const QUEUE: usize = 256;
 
 /// A trimmed view of one kind of object.
-pub trait View: DeserializeOwned + Send + 'static {
+pub trait View: Decode + Send + 'static {
     /// Its metadata.
     fn meta(&self) -> &Meta;
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use bailiff_cluster::{Api, Error, Kind, Patch, Precondition};
+use bailiff_cluster::{Api, Decode, Encoded, Error, Kind, Patch, Precondition};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::wire::{Call, Wanted};
-use bailiff_daemonset_core::{Answer, DaemonSet, Failure, FailureKind, Pod, Request, Revision};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use bailiff_daemonset_core::{Answer, DaemonSet, Failure, FailureKind, Pod, Request};
+use serde::de::IgnoredAny;
+
+use crate::views::Kept;
 
 /// Sends a request and waits for its answer; the API's deadline bounds it.
 pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> Answer {
@@ -23,9 +25,9 @@ pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> An
     let answer = match request.wanted() {
         Wanted::Nothing => exchange::<IgnoredAny>(&api, call).await.map(|_| Answer::Done),
         Wanted::Pod => exchange::<Pod>(&api, call).await.map(|pod| Answer::Pod(Box::new(pod))),
-        Wanted::Revision => exchange::<Revision>(&api, call)
+        Wanted::Revision => exchange::<Kept>(&api, call)
             .await
-            .map(|revision| Answer::Revision(Box::new(revision))),
+            .map(|revision| Answer::Revision(Box::new(revision.facts))),
         Wanted::DaemonSet => exchange::<DaemonSet>(&api, call)
             .await
             .map(|ds| Answer::DaemonSet(Box::new(ds))),
@@ -33,7 +35,7 @@ pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> An
     answer.unwrap_or_else(|error| Answer::Failed(failure(error)))
 }
 
-async fn exchange<T: DeserializeOwned>(api: &Api, call: Call) -> Result<T, Error> {
+async fn exchange<T: Decode>(api: &Api, call: Call) -> Result<T, Error> {
     match call {
         Call::Get { path } => api.get(&path).await,
         Call::Create { path, body } => api.create(&path, &body).await,
@@ -46,8 +48,7 @@ async fn exchange<T: DeserializeOwned>(api: &Api, call: Call) -> Result<T, Error
             };
             api.delete(&path, &precondition).await?;
             // Whatever was answered to a delete is of no interest; null stands for it.
-            T::deserialize(serde::de::value::UnitDeserializer::<serde::de::value::Error>::new())
-                .map_err(|error| Error::new(Kind::Unavailable, error.to_string()))
+            T::decode(&Encoded::Json("null")).map_err(|error| Error::new(Kind::Unavailable, error.to_string()))
         }
     }
 }

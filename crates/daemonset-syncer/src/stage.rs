@@ -4,7 +4,7 @@ use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventS
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
-use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Revision, Severity, Syncer, Watched};
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
 use bailiff_model::{Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Stage};
@@ -13,7 +13,7 @@ use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::perform::{kind_of, perform};
-use crate::views::Viewed;
+use crate::views::{Kept, Viewed};
 
 /// The stage.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ struct Loop {
 /// Lists are read from the store, never from the server's cache (DS-201): [`Watch`] guarantees it.
 struct Watches {
     daemonsets: Watch<Viewed<DaemonSet>>,
-    revisions: Watch<Viewed<Revision>>,
+    revisions: Watch<Kept>,
     nodes: Watch<Viewed<Node>>,
     pods: Watch<Viewed<Pod>>,
 }
@@ -220,7 +220,7 @@ impl Loop {
         }
     }
 
-    fn revision(&mut self, event: Event<Viewed<Revision>>) -> Turn {
+    fn revision(&mut self, event: Event<Kept>) -> Turn {
         match event {
             Event::Snapshot(all) => Turn::Input(Input::Revisions(
                 all.into_listed(|view| view.facts, |meta| meta.uid.as_str().into()),

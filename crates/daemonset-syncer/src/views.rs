@@ -1,9 +1,16 @@
 //! The core's facts as views of watched objects.
+//!
+//! All are read from JSON but revisions, whose bytes matter: JSON shows them compacted and escaped anew, so that foreign bytes look like
+//! our own. Protobuf shows them as they are kept (DS-206, DS-207).
 
-use bailiff_cluster::View;
+use bailiff_cluster::decode::PROTOBUF;
+use bailiff_cluster::protobuf::{ObjectMeta, RawExtension};
 use bailiff_cluster::views::Meta;
+use bailiff_cluster::{Decode, DecodeError, Encoded, View};
 use bailiff_daemonset_core::{DaemonSet, Node, Pod, Revision};
-use serde::{Deserialize, Deserializer};
+use prost::Message;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 /// Facts, with the metadata that a watch asks for.
 #[derive(Debug)]
@@ -65,13 +72,104 @@ impl Identified for DaemonSet {
     }
 }
 
-impl Identified for Revision {
-    fn meta(&self) -> Meta {
-        Meta {
-            name: self.name.to_string(),
-            namespace: self.namespace.to_string(),
-            uid: self.uid.to_string(),
-            ..Meta::default()
+/// A revision with its bytes.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    meta: Meta,
+    pub(crate) facts: Revision,
+}
+
+/// `apps.v1.ControllerRevision`
+#[derive(Clone, PartialEq, Message)]
+struct ControllerRevision {
+    #[prost(message, required, tag = "1")]
+    metadata: ObjectMeta,
+    #[prost(message, required, tag = "2")]
+    data: RawExtension,
+    #[prost(int64, tag = "3")]
+    revision: i64,
+}
+
+impl ControllerRevision {
+    /// The revision of the same object in JSON, with the bytes of its data as they are.
+    fn facts(&self) -> Result<Revision, DecodeError> {
+        #[derive(Serialize)]
+        struct Object<'a> {
+            metadata: serde_json::Value,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            data: Option<&'a RawValue>,
+            revision: i64,
         }
+        let data = &self.data.raw;
+        let data = (!data.is_empty()).then(|| serde_json::from_slice(data)).transpose()?;
+        let object = Object {
+            metadata: self.metadata.to_json(),
+            data,
+            revision: self.revision,
+        };
+        Ok(serde_json::from_str(&serde_json::to_string(&object)?)?)
+    }
+}
+
+impl Decode for Kept {
+    const ACCEPT: &'static str = PROTOBUF;
+
+    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
+        let facts: Revision = match encoded {
+            Encoded::Json(text) => serde_json::from_str(text)?,
+            Encoded::Protobuf(message) => ControllerRevision::decode(message.clone())?.facts()?,
+        };
+        let meta = Meta {
+            name: facts.name.to_string(),
+            namespace: facts.namespace.to_string(),
+            uid: facts.uid.to_string(),
+            resource_version: facts.version.to_string(),
+            ..Meta::default()
+        };
+        Ok(Self { meta, facts })
+    }
+}
+
+impl View for Kept {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk(data: &'static [u8]) -> ControllerRevision {
+        ControllerRevision {
+            metadata: ObjectMeta::default(),
+            data: RawExtension { raw: data.into() },
+            revision: 3,
+        }
+    }
+
+    /// DS-206, DS-207, DS-208
+    #[test]
+    fn the_bytes_of_a_revision_are_those_that_are_kept() {
+        for data in [r#"{"a":1}"#, r#"{ "b" : "<", "a": "\u003c" }"#, "{\n\t\"a\": 1.0}"] {
+            let object = mk(data.as_bytes());
+            // An object without a name is malformed; a name in the envelope's numbers is field 1 of field 1.
+            assert!(Kept::decode(&Encoded::Protobuf(object.encode_to_vec().into())).is_err());
+            let mut named = b"\x0a\x03\x0a\x01r".to_vec();
+            named.extend(object.encode_to_vec());
+            let kept = Kept::decode(&Encoded::Protobuf(named.into())).expect("a revision");
+            assert_eq!((&*kept.facts.name, kept.facts.number), ("r", 3));
+            assert_eq!(&*kept.facts.data, data.as_bytes());
+        }
+        let mut broken = b"\x0a\x03\x0a\x01r".to_vec();
+        broken.extend(mk(b"{").encode_to_vec());
+        assert!(Kept::decode(&Encoded::Protobuf(broken.into())).is_err());
+    }
+
+    #[test]
+    fn a_server_that_answers_json_is_understood() {
+        let text = r#"{"metadata":{"name":"r","resourceVersion":"7"},"data":{"a":1},"revision":2}"#;
+        let kept = Kept::decode(&Encoded::Json(text)).expect("a revision");
+        assert_eq!((&*kept.meta.resource_version, kept.facts.number), ("7", 2));
     }
 }

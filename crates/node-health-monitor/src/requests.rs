@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Source, read_collection};
-use bailiff_cluster::{Api, Error, Patch, error::Kind};
+use bailiff_cluster::{Api, Decode, Encoded, Error, Patch, error::Kind};
 use bailiff_model::{Mono, NodeName, ResourceVersion};
 use bailiff_node_health_core::{ConditionWrite, Input, LeaseFacts, NodeFacts, Read, ReadBy, StatusWrite, WriteOutcome};
 use bailiff_runtime::{Seed, Shutdown};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::views::{LeaseView, NodeView};
@@ -195,7 +193,7 @@ impl<F> Listed<F> {
 }
 
 /// Lists a collection and keeps what is wanted.
-async fn list<T: DeserializeOwned, F>(
+async fn list<T: Decode, F>(
     api: &Api,
     path: &'static str,
     seed: &Seed,
@@ -203,13 +201,13 @@ async fn list<T: DeserializeOwned, F>(
     facts: impl Fn(T) -> F,
 ) -> Listed<F> {
     let mut objects = BTreeMap::new();
-    let take = |name: &str, object: &RawValue| {
+    let take = |name: &str, object: &Encoded<'_>| {
         if wanted.contains(name) {
-            let decoded = serde_json::from_str(object.get()).ok().map(&facts);
+            let decoded = T::decode(object).ok().map(&facts);
             objects.insert(name.to_owned(), decoded);
         }
     };
-    let ended = read_collection(api, &Source::all(path), seed, LIST_WITHIN, take).await;
+    let ended = read_collection::<T>(api, &Source::all(path), seed, LIST_WITHIN, take).await;
     Listed {
         objects,
         is_whole: ended.is_ok(),

@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use bailiff_runtime::Seed;
-use serde_json::value::RawValue;
 
 use super::teller::Life;
-use super::wire::{Page, identity};
+use super::wire::Page;
 use super::{Snapshot, Source, View};
 use crate::api::Api;
+use crate::decode::{Decode, DecodeError, Encoded};
 use crate::error::{Error, Kind};
 
 /// Objects a page of a list asks for, as client-go does.
@@ -65,21 +65,21 @@ impl<T: View> Lister<T> {
         };
         let mut token = String::new();
         loop {
-            let page = read_page(&self.api, &self.source, &self.seed, &token, &mut limit)
+            let page: Page<T> = read_page(&self.api, &self.source, &self.seed, &token, &mut limit)
                 .await
                 .map_err(|error| (error, !token.is_empty()))?;
             self.heard.beat(self.api.clock().now().mono);
-            for item in &page.items {
-                match decode(&self.api, &self.source, item) {
+            for item in page.items() {
+                match decode(&self.api, &self.source, &item) {
                     Ok(object) => snapshot.objects.push(object),
-                    Err(_) => snapshot.malformed.extend(identity(item)),
+                    Err(_) => snapshot.malformed.extend(item.identity()),
                 }
             }
-            token = page.metadata.next;
+            token = page.next;
             if !token.is_empty() {
                 continue;
             }
-            let position = page.metadata.resource_version;
+            let position = page.resource_version;
             if position.is_empty() {
                 let message = format!("the list of {} has no resourceVersion", self.source.path);
                 return Err((Error::new(Kind::Unavailable, message), false));
@@ -89,25 +89,25 @@ impl<T: View> Lister<T> {
     }
 }
 
-/// Reads a collection once, page by page, and hands every object to `take`, with its name. Ends with an error if that takes longer than
-/// `within`; what was taken by then was read all the same.
-pub async fn read_collection(
+/// Reads a collection of `T` once, page by page, and hands every object to `take`, with its name. Ends with an error if that takes
+/// longer than `within`; what was taken by then was read all the same.
+pub async fn read_collection<T: Decode>(
     api: &Api,
     source: &Source,
     seed: &Seed,
     within: Duration,
-    mut take: impl FnMut(&str, &RawValue),
+    mut take: impl FnMut(&str, &Encoded<'_>),
 ) -> Result<(), Error> {
     let pages = async {
         let (mut token, mut limit) = (String::new(), Some(PAGE));
         loop {
-            let page = read_page(api, source, seed, &token, &mut limit).await?;
-            for item in &page.items {
-                if let Some(meta) = identity(item) {
-                    take(&meta.name, item);
+            let page: Page<T> = read_page(api, source, seed, &token, &mut limit).await?;
+            for item in page.items() {
+                if let Some(meta) = item.identity() {
+                    take(&meta.name, &item);
                 }
             }
-            token = page.metadata.next;
+            token = page.next;
             if token.is_empty() {
                 return Ok(());
             }
@@ -123,7 +123,13 @@ pub async fn read_collection(
 }
 
 /// Reads one page, asking for less where it was too much.
-async fn read_page(api: &Api, source: &Source, seed: &Seed, token: &str, limit: &mut Option<usize>) -> Result<Page, Error> {
+async fn read_page<T: Decode>(
+    api: &Api,
+    source: &Source,
+    seed: &Seed,
+    token: &str,
+    limit: &mut Option<usize>,
+) -> Result<Page<T>, Error> {
     let mut attempt = 1;
     loop {
         let text = limit.map(|limit| limit.to_string()).unwrap_or_default();
@@ -145,11 +151,11 @@ async fn read_page(api: &Api, source: &Source, seed: &Seed, token: &str, limit: 
 }
 
 /// Decodes an object; one that cannot be is counted and logged.
-pub(super) fn decode<T: View>(api: &Api, source: &Source, raw: &RawValue) -> Result<T, serde_json::Error> {
-    serde_json::from_str(raw.get()).inspect_err(|error| {
+pub(super) fn decode<T: View>(api: &Api, source: &Source, object: &Encoded<'_>) -> Result<T, DecodeError> {
+    T::decode(object).inspect_err(|error| {
         let resource = source.resource();
         api.metrics().malformed(resource);
-        let meta = identity(raw).unwrap_or_default();
+        let meta = object.identity().unwrap_or_default();
         tracing::warn!(resource, namespace = %meta.namespace, name = %meta.name, %error, "Skipped an object that could not be decoded");
     })
 }

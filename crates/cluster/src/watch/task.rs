@@ -8,20 +8,20 @@ use bailiff_runtime::Seed;
 use futures::FutureExt;
 use http_body_util::BodyExt;
 use kube::client::Body;
-use serde_json::value::RawValue;
 
 use super::list::{Lister, decode};
 use super::teller::{Teller, Unwanted};
-use super::wire::{Line, Lines, identity};
+use super::wire::{Cutter, Part, Told};
 use super::{Event, Source, View, WATCH_FOR};
 use crate::api::Api;
+use crate::decode::Encoded;
 use crate::error::{Error, Kind};
 
 /// How long the head of a watch may take; it comes at once from a server that is well.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// Longest line of a watch stream: the server refuses objects above 1.5 MiB (etcd), JSON may double it.
-const MAX_LINE: usize = 8 << 20;
+/// Longest event of a watch stream: the server refuses objects above 1.5 MiB (etcd), JSON may double it.
+const MAX_EVENT: usize = 8 << 20;
 
 /// First and longest pause between attempts, as client-go's reflector.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
@@ -117,7 +117,7 @@ impl<T: View> Task<T> {
     /// Watches from `position` until something ends it; returns where to go on, `None` for a new list.
     async fn watch(&mut self, mut position: String) -> Result<Option<String>, Unwanted> {
         self.api.metrics().watch_restart(self.source.resource());
-        let opening = open(&self.api, &self.source, &self.seed, &position);
+        let opening = open(&self.api, &self.source, T::ACCEPT, &self.seed, &position);
         let opened = self.teller.mind("a watch is not answered", opening).await?;
         if self.teller.is_stale() {
             return Ok(None);
@@ -162,7 +162,7 @@ impl<T: View> Task<T> {
     }
 
     async fn read(&mut self, mut body: Body, position: &mut String) -> Result<Ended, Unwanted> {
-        let mut lines = Lines::default();
+        let mut cutter = Cutter::default();
         loop {
             let frame = tokio::select! {
                 biased;
@@ -178,34 +178,37 @@ impl<T: View> Task<T> {
                 Some(Err(error)) => return Ok(Ended::Broken(Error::new(Kind::Unavailable, error.to_string()))),
                 None => return Ok(Ended::Done),
             };
-            lines.push(data.as_deref().unwrap_or_default());
-            while let Some(line) = lines.next() {
-                if let Some(ended) = self.take(&line, position).await? {
+            cutter.push(data.as_deref().unwrap_or_default());
+            while let Some(part) = cutter.next() {
+                if let Some(ended) = self.take(&part, position).await? {
                     return Ok(ended);
                 }
             }
-            if lines.unfinished() > MAX_LINE {
-                return Ok(Ended::Lost(Error::new(Kind::Unavailable, "a line of the watch is too long")));
+            if cutter.unfinished() > MAX_EVENT {
+                return Ok(Ended::Lost(Error::new(
+                    Kind::Unavailable,
+                    "an event of the watch is too long",
+                )));
             }
         }
     }
 
-    async fn take(&mut self, line: &[u8], position: &mut String) -> Result<Option<Ended>, Unwanted> {
-        let unreadable = || Some(Ended::Lost(Error::new(Kind::Unavailable, "unreadable line in a watch")));
-        let Ok(Line { kind, object }) = serde_json::from_slice::<Line<'_>>(line) else {
+    async fn take(&mut self, part: &Part, position: &mut String) -> Result<Option<Ended>, Unwanted> {
+        let unreadable = || Some(Ended::Lost(Error::new(Kind::Unavailable, "unreadable event in a watch")));
+        let Ok(Told { kind, object }) = Told::read(part) else {
             return Ok(unreadable());
         };
         if kind == "ERROR" {
-            return Ok(Some(refused(object)));
+            return Ok(Some(refused(&object)));
         }
         self.teller.alive();
         let mut version = String::new();
         let event = match &*kind {
-            "ADDED" | "MODIFIED" => decode::<T>(&self.api, &self.source, object).ok().map(|object| {
+            "ADDED" | "MODIFIED" => decode::<T>(&self.api, &self.source, &object).ok().map(|object| {
                 version.clone_from(&object.meta().resource_version);
                 Event::Applied(object)
             }),
-            "DELETED" => match identity(object).filter(|meta| !meta.name.is_empty()) {
+            "DELETED" => match object.identity().filter(|meta| !meta.name.is_empty()) {
                 Some(meta) => Some(Event::Deleted(meta)),
                 // Something is gone and nobody can say what.
                 None => return Ok(unreadable()),
@@ -213,7 +216,7 @@ impl<T: View> Task<T> {
             _ => None,
         };
         if version.is_empty() {
-            version = identity(object).map(|meta| meta.resource_version).unwrap_or_default();
+            version = object.identity().map(|meta| meta.resource_version).unwrap_or_default();
         }
         if !version.is_empty() {
             *position = version;
@@ -242,7 +245,7 @@ impl<T: View> Task<T> {
     }
 }
 
-async fn open(api: &Api, source: &Source, seed: &Seed, position: &str) -> Result<Body, Error> {
+async fn open(api: &Api, source: &Source, accept: &'static str, seed: &Seed, position: &str) -> Result<Body, Error> {
     let timeout = seed.jitter(WATCH_FOR.mul_f64(0.8), 0.25).as_secs().max(1).to_string();
     let path = source.query(&[
         ("watch", "true"),
@@ -250,15 +253,15 @@ async fn open(api: &Api, source: &Source, seed: &Seed, position: &str) -> Result
         ("resourceVersion", position),
         ("timeoutSeconds", timeout.as_str()),
     ]);
-    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path)).await {
+    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept)).await {
         Ok(body) => body,
         Err(_) => Err(Error::new(Kind::Timeout, format!("no answer to a watch of {}", source.path))),
     }
 }
 
-/// What an ERROR line means.
-fn refused(object: &RawValue) -> Ended {
-    let error = Error::from_status(object.get());
+/// What an ERROR event means.
+fn refused(object: &Encoded<'_>) -> Ended {
+    let error = Error::from_status(object);
     match error.kind {
         Kind::TooManyRequests => Ended::Broken(error),
         _ => Ended::Lost(error),

@@ -1,84 +1,153 @@
-//! The JSON of lists and watches, as far as a watch reads it itself.
+//! Lists and watches as they are on the wire, in either encoding, as far as a watch reads them itself.
 
-use bytes::BytesMut;
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use bytes::{Buf, Bytes, BytesMut};
+use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::views::{Meta, or_default};
+use crate::decode::{Decode, DecodeError, Encoded};
+use crate::protobuf;
+use crate::views::or_default;
 
-/// A page of a list.
-#[derive(Deserialize)]
-pub(super) struct Page {
-    pub(super) metadata: PageMeta,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) items: Vec<Box<RawValue>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct PageMeta {
+/// A page of a list of `T`.
+pub(super) struct Page<T> {
     pub(super) resource_version: String,
-    #[serde(rename = "continue")]
     pub(super) next: String,
+    items: Items,
+    of: PhantomData<fn() -> T>,
 }
 
-/// A line of a watch.
-#[derive(Deserialize)]
-pub(super) struct Line<'a> {
-    #[serde(rename = "type", borrow)]
-    pub(super) kind: std::borrow::Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) object: &'a RawValue,
+enum Items {
+    Json(Vec<Box<RawValue>>),
+    Protobuf(Vec<Bytes>),
 }
 
-/// What identifies an object that may be broken otherwise.
-pub(super) fn identity(object: &RawValue) -> Option<Meta> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: Identity,
+impl<T: Decode> Decode for Page<T> {
+    const ACCEPT: &'static str = T::ACCEPT;
+
+    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        struct Listed {
+            metadata: Metadata,
+            #[serde(default, deserialize_with = "or_default")]
+            items: Vec<Box<RawValue>>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Metadata {
+            resource_version: String,
+            #[serde(rename = "continue")]
+            next: String,
+        }
+        let (resource_version, next, items) = match encoded {
+            Encoded::Json(text) => {
+                let Listed { metadata, items } = serde_json::from_str(text)?;
+                (metadata.resource_version, metadata.next, Items::Json(items))
+            }
+            Encoded::Protobuf(message) => {
+                let protobuf::List { metadata, items } = protobuf::List::decode(message.clone())?;
+                (metadata.resource_version, metadata.next, Items::Protobuf(items))
+            }
+        };
+        Ok(Self {
+            resource_version,
+            next,
+            items,
+            of: PhantomData,
+        })
     }
-    #[derive(Deserialize, Default)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Identity {
-        #[serde(deserialize_with = "or_default")]
-        name: String,
-        #[serde(deserialize_with = "or_default")]
-        namespace: String,
-        #[serde(deserialize_with = "or_default")]
-        uid: String,
-        #[serde(deserialize_with = "or_default")]
-        resource_version: String,
-    }
-    let Object { metadata } = serde_json::from_str(object.get()).ok()?;
-    Some(Meta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-        ..Meta::default()
-    })
 }
 
-/// Cuts a stream into lines.
+impl<T> Page<T> {
+    /// Its objects.
+    pub(super) fn items(&self) -> impl Iterator<Item = Encoded<'_>> {
+        let (json, protobuf) = match &self.items {
+            Items::Json(items) => (items.as_slice(), &[][..]),
+            Items::Protobuf(items) => (&[][..], items.as_slice()),
+        };
+        let json = json.iter().map(|item| Encoded::Json(item.get()));
+        json.chain(protobuf.iter().map(|item| Encoded::Protobuf(item.clone())))
+    }
+}
+
+/// An event of a watch.
+pub(super) struct Told<'a> {
+    pub(super) kind: Cow<'a, str>,
+    pub(super) object: Encoded<'a>,
+}
+
+impl<'a> Told<'a> {
+    /// Reads what [`Cutter::next`] cut.
+    pub(super) fn read(part: &'a Part) -> Result<Self, DecodeError> {
+        #[derive(Deserialize)]
+        struct Line<'a> {
+            #[serde(rename = "type", borrow)]
+            kind: Cow<'a, str>,
+            #[serde(borrow)]
+            object: &'a RawValue,
+        }
+        match part {
+            Part::Line(line) => {
+                let Line { kind, object } = serde_json::from_slice(line)?;
+                let object = Encoded::Json(object.get());
+                Ok(Self { kind, object })
+            }
+            Part::Frame(frame) => {
+                let event = protobuf::WatchEvent::decode(frame.clone())?;
+                let message = protobuf::document(&event.object.raw)?.ok_or(DecodeError::Unknown)?;
+                Ok(Self {
+                    kind: Cow::Owned(event.kind),
+                    object: Encoded::Protobuf(message),
+                })
+            }
+        }
+    }
+}
+
+/// What a stream is cut into.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A line of JSON.
+    Line(BytesMut),
+    /// A protobuf message.
+    Frame(Bytes),
+}
+
+/// Cuts a stream into events: lines of JSON, or messages after four bytes of length.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct Cutter {
     buffer: BytesMut,
     /// Bytes of an unfinished line that were searched for its end already.
     searched: usize,
 }
 
-impl Lines {
+/// Length of a length.
+const HEAD: usize = 4;
+
+impl Cutter {
     pub(super) fn push(&mut self, data: &[u8]) {
         self.buffer.extend_from_slice(data);
     }
 
-    /// The next whole line.
-    pub(super) fn next(&mut self) -> Option<BytesMut> {
+    /// The next whole event.
+    pub(super) fn next(&mut self) -> Option<Part> {
+        // JSON events begin with a brace. As the first byte of a length it would mean two gigabytes.
+        match self.buffer.first() {
+            Some(b'{' | b'\n') => self.line(),
+            Some(_) => self.frame(),
+            None => None,
+        }
+    }
+
+    fn line(&mut self) -> Option<Part> {
         match self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
             Some(end) => {
                 let line = self.buffer.split_to(self.searched + end + 1);
                 self.searched = 0;
-                Some(line)
+                Some(Part::Line(line))
             }
             None => {
                 self.searched = self.buffer.len();
@@ -87,7 +156,17 @@ impl Lines {
         }
     }
 
-    /// Bytes of the line that is not whole yet.
+    fn frame(&mut self) -> Option<Part> {
+        let head = self.buffer.first_chunk::<HEAD>()?;
+        let length = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
+        if self.buffer.len() - HEAD < length {
+            return None;
+        }
+        self.buffer.advance(HEAD);
+        Some(Part::Frame(self.buffer.split_to(length).freeze()))
+    }
+
+    /// Bytes of the event that is not whole yet.
     pub(super) fn unfinished(&self) -> usize {
         self.buffer.len()
     }
@@ -110,29 +189,55 @@ pub(super) fn encode_into(query: &mut String, value: &str) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn lines_are_cut_wherever_the_stream_is() {
-        let text = b"first\n\nsecond line\nrest";
-        for size in 1..text.len() {
-            let mut lines = Lines::default();
+    /// Cuts a stream that comes in parts of every size.
+    fn cut(stream: &[u8]) -> Vec<Part> {
+        let mut all: Vec<Vec<Part>> = Vec::new();
+        for size in 1..=stream.len() {
+            let mut cutter = Cutter::default();
             let mut seen = Vec::new();
-            for part in text.chunks(size) {
-                lines.push(part);
-                while let Some(line) = lines.next() {
-                    seen.push(String::from_utf8_lossy(&line).into_owned());
+            for part in stream.chunks(size) {
+                cutter.push(part);
+                while let Some(part) = cutter.next() {
+                    seen.push(part);
                 }
             }
-            assert_eq!(seen, ["first\n", "\n", "second line\n"], "parts of {size}");
-            assert_eq!(lines.unfinished(), 4);
+            assert_eq!(cutter.unfinished(), 4, "parts of {size}");
+            all.push(seen);
         }
+        all.dedup();
+        assert_eq!(all.len(), 1, "the same wherever the stream is cut");
+        all.remove(0)
     }
 
     #[test]
-    fn a_broken_object_is_still_identified() {
-        let object = |text: &str| identity(&RawValue::from_string(text.to_owned()).expect("JSON"));
-        let meta = object(r#"{"metadata":{"name":"a","namespace":null,"uid":"u","creationTimestamp":7},"spec":false}"#);
-        assert_eq!(meta.map(|meta| (meta.name, meta.uid)), Some(("a".to_owned(), "u".to_owned())));
-        assert_eq!(object(r#"{"metadata":{"name":7}}"#), None);
-        assert_eq!(object("[]"), None);
+    fn lines_are_cut_wherever_the_stream_is() {
+        let line = |text: &str| Part::Line(BytesMut::from(text));
+        assert_eq!(
+            cut(b"{first}\n\n{second line}\n{res"),
+            [line("{first}\n"), line("\n"), line("{second line}\n")]
+        );
+    }
+
+    #[test]
+    fn frames_are_cut_wherever_the_stream_is() {
+        let frame = |bytes: &'static [u8]| Part::Frame(Bytes::from_static(bytes));
+        let stream = b"\0\0\0\x02\n\x01\0\0\0\0\0\0\0\x03{\n}\0\0\0\x09";
+        assert_eq!(cut(stream), [frame(b"\n\x01"), frame(b""), frame(b"{\n}")]);
+    }
+
+    #[test]
+    fn a_page_in_protobuf_gives_its_items_as_they_are() {
+        let list = protobuf::List {
+            metadata: protobuf::ListMeta {
+                resource_version: "7".to_owned(),
+                next: "more".to_owned(),
+            },
+            items: vec![Bytes::from_static(b"\x0a\x03\x0a\x01a"), Bytes::from_static(b"\xff")],
+        };
+        let page: Page<serde::de::IgnoredAny> =
+            Page::decode(&Encoded::Protobuf(list.encode_to_vec().into())).expect("it is a list");
+        assert_eq!((page.resource_version.as_str(), page.next.as_str()), ("7", "more"));
+        let names: Vec<Option<String>> = page.items().map(|item| item.identity().map(|meta| meta.name)).collect();
+        assert_eq!(names, [Some("a".to_owned()), None]);
     }
 }

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bailiff_cluster::watch::{Source, read_collection};
-use bailiff_cluster::{Api, Error, Kind, Patch, Precondition};
+use bailiff_cluster::{Api, Encoded, Error, Kind, Patch, Precondition};
 use bailiff_model::Mono;
 use bailiff_runtime::Seed;
 use bailiff_runtime::client::Limiter;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
@@ -40,8 +39,8 @@ async fn a_collection_is_read_as_far_as_it_goes() {
         let begin = [Answer::Says(200, FIRST), Answer::Later(9, 200, SECOND)];
         let server = Server::new(begin.into_iter().chain(end.iter().copied()));
         let mut names = Vec::new();
-        let take = |name: &str, _: &RawValue| names.push(name.to_owned());
-        let ended = read_collection(&server.api(), &source, &Seed::new(1), secs(60), take).await;
+        let take = |name: &str, _: &Encoded<'_>| names.push(name.to_owned());
+        let ended = read_collection::<Value>(&server.api(), &source, &Seed::new(1), secs(60), take).await;
         assert_eq!(
             (names.join(" ").as_str(), ended.map_err(|error| error.kind)),
             (wanted, ends),

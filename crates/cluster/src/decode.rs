@@ -1,0 +1,136 @@
+//! What answers and watched objects are decoded into, from either encoding of the API.
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+use crate::protobuf;
+use crate::views::Meta;
+
+/// Media type of JSON.
+pub const JSON: &str = "application/json";
+
+/// Protobuf, or JSON from a server that has no protobuf form of the kind (API conventions, "Alternate representations").
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json;q=0.9";
+
+/// An object as it came.
+#[derive(Clone, Debug)]
+pub enum Encoded<'a> {
+    /// Its JSON.
+    Json(&'a str),
+    /// Its protobuf message, out of its envelope.
+    Protobuf(Bytes),
+}
+
+/// Why an object could not be decoded.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The JSON is not what it should be.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// The protobuf is not what it should be.
+    #[error(transparent)]
+    Protobuf(#[from] prost::DecodeError),
+    /// An answer that is neither.
+    #[error("neither JSON nor a protobuf document")]
+    Unknown,
+    /// Protobuf, of which this is never read.
+    #[error("protobuf was answered where JSON was asked for")]
+    JsonOnly,
+}
+
+/// Something that an answer of the API is decoded into.
+///
+/// Whatever serde can deserialize is read from JSON. A type that is read from protobuf implements this itself, and must accept JSON too.
+pub trait Decode: Sized {
+    /// The media types that are asked for.
+    const ACCEPT: &'static str = JSON;
+
+    /// Decodes an object.
+    ///
+    /// # Errors
+    /// When it is not what it should be.
+    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError>;
+}
+
+impl<T: DeserializeOwned> Decode for T {
+    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
+        match encoded {
+            Encoded::Json(text) => Ok(serde_json::from_str(text)?),
+            Encoded::Protobuf(_) => Err(DecodeError::JsonOnly),
+        }
+    }
+}
+
+impl<'a> Encoded<'a> {
+    /// The object of a whole answer, whichever encoding it is in.
+    ///
+    /// # Errors
+    /// When it is in none.
+    pub fn of_answer(bytes: &'a Bytes) -> Result<Self, DecodeError> {
+        if let Some(message) = protobuf::document(bytes)? {
+            return Ok(Self::Protobuf(message));
+        }
+        std::str::from_utf8(bytes).map(Self::Json).map_err(|_| DecodeError::Unknown)
+    }
+
+    /// What identifies an object that may be broken otherwise: name, namespace, uid and version.
+    pub(crate) fn identity(&self) -> Option<Meta> {
+        match self {
+            Self::Json(text) => identity_in_json(text),
+            Self::Protobuf(message) => protobuf::identity(message),
+        }
+    }
+}
+
+fn identity_in_json(text: &str) -> Option<Meta> {
+    use serde::Deserialize;
+
+    use crate::views::or_default;
+
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Identity,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Identity {
+        #[serde(deserialize_with = "or_default")]
+        name: String,
+        #[serde(deserialize_with = "or_default")]
+        namespace: String,
+        #[serde(deserialize_with = "or_default")]
+        uid: String,
+        #[serde(deserialize_with = "or_default")]
+        resource_version: String,
+    }
+    let Object { metadata } = serde_json::from_str(text).ok()?;
+    Some(Meta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..Meta::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_object_is_still_identified() {
+        let object = |text: &str| Encoded::Json(text).identity();
+        let meta = object(r#"{"metadata":{"name":"a","namespace":null,"uid":"u","creationTimestamp":7},"spec":false}"#);
+        assert_eq!(meta.map(|meta| (meta.name, meta.uid)), Some(("a".to_owned(), "u".to_owned())));
+        assert_eq!(object(r#"{"metadata":{"name":7}}"#), None);
+        assert_eq!(object("[]"), None);
+    }
+
+    #[test]
+    fn what_is_read_from_json_refuses_protobuf() {
+        let refused = serde_json::Value::decode(&Encoded::Protobuf(Bytes::new()));
+        assert!(matches!(refused, Err(DecodeError::JsonOnly)));
+        let binary = Bytes::from_static(b"\xff\xfe");
+        assert!(matches!(Encoded::of_answer(&binary), Err(DecodeError::Unknown)));
+    }
+}

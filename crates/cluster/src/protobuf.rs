@@ -1,0 +1,193 @@
+//! Kubernetes' protobuf encoding, as far as watches and answers need it whatever the kind.
+//!
+//! Field numbers are those of `k8s.io/apimachinery`'s `generated.proto` files; they never change. Messages declare the fields that are
+//! read and skip the rest. A view of a kind declares its own message from [`ObjectMeta`] and [`RawExtension`].
+
+use std::collections::BTreeMap;
+
+use bailiff_model::Wall;
+use bytes::Bytes;
+use prost::Message;
+use serde_json::{Value, json};
+
+use crate::views::Meta;
+
+/// What every document starts with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
+const MAGIC: &[u8] = b"k8s\0";
+
+/// `runtime.Unknown`: the envelope of a document.
+#[derive(Clone, PartialEq, Message)]
+struct Unknown {
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
+/// `runtime.RawExtension`: bytes of another encoding.
+#[derive(Clone, PartialEq, Message)]
+pub struct RawExtension {
+    /// The bytes, as they are kept.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub raw: Bytes,
+}
+
+/// `meta.v1.WatchEvent`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WatchEvent {
+    #[prost(string, tag = "1")]
+    pub(crate) kind: String,
+    #[prost(message, required, tag = "2")]
+    pub(crate) object: RawExtension,
+}
+
+/// `meta.v1.ListMeta`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ListMeta {
+    #[prost(string, tag = "2")]
+    pub(crate) resource_version: String,
+    #[prost(string, tag = "3")]
+    pub(crate) next: String,
+}
+
+/// A list of any kind: all have these numbers.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct List {
+    #[prost(message, required, tag = "1")]
+    pub(crate) metadata: ListMeta,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub(crate) items: Vec<Bytes>,
+}
+
+/// `meta.v1.Time`, in seconds since 1970; protobuf carries no fractions of it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Time {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+}
+
+/// `meta.v1.OwnerReference`
+#[derive(Clone, PartialEq, Message)]
+pub struct Owner {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(string, tag = "4")]
+    uid: String,
+    #[prost(string, tag = "5")]
+    api_version: String,
+    #[prost(bool, tag = "6")]
+    controller: bool,
+}
+
+/// `meta.v1.ObjectMeta`: field 1 of every object.
+#[derive(Clone, PartialEq, Message)]
+pub struct ObjectMeta {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "3")]
+    namespace: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+    #[prost(message, optional, tag = "8")]
+    creation_timestamp: Option<Time>,
+    #[prost(message, optional, tag = "9")]
+    deletion_timestamp: Option<Time>,
+    #[prost(btree_map = "string, string", tag = "11")]
+    labels: BTreeMap<String, String>,
+    #[prost(btree_map = "string, string", tag = "12")]
+    annotations: BTreeMap<String, String>,
+    #[prost(message, repeated, tag = "13")]
+    owner_references: Vec<Owner>,
+}
+
+/// `meta.v1.Status`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Status {
+    #[prost(string, tag = "3")]
+    pub(crate) message: String,
+    #[prost(string, tag = "4")]
+    pub(crate) reason: String,
+    #[prost(message, required, tag = "5")]
+    pub(crate) details: StatusDetails,
+    #[prost(int32, tag = "6")]
+    pub(crate) code: i32,
+}
+
+/// `meta.v1.StatusDetails`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusDetails {
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) causes: Vec<StatusCause>,
+    #[prost(int32, tag = "5")]
+    pub(crate) retry_after_seconds: i32,
+}
+
+/// `meta.v1.StatusCause`
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusCause {
+    #[prost(string, tag = "1")]
+    pub(crate) reason: String,
+    #[prost(string, tag = "2")]
+    pub(crate) message: String,
+}
+
+/// The message in a document; `None` if the bytes are no document.
+pub(crate) fn document(bytes: &Bytes) -> Result<Option<Bytes>, prost::DecodeError> {
+    if !bytes.starts_with(MAGIC) {
+        return Ok(None);
+    }
+    Unknown::decode(bytes.slice(MAGIC.len()..)).map(|unknown| Some(unknown.raw))
+}
+
+/// What identifies an object of any kind.
+pub(crate) fn identity(message: &Bytes) -> Option<Meta> {
+    #[derive(Clone, PartialEq, Message)]
+    struct Object {
+        #[prost(message, required, tag = "1")]
+        metadata: ObjectMeta,
+    }
+    let Object { metadata } = Object::decode(message.clone()).ok()?;
+    Some(Meta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        ..Meta::default()
+    })
+}
+
+impl ObjectMeta {
+    /// The same in the form JSON has it, for readers that decode that.
+    pub fn to_json(&self) -> Value {
+        let owners: Vec<Value> = self
+            .owner_references
+            .iter()
+            .map(|owner| {
+                json!({
+                    "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+                    "controller": owner.controller,
+                })
+            })
+            .collect();
+        json!({
+            "name": self.name,
+            "namespace": self.namespace,
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+            "creationTimestamp": self.creation_timestamp.and_then(Time::wall),
+            "deletionTimestamp": self.deletion_timestamp.and_then(Time::wall),
+            "labels": self.labels,
+            "annotations": self.annotations,
+            "ownerReferences": owners,
+        })
+    }
+}
+
+impl Time {
+    /// The text of JSON; `None` for a time that no calendar has.
+    fn wall(self) -> Option<String> {
+        Wall::from_second(self.seconds).ok().map(|wall| wall.to_string())
+    }
+}
