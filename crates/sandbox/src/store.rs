@@ -18,12 +18,14 @@ mod past;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watchers;
 
 pub use object::{Fields, Key, Object};
 pub use past::{NODE, Past};
 pub use table::{Change, Event, Lookup, Table};
+pub use watchers::Interest;
 
-/// Watches of clients at a time: three for each of ten thousand nodes. Each is a cursor, and wakes up for every write to its resource.
+/// Watches of clients at a time: three for each of ten thousand nodes. Each is a cursor, and wakes up for what may concern it.
 const MOST_STREAMS: usize = 32_768;
 
 /// What was ever seen, for worlds that judge a run by its watch history.
@@ -176,10 +178,10 @@ impl Store {
         self.discharge(resource, watcher);
     }
 
-    /// The next event after `after`, or the watcher's waker is kept until there is one.
-    pub fn poll(&mut self, resource: &str, watcher: u64, after: u64, waker: &Waker) -> Lookup {
+    /// The next event after `after` that may concern the watcher, or the watcher's waker is kept until there is one.
+    pub fn poll(&mut self, resource: &str, watcher: u64, interest: &Interest, after: u64, waker: &Waker) -> Lookup {
         match self.tables.get_mut(resource) {
-            Some(table) => table.poll(watcher, after, waker),
+            Some(table) => table.poll(watcher, interest, after, waker),
             None => Lookup::Behind,
         }
     }

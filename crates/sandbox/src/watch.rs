@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use futures::Stream;
 
 use crate::Sandbox;
-use crate::store::{Event, Lookup};
+use crate::store::{Event, Interest, Lookup};
 
 /// All changes of one resource after a revision.
 #[derive(Debug)]
@@ -55,13 +55,13 @@ impl Watch {
         let found = self
             .sandbox
             .store()
-            .poll(&self.resource, self.id, self.after, context.waker());
+            .poll(&self.resource, self.id, &Interest::All, self.after, context.waker());
         match found {
             Lookup::Found(event) => {
                 self.after = event.revision;
                 Poll::Ready(Some(event))
             }
-            Lookup::Waiting => Poll::Pending,
+            Lookup::Waiting(_) => Poll::Pending,
             Lookup::Behind => Poll::Ready(None),
         }
     }

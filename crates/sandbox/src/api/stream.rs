@@ -19,7 +19,7 @@ use super::kinds::Kind;
 use super::negotiate::{Encoding, Shape};
 use super::selector::Selector;
 use super::{Call, input, read, table};
-use crate::store::{Change, Event, Lookup, Object};
+use crate::store::{Change, Event, Interest, Key, Lookup, NODE, Object};
 use crate::{Sandbox, Status, protobuf};
 
 /// How long a watch lasts at least if the client does not say; the real server adds as much again by chance.
@@ -46,6 +46,7 @@ pub struct Stream {
     kind: Arc<Kind>,
     namespace: String,
     selector: Selector,
+    interest: Interest,
     form: Form,
     id: u64,
     after: u64,
@@ -109,14 +110,16 @@ impl Stream {
             let message = "Too many requests, please try again later.";
             Status::new(429, "TooManyRequests", message).retry_after(1)
         })?;
+        let namespace = if call.kind.namespaced {
+            call.target.namespace.clone()
+        } else {
+            String::new()
+        };
         let mut stream = Self {
             sandbox: call.sandbox.clone(),
             kind: call.kind.clone(),
-            namespace: if call.kind.namespaced {
-                call.target.namespace.clone()
-            } else {
-                String::new()
-            },
+            interest: interest(&namespace, &selector),
+            namespace,
             selector,
             form: Form {
                 shape: call.accepted.shape,
@@ -175,7 +178,7 @@ impl Stream {
             let found = self
                 .sandbox
                 .store()
-                .poll(&self.kind.storage, self.id, self.after, context.waker());
+                .poll(&self.kind.storage, self.id, &self.interest, self.after, context.waker());
             match found {
                 Lookup::Found(event) => {
                     self.after = event.revision;
@@ -189,7 +192,10 @@ impl Stream {
                     self.ended = true;
                     return Poll::Ready(None);
                 }
-                Lookup::Waiting => return self.poll_timers(context),
+                Lookup::Waiting(seen) => {
+                    self.after = self.after.max(seen);
+                    return self.poll_timers(context);
+                }
             }
         }
     }
@@ -310,6 +316,19 @@ impl Stream {
             value = table::partial(&value, version);
         }
         self.encoded("BOOKMARK", &value)
+    }
+}
+
+/// What a watch may be about, as far as that can be told without looking at objects.
+fn interest(namespace: &str, selector: &Selector) -> Interest {
+    if let Some(name) = selector.only_name() {
+        Interest::Name(Key::new(namespace, name))
+    } else if let Some(node) = selector.only(NODE) {
+        Interest::Node(node.into())
+    } else if namespace.is_empty() {
+        Interest::All
+    } else {
+        Interest::Namespace(namespace.into())
     }
 }
 

@@ -53,7 +53,12 @@ impl Index {
         }
         if let (Some(after), Some(entered)) = (after, entered) {
             let objects = self.0.entry(entered.into()).or_default();
-            objects.insert(after.key().clone(), after.clone());
+            match objects.get_mut(after.key()) {
+                Some(known) => known.clone_from(after),
+                None => {
+                    objects.insert(after.key().clone(), after.clone());
+                }
+            }
         }
     }
 }

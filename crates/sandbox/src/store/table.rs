@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::object::{Fields, Key, Object};
 use super::past::{Index, Past};
+use super::watchers::{Interest, Watchers};
 
 /// What a table's log may keep of the past: a minute of a thousand writes per second at the size of a pod would be more, which only a
 /// watch that is this far behind would miss.
@@ -44,8 +45,8 @@ pub struct Event {
 pub enum Lookup {
     /// The next event.
     Found(Arc<Event>),
-    /// Nothing yet; the waker will be called.
-    Waiting,
+    /// Nothing up to this revision; the waker will be called.
+    Waiting(u64),
     /// What the watcher would need next is forgotten.
     Behind,
 }
@@ -66,7 +67,7 @@ pub struct Table {
     dropped: u64,
     /// Watches from before this revision end when they have read the log.
     retired: u64,
-    wakers: BTreeMap<u64, Waker>,
+    watchers: Watchers,
 }
 
 // === impl Event ===
@@ -102,7 +103,7 @@ impl Table {
             compacted: revision,
             dropped: 0,
             retired: 0,
-            wakers: BTreeMap::new(),
+            watchers: Watchers::default(),
         }
     }
 
@@ -210,14 +211,12 @@ impl Table {
 
     pub(super) fn publish(&mut self, event: Arc<Event>, window: usize) {
         self.weight += event.weight();
-        self.log.push_back(event);
+        self.log.push_back(Arc::clone(&event));
         while self.log.len() > window.max(1) || (self.weight > HEAVIEST && self.log.len() > 1) {
             let Some(dropped) = self.forget_first() else { break };
             self.compacted = self.compacted.max(dropped);
         }
-        for waker in std::mem::take(&mut self.wakers).into_values() {
-            waker.wake();
-        }
+        self.watchers.wake(&event);
     }
 
     pub(super) fn compact(&mut self, revision: u64) {
@@ -229,9 +228,7 @@ impl Table {
 
     pub(super) fn retire(&mut self, revision: u64) {
         self.retired = revision;
-        for waker in std::mem::take(&mut self.wakers).into_values() {
-            waker.wake();
-        }
+        self.watchers.wake_all();
     }
 
     fn forget_first(&mut self) -> Option<u64> {
@@ -241,23 +238,27 @@ impl Table {
         Some(event.revision)
     }
 
-    pub(super) fn poll(&mut self, watcher: u64, after: u64, waker: &Waker) -> Lookup {
-        if let Some(event) = self.after(after) {
-            // The log may have moved past what the watcher has seen.
-            return if after < self.dropped {
-                Lookup::Behind
-            } else {
-                Lookup::Found(event.clone())
-            };
+    /// The first event after `after` that may concern a watcher.
+    pub(super) fn poll(&mut self, watcher: u64, interest: &Interest, after: u64, waker: &Waker) -> Lookup {
+        let after = after.max(self.watchers.resume(watcher));
+        if !self.watchers.is_waiting(watcher) {
+            if let Some(event) = self.after(after) {
+                // The log may have moved past what the watcher has seen.
+                return if after < self.dropped {
+                    Lookup::Behind
+                } else {
+                    Lookup::Found(event.clone())
+                };
+            }
+            if after < self.retired {
+                return Lookup::Behind;
+            }
         }
-        if after < self.retired {
-            return Lookup::Behind;
-        }
-        self.wakers.insert(watcher, waker.clone());
-        Lookup::Waiting
+        self.watchers.wait(watcher, interest, waker);
+        Lookup::Waiting(self.last())
     }
 
     pub(super) fn discharge(&mut self, watcher: u64) {
-        self.wakers.remove(&watcher);
+        self.watchers.forget(watcher);
     }
 }

@@ -102,7 +102,85 @@ fn a_heavy_past_is_forgotten_before_its_window_is_full() {
         table.compacted()
     );
     let (first, last) = (revisions[0], revisions[198]);
-    let mut poll = |after| store.poll("pods", 1, after, Waker::noop());
+    let mut poll = |after| store.poll("pods", 1, &Interest::All, after, Waker::noop());
     assert!(matches!(poll(first), Lookup::Behind));
     assert!(matches!(poll(last), Lookup::Found(_)));
+}
+
+/// A waker that counts.
+#[derive(Debug, Default)]
+struct Bell(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_change_wakes_only_watchers_that_it_may_concern() {
+    let mut store = mk_store(10);
+    let interests = [
+        ("everything", Interest::All),
+        ("the namespace", Interest::Namespace("ns".into())),
+        ("another namespace", Interest::Namespace("elsewhere".into())),
+        ("its node", Interest::Node("n1".into())),
+        ("another node", Interest::Node("n2".into())),
+        ("its name", Interest::Name(Key::new("ns", "a"))),
+        ("its name anywhere", Interest::Name(Key::new("", "a"))),
+        ("another name", Interest::Name(Key::new("ns", "b"))),
+    ];
+    let mut waiting = Vec::new();
+    for (watcher, (what, interest)) in (1..).zip(interests) {
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        assert!(matches!(
+            store.poll("pods", watcher, &interest, 1, &waker),
+            Lookup::Waiting(_)
+        ));
+        waiting.push((what, bell));
+    }
+    let woken = |store: &mut Store, name: &str, node: &str| {
+        put(store, name, node);
+        let rung = waiting
+            .iter()
+            .filter(|(_, bell)| bell.0.swap(0, std::sync::atomic::Ordering::Relaxed) > 0);
+        rung.map(|(what, _)| *what).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(
+        woken(&mut store, "a", "n1"),
+        "everything, the namespace, its node, its name, its name anywhere"
+    );
+    // Who was woken and did not look yet is not woken again; the pod leaves one node for another.
+    assert_eq!(woken(&mut store, "a", "n2"), "another node");
+    assert_eq!(woken(&mut store, "b", "n3"), "another name");
+}
+
+#[test]
+fn a_watcher_that_nothing_concerns_never_falls_behind() {
+    let mut store = mk_store(3);
+    let interest = Interest::Node("n1".into());
+    let poll = |store: &mut Store, after| store.poll("pods", 1, &interest, after, Waker::noop());
+    assert!(matches!(poll(&mut store, 1), Lookup::Waiting(1)));
+    for _ in 0..10 {
+        put(&mut store, "a", "n2");
+    }
+    let last = store.revision();
+    assert!(matches!(poll(&mut store, 1), Lookup::Waiting(seen) if seen == last));
+    for _ in 0..10 {
+        put(&mut store, "a", "n2");
+    }
+    let wanted = put(&mut store, "b", "n1");
+    put(&mut store, "a", "n2");
+    assert!(matches!(poll(&mut store, 1), Lookup::Found(event) if event.revision == wanted));
+    assert!(
+        matches!(poll(&mut store, wanted), Lookup::Found(_)),
+        "what its selector will pass over"
+    );
+    assert!(matches!(poll(&mut store, wanted + 1), Lookup::Waiting(_)));
+    // It does not look, though much concerns it.
+    for _ in 0..10 {
+        put(&mut store, "b", "n1");
+    }
+    assert!(matches!(poll(&mut store, wanted + 1), Lookup::Behind));
 }
