@@ -12,6 +12,7 @@
 
 mod core;
 mod fit;
+mod stuck;
 
 pub use self::core::Mode;
 pub(crate) use self::core::{Core, Input};

@@ -117,7 +117,7 @@ pub struct PodFacts {
 }
 
 /// How an unbound pod wants to be placed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placement {
     /// The node it names by affinity.
     pub target: Option<NodeName>,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::schema::quantity::millis;
 
 /// An amount of each resource that is looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resources {
     /// Number of pods.
     pub pods: u64,

@@ -7,6 +7,7 @@ use bailiff_model::{Mono, NodeName, Now, PodUid, ReadyStatus};
 use serde_json::json;
 
 use super::fit::{Candidate, summary};
+use super::stuck::{Stuck, Wish};
 use crate::Verb;
 use crate::effect::{Answer, Effect, EventDraft, pod_path, seconds};
 use crate::facts::{NodeFacts, Placement, PodFacts, PodKey};
@@ -40,7 +41,7 @@ pub struct Core {
     placed: BTreeMap<PodKey, Placed>,
     pending: BTreeMap<PodKey, Pending>,
     /// Pending pods that fitted nowhere.
-    stuck: BTreeSet<PodKey>,
+    stuck: Stuck,
     /// Pending pods by the node they name.
     by_target: BTreeMap<NodeName, BTreeSet<PodKey>>,
     timers: Timers<PodKey>,
@@ -109,7 +110,7 @@ impl Core {
             by_load: BTreeSet::new(),
             placed: BTreeMap::new(),
             pending: BTreeMap::new(),
-            stuck: BTreeSet::new(),
+            stuck: Stuck::default(),
             by_target: BTreeMap::new(),
             timers: Timers::default(),
             events_made: 0,
@@ -195,13 +196,7 @@ impl Core {
     fn offer(&mut self, name: &NodeName, now: Mono) {
         let Some(node) = self.nodes.get(name) else { return };
         let Some(candidate) = &node.candidate else { return };
-        let fits = |key: &&PodKey| {
-            let pending = self.pending.get(*key);
-            pending.is_some_and(|pending| candidate.judge(&pending.placement, pending.requests, node.used).is_ok())
-        };
-        let woken: Vec<PodKey> = self.stuck.iter().filter(fits).cloned().collect();
-        for key in woken {
-            self.stuck.remove(&key);
+        for key in self.stuck.tell(candidate, node.used) {
             self.arm(&key, now);
         }
     }
@@ -267,7 +262,7 @@ impl Core {
     }
 
     fn pod_placed(&mut self, key: PodKey, node: NodeName, requests: Resources, now: Mono) {
-        self.forget_pending(&key);
+        self.forget_pending(&key, now);
         if let Some(placed) = self.placed.get_mut(&key)
             && placed.node == node
             && placed.requests == requests
@@ -298,12 +293,12 @@ impl Core {
         if let Some(known) = self.pending.get(&key).filter(|known| known.uid == pending.uid) {
             pending.since = known.since;
             pending.timer = known.timer;
-            if known.placement == pending.placement {
+            if known.placement == pending.placement && known.requests == pending.requests {
                 self.pending.insert(key, pending);
                 return;
             }
         }
-        self.forget_pending(&key);
+        self.forget_pending(&key, now);
         if let Some(target) = &pending.placement.target {
             self.by_target.entry(target.clone()).or_default().insert(key.clone());
         }
@@ -313,7 +308,7 @@ impl Core {
     }
 
     fn pod_gone(&mut self, key: &PodKey, now: Mono) {
-        self.forget_pending(key);
+        self.forget_pending(key, now);
         self.unplace(key, now);
     }
 
@@ -323,10 +318,9 @@ impl Core {
         }
     }
 
-    fn forget_pending(&mut self, key: &PodKey) {
+    fn forget_pending(&mut self, key: &PodKey, now: Mono) {
         let Some(mut pending) = self.pending.remove(key) else { return };
         self.timers.cancel(&mut pending.timer);
-        self.stuck.remove(key);
         if let Some(target) = &pending.placement.target
             && let Some(keys) = self.by_target.get_mut(target)
         {
@@ -334,6 +328,9 @@ impl Core {
             if keys.is_empty() {
                 self.by_target.remove(target);
             }
+        }
+        if let Some(node) = self.stuck.settled(key) {
+            self.offer(&node, now);
         }
     }
 
@@ -373,13 +370,20 @@ impl Core {
         let Some(pending) = self.pending.get_mut(key) else { return };
         pending.timer = None;
         let pending = pending.clone();
+        let told = self.stuck.settled(key);
         let chosen = match (&pending.placement.target, self.mode) {
             (Some(target), Mode::TargetsOnly) => Ok(target.clone()),
             (Some(target), Mode::Scheduler) => self.judge_target(target, &pending),
             (None, _) => self.choose(&pending),
         };
         match chosen {
-            Ok(node) => self.bind(key, node, pending, turn),
+            Ok(node) => {
+                let left = told.filter(|told| *told != node);
+                self.bind(key, node, pending, turn);
+                if let Some(left) = left {
+                    self.offer(&left, turn.now.mono);
+                }
+            }
             Err(message) => self.unschedulable(key, &pending, &message, turn),
         }
     }
@@ -418,7 +422,7 @@ impl Core {
     }
 
     fn bind(&mut self, key: &PodKey, node: NodeName, pending: Pending, turn: &mut Turn) {
-        self.forget_pending(key);
+        self.forget_pending(key, turn.now.mono);
         self.occupy(&node, pending.requests);
         let body = json!({
             "apiVersion": "v1", "kind": "Binding",
@@ -438,7 +442,11 @@ impl Core {
 
     /// Says once that a pod fits nowhere. Later reasons are not said: only that it still waits matters.
     fn unschedulable(&mut self, key: &PodKey, pending: &Pending, message: &str, turn: &mut Turn) {
-        self.stuck.insert(key.clone());
+        let wish = Wish {
+            placement: (*pending.placement).clone(),
+            requests: pending.requests,
+        };
+        self.stuck.insert(key, wish);
         if pending.scheduled == ReadyStatus::False {
             return;
         }

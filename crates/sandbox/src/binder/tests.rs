@@ -299,6 +299,49 @@ fn a_pod_that_waits_is_placed_when_a_node_changes_for_the_better() {
     assert_eq!(bench.until(2000), ["third to n2"]);
 }
 
+/// A node with room for so many pods, and pods `0` to `4` that found none.
+fn mk_crowd(room: u64) -> (Bench, NodeFacts) {
+    let mut bench = Bench::new(Mode::Scheduler);
+    let mut node = mk_node("a1");
+    node.allocatable.pods = Some(0);
+    bench.node(node.clone());
+    for name in ["0", "1", "2", "3", "4"] {
+        bench.pod(mk_pod(name, mk_placement(None)));
+    }
+    assert_eq!(bench.until(1_000).len(), 10, "a status and an event each");
+    node.allocatable.pods = Some(room);
+    (bench, node)
+}
+
+#[test]
+fn room_for_some_wakes_as_many_of_those_that_wait() {
+    let (mut bench, node) = mk_crowd(2);
+    bench.node(node.clone());
+    assert_eq!(bench.until(2_000), ["0 to a1", "1 to a1"]);
+    bench.apply(Input::PodGone(PodKey::new("default", "0")));
+    assert_eq!(bench.until(3_000), ["2 to a1"]);
+    // Cordoned, it is offered to nobody.
+    bench.node(NodeFacts {
+        unschedulable: true,
+        ..node
+    });
+    bench.apply(Input::PodGone(PodKey::new("default", "1")));
+    assert_eq!(bench.until(4_000), [""; 0]);
+}
+
+#[test]
+fn room_that_a_woken_pod_does_not_take_is_offered_on() {
+    let (mut bench, node) = mk_crowd(1);
+    bench.node(node);
+    bench.apply(Input::PodGone(PodKey::new("default", "0")));
+    assert_eq!(bench.until(2_000), ["1 to a1"]);
+    let (mut bench, node) = mk_crowd(1);
+    bench.node(node);
+    // A better node comes before the woken pod is placed.
+    bench.node(mk_node("a0"));
+    assert_eq!(bench.until(2_000), ["0 to a0", "1 to a1", "2 to a0", "3 to a0", "4 to a0"]);
+}
+
 #[test]
 fn tolerations_and_named_nodes_decide_as_for_daemon_pods() {
     let mut bench = Bench::new(Mode::Scheduler);

@@ -7,12 +7,12 @@ use bailiff_model::NodeName;
 use super::view;
 
 /// Terms of which one must match. No terms match nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeAffinity {
     terms: Vec<Term>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Term {
     labels: Vec<view::Expression>,
     fields: Vec<view::Expression>,

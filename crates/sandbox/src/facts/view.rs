@@ -169,7 +169,7 @@ pub struct Term {
     pub match_fields: Vec<Expression>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(default)]
 pub struct Expression {
     pub key: String,
