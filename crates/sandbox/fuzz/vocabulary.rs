@@ -6,7 +6,7 @@ pub const METHODS: [&str; 10] = [
 ];
 
 /// Collection, name, and an object that is valid there.
-pub const OBJECTS: [(&str, &str, &str); 21] = [
+pub const OBJECTS: [(&str, &str, &str); 25] = [
     (
         "/api/v1/nodes",
         "n1",
@@ -106,6 +106,26 @@ pub const OBJECTS: [(&str, &str, &str); 21] = [
         "/api/v1/namespaces/default/bindings",
         "a",
         r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"b"},"target":{"kind":"Node","name":"n1"}}"#,
+    ),
+    (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "things.example.com",
+        r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing","shortNames":["th"]},"versions":[{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"}],"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"size":{"type":"integer"}}}}}}},{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}"#,
+    ),
+    (
+        "/apis/example.com/v1/namespaces/default/things",
+        "t",
+        r#"{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t","finalizers":["example.com/f"]},"spec":{"size":3,"list":[{"a":1},{"a":2}]},"status":{"phase":"x"}}"#,
+    ),
+    (
+        "/apis/example.com/v1beta1/namespaces/default/things",
+        "u",
+        r#"{"apiVersion":"example.com/v1beta1","kind":"Thing","metadata":{"name":"u"},"spec":"x"}"#,
+    ),
+    (
+        "/apis/scheduling.k8s.io/v1/priorityclasses",
+        "high",
+        r#"{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"high"},"value":1000,"globalDefault":false}"#,
     ),
     (
         "/apis/authorization.k8s.io/v1/subjectaccessreviews",
@@ -213,7 +233,7 @@ pub const ACCEPTS: [&str; 7] = [
 ];
 
 /// Patches.
-pub const PATCHES: [&str; 8] = [
+pub const PATCHES: [&str; 17] = [
     r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}},{"op":"test","path":"/metadata/name","value":"a"}]"#,
     r#"[{"op":"remove","path":"/spec"},{"op":"copy","from":"/metadata","path":"/spec"}]"#,
     r#"[{"op":"move","from":"/metadata/name","path":"/metadata/labels/x"},{"op":"add","path":"/spec/containers/-","value":{}}]"#,
@@ -222,6 +242,43 @@ pub const PATCHES: [&str; 8] = [
     r#"{"spec":{"containers":[{"name":"m","$patch":"delete"},{"name":"o","image":"x"}],"$setElementOrder/containers":[{"name":"o"},{"name":"m"}]}}"#,
     r#"{"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-11-21T01:00:00Z"}],"phase":"Running","$retainKeys":["phase"]}}"#,
     r#"{"spec":{"taints":[{"$patch":"replace"},{"key":"k","effect":"NoExecute"}],"unschedulable":true,"replicas":3,"template":{"spec":{"$patch":"replace","containers":[]}}}}"#,
+    r#"[{"op":"add","path":"/metadata/labels/a~1b","value":"c"},{"op":"add","path":"/metadata/annotations/~2","value":"c"}]"#,
+    r#"[{"op":"add","path":"/spec/containers/-1","value":{}},{"op":"remove","path":"/spec/containers/-2"}]"#,
+    r#"[{"op":"add","path":"/spec/containers/18446744073709551616","value":{}}]"#,
+    r#"[{"op":"add","path":"//","value":{}},{"op":"add","path":"/","value":1},{"op":"add","path":"x/metadata/~","value":1}]"#,
+    r#"[{"op":"copy","from":"","path":"/a"},{"op":"copy","from":"","path":"/b"},{"op":"copy","from":"","path":"/c"},{"op":"copy","from":"/a","path":"/a/a"}]"#,
+    r#"[{"op":"replace","path":"/metadata/resourceVersion","value":"x"},{"op":"replace","path":"","value":null}]"#,
+    r#"{"spec":{"$retainKeys":["x"],"hostname":"x"},"metadata":{"$retainKeys":{}}}"#,
+    r#"{"metadata":{"$setElementOrder/finalizers":["b","a"],"finalizers":["a","b"],"$deleteFromPrimitiveList/finalizers":"x"}}"#,
+    r#"{"spec":{"template":{"spec":{"containers":[{"name":"m","ports":[{"containerPort":1},{}],"$retainKeys":["name"]}],"$setElementOrder/volumes":[{"name":"x"},7]}}}}"#,
+];
+
+/// Headers that are no part of what requests usually say.
+pub const HEADERS: [(&str, &str); 8] = [
+    ("authorization", "Bearer x"),
+    ("authorization", "Basic eA=="),
+    ("impersonate-user", "somebody"),
+    ("x-http-method-override", "DELETE"),
+    ("content-encoding", "gzip"),
+    ("if-none-match", "\"x\""),
+    ("range", "bytes=0-1"),
+    ("user-agent", "\u{e9}/\u{e9} (x"),
+];
+
+/// Values that are deep, as brackets, or long, as a character or digits; and how much so.
+pub const EXTREMES: [(char, usize); 12] = [
+    ('[', 99),
+    ('[', 100),
+    ('[', 101),
+    ('[', 127),
+    ('[', 128),
+    ('{', 90),
+    ('{', 126),
+    ('[', 20_000),
+    ('{', 20_000),
+    ('9', 400),
+    ('a', 300),
+    ('a', 300_000),
 ];
 
 /// Field names to add.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -19,6 +20,8 @@ use crate::{Sandbox, User};
 
 /// Largest request body, as in the real server.
 const MOST_BYTES: usize = 3 * 1024 * 1024;
+/// How long a request's body may take to arrive, as the real server lets requests take.
+pub(crate) const BODY: Duration = Duration::from_secs(60);
 
 /// The sandbox as a tower service.
 #[derive(Clone, Debug)]
@@ -81,26 +84,22 @@ where
 {
     let (parts, body) = request.into_parts();
     let mut asked = asked(&parts);
-    let reply = match Limited::new(body, MOST_BYTES).collect().await {
-        Ok(collected) => {
+    let body = tokio::time::timeout(BODY, Limited::new(body, MOST_BYTES).collect()).await;
+    let refusal = match body {
+        Ok(Ok(collected)) => {
             asked.body = Body::Bytes(collected.to_bytes());
-            settle(sandbox, api::handle(sandbox, &asked, user), &asked).await
+            let reply = settle(sandbox, api::handle(sandbox, &asked, user), &asked).await;
+            return response(reply, &asked.method);
         }
-        Err(error) => {
-            let status = if error.is::<http_body_util::LengthLimitError>() {
-                let message = format!("Request entity too large: limit is {MOST_BYTES}");
-                Status::new(413, "RequestEntityTooLarge", message)
-            } else {
-                Status::bad_request("the body of the request could not be read")
-            };
-            encode::finish(
-                Reply::refusal(&status),
-                &asked,
-                api::negotiate::Accepted::default(),
-                &sandbox.kinds(),
-            )
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            let message = format!("Request entity too large: limit is {MOST_BYTES}");
+            Status::new(413, "RequestEntityTooLarge", message)
         }
+        Ok(Err(_)) => Status::bad_request("the body of the request could not be read"),
+        Err(_) => Status::new(504, "Timeout", "request did not complete within the allotted timeout"),
     };
+    let accepted = api::negotiate::Accepted::default();
+    let reply = encode::finish(Reply::refusal(&refusal), &asked, accepted, &sandbox.kinds());
     response(reply, &asked.method)
 }
 

@@ -4,6 +4,8 @@
 //! `$deleteFromPrimitiveList/FIELD`, `$retainKeys`. Lists keep the order the server had; what the patch names comes in the patch's
 //! order, before what it does not name unless the server's order says otherwise.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::Error;
@@ -17,7 +19,7 @@ const DELETE: &str = "$deleteFromPrimitiveList/";
 /// Applies a patch to an object of a named type.
 ///
 /// # Errors
-/// [`Error::Malformed`] when the patch is no object, [`Error::Directive`] when an element lacks its merge key or a directive is
+/// [`Error::Malformed`] when the patch is no object, or `$retainKeys` does not fit it, [`Error::Directive`] when an element lacks its merge key or a directive is
 /// misused.
 pub fn apply(target: &Value, patch: &Value, type_name: &str) -> Result<Value, Error> {
     let (Value::Object(target), Value::Object(patch)) = (target, patch) else {
@@ -71,12 +73,12 @@ fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &
     let field = field_type(ty, name);
     let merged = match (target.get_mut(name), value) {
         (Some(Value::Object(current)), Value::Object(patch)) => {
-            Value::Object(map(std::mem::take(current), patch, field.as_ref().unwrap_or(&Type::Any))?)
+            Value::Object(map(std::mem::take(current), patch, field.unwrap_or(&Type::Any))?)
         }
-        (Some(Value::Array(current)), Value::Array(patch)) => {
-            list(std::mem::take(current), patch, field.as_ref().unwrap_or(&Type::Any))?
+        (Some(Value::Array(current)), Value::Array(patch)) => list(std::mem::take(current), patch, field.unwrap_or(&Type::Any))?,
+        (None | Some(Value::Null), Value::Array(patch)) if patch.iter().any(|item| item.get(PATCH).is_some()) => {
+            list(Vec::new(), patch, field.unwrap_or(&Type::Any))?
         }
-        (None | Some(Value::Null), Value::Array(patch)) => list(Vec::new(), patch, field.as_ref().unwrap_or(&Type::Any))?,
         // A directive about what is not there takes what comes with it along.
         (None | Some(Value::Null), Value::Object(patch)) if patch.contains_key(PATCH) => Value::Object(Map::new()),
         (_, value) => cleaned(value),
@@ -85,10 +87,10 @@ fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &
     Ok(())
 }
 
-fn field_type(ty: &Type, name: &str) -> Option<Type> {
+fn field_type<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     match ty {
-        Type::Struct(owner) => lookup(owner)?.field(name).map(|field| field.ty.clone()),
-        Type::Map(element, _) => Some((**element).clone()),
+        Type::Struct(owner) => lookup(owner)?.field(name).map(|field| &field.ty),
+        Type::Map(element, _) => Some(element),
         _ => None,
     }
 }
@@ -101,11 +103,8 @@ fn list(current: Vec<Value>, patch: &[Value], ty: &Type) -> Result<Value, Error>
         Merge::Atomic => Ok(Value::Array(patch.iter().map(cleaned).collect())),
         Merge::Set => {
             let mut merged = current.clone();
-            for item in patch {
-                if !merged.contains(item) {
-                    merged.push(item.clone());
-                }
-            }
+            let mut known: BTreeSet<String> = current.iter().map(Value::to_string).collect();
+            merged.extend(patch.iter().filter(|item| known.insert(item.to_string())).cloned());
             Ok(Value::Array(arrange(merged, patch, &current, None)))
         }
         Merge::Keys(keys) => keyed(current, patch, element, keys.first().copied().unwrap_or_default()),
@@ -118,14 +117,19 @@ fn keyed(current: Vec<Value>, patch: &[Value], element: &Type, key: &str) -> Res
     if replace {
         return Ok(Value::Array(ordinary.iter().map(cleaned).collect()));
     }
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, item) in merged.iter().enumerate() {
+        places.entry(id(item, Some(key))).or_insert(place);
+    }
     for item in &ordinary {
-        let Some(id) = item.get(key) else {
+        if item.get(key).is_none() {
             return Err(Error::Directive(format!(
                 "map: {item} does not contain declared merge key: {key}"
             )));
-        };
-        let found = merged.iter_mut().find(|one| one.get(key) == Some(id));
-        match (found, item) {
+        }
+        let next = merged.len();
+        let place = *places.entry(id(item, Some(key))).or_insert(next);
+        match (merged.get_mut(place), item) {
             (Some(Value::Object(current)), Value::Object(fields)) => {
                 *current = map(std::mem::take(current), fields, element)?;
             }
@@ -135,21 +139,35 @@ fn keyed(current: Vec<Value>, patch: &[Value], element: &Type, key: &str) -> Res
     Ok(Value::Array(arrange(merged, &ordinary, &current, Some(key))))
 }
 
+/// What identifies an element of a list: the value of its key, or all of it.
+fn id(item: &Value, key: Option<&str>) -> String {
+    match key {
+        Some(key) => item.get(key).map(Value::to_string).unwrap_or_default(),
+        None => item.to_string(),
+    }
+}
+
 /// Takes away what elements with `$patch: delete` name; says whether one asks to replace the whole list.
 fn remove_special(mut current: Vec<Value>, patch: &[Value], key: &str) -> Result<(Vec<Value>, bool), Error> {
     let mut replace = false;
+    let mut gone = BTreeSet::new();
     for item in patch {
         match item.get(PATCH).and_then(Value::as_str) {
+            Some("delete") if item.get(key).is_some() => {
+                gone.insert(id(item, Some(key)));
+            }
             Some("delete") => {
-                let Some(id) = item.get(key) else {
-                    return Err(Error::Directive("delete patch type with no merge key defined".to_owned()));
-                };
-                current.retain(|one| one.get(key) != Some(id));
+                return Err(Error::Directive(format!(
+                    "map: {item} does not contain declared merge key: {key}"
+                )));
             }
             Some("replace") => replace = true,
             Some("merge") | None => {}
             Some(other) => return Err(Error::Directive(format!("unknown patch type found in list: {other}"))),
         }
+    }
+    if !gone.is_empty() {
+        current.retain(|one| !gone.contains(&id(one, Some(key))));
     }
     Ok((current, replace))
 }
@@ -157,14 +175,18 @@ fn remove_special(mut current: Vec<Value>, patch: &[Value], key: &str) -> Result
 /// Brings merged items into order: those that `wanted` names in its order, the others in the server's, interleaved where the
 /// server's order knows both.
 fn arrange(merged: Vec<Value>, wanted: &[Value], server: &[Value], key: Option<&str>) -> Vec<Value> {
-    let same = |one: &Value, other: &Value| match key {
-        Some(key) => one.get(key) == other.get(key),
-        None => one == other,
+    let places = |list: &[Value]| {
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for (place, item) in list.iter().enumerate() {
+            places.entry(id(item, key)).or_insert(place);
+        }
+        places
     };
-    let place = |list: &[Value], item: &Value| list.iter().position(|one| same(one, item));
-    let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| place(wanted, item).is_some());
-    named.sort_by_key(|item| place(wanted, item));
-    others.sort_by_key(|item| place(server, item).unwrap_or(usize::MAX));
+    let (wanted, server) = (places(wanted), places(server));
+    let place = |places: &BTreeMap<String, usize>, item: &Value| places.get(&id(item, key)).copied();
+    let (mut named, mut others): (Vec<Value>, Vec<Value>) = merged.into_iter().partition(|item| place(&wanted, item).is_some());
+    named.sort_by_cached_key(|item| place(&wanted, item));
+    others.sort_by_cached_key(|item| place(&server, item).unwrap_or(usize::MAX));
     let mut result = Vec::with_capacity(named.len() + others.len());
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     loop {
@@ -172,7 +194,7 @@ fn arrange(merged: Vec<Value>, wanted: &[Value], server: &[Value], key: Option<&
             (None, None) => return result,
             (None, Some(_)) => true,
             (Some(_), None) => false,
-            (Some(one), Some(other)) => match (place(server, other), place(server, one)) {
+            (Some(one), Some(other)) => match (place(&server, other), place(&server, one)) {
                 (Some(other), Some(one)) => other < one,
                 _ => false,
             },
@@ -187,11 +209,13 @@ fn check_order(patch: &Map<String, Value>, field: &str, order: &Value, ty: &Type
         Some(Type::List(_, Merge::Keys(keys))) => keys.first().copied(),
         _ => None,
     };
-    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item.get(key).cloned().unwrap_or_default());
-    let wanted: Vec<Value> = order.as_array().into_iter().flatten().map(id).collect();
+    let mut wanted: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, item) in order.as_array().into_iter().flatten().enumerate() {
+        wanted.entry(id(item, key)).or_insert(place);
+    }
     let items = patch.get(field).and_then(Value::as_array).into_iter().flatten();
-    let named = items.filter(|item| item.get(PATCH).is_none()).map(id);
-    let mut places = named.map(|id| wanted.iter().position(|one| *one == id));
+    let named = items.filter(|item| item.get(PATCH).is_none());
+    let mut places = named.map(|item| wanted.get(&id(item, key)).copied());
     let mut last = None;
     if places.all(|place| place.is_some() && std::mem::replace(&mut last, place) <= place) {
         return Ok(());
@@ -217,27 +241,29 @@ fn reorder(target: &mut Map<String, Value>, field: &str, order: &Value, server: 
 }
 
 fn delete_primitives(target: &mut Map<String, Value>, field: &str, values: &Value) -> Result<(), Error> {
+    let Some(Value::Array(items)) = target.get_mut(field) else {
+        return Ok(());
+    };
     let Value::Array(values) = values else {
         return Err(Error::Directive(format!("{DELETE}{field} is no list")));
     };
-    if let Some(Value::Array(items)) = target.get_mut(field) {
-        items.retain(|item| !values.contains(item));
-    }
+    let gone: BTreeSet<String> = values.iter().map(Value::to_string).collect();
+    items.retain(|item| !gone.contains(&item.to_string()));
     Ok(())
 }
 
 fn retain(target: &mut Map<String, Value>, patch: &Map<String, Value>, retained: &Value) -> Result<(), Error> {
+    let malformed = || Error::Malformed("invalid patch format of retainKeys".to_owned());
     let Value::Array(retained) = retained else {
-        return Err(Error::Directive(format!("{RETAIN} is no list")));
+        return Err(malformed());
     };
-    let kept = |name: &str| retained.iter().any(|one| one.as_str() == Some(name));
-    let stray = patch
+    let retained: BTreeSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let kept = |name: &str| retained.contains(name);
+    if patch
         .iter()
-        .find(|(name, value)| !name.starts_with('$') && !value.is_null() && !kept(name));
-    if let Some((name, _)) = stray {
-        return Err(Error::Directive(format!(
-            "{RETAIN} list doesn't contain the field {name} that the patch sets"
-        )));
+        .any(|(name, value)| !name.starts_with('$') && !value.is_null() && !kept(name))
+    {
+        return Err(malformed());
     }
     target.retain(|name, _| kept(name));
     Ok(())

@@ -7,7 +7,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::service::BODY;
 use crate::{Config, User, Verb};
+
+mod wire;
 
 /// What a pipe holds that nobody reads: a socket's buffers.
 const PIPE: usize = 4096;
