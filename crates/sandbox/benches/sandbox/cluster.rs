@@ -7,7 +7,8 @@ use bailiff_sandbox::cluster::{self, ClusterSpec};
 use bailiff_sandbox::driver::{Driver, Options};
 use bailiff_sandbox::{Config, Sandbox};
 
-use super::measure::{Client, Prepared, median, processor_time, timed};
+use super::http::Server;
+use super::measure::{Client, processor_time};
 use super::report::Report;
 use super::{fill, runtime};
 
@@ -16,14 +17,14 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How long the simulated cluster is watched.
 const WATCHED: Duration = Duration::from_secs(60);
 
-/// Measures with so many nodes and pods.
-pub fn measure(nodes: usize, pods: usize, report: &mut Report) {
-    clients(nodes, pods, report);
+/// Measures with so many nodes and pods. `renewals` is how often each client renews, in time if it `is_paced`.
+pub fn measure(nodes: usize, pods: usize, renewals: usize, is_paced: bool, report: &mut Report) {
+    clients(nodes, pods, renewals, is_paced, report);
     simulated(nodes, pods, report);
 }
 
-/// Every node's kubelet is a client that updates its lease; somebody watches all leases.
-fn clients(nodes: usize, pods: usize, report: &mut Report) {
+/// Every node's kubelet is a client over a socket that updates its lease; somebody watches all leases.
+fn clients(nodes: usize, pods: usize, renewals: usize, is_paced: bool, report: &mut Report) {
     let runtime = runtime(false);
     let mut client = Client::new();
     runtime.block_on(async {
@@ -31,30 +32,24 @@ fn clients(nodes: usize, pods: usize, report: &mut Report) {
         fill::pods(&mut client, 0..pods).await;
         fill::leases(&mut client, nodes).await;
     });
-    let mut watch = client
-        .sandbox
-        .watch("leases.coordination.k8s.io", client.sandbox.list("nodes").0);
-    let mut turns: Vec<Duration> = (1..=5)
-        .map(|turn| {
-            let requests: Vec<Prepared> = (0..nodes).map(|nth| fill::renewal(&client, nth, turn)).collect();
-            let (taken, ()) = timed(|| {
-                runtime.block_on(async {
-                    for request in &requests {
-                        client.send(request).await;
-                    }
-                });
-                let mut seen = 0;
-                while watch.try_next().is_some_and(|event| !event.line().is_empty()) {
-                    seen += 1;
-                }
-                assert_eq!(seen, nodes, "every renewal is watched");
-            });
-            taken
-        })
-        .collect();
-    let at = format!("{nodes} nodes, {pods} pods");
-    let share = median(&mut turns).as_secs_f64() / RENEW_EVERY.as_secs_f64();
-    report.add("cluster: leases by clients", at, share * 100.0, "% of one core");
+    let server = Server::start(client.sandbox.clone());
+    let every = if is_paced { RENEW_EVERY } else { Duration::ZERO };
+    let before = server.processor_time();
+    server.renew(nodes, renewals, every);
+    let after = server.processor_time();
+    server.stop();
+    if let (Some(before), Some(after)) = (before, after) {
+        let each = after.saturating_sub(before).as_secs_f64() / (nodes * renewals).max(1) as f64;
+        let at = format!("{nodes} nodes, {pods} pods");
+        report.add(
+            "cluster: lease renewed by a client",
+            at.clone(),
+            each * 1e6,
+            "us of the server",
+        );
+        let share = each * nodes as f64 / RENEW_EVERY.as_secs_f64();
+        report.add("cluster: leases by clients", at, share * 100.0, "% of one core");
+    }
 }
 
 /// Kubelets, binder, garbage collector and all as `bailiff sandbox` has them, in virtual time.

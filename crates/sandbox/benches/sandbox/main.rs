@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 
 mod cluster;
 mod fill;
+mod http;
 mod measure;
 mod memory;
 mod report;
@@ -84,10 +85,10 @@ fn main() {
 }
 
 fn run(cli: &Cli) -> Report {
-    let (pods, watchers, nodes, rounds) = if cli.bench {
-        (vec![1_000, 10_000, 100_000], vec![1, 10, 100, 1_000], 10_000, 2_000)
+    let (pods, watchers, nodes, rounds, renewals) = if cli.bench {
+        (vec![1_000, 10_000, 100_000], vec![1, 10, 100, 1_000], 10_000, 2_000, 3)
     } else {
-        (vec![100, 200], vec![1, 10], 100, 50)
+        (vec![100, 200], vec![1, 10], 100, 50, 2)
     };
     let pods = cli.pods.clone().unwrap_or(pods);
     let watchers = cli.watchers.clone().unwrap_or(watchers);
@@ -99,7 +100,7 @@ fn run(cli: &Cli) -> Report {
             Part::Requests => requests::measure(&pods, rounds, &mut report),
             Part::Watches => watches::measure(&watchers, rounds / 10, &mut report),
             Part::Memory => memory::measure(&pods, &ALLOCATOR, &mut report),
-            Part::Cluster => cluster::measure(nodes, most, &mut report),
+            Part::Cluster => cluster::measure(nodes, most, renewals, cli.bench, &mut report),
         }
     }
     report

@@ -106,6 +106,23 @@ pub fn processor_time() -> Option<Duration> {
     Some(Duration::from_millis((user + system) * 10))
 }
 
+/// How long this thread was on a processor so far: what else the machine does costs it nothing. Not to be had everywhere.
+pub fn thread_time() -> Option<Duration> {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(schedule.split_whitespace().next()?.parse().ok()?))
+}
+
+/// How long something kept this thread's processor busy; where that cannot be told, how long it took.
+pub fn busy(work: impl FnOnce()) -> Duration {
+    let before = thread_time();
+    let (taken, ()) = timed(work);
+    // The kernel counts in turns of the scheduler: of two readings that are closer than that, the second may be the first.
+    match (before, thread_time()) {
+        (Some(before), Some(after)) if after > before => after.saturating_sub(before),
+        _ => taken,
+    }
+}
+
 /// The middle of some durations.
 pub fn median(durations: &mut [Duration]) -> Duration {
     durations.sort_unstable();

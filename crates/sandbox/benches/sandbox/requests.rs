@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::measure::{Client, Prepared, median, timed};
+use super::measure::{Client, Prepared, busy};
 use super::report::Report;
 use super::{fill, runtime};
 
@@ -30,23 +30,16 @@ pub fn measure(sizes: &[usize], rounds: usize, report: &mut Report) {
     }
 }
 
-/// The middle of what one request costs, of ten batches.
+/// What one request keeps a processor busy.
 fn cost(runtime: &tokio::runtime::Runtime, client: &mut Client, requests: &[Prepared]) -> Duration {
-    let size = requests.len().div_ceil(10).max(1);
-    let mut batches: Vec<Duration> = requests
-        .chunks(size)
-        .map(|chunk| {
-            let (taken, ()) = timed(|| {
-                runtime.block_on(async {
-                    for request in chunk {
-                        client.send(request).await;
-                    }
-                });
-            });
-            taken / u32::try_from(chunk.len()).unwrap_or(u32::MAX)
-        })
-        .collect();
-    median(&mut batches)
+    let busy = busy(|| {
+        runtime.block_on(async {
+            for request in requests {
+                client.send(request).await;
+            }
+        });
+    });
+    busy / u32::try_from(requests.len().max(1)).unwrap_or(u32::MAX)
 }
 
 /// A kind of request.
