@@ -4,8 +4,6 @@
 //! removed. (C) Changing what another manager owns is a conflict, unless forced; then the other owns it no more. (D) Every other
 //! write is tracked as ownership, too ([`managers::track`]).
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value};
 
 use crate::Status;
@@ -17,7 +15,6 @@ use crate::rules::text;
 use crate::schema::decode::{self, Oddities};
 use crate::schema::{Type, lookup};
 use crate::status::Cause;
-use crate::store::Object;
 
 pub mod fields;
 pub mod managers;
@@ -41,9 +38,11 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         drop(store);
         return create_applied(call, applied);
     };
-    let outcome = merged(call, &current, &applied)?;
+    let old = current.value();
+    let outcome = merged(call, &old, &applied)?;
     let revision = text(&applied, "/metadata/resourceVersion");
     if !revision.is_empty() && revision != current.revision().to_string() {
+        input::check_revision(call, revision, &current)?;
         return Err(call.conflict(current.name(), MODIFIED));
     }
     let mut oddities = Oddities::default();
@@ -55,7 +54,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         warnings: Vec::new(),
         managers: Some(outcome.managers),
     };
-    call.commit(&mut store, &current, change)
+    call.commit(&mut store, &current, &old, change)
 }
 
 fn read(call: &Call<'_>) -> Result<Value, Status> {
@@ -135,7 +134,9 @@ fn create_applied(call: &Call<'_>, applied: Value) -> Result<Reply, Status> {
     let mut managers = Managers::default();
     managers.set(entry(call), set, call.now.wall);
     let mut oddities = Oddities::default();
-    let object = input::typed(applied, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
+    let mut object = input::typed(applied, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
+    // The revision of what does not exist yet says nothing.
+    crate::rules::section(&mut object, "metadata").shift_remove("resourceVersion");
     let input = Input {
         object,
         warnings: Vec::new(),
@@ -164,8 +165,8 @@ struct Outcome {
     managers: Managers,
 }
 
-fn merged(call: &Call<'_>, current: &Arc<Object>, applied: &Value) -> Result<Outcome, Status> {
-    let live = call.kind.rules.to_served(current.value());
+fn merged(call: &Call<'_>, current: &Value, applied: &Value) -> Result<Outcome, Status> {
+    let live = call.kind.rules.to_served(current.clone());
     let ty = root(call);
     let own = entry(call);
     let mut managers = Managers::of(&live);

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api;
@@ -91,6 +92,27 @@ impl Sandbox {
     /// # Errors
     /// The Status that a client would be answered.
     pub fn request(&self, user: &User, verb: Verb, path: &str, body: &Value) -> Result<Value, Status> {
+        match self.answer(user, verb, path, body.clone())? {
+            Content::Full(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+            Content::Object(value) => Ok(value),
+            Content::Stream(_) | Content::Late(..) => Ok(Value::Null),
+        }
+    }
+
+    /// The same for whoever only wants to know which object the answer is.
+    ///
+    /// # Errors
+    /// The Status that a client would be answered.
+    pub(crate) fn tell(&self, user: &User, verb: Verb, path: &str, body: Value) -> Result<Identity, Status> {
+        let told: Told = match self.answer(user, verb, path, body)? {
+            Content::Full(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+            Content::Object(value) => serde_json::from_value(value).unwrap_or_default(),
+            Content::Stream(_) | Content::Late(..) => Told::default(),
+        };
+        Ok(told.metadata)
+    }
+
+    fn answer(&self, user: &User, verb: Verb, path: &str, body: Value) -> Result<Content, Status> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut query = Query::parse(query);
         if verb == Verb::Apply && query.find("fieldManager").is_none() {
@@ -102,22 +124,38 @@ impl Sandbox {
             query,
             content_type: verb.content_type().map(str::to_owned),
             user_agent: user.name.to_string(),
-            body: Body::Value(body.clone()),
+            body: Body::Value(body),
             ..Request::default()
         };
         let reply = api::handle(self, &request, Some(user));
-        let value = match reply.body {
-            Content::Full(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-            Content::Object(value) => value,
-            Content::Stream(_) => return Err(Status::bad_request("a watch is no request: use Sandbox::watch")),
-            Content::Late(_, status) => return Err(*status),
-        };
-        if reply.status < 400 {
-            Ok(value)
-        } else {
-            Err(Status::of_value(reply.status, &value))
+        match reply.body {
+            Content::Stream(_) => Err(Status::bad_request("a watch is no request: use Sandbox::watch")),
+            Content::Late(_, status) => Err(*status),
+            body if reply.status < 400 => Ok(body),
+            Content::Full(bytes) => {
+                let value = serde_json::from_slice(&bytes).unwrap_or_default();
+                Err(Status::of_value(reply.status, &value))
+            }
+            Content::Object(value) => Err(Status::of_value(reply.status, &value)),
         }
     }
+}
+
+/// What an object is called.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Identity {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub resource_version: String,
+}
+
+/// An answer, as far as it says what it is about.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    metadata: Identity,
 }
 
 // === impl Verb ===

@@ -59,7 +59,7 @@ pub trait Rules: Debug + Sync {
     /// When admission refuses it.
     fn prepare_update(&self, object: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), Status> {
         keep(object, old, "status");
-        if self.has_generation() && object.get("spec") != old.get("spec") {
+        if self.has_generation() && !equal_field(object, old, "spec") {
             meta::grow_generation(object, old);
         }
         Ok(())
@@ -201,6 +201,7 @@ pub fn fields_of(storage: &str) -> fn(&Value) -> Fields {
 pub(crate) fn keep(object: &mut Value, old: &Value, field: &str) {
     let Value::Object(fields) = object else { return };
     match old.get(field) {
+        Some(value) if fields.get(field).is_some_and(|own| equal(own, value)) => {}
         Some(value) => {
             fields.insert(field.to_owned(), value.clone());
         }
@@ -210,14 +211,52 @@ pub(crate) fn keep(object: &mut Value, old: &Value, field: &str) {
     }
 }
 
+/// Whether two values are equal. Quick where their fields come in the same order, as those of two states of an object do: nothing is
+/// looked up.
+pub(crate) fn equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|((key, value), (other_key, other_value))| {
+                    if key == other_key {
+                        equal(value, other_value)
+                    } else {
+                        other.get(key).is_some_and(|found| equal(value, found))
+                    }
+                })
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+        }
+        _ => one == other,
+    }
+}
+
+/// Whether two objects have equal values in a field, or neither has it.
+pub(crate) fn equal_field(one: &Value, other: &Value, field: &str) -> bool {
+    match (one.get(field), other.get(field)) {
+        (Some(one), Some(other)) => equal(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+/// A nested value. [`Value::pointer`] allocates for each step, lest it be escaped; pointers here never are.
+pub(crate) fn find<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    pointer.split('/').skip(1).try_fold(object, |value, step| match value {
+        Value::Object(fields) => fields.get(step),
+        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// A nested text, `""` if there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    find(object, pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A nested list, empty if there is none.
 pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    find(object, pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// A nested object, made if there is none.

@@ -39,7 +39,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
         mut object,
         mut warnings,
     } = input;
-    if !text(&object, "/metadata/resourceVersion").is_empty() {
+    if !matches!(text(&object, "/metadata/resourceVersion"), "" | "0") {
         return Err(Status::new(
             500,
             "",
@@ -80,7 +80,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
 fn taken(call: &Call<'_>, existing: &Value) -> Status {
     let name = text(existing, "/metadata/name");
     let mut status = Status::already_exists(&call.kind.group, &call.kind.resource, name);
-    if existing.pointer("/metadata/deletionTimestamp").is_some() {
+    if crate::rules::find(existing, "/metadata/deletionTimestamp").is_some() {
         status.message = format!("object is being deleted: {}", status.message);
     }
     status

@@ -139,7 +139,7 @@ pub fn remove_as(
     };
     let mut finalizers = finalizers(&object, options);
     if let Some(finalizer) = call.kind.rules.finalizer()
-        && object.pointer("/metadata/deletionTimestamp").is_none()
+        && crate::rules::find(&object, "/metadata/deletionTimestamp").is_none()
         && !finalizers.iter().any(|one| one == finalizer)
     {
         finalizers.push(finalizer.into());
@@ -215,7 +215,7 @@ enum Begun {
 }
 
 fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Begun {
-    let running = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let running = crate::rules::find(object, "/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
     let asked = options.grace.map(|asked| if asked < 0 { 1 } else { asked });
     let since = text(object, "/metadata/deletionTimestamp").parse::<Wall>();
     if let Ok(ends) = since {
@@ -240,7 +240,7 @@ fn begin(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Begun 
         .checked_add(SignedDuration::from_secs(grace))
         .unwrap_or(Wall::MAX);
     set_grace(object, ends, grace);
-    if let Some(generation) = object.pointer("/metadata/generation").and_then(Value::as_i64)
+    if let Some(generation) = crate::rules::find(object, "/metadata/generation").and_then(Value::as_i64)
         && generation > 0
     {
         let old = object.clone();
@@ -257,8 +257,12 @@ fn set_grace(object: &mut Value, ends: Wall, seconds: i64) {
 
 /// Marks an object without grace as being deleted.
 fn mark(object: &mut Value, now: Wall) {
-    if object.pointer("/metadata/deletionTimestamp").is_none() {
-        if object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0) > 0 {
+    if crate::rules::find(object, "/metadata/deletionTimestamp").is_none() {
+        if crate::rules::find(object, "/metadata/generation")
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+            > 0
+        {
             let old = object.clone();
             meta::grow_generation(object, &old);
         }

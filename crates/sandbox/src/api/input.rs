@@ -186,14 +186,17 @@ pub fn tidy(object: Value, kind: &Kind) -> Value {
             tidied.insert(name.to_owned(), value);
         }
     }
+    let mut none = Oddities::default();
     let body = if kind.schema.is_empty() {
-        plain(fields.clone(), &mut Oddities::default())
+        plain(fields.clone(), &mut none).unwrap_or(Value::Object(fields))
     } else {
-        decode::normal(Value::Object(fields.clone()), kind.schema, &mut Oddities::default())
+        let mut body = Value::Object(fields);
+        // What the server wrote has the right types.
+        let _ = decode::normalize(&mut body, kind.schema, &mut none);
+        body
     };
-    match body {
-        Ok(Value::Object(mut body)) => tidied.append(&mut body),
-        _ => tidied.append(&mut fields),
+    if let Value::Object(mut body) = body {
+        tidied.append(&mut body);
     }
     Value::Object(tidied)
 }
@@ -260,11 +263,7 @@ pub fn check_revision(call: &Call<'_>, revision: &str, current: &Object) -> Resu
 /// 400 when they differ.
 pub fn place(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     let metadata = crate::rules::section(object, "metadata");
-    let namespace = metadata
-        .get("namespace")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
+    let namespace = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
     if call.kind.namespaced {
         if namespace.is_empty() {
             metadata.insert("namespace".to_owned(), call.target.namespace.as_str().into());
@@ -275,7 +274,7 @@ pub fn place(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     } else if !namespace.is_empty() {
         metadata.shift_remove("namespace");
     }
-    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
     if !call.target.name.is_empty() {
         if name.is_empty() {
             metadata.insert("name".to_owned(), call.target.name.as_str().into());

@@ -50,18 +50,25 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
         return Err(Status::bad_request(why));
     }
-    let before = call.kind.rules.to_served(current.value());
-    let mut patched = apply(media, call.kind.schema, &before, &patch).map_err(refusal)?;
-    if media == "application/strategic-merge-patch+json" {
-        // What it is was settled before the patch was merged.
-        patched["kind"] = call.kind.kind.as_str().into();
-        patched["apiVersion"] = call.kind.api_version().into();
-    }
-    let mut change = result(call, patched, oddities, &current)?;
+    let old = current.value();
+    let served = call.kind.rules.converts().then(|| call.kind.rules.to_served(old.clone()));
+    let apply = || -> Result<Value, Status> {
+        let before = served.as_ref().unwrap_or(&old);
+        let mut patched = apply(media, call.kind.schema, before, &patch).map_err(refusal)?;
+        if media == "application/strategic-merge-patch+json" {
+            // What it is was settled before the patch was merged.
+            patched["kind"] = call.kind.kind.as_str().into();
+            patched["apiVersion"] = call.kind.api_version().into();
+        }
+        Ok(patched)
+    };
+    let patched = apply()?;
+    let shown = || apply().unwrap_or_default().to_string();
+    let mut change = result(call, patched, shown, oddities, &current)?;
     if media == "application/strategic-merge-patch+json" {
         change.raw = raw::rewritten(call, &change.object);
     }
-    call.commit(&mut store, &current, change)
+    call.commit(&mut store, &current, &old, change)
 }
 
 /// A value of a named type with the request's patch applied, for subresources that are no view of an object.
@@ -123,15 +130,20 @@ fn refusal(error: Error) -> Status {
     }
 }
 
-/// What the patched object means as a change of the current one.
-fn result(call: &Call<'_>, mut patched: Value, mut oddities: Oddities, current: &Arc<Object>) -> Result<Change, Status> {
-    let shown = patched.to_string();
+/// What the patched object means as a change of the current one. `shown` is the object for people.
+fn result(
+    call: &Call<'_>,
+    mut patched: Value,
+    shown: impl Fn() -> String,
+    mut oddities: Oddities,
+    current: &Arc<Object>,
+) -> Result<Change, Status> {
     if text(&patched, "/metadata/name").is_empty() || text(&patched, "/apiVersion").is_empty() {
         return Err(input::nameless(call));
     }
     input::forget_managers(&mut patched);
     let unfit = |why: String| {
-        let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {shown:?}: {why}"));
+        let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {:?}: {why}", shown()));
         Status::invalid("", "", "", vec![cause])
     };
     // The patch's own duplicates are reported like unknown fields of the result.

@@ -361,7 +361,7 @@ fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
     let mut object = input.object;
     crate::rules::keep(&mut object, &before, "status");
     super::write::keep_system_metadata(&mut object, &before);
-    let stored = call.store_object(&mut store, &current, input::tidy(object, call.kind));
+    let stored = call.store_object(&mut store, &current, &before, input::tidy(object, call.kind));
     encode::object(call, 200, stored)
 }
 
@@ -389,7 +389,7 @@ fn scale(call: &Call<'_>) -> Result<Reply, Status> {
             raw: None,
             managers: None,
         };
-        call.commit(&mut store, &current, change)?;
+        call.commit(&mut store, &current, &current.value(), change)?;
         object = call.current(&store)?.value();
     }
     Ok(Reply::object(200, scale_of(&object)))

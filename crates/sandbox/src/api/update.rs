@@ -47,7 +47,7 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
         warnings: input.warnings,
         managers: None,
     };
-    call.commit(&mut store, &current, change)
+    call.commit(&mut store, &current, &current.value(), change)
 }
 
 fn put_missing(call: &Call<'_>, mut input: input::Input) -> Result<Reply, Status> {

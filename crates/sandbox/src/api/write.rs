@@ -9,8 +9,8 @@ use crate::Status;
 use crate::api::encode;
 use crate::api::reply::Reply;
 use crate::apply::managers::{self, Managers};
-use crate::rules::meta;
 use crate::rules::pod::part::Part;
+use crate::rules::{equal, meta};
 use crate::status::Cause;
 use crate::store::{Key, Object, Store};
 
@@ -38,35 +38,34 @@ impl Call<'_> {
         self.target.subresource == "status"
     }
 
-    /// Carries out a change of `current`: keeps what clients may not touch, prepares, validates, stores.
+    /// Carries out a change of `current`, which is `old`: keeps what clients may not touch, prepares, validates, stores.
     ///
     /// # Errors
     /// 422 when the result breaks rules.
-    pub fn commit(&self, store: &mut Store, current: &Arc<Object>, change: Change) -> Result<Reply, Status> {
-        let old = current.value();
+    pub fn commit(&self, store: &mut Store, current: &Arc<Object>, old: &Value, change: Change) -> Result<Reply, Status> {
         let mut object = change.object;
-        self.own(&mut object, &old, change.managers);
+        self.own(&mut object, old, change.managers);
         let mut object = self.kind.rules.to_storage(object);
-        keep_system_metadata(&mut object, &old);
+        keep_system_metadata(&mut object, old);
         if change.status {
-            self.kind.rules.prepare_status(&mut object, &old);
+            self.kind.rules.prepare_status(&mut object, old);
         } else if let Some(part) = self.part() {
-            part.prepare(&mut object, &old);
+            part.prepare(&mut object, old);
         } else {
             let context = self.context(store);
-            self.kind.rules.prepare_update(&mut object, &old, &context)?;
+            self.kind.rules.prepare_update(&mut object, old, &context)?;
         }
-        super::escalation::check(self, store, &object, Some(&old))?;
+        super::escalation::check(self, store, &object, Some(old))?;
         let object = input::tidy_stored(object, self.kind);
         let mut causes = Vec::new();
         meta::validate(&object, |name| self.kind.rules.validate_name(name), &mut causes);
-        meta::validate_update(&object, &old, &mut causes);
+        meta::validate_update(&object, old, &mut causes);
         if change.status {
-            self.kind.rules.validate_status(&object, &old, &mut causes);
+            self.kind.rules.validate_status(&object, old, &mut causes);
         } else if let Some(part) = self.part() {
-            part.validate(&object, &old, &mut causes);
+            part.validate(&object, old, &mut causes);
         } else {
-            self.kind.rules.validate_update(&object, &old, &mut causes);
+            self.kind.rules.validate_update(&object, old, &mut causes);
         }
         causes.extend(raw::changed(self, &object, change.raw.as_deref(), current));
         if !causes.is_empty() {
@@ -74,11 +73,11 @@ impl Call<'_> {
             return Err(self.invalid(name, causes));
         }
         if let Some(part) = self.part() {
-            part.admit(&object, &old, &self.context(store))?;
+            part.admit(&object, old, &self.context(store))?;
         }
         let mut warnings = change.warnings;
         warnings.extend(self.kind.rules.warnings(&object));
-        let stored = self.store_object(store, current, object);
+        let stored = self.store_object(store, current, old, object);
         encode::object(self, 200, stored).map(|reply| reply.warn(&warnings))
     }
 
@@ -99,9 +98,9 @@ impl Call<'_> {
         }
     }
 
-    /// Stores a state of an object that is valid, unless it is the same; removes it if that was all it waited for.
-    pub fn store_object(&self, store: &mut Store, current: &Arc<Object>, object: Value) -> Stored {
-        if same(&object, &current.value()) {
+    /// Stores a state of an object that is valid and was `old`, unless it is the same; removes it if that was all it waited for.
+    pub fn store_object(&self, store: &mut Store, current: &Arc<Object>, old: &Value, object: Value) -> Stored {
+        if same(&object, old) {
             return Stored::Kept(current.clone());
         }
         if self.dry_run() {
@@ -164,13 +163,13 @@ pub fn same(object: &Value, old: &Value) -> bool {
             "resourceVersion",
             &|field, one, other| match (field, one, other) {
                 ("managedFields", Value::Array(ones), Value::Array(others)) => {
-                    let is_same = |(one, other)| alike(one, other, "time", &|_, one, other| one == other);
+                    let is_same = |(one, other)| alike(one, other, "time", &|_, one, other| equal(one, other));
                     ones.len() == others.len() && ones.iter().zip(others).all(is_same)
                 }
-                _ => one == other,
+                _ => equal(one, other),
             },
         ),
-        _ => one == other,
+        _ => equal(one, other),
     })
 }
 
@@ -189,7 +188,7 @@ fn alike(one: &Value, other: &Value, but: &str, is_same: &dyn Fn(&str, &Value, &
 
 /// Whether an object that is being deleted has nothing left to wait for.
 fn is_done(object: &Value) -> bool {
-    let deleted = object.pointer("/metadata/deletionTimestamp").is_some();
+    let deleted = crate::rules::find(object, "/metadata/deletionTimestamp").is_some();
     let grace = object
         .pointer("/metadata/deletionGracePeriodSeconds")
         .and_then(Value::as_i64)
@@ -200,7 +199,7 @@ fn is_done(object: &Value) -> bool {
 /// What only the server sets.
 pub fn keep_system_metadata(object: &mut Value, old: &Value) {
     let metadata = crate::rules::section(object, "metadata");
-    let before = old.get("metadata").cloned().unwrap_or_default();
+    let before = old.get("metadata").unwrap_or(&Value::Null);
     for field in ["creationTimestamp", "generation", "selfLink"] {
         match before.get(field) {
             Some(value) => {

@@ -1,9 +1,10 @@
 //! Sets of fields, as managers own them, and their written form (`FieldsV1`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use crate::rules::equal;
 use crate::schema::{Merge, Type, lookup};
 
 /// Structs that are owned as a whole, as the API declares them.
@@ -54,12 +55,11 @@ pub fn duplicate(value: &Value, ty: Option<&Type>) -> Option<String> {
 
 fn duplicate_below(value: &Value, ty: Option<&Type>, at: &str) -> Option<String> {
     match (Structure::of(ty), value) {
-        (Structure::Fields, Value::Object(map)) => map.iter().find_map(|(name, value)| {
-            let field = field_type(ty, name);
-            duplicate_below(value, field.as_ref(), &format!("{at}.{name}"))
-        }),
+        (Structure::Fields, Value::Object(map)) => map
+            .iter()
+            .find_map(|(name, value)| duplicate_below(value, field_type(ty, name), &format!("{at}.{name}"))),
         (Structure::Items(keys, element), Value::Array(items)) => {
-            let mut seen = Vec::new();
+            let mut seen = BTreeSet::new();
             for item in items {
                 let key = item_key(item, keys);
                 if seen.contains(&key) {
@@ -68,7 +68,7 @@ fn duplicate_below(value: &Value, ty: Option<&Type>, at: &str) -> Option<String>
                 if let Some(found) = duplicate_below(item, Some(element), at) {
                     return Some(found);
                 }
-                seen.push(key);
+                seen.insert(key);
             }
             None
         }
@@ -98,8 +98,9 @@ impl Fields {
         match (Structure::of(ty), value) {
             (Structure::Fields, Value::Object(map)) if !map.is_empty() => {
                 for (name, value) in map {
-                    let field = field_type(ty, name);
-                    fields.below.insert(format!("f:{name}"), Self::stated(value, field.as_ref()));
+                    fields
+                        .below
+                        .insert(format!("f:{name}"), Self::stated(value, field_type(ty, name)));
                 }
             }
             (Structure::Items(keys, element), Value::Array(items)) => {
@@ -126,9 +127,18 @@ impl Fields {
         }
     }
 
-    /// How `new` differs from `old`.
+    /// How `new` differs from `old`, but for the record of who owns what.
     pub fn changes(old: &Value, new: &Value, ty: Option<&Type>) -> Changes {
-        let mut changes = compare(Some(old), Some(new), ty);
+        let mut changes = Changes::default();
+        for name in names(Some(old), Some(new)) {
+            let (old, new, ty) = (old.get(name), new.get(name), field_type(ty, name));
+            let compared = if name == "metadata" && !is_leaf(old) && !is_leaf(new) {
+                compare_fields(old, new, ty, "managedFields")
+            } else {
+                compare(old, new, ty)
+            };
+            changes.put("f:", name, compared);
+        }
         changes.set.here = false;
         changes.removed.here = false;
         changes
@@ -177,12 +187,36 @@ impl Fields {
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let mut union = self.clone();
-        union.here |= other.here;
-        for (key, below) in &other.below {
-            let merged = union.below.get(key).map_or_else(|| below.clone(), |own| own.union(below));
-            union.below.insert(key.clone(), merged);
-        }
+        union.add(other);
         union
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.here |= other.here;
+        for (key, below) in &other.below {
+            match self.below.get_mut(key) {
+                Some(own) => own.add(below),
+                None => {
+                    self.below.insert(key.clone(), below.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether its written form `written` has all of these members.
+    pub fn is_within(&self, written: &Value) -> bool {
+        self.below.iter().all(|(key, below)| {
+            let node = written.get(key);
+            node.is_some_and(|node| (!below.here || is_member(node)) && below.is_within(node))
+        })
+    }
+
+    /// Whether the written form `written` has any of these members.
+    pub fn touches(&self, written: &Value) -> bool {
+        self.below.iter().any(|(key, below)| {
+            let node = written.get(key);
+            node.is_some_and(|node| (below.here && is_member(node)) || below.touches(node))
+        })
     }
 
     /// The members that the other lacks.
@@ -280,6 +314,13 @@ fn shown_keys(keys: &str) -> String {
     pairs.collect::<Vec<String>>().join(",")
 }
 
+/// Whether a node of the written form is a member itself.
+fn is_member(written: &Value) -> bool {
+    written
+        .as_object()
+        .is_none_or(|fields| fields.is_empty() || fields.contains_key("."))
+}
+
 /// How a value is owned.
 enum Structure<'a> {
     Fields,
@@ -303,11 +344,11 @@ impl<'a> Structure<'a> {
 }
 
 /// The type of a field; nothing below what has no schema.
-pub(super) fn field_type(ty: Option<&Type>, name: &str) -> Option<Type> {
+pub(super) fn field_type<'a>(ty: Option<&'a Type>, name: &str) -> Option<&'a Type> {
     match ty? {
-        Type::Struct(owner) => Some(lookup(owner)?.field(name).map_or(Type::Any, |field| field.ty.clone())),
-        Type::Map(element, _) => Some((**element).clone()),
-        _ => Some(Type::Any),
+        Type::Struct(owner) => Some(lookup(owner)?.field(name).map_or(&Type::Any, |field| &field.ty)),
+        Type::Map(element, _) => Some(element),
+        _ => Some(&Type::Any),
     }
 }
 
@@ -323,40 +364,56 @@ pub(super) fn item_key(item: &Value, keys: &[&str]) -> String {
 }
 
 fn compare(old: Option<&Value>, new: Option<&Value>, ty: Option<&Type>) -> Changes {
-    let mut changes = Changes::default();
-    changes.set.here = old.is_none() && new.is_some();
-    changes.removed.here = old.is_some() && new.is_none();
+    let is_same = match (old, new) {
+        (Some(old), Some(new)) => equal(old, new),
+        _ => old.is_none() && new.is_none(),
+    };
+    if is_same {
+        return Changes::default();
+    }
+    let mut changes = Changes::presence(old, new);
     match Structure::of(ty) {
-        Structure::Fields if !is_leaf(old) || !is_leaf(new) => {
-            let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
-            let (old, new) = (map(old), map(new));
-            let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-            for name in names {
-                let field = field_type(ty, name);
-                changes.put(format!("f:{name}"), compare(old.get(name), new.get(name), field.as_ref()));
-            }
-        }
+        Structure::Fields if !is_leaf(old) || !is_leaf(new) => return compare_fields(old, new, ty, ""),
         Structure::Items(keys, element) => {
             let (old, new) = (items_by_key(old, keys), items_by_key(new, keys));
-            let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             for name in names {
                 let compared = compare(old.get(name).copied(), new.get(name).copied(), Some(element));
-                changes.put(name.clone(), compared);
+                changes.put("", name, compared);
             }
         }
         Structure::Set => {
-            let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
             let (old, new) = (list(old), list(new));
-            for item in new.iter().filter(|item| !old.contains(item)) {
-                changes.set.below.insert(format!("v:{item}"), Fields::leaf());
-            }
-            for item in old.iter().filter(|item| !new.contains(item)) {
-                changes.removed.below.insert(format!("v:{item}"), Fields::leaf());
-            }
+            let keys = |items: &[Value]| -> BTreeSet<String> { items.iter().map(|item| format!("v:{item}")).collect() };
+            let (old, new) = (keys(old), keys(new));
+            let members =
+                |keys: std::collections::btree_set::Difference<'_, String>| keys.map(|key| (key.clone(), Fields::leaf())).collect();
+            changes.set.below = members(new.difference(&old));
+            changes.removed.below = members(old.difference(&new));
         }
-        _ => changes.set.here |= new.is_some() && old != new,
+        _ => changes.set.here |= new.is_some(),
     }
     changes
+}
+
+/// How the fields of two objects, but for one field, differ.
+fn compare_fields(old: Option<&Value>, new: Option<&Value>, ty: Option<&Type>, but: &str) -> Changes {
+    let mut changes = Changes::presence(old, new);
+    for name in names(old, new).into_iter().filter(|name| *name != but) {
+        let (old, new) = (old.and_then(|old| old.get(name)), new.and_then(|new| new.get(name)));
+        changes.put("f:", name, compare(old, new, field_type(ty, name)));
+    }
+    changes
+}
+
+/// The names of the fields of two objects.
+fn names<'a>(old: Option<&'a Value>, new: Option<&'a Value>) -> BTreeSet<&'a str> {
+    let names = |value: Option<&'a Value>| value.and_then(Value::as_object).into_iter().flat_map(|fields| fields.keys());
+    names(old).chain(names(new)).map(String::as_str).collect()
+}
+
+fn list(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn is_leaf(value: Option<&Value>) -> bool {
@@ -364,17 +421,23 @@ fn is_leaf(value: Option<&Value>) -> bool {
 }
 
 fn items_by_key<'a>(value: Option<&'a Value>, keys: &[&str]) -> BTreeMap<String, &'a Value> {
-    let items = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    items.iter().map(|item| (item_key(item, keys), item)).collect()
+    list(value).iter().map(|item| (item_key(item, keys), item)).collect()
 }
 
 impl Changes {
-    fn put(&mut self, key: String, changes: Self) {
-        if !changes.set.is_empty() {
-            self.set.below.insert(key.clone(), changes.set);
-        }
-        if !changes.removed.is_empty() {
-            self.removed.below.insert(key, changes.removed);
+    /// Whether the value itself came or went.
+    fn presence(old: Option<&Value>, new: Option<&Value>) -> Self {
+        let mut changes = Self::default();
+        changes.set.here = old.is_none() && new.is_some();
+        changes.removed.here = old.is_some() && new.is_none();
+        changes
+    }
+
+    fn put(&mut self, prefix: &str, name: &str, changes: Self) {
+        for (into, below) in [(&mut self.set, changes.set), (&mut self.removed, changes.removed)] {
+            if !below.is_empty() {
+                into.below.insert(format!("{prefix}{name}"), below);
+            }
         }
     }
 }

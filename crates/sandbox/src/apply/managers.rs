@@ -3,10 +3,10 @@
 use bailiff_model::Wall;
 use serde_json::{Map, Value, json};
 
-use super::fields::Fields;
+use super::fields::{Changes, Fields};
 use super::{nothing, root};
 use crate::api::Call;
-use crate::rules::{items, text};
+use crate::rules::{equal, items, text};
 use crate::schema::time;
 
 /// Whose fields they are.
@@ -27,6 +27,15 @@ pub struct Entry {
 pub struct Managers(Vec<(Entry, String, Fields)>);
 
 impl Entry {
+    fn read(written: &Value) -> Self {
+        Self {
+            manager: text(written, "/manager").to_owned(),
+            apply: text(written, "/operation") == "Apply",
+            api_version: text(written, "/apiVersion").to_owned(),
+            subresource: text(written, "/subresource").to_owned(),
+        }
+    }
+
     fn shown(&self) -> String {
         let mut shown = format!("\"{}\"", self.manager);
         if !self.subresource.is_empty() {
@@ -44,13 +53,7 @@ impl Managers {
     pub fn of(object: &Value) -> Self {
         let entries = items(object, "/metadata/managedFields").iter().map(|entry| {
             let fields = entry.get("fieldsV1").map(Fields::read).unwrap_or_default();
-            let owner = Entry {
-                manager: text(entry, "/manager").to_owned(),
-                apply: text(entry, "/operation") == "Apply",
-                api_version: text(entry, "/apiVersion").to_owned(),
-                subresource: text(entry, "/subresource").to_owned(),
-            };
-            (owner, text(entry, "/time").to_owned(), fields)
+            (Entry::read(entry), text(entry, "/time").to_owned(), fields)
         });
         Self(entries.collect())
     }
@@ -146,23 +149,22 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, object: &mut Value) {
     }
     // A client may write the record itself, but for a new object or through a subresource.
     let written = items(object, "/metadata/managedFields");
-    let own_record = old.is_some() && !call.about_status() && !written.is_empty();
+    let before = old.map_or(&[][..], |old| items(old, "/metadata/managedFields"));
+    let own_record = old.is_some() && !call.about_status() && !written.is_empty() && !is_same(written, before);
     let reset = written
         .iter()
         .all(|entry| entry.get("manager").is_none() && entry.get("operation").is_none());
     // Objects that nobody owns anything of stay so until somebody applies to them.
-    let untracked = old.is_some_and(|old| items(old, "/metadata/managedFields").is_empty());
+    let untracked = old.is_some() && before.is_empty();
     if (own_record && reset) || (untracked && !own_record) {
         crate::rules::section(object, "metadata").shift_remove("managedFields");
         return;
     }
-    let mut managers = match old {
-        Some(_) if own_record => Managers::of(object),
-        Some(old) => Managers::of(old),
-        None => Managers::default(),
+    let ty = root(call);
+    let mut changes = match old {
+        Some(old) => Fields::changes(old, object, ty.as_ref()),
+        None => Fields::changes(&nothing(call), object, ty.as_ref()),
     };
-    let before = old.cloned().unwrap_or_else(|| nothing(call));
-    let mut changes = Fields::changes(&before, object, root(call).as_ref());
     changes.set.forget_system(call.about_status(), call.kind.status);
     changes.removed.forget_system(call.about_status(), call.kind.status);
     let entry = Entry {
@@ -171,12 +173,44 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, object: &mut Value) {
         api_version: call.kind.api_version(),
         subresource: call.target.subresource.clone(),
     };
+    if !own_record && is_settled(before, &entry, &changes) {
+        if !is_same(written, before) {
+            let record = Value::Array(before.to_vec());
+            crate::rules::section(object, "metadata").insert("managedFields".to_owned(), record);
+        }
+        return;
+    }
+    let mut managers = match old {
+        Some(_) if own_record => Managers::of(object),
+        Some(old) => Managers::of(old),
+        None => Managers::default(),
+    };
     managers.lose(&entry, &changes.set);
     managers.lose(&entry, &changes.removed);
     let own = managers.get(&entry).cloned().unwrap_or_default();
     let own = own.union(&changes.set).minus(&changes.removed);
     managers.set(entry, own, call.now.wall);
     managers.write(object);
+}
+
+fn is_same(one: &[Value], other: &[Value]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+}
+
+/// Whether a record stays as it is when this manager changes these fields: they are its own already, and nobody else's.
+fn is_settled(record: &[Value], entry: &Entry, changes: &Changes) -> bool {
+    let mut is_known = changes.set.is_empty();
+    record.iter().all(|one| {
+        let fields = one.get("fieldsV1").unwrap_or(&Value::Null);
+        let is_own = Entry::read(one) == *entry;
+        is_known |= is_own;
+        !changes.removed.touches(fields)
+            && if is_own {
+                changes.set.is_within(fields)
+            } else {
+                !changes.set.touches(fields)
+            }
+    }) && is_known
 }
 
 fn manager(call: &Call<'_>) -> String {

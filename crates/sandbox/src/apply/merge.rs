@@ -1,5 +1,7 @@
 //! Merging what is applied into what there is, and taking away what is stated no more.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::fields::{Fields, field_type, item_key};
@@ -21,11 +23,8 @@ pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
                 *target = Value::Array(Vec::new());
             }
             if let Value::Array(current) = target {
-                for item in items {
-                    if !current.contains(item) {
-                        current.push(item.clone());
-                    }
-                }
+                let mut known: BTreeSet<String> = current.iter().map(Value::to_string).collect();
+                current.extend(items.iter().filter(|item| known.insert(item.to_string())).cloned());
             }
         }
         (None | Some(Type::Struct(_) | Type::Map(_, Merge::Keys(_))), Value::Object(fields)) => {
@@ -34,8 +33,11 @@ pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
             }
             if let Value::Object(current) = target {
                 for (name, value) in fields {
-                    let field = field_type(ty, name);
-                    apply(current.entry(name.as_str()).or_insert(Value::Null), value, field.as_ref());
+                    apply(
+                        current.entry(name.as_str()).or_insert(Value::Null),
+                        value,
+                        field_type(ty, name),
+                    );
                 }
             }
         }
@@ -46,36 +48,39 @@ pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
 /// What is applied comes in the order it is applied; what is not stays where it was among what is.
 fn merge_items(current: &mut Vec<Value>, applied: &[Value], keys: &[&str], element: &Type) {
     let wanted: Vec<String> = applied.iter().map(|item| item_key(item, keys)).collect();
-    let mut merged = Vec::with_capacity(current.len() + applied.len());
-    let mut waiting = applied.iter().zip(&wanted).peekable();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, key) in wanted.iter().enumerate() {
+        places.insert(key, place);
+    }
     let known: Vec<(String, Value)> = std::mem::take(current)
         .into_iter()
         .map(|item| (item_key(&item, keys), item))
         .collect();
-    let put = |merged: &mut Vec<Value>, item: &Value, key: &String| {
-        let before = known.iter().find(|(one, _)| one == key);
-        let mut result = before.map_or(Value::Null, |(_, value)| value.clone());
-        apply(&mut result, item, Some(element));
-        merged.push(result);
-    };
+    let mut before: BTreeMap<&str, &Value> = BTreeMap::new();
     for (key, item) in &known {
-        if !wanted.contains(key) {
-            merged.push(item.clone());
+        before.entry(key).or_insert(item);
+    }
+    let merged = |item: &Value, key: &str| {
+        let mut result = before.get(key).map_or(Value::Null, |value| (*value).clone());
+        apply(&mut result, item, Some(element));
+        result
+    };
+    let mut waiting = applied.iter().zip(&wanted).enumerate().peekable();
+    for (key, item) in &known {
+        let Some(last) = places.get(key.as_str()) else {
+            current.push(item.clone());
             continue;
-        }
+        };
         // Everything that is applied up to and including this one, unless it came already.
-        let ahead = waiting.clone().any(|(_, one)| one == key);
-        while ahead && let Some((item, one)) = waiting.next() {
-            put(&mut merged, item, one);
+        let is_ahead = waiting.peek().is_some_and(|(place, _)| place <= last);
+        while is_ahead && let Some((_, (item, one))) = waiting.next() {
+            current.push(merged(item, one));
             if one == key {
                 break;
             }
         }
     }
-    for (item, key) in waiting {
-        put(&mut merged, item, key);
-    }
-    *current = merged;
+    current.extend(waiting.map(|(_, (item, key))| merged(item, key)));
 }
 
 /// Removes the members of `gone` that nobody else owns, or owns anything below.

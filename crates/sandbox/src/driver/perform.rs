@@ -2,9 +2,10 @@
 
 use bailiff_model::{NodeName, NodeUid, Now, Wall};
 use bailiff_runtime::Clock;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::parts::{Part, Parts, by};
+use crate::direct::Identity;
 use crate::effect::{Answer, Effect, Request, micros};
 use crate::facts::PodKey;
 use crate::{Status, Verb, binder, kubelet};
@@ -56,7 +57,7 @@ impl Parts {
         });
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases");
         // A refused creation is tried again by the next renewal, which finds no Lease.
-        if let Err(status) = self.sandbox.request(&Part::Kubelet.user(), Verb::Create, &path, &lease) {
+        if let Err(status) = self.sandbox.tell(&Part::Kubelet.user(), Verb::Create, &path, lease) {
             tracing::warn!(%node, error = %status, "the sandbox refused a Lease");
         }
     }
@@ -68,7 +69,7 @@ impl Parts {
             body,
             answer,
         } = request;
-        let outcome = self.sandbox.request(&part.user(), verb, &path, &body);
+        let outcome = self.sandbox.tell(&part.user(), verb, &path, body);
         if let Err(status) = &outcome {
             // Races with clients are part of life: the watch brings what made the request pointless.
             tracing::debug!(?verb, path, error = %status, "a simulated part of the cluster was refused");
@@ -76,7 +77,7 @@ impl Parts {
         self.answer(answer, &outcome, now);
     }
 
-    fn answer(&mut self, answer: Answer, outcome: &Result<Value, Status>, now: Now) {
+    fn answer(&mut self, answer: Answer, outcome: &Result<Identity, Status>, now: Now) {
         let is_done = outcome.is_ok();
         // What is gone already needs no second attempt.
         let is_settled = is_done || matches!(outcome, Err(status) if matches!(status.code, 404 | 409));
@@ -97,7 +98,7 @@ impl Parts {
             }
             Answer::Created(set) => {
                 if let Some(sets) = &mut self.replica_sets {
-                    let pod = outcome.as_ref().ok().and_then(created);
+                    let pod = outcome.as_ref().ok().map(created);
                     self.effects.extend(by(Part::ReplicaSets, sets.created(&set, pod, now)));
                 }
             }
@@ -117,12 +118,10 @@ impl Parts {
     }
 }
 
-fn revision(outcome: &Result<Value, Status>) -> Option<u64> {
-    let object = outcome.as_ref().ok()?;
-    object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+fn revision(outcome: &Result<Identity, Status>) -> Option<u64> {
+    outcome.as_ref().ok()?.resource_version.parse().ok()
 }
 
-fn created(pod: &Value) -> Option<(PodKey, &str)> {
-    let text = |field: &str| pod.get("metadata")?.get(field)?.as_str();
-    Some((PodKey::new(text("namespace")?, text("name")?), text("uid")?))
+fn created(pod: &Identity) -> (PodKey, &str) {
+    (PodKey::new(&pod.namespace, &pod.name), &pod.uid)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Context, Rules};
+use super::{Context, Rules, find};
 use crate::Status;
 use crate::status::Cause;
 
@@ -24,7 +24,7 @@ impl Rules for Leases {
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
-        let number = |field: &str| object.pointer(field).and_then(Value::as_i64);
+        let number = |field: &str| find(object, field).and_then(Value::as_i64);
         if let Some(seconds) = number("/spec/leaseDurationSeconds")
             && seconds <= 0
         {

@@ -1,8 +1,10 @@
 //! What holds for the metadata of every object.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::{items, text};
+use super::{find, items, text};
 use crate::api::names;
 use crate::status::Cause;
 
@@ -11,7 +13,7 @@ const ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// Raises the generation above the old one.
 pub fn grow_generation(object: &mut Value, old: &Value) {
-    let generation = old.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+    let generation = find(old, "/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
     object["metadata"]["generation"] = (generation + 1).into();
 }
 
@@ -62,7 +64,7 @@ pub fn validate(object: &Value, name_rule: impl Fn(&str) -> Option<&'static str>
     } else if let Some(complaint) = name_rule(name) {
         causes.push(Cause::invalid("metadata.name", &json!(name), complaint));
     }
-    labels(object.pointer("/metadata/labels"), "metadata.labels", causes);
+    labels(find(object, "/metadata/labels"), "metadata.labels", causes);
     annotations(object, causes);
     finalizers(object, causes);
     owners(object, causes);
@@ -170,16 +172,16 @@ pub fn validate_update(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
         "deletionGracePeriodSeconds",
     ] {
         let pointer = format!("/metadata/{field}");
-        if object.pointer(&pointer) != old.pointer(&pointer) {
-            let value = object.pointer(&pointer).cloned().unwrap_or_default();
+        if find(object, &pointer) != find(old, &pointer) {
+            let value = find(object, &pointer).cloned().unwrap_or_default();
             causes.push(Cause::invalid(format!("metadata.{field}"), &value, "field is immutable"));
         }
     }
-    if old.pointer("/metadata/deletionTimestamp").is_some() {
-        let before = items(old, "/metadata/finalizers");
+    if find(old, "/metadata/deletionTimestamp").is_some() {
+        let before: BTreeSet<Option<&str>> = items(old, "/metadata/finalizers").iter().map(Value::as_str).collect();
         let added: Vec<&Value> = items(object, "/metadata/finalizers")
             .iter()
-            .filter(|one| !before.contains(one))
+            .filter(|one| !before.contains(&one.as_str()))
             .collect();
         if !added.is_empty() {
             let complaint =
@@ -191,7 +193,7 @@ pub fn validate_update(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
 
 /// `must be greater than or equal to 0`, for a number that is there.
 pub fn not_negative(object: &Value, pointer: &str, causes: &mut Vec<Cause>) {
-    if let Some(value) = object.pointer(pointer)
+    if let Some(value) = find(object, pointer)
         && value.as_i64().is_some_and(|number| number < 0)
     {
         causes.push(Cause::invalid(path_of(pointer), value, "must be greater than or equal to 0"));
@@ -205,8 +207,8 @@ pub fn path_of(pointer: &str) -> String {
 
 /// `field is immutable`, if it changed.
 pub fn immutable(object: &Value, old: &Value, pointer: &str, causes: &mut Vec<Cause>) {
-    if object.pointer(pointer) != old.pointer(pointer) {
-        let value = object.pointer(pointer).cloned().unwrap_or_default();
+    if find(object, pointer) != find(old, pointer) {
+        let value = find(object, pointer).cloned().unwrap_or_default();
         causes.push(Cause::invalid(path_of(pointer), &value, "field is immutable"));
     }
 }

@@ -1,8 +1,10 @@
 //! Nodes: admission taints new ones, some fields are set once.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
-use super::{Context, Rules, items, keep, section, text};
+use super::{Context, Rules, find, items, keep, section, text};
 use crate::Status;
 use crate::api::names;
 use crate::schema::quantity;
@@ -125,7 +127,7 @@ fn networks(object: &Value, causes: &mut Vec<Cause>) {
 fn amounts(object: &Value, causes: &mut Vec<Cause>) {
     for list in ["capacity", "allocatable"] {
         let pointer = format!("/status/{list}");
-        for (name, value) in object.pointer(&pointer).and_then(Value::as_object).into_iter().flatten() {
+        for (name, value) in find(object, &pointer).and_then(Value::as_object).into_iter().flatten() {
             if value.as_str().and_then(quantity::millis).is_some_and(|amount| amount < 0) {
                 let complaint = "must be greater than or equal to 0";
                 causes.push(Cause::invalid(format!("status.{list}.{name}"), value, complaint));
@@ -135,7 +137,7 @@ fn amounts(object: &Value, causes: &mut Vec<Cause>) {
 }
 
 fn taints(object: &Value, causes: &mut Vec<Cause>) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: BTreeSet<(&str, &str)> = BTreeSet::new();
     for (index, taint) in items(object, "/spec/taints").iter().enumerate() {
         let at = format!("metadata.taints[{index}]");
         let (key, value, effect) = (text(taint, "/key"), text(taint, "/value"), text(taint, "/effect"));
@@ -164,12 +166,12 @@ fn taints(object: &Value, causes: &mut Vec<Cause>) {
         if seen.contains(&(key, effect)) {
             causes.push(Cause::duplicate(at, taint));
         }
-        seen.push((key, effect));
+        seen.insert((key, effect));
     }
 }
 
 /// Selectable fields.
 pub fn fields(object: &Value) -> Fields {
-    let unschedulable = object.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
+    let unschedulable = find(object, "/spec/unschedulable") == Some(&Value::Bool(true));
     vec![("spec.unschedulable", if unschedulable { "true" } else { "false" }.into())]
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Context, Rules, default, items, keep, meta, podspec, section, text};
+use super::{Context, Rules, default, equal_field, find, items, keep, meta, podspec, section, text};
 use crate::Status;
 use crate::schema::time;
 use crate::status::Cause;
@@ -63,7 +63,7 @@ impl Rules for Pods {
     fn prepare_update(&self, object: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), Status> {
         default_tolerations(object);
         keep(object, old, "status");
-        if object.get("spec") != old.get("spec") {
+        if !equal_field(object, old, "spec") {
             meta::grow_generation(object, old);
         }
         Ok(())
@@ -234,7 +234,7 @@ fn hostname_complaint(name: &str) -> Option<&'static str> {
 /// Rules that hold from the start and for ever.
 fn validate_always(object: &Value, causes: &mut Vec<Cause>) {
     podspec::validate(object.get("spec").unwrap_or(&Value::Null), "spec", causes);
-    let annotation = |key: &str| object.pointer("/metadata/annotations").and_then(|all| all.get(key));
+    let annotation = |key: &str| find(object, "/metadata/annotations").and_then(|all| all.get(key));
     if let Some(mark) = annotation(MIRROR)
         && text(object, "/spec/nodeName").is_empty()
     {
@@ -291,7 +291,7 @@ fn normalize_addresses(object: &mut Value) {
 
 /// Selectable fields.
 pub fn fields(object: &Value) -> Fields {
-    let host_network = object.pointer("/spec/hostNetwork") == Some(&Value::Bool(true));
+    let host_network = find(object, "/spec/hostNetwork") == Some(&Value::Bool(true));
     vec![
         ("spec.nodeName", text(object, "/spec/nodeName").into()),
         ("spec.restartPolicy", text(object, "/spec/restartPolicy").into()),

@@ -1,8 +1,10 @@
 //! Pod specs, in pods and in templates: defaults and validation.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
-use super::{default, items, section, text};
+use super::{default, find, items, section, text};
 use crate::schema::quantity;
 use crate::status::Cause;
 
@@ -123,7 +125,7 @@ pub fn qos(spec: &Value) -> &'static str {
     for one in items(spec, "/containers").iter().chain(items(spec, "/initContainers")) {
         for resource in ["cpu", "memory"] {
             let amount = |kind: &str| {
-                let text = one.pointer(&format!("/resources/{kind}/{resource}")).and_then(Value::as_str);
+                let text = find(one, &format!("/resources/{kind}/{resource}")).and_then(Value::as_str);
                 text.and_then(quantity::millis).filter(|amount| *amount > 0)
             };
             let (limit, request) = (amount("limits"), amount("requests"));
@@ -181,7 +183,7 @@ pub fn warnings(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
     for list in ["initContainers", "containers"] {
         for (index, one) in items(spec, &format!("/{list}")).iter().enumerate() {
-            let mut seen: Vec<&str> = Vec::new();
+            let mut seen: BTreeSet<&str> = BTreeSet::new();
             for (variable_index, variable) in items(one, "/env").iter().enumerate() {
                 let name = text(variable, "/name");
                 if seen.contains(&name) {
@@ -190,7 +192,7 @@ pub fn warnings(spec: &Value, path: &str, warnings: &mut Vec<String>) {
                          when using apply"
                     ));
                 }
-                seen.push(name);
+                seen.insert(name);
             }
         }
     }

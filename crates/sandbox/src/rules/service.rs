@@ -1,5 +1,7 @@
 //! Services, as plain objects with defaults and an address; nothing is routed.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::podspec::{port_name, port_number};
@@ -131,7 +133,7 @@ fn ports(spec: &Value, causes: &mut Vec<Cause>) {
     if ports.is_empty() && !headless && text(spec, "/type") != "ExternalName" {
         causes.push(Cause::required("spec.ports", ""));
     }
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
         let at = format!("spec.ports[{index}]");
         let name = text(port, "/name");
@@ -143,7 +145,7 @@ fn ports(spec: &Value, causes: &mut Vec<Cause>) {
             } else if names.contains(&name) {
                 causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
             }
-            names.push(name);
+            names.insert(name);
         }
         let number = port.get("port").and_then(Value::as_i64).unwrap_or(0);
         port_number(number, format!("{at}.port"), causes);

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::{Field, Presence, Type, lookup, quantity, time};
@@ -47,7 +48,16 @@ pub fn parse(bytes: &[u8], oddities: &mut Oddities) -> Result<Value, serde_json:
 ///
 /// # Errors
 /// When a field has the wrong type.
-pub fn normal(value: Value, type_name: &str, oddities: &mut Oddities) -> Result<Value, String> {
+pub fn normal(mut value: Value, type_name: &str, oddities: &mut Oddities) -> Result<Value, String> {
+    normalize(&mut value, type_name, oddities)?;
+    Ok(value)
+}
+
+/// The same in place; what is wrong stays as it is, and what comes after it.
+///
+/// # Errors
+/// When a field has the wrong type.
+pub fn normalize(value: &mut Value, type_name: &str, oddities: &mut Oddities) -> Result<(), String> {
     let ty = Type::Struct(lookup(type_name).map_or("", |found| found.name));
     convert(value, &ty, &Path::Root, oddities)
 }
@@ -156,10 +166,16 @@ impl<'de> Visitor<'de> for Node<'_> {
                 oddities: self.oddities,
             };
             let value = entries.next_value_seed(seed)?;
-            if map.contains_key(&key) {
-                self.oddities.duplicate.push(path.to_string());
+            match map.entry(key) {
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                }
+                Entry::Occupied(mut entry) => {
+                    let path = Path::Field(self.path, entry.key()).to_string();
+                    self.oddities.duplicate.push(path);
+                    entry.insert(value);
+                }
             }
-            map.insert(key, value);
         }
         Ok(Value::Object(map))
     }
@@ -167,81 +183,127 @@ impl<'de> Visitor<'de> for Node<'_> {
 
 // === typing ===
 
-fn convert(value: Value, ty: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
-    match (ty, value) {
-        (Type::Any, value) if depth(&value) > DEEPEST => Err(format!("{path} is nested too deeply")),
-        (Type::Any, value) => Ok(value),
-        (_, Value::Null) => Ok(zero(ty)),
-        (Type::Struct(name), Value::Object(map)) => structure(map, name, path, oddities),
-        (Type::List(element, _), Value::Array(items)) => list(items, element, path, oddities),
-        (Type::Map(element, _), Value::Object(map)) => table(map, element, path, oddities),
-        (Type::String | Type::Bytes, Value::String(text)) => Ok(Value::String(text)),
-        (Type::Bool, Value::Bool(flag)) => Ok(Value::Bool(flag)),
-        (Type::Int32, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX)),
-        (Type::Int64, Value::Number(number)) => whole(number, path, i64::MIN..=i64::MAX),
-        (Type::Number, Value::Number(number)) => Ok(Value::Number(number)),
-        (Type::IntOrString, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX)),
-        (Type::IntOrString, Value::String(text)) => Ok(Value::String(text)),
-        (Type::Time, Value::String(text)) => time::normal(&text).map(Value::String),
-        (Type::MicroTime, Value::String(text)) => time::normal_micro(&text).map(Value::String),
-        (Type::Quantity, Value::String(text)) => amount(&text),
-        (Type::Quantity, Value::Number(number)) => amount(&number.to_string()),
-        (ty, value) => Err(mismatch(&value, ty, path)),
-    }
+/// Brings a value into its stored form. What is in that form already, as nearly all of an object is that was stored before, is only
+/// looked at.
+fn convert(value: &mut Value, ty: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<(), String> {
+    let converted = match (ty, &mut *value) {
+        (Type::Any, value) if depth(value) > DEEPEST => return Err(format!("{path} is nested too deeply")),
+        (Type::Any, _) => return Ok(()),
+        (_, Value::Null) => zero(ty),
+        (Type::Struct(name), Value::Object(map)) => return structure(map, name, path, oddities),
+        (Type::List(element, _), Value::Array(items)) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                convert(item, element, &Path::Index(path, index), oddities)?;
+            }
+            return Ok(());
+        }
+        (Type::Map(element, _), Value::Object(map)) => return table(map, element, path, oddities),
+        (Type::String | Type::Bytes, Value::String(_)) | (Type::Bool, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {
+            return Ok(());
+        }
+        (Type::Int32, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX))?,
+        (Type::Int64, Value::Number(number)) => whole(number, path, i64::MIN..=i64::MAX)?,
+        (Type::IntOrString, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX))?,
+        (Type::IntOrString, Value::String(_)) => return Ok(()),
+        (Type::Time, Value::String(text)) if time::is_normal(text) => return Ok(()),
+        (Type::MicroTime, Value::String(text)) if time::is_normal_micro(text) => return Ok(()),
+        (Type::Time, Value::String(text)) => time::normal(text).map(Value::String)?,
+        (Type::MicroTime, Value::String(text)) => time::normal_micro(text).map(Value::String)?,
+        (Type::Quantity, Value::String(text)) => amount(text)?,
+        (Type::Quantity, Value::Number(number)) => amount(&number.to_string())?,
+        (ty, value) => return Err(mismatch(value, ty, path)),
+    };
+    *value = converted;
+    Ok(())
 }
 
-fn structure(mut map: Map<String, Value>, name: &str, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
-    let Some(shape) = lookup(name) else {
-        return Ok(Value::Object(map));
+fn structure(map: &mut Map<String, Value>, name: &str, path: &Path<'_>, oddities: &mut Oddities) -> Result<(), String> {
+    let Some(shape) = lookup(name) else { return Ok(()) };
+    let unknown = if is_ordered(map, &shape.fields) {
+        Map::new()
+    } else {
+        reorder(map, &shape.fields)
     };
-    let mut result = Map::with_capacity(map.len());
-    for field in &shape.fields {
-        let given = map.swap_remove(field.name);
-        if let Some(value) = written(given, field, &Path::Field(path, field.name), oddities)? {
-            result.insert(field.name.to_owned(), value);
+    let mut fields = shape.fields.iter();
+    let mut is_tidy = true;
+    for (name, value) in map.iter_mut() {
+        let Some(field) = fields.find(|field| field.name == name) else {
+            continue;
+        };
+        is_tidy &= written(value, field, &Path::Field(path, name), oddities)?;
+    }
+    if !is_tidy {
+        let mut fields = shape.fields.iter();
+        map.retain(|name, value| {
+            fields
+                .find(|field| field.name == name)
+                .is_some_and(|field| is_kept(value, field))
+        });
+    }
+    for name in unknown.keys() {
+        oddities.unknown.push(Path::Field(path, name).to_string());
+    }
+    Ok(())
+}
+
+/// Whether an object has only known fields, in their order, and all that are always written.
+fn is_ordered(map: &Map<String, Value>, fields: &[Field]) -> bool {
+    let mut fields = fields.iter();
+    map.keys().all(|name| {
+        fields
+            .by_ref()
+            .take_while(|field| field.name == name || field.presence != Presence::Always)
+            .any(|field| field.name == name)
+    }) && fields.all(|field| field.presence != Presence::Always)
+}
+
+/// Puts known fields into their order, and adds those that are always written. Returns the others.
+fn reorder(map: &mut Map<String, Value>, fields: &[Field]) -> Map<String, Value> {
+    let mut given = std::mem::take(map);
+    for field in fields {
+        if let Some((name, value)) = given.swap_remove_entry(field.name) {
+            map.insert(name, value);
+        } else if field.presence == Presence::Always {
+            map.insert(field.name.to_owned(), Value::Null);
         }
     }
-    for unknown in map.keys() {
-        oddities.unknown.push(Path::Field(path, unknown).to_string());
-    }
-    Ok(Value::Object(result))
+    given
 }
 
-fn written(given: Option<Value>, field: &Field, path: &Path<'_>, oddities: &mut Oddities) -> Result<Option<Value>, String> {
-    let value = match given {
-        Some(Value::Null) | None if field.presence == Presence::Always => zero(&field.ty),
-        Some(Value::Null) | None => return Ok(None),
-        Some(value) => convert(value, &field.ty, path, oddities)?,
-    };
-    let keep = match field.presence {
+/// Converts a field's value. Returns whether it is to be written at all.
+fn written(value: &mut Value, field: &Field, path: &Path<'_>, oddities: &mut Oddities) -> Result<bool, String> {
+    if !value.is_null() {
+        convert(value, &field.ty, path, oddities)?;
+    } else if field.presence == Presence::Always {
+        *value = zero(&field.ty);
+    } else {
+        return Ok(false);
+    }
+    Ok(is_kept(value, field))
+}
+
+/// Whether a value that was converted is written.
+fn is_kept(value: &Value, field: &Field) -> bool {
+    match field.presence {
         Presence::Always => true,
-        Presence::Set => !matches!(&field.ty, Type::List(..) | Type::Map(..)) || !is_empty(&value),
-        Presence::Filled => matches!(&field.ty, Type::Struct(_) | Type::IntOrString | Type::Any) || !is_empty(&value),
-    };
-    Ok(keep.then_some(value))
-}
-
-fn list(items: Vec<Value>, element: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
-    let mut result = Vec::with_capacity(items.len());
-    for (index, item) in items.into_iter().enumerate() {
-        result.push(convert(item, element, &Path::Index(path, index), oddities)?);
+        _ if value.is_null() => false,
+        Presence::Set => !matches!(&field.ty, Type::List(..) | Type::Map(..)) || !is_empty(value),
+        Presence::Filled => matches!(&field.ty, Type::Struct(_) | Type::IntOrString | Type::Any) || !is_empty(value),
     }
-    Ok(Value::Array(result))
 }
 
-fn table(map: Map<String, Value>, element: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<Value, String> {
-    let mut entries: Vec<(String, Value)> = map.into_iter().collect();
+fn table(map: &mut Map<String, Value>, element: &Type, path: &Path<'_>, oddities: &mut Oddities) -> Result<(), String> {
     // Maps are written in the order of their keys.
-    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let mut result = Map::with_capacity(entries.len());
-    for (key, value) in entries {
-        let value = convert(value, element, &Path::Field(path, &key), oddities)?;
-        result.insert(key, value);
+    if !map.keys().is_sorted() {
+        map.sort_keys();
     }
-    Ok(Value::Object(result))
+    for (key, value) in map.iter_mut() {
+        convert(value, element, &Path::Field(path, key), oddities)?;
+    }
+    Ok(())
 }
 
-fn whole(number: Number, path: &Path<'_>, range: std::ops::RangeInclusive<i64>) -> Result<Value, String> {
+fn whole(number: &Number, path: &Path<'_>, range: std::ops::RangeInclusive<i64>) -> Result<Value, String> {
     match number.as_i64() {
         Some(value) if range.contains(&value) => Ok(value.into()),
         _ => Err(format!(
@@ -263,8 +325,10 @@ pub fn zero(ty: &Type) -> Value {
         Type::Int32 | Type::Int64 | Type::Number | Type::IntOrString => 0.into(),
         Type::Quantity => "0".into(),
         Type::Struct(name) => {
-            let mut none = Oddities::default();
-            structure(Map::new(), name, &Path::Root, &mut none).unwrap_or_default()
+            let (mut map, mut none) = (Map::new(), Oddities::default());
+            // Nothing is given, so nothing can be wrong with it.
+            let _ = structure(&mut map, name, &Path::Root, &mut none);
+            Value::Object(map)
         }
         Type::Time | Type::MicroTime | Type::Any | Type::List(..) | Type::Map(..) => Value::Null,
     }

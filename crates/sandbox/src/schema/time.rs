@@ -41,6 +41,40 @@ pub fn normal_micro(text: &str) -> Result<String, String> {
     Ok(micros(at))
 }
 
+/// Whether a time is in its one form for sure.
+pub fn is_normal(text: &str) -> bool {
+    has_form(text, "0000-00-00T00:00:00Z")
+}
+
+/// The same for a time with a fraction.
+pub fn is_normal_micro(text: &str) -> bool {
+    has_form(text, "0000-00-00T00:00:00.000000Z")
+}
+
+/// Whether a time has this form and is one that every calendar has.
+fn has_form(text: &str, form: &str) -> bool {
+    let bytes = text.as_bytes();
+    let number = |from: usize| {
+        bytes
+            .get(from..from + 2)
+            .map_or(u8::MAX, |pair| (pair[0] & 15) * 10 + (pair[1] & 15))
+    };
+    let is_alike = |(one, wanted): (&u8, &u8)| {
+        if *wanted == b'0' {
+            one.is_ascii_digit()
+        } else {
+            one == wanted
+        }
+    };
+    bytes.len() == form.len()
+        && bytes.iter().zip(form.as_bytes()).all(is_alike)
+        && (1..=12).contains(&number(5))
+        && (1..=28).contains(&number(8))
+        && number(11) < 24
+        && number(14) < 60
+        && number(17) < 60
+}
+
 fn parse(text: &str, layout: &str) -> Result<Wall, String> {
     // Go wants a capital T and Z and two digits everywhere; jiff is more generous.
     let strict = text.len() >= 20 && text.as_bytes().get(10) == Some(&b'T') && text.as_bytes().get(4) == Some(&b'-');
@@ -66,6 +100,29 @@ mod tests {
             normal_micro("2024-03-01T12:00:20.000001+02:00").as_deref(),
             Ok("2024-03-01T10:00:20.000001Z")
         );
+    }
+
+    #[test]
+    fn what_needs_no_parsing_stays_as_it_is() {
+        for text in ["2024-03-01T10:00:20Z", "0001-12-28T23:59:59Z"] {
+            assert!(is_normal(text), "{text}");
+            assert_eq!(normal(text).as_deref(), Ok(text));
+        }
+        let text = "2024-03-01T10:00:20.000001Z";
+        assert!(is_normal_micro(text));
+        assert_eq!(normal_micro(text).as_deref(), Ok(text));
+        for text in [
+            "2024-02-29T10:00:20Z",
+            "2024-13-01T10:00:20Z",
+            "2024-00-01T10:00:20Z",
+            "2024-03-01T24:00:20Z",
+            "2024-03-01T10:00:60Z",
+            "2024-03-01t10:00:20Z",
+            "2024-03-01T10:00:2:Z",
+            "2024-03-01T10:00:20.000001Z",
+        ] {
+            assert!(!is_normal(text), "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::MIRROR;
-use crate::rules::{items, text};
+use crate::rules::{equal_field, find, items, text};
 use crate::status::Cause;
 
 const CHANGEABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
@@ -24,11 +24,14 @@ pub fn validate(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     validate_deadline(object, old, causes);
     validate_tolerations(object, old, causes);
     validate_gates(object, old, causes);
-    let mut expected = object.clone();
-    if let (Some(Value::Object(spec)), Some(before)) = (expected.get_mut("spec"), old.get("spec")) {
+    if equal_field(object, old, "spec") {
+        return;
+    }
+    let mut expected = object.get("spec").cloned();
+    if let (Some(Value::Object(spec)), Some(before)) = (&mut expected, old.get("spec")) {
         forget_changeable(spec, before);
     }
-    if expected.get("spec") != old.get("spec") {
+    if expected.as_ref() != old.get("spec") {
         causes.push(Cause::forbidden("spec", CHANGEABLE));
     }
 }
@@ -67,7 +70,7 @@ fn forget_changeable(spec: &mut Map<String, Value>, old: &Value) {
 }
 
 fn validate_deadline(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
-    let deadline = |object: &Value| object.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
+    let deadline = |object: &Value| find(object, "/spec/activeDeadlineSeconds").and_then(Value::as_i64);
     match (deadline(object), deadline(old)) {
         (Some(now), Some(before)) if now > before => {
             let complaint = "must be less than or equal to previous value";
@@ -114,7 +117,7 @@ fn validate_gates(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
             causes.push(Cause::forbidden(format!("spec.schedulingGates[{index}].name"), &why));
         }
     }
-    let selector = |object: &Value| object.pointer("/spec/nodeSelector").and_then(Value::as_object).cloned();
+    let selector = |object: &Value| find(object, "/spec/nodeSelector").and_then(Value::as_object).cloned();
     let now = selector(object).unwrap_or_default();
     let kept = selector(old)
         .unwrap_or_default()

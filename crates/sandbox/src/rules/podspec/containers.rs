@@ -1,10 +1,12 @@
 //! Containers of a pod: names, images, ports, resources.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{environment, probes, security};
 use crate::api::names;
-use crate::rules::{items, text};
+use crate::rules::{find, items, text};
 use crate::schema::quantity;
 use crate::status::Cause;
 
@@ -26,7 +28,7 @@ pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     if items(spec, "/containers").is_empty() {
         causes.push(Cause::required(format!("{path}.containers"), ""));
     }
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     for list in ["containers", "initContainers"] {
         for (index, one) in items(spec, &format!("/{list}")).iter().enumerate() {
             let at = format!("{path}.{list}[{index}]");
@@ -39,7 +41,7 @@ pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     host_ports(spec, path, causes);
 }
 
-fn validate_one<'a>(spec: &Value, one: &'a Value, at: &str, seen: &mut Vec<&'a str>, causes: &mut Vec<Cause>) {
+fn validate_one<'a>(spec: &Value, one: &'a Value, at: &str, seen: &mut BTreeSet<&'a str>, causes: &mut Vec<Cause>) {
     name(one, at, seen, causes);
     image(one, at, causes);
     ports(spec, one, at, causes);
@@ -75,7 +77,7 @@ pub fn one_of(object: &Value, field: &str, at: &str, allowed: &[&str], causes: &
     }
 }
 
-fn name<'a>(one: &'a Value, at: &str, seen: &mut Vec<&'a str>, causes: &mut Vec<Cause>) {
+fn name<'a>(one: &'a Value, at: &str, seen: &mut BTreeSet<&'a str>, causes: &mut Vec<Cause>) {
     let name = text(one, "/name");
     if name.is_empty() {
         causes.push(Cause::required(format!("{at}.name"), ""));
@@ -84,7 +86,7 @@ fn name<'a>(one: &'a Value, at: &str, seen: &mut Vec<&'a str>, causes: &mut Vec<
     } else if seen.contains(&name) {
         causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
     }
-    seen.push(name);
+    seen.insert(name);
 }
 
 fn image(one: &Value, at: &str, causes: &mut Vec<Cause>) {
@@ -161,7 +163,7 @@ pub fn port_name(name: &str, at: &str, causes: &mut Vec<Cause>) {
 }
 
 fn ports(spec: &Value, one: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     let host_network = spec.get("hostNetwork") == Some(&Value::Bool(true));
     for (index, port) in items(one, "/ports").iter().enumerate() {
         let at = format!("{at}.ports[{index}]");
@@ -171,7 +173,7 @@ fn ports(spec: &Value, one: &Value, at: &str, causes: &mut Vec<Cause>) {
             if seen.contains(&name) {
                 causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
             }
-            seen.push(name);
+            seen.insert(name);
         }
         let number = |field: &str| port.get(field).and_then(Value::as_i64).unwrap_or(0);
         match number("containerPort") {
@@ -218,7 +220,7 @@ fn amount(value: &Value) -> i128 {
 
 fn resources(spec: &Value, one: &Value, at: &str, causes: &mut Vec<Cause>) {
     let at = format!("{at}.resources");
-    let listed = |field: &str| one.pointer(&format!("/resources/{field}")).and_then(Value::as_object);
+    let listed = |field: &str| find(one, &format!("/resources/{field}")).and_then(Value::as_object);
     for field in ["limits", "requests"] {
         for (name, value) in listed(field).into_iter().flatten() {
             resource(name, value, &format!("{at}.{field}[{name}]"), causes);
@@ -278,11 +280,11 @@ fn resource(name: &str, value: &Value, at: &str, causes: &mut Vec<Cause>) {
 
 /// Rules for containers that are added for debugging.
 pub fn ephemeral(spec: &Value, causes: &mut Vec<Cause>) {
-    let mut names: Vec<&str> = Vec::new();
+    let mut names = BTreeSet::new();
     for list in ["containers", "initContainers"] {
         names.extend(items(spec, &format!("/{list}")).iter().map(|one| text(one, "/name")));
     }
-    let regular: Vec<&str> = names.clone();
+    let regular = names.clone();
     for (index, one) in items(spec, "/ephemeralContainers").iter().enumerate() {
         let at = format!("spec.ephemeralContainers[{index}]");
         name(one, &at, &mut names, causes);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::containers::{one_of, port_name, port_number};
-use crate::rules::{items, text};
+use crate::rules::{find, items, text};
 use crate::status::Cause;
 
 /// Rules for the probes and hooks of a container.
@@ -14,7 +14,7 @@ pub fn validate(spec: &Value, one: &Value, at: &str, causes: &mut Vec<Cause>) {
         }
     }
     for phase in ["postStart", "preStop"] {
-        if let Some(hook) = one.pointer(&format!("/lifecycle/{phase}")) {
+        if let Some(hook) = find(one, &format!("/lifecycle/{phase}")) {
             let at = format!("{at}.lifecycle.{phase}");
             handler(hook, &["exec", "httpGet", "tcpSocket", "sleep"], &at, causes);
             pause(spec, hook, &at, causes);

@@ -1,5 +1,7 @@
 //! Where a pod may run, under which name and for how long.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::affinity;
@@ -131,14 +133,14 @@ fn spread(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
 
 fn gates(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     let gates = items(spec, "/schedulingGates");
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, gate) in gates.iter().enumerate() {
         let (name, at) = (text(gate, "/name"), format!("{path}.schedulingGates[{index}]"));
         affinity::qualified(name, &at, causes);
         if seen.contains(&name) {
             causes.push(Cause::duplicate(at, &json!(name)));
         }
-        seen.push(name);
+        seen.insert(name);
     }
     if !gates.is_empty() && !text(spec, "/nodeName").is_empty() {
         let why = "cannot be set until all schedulingGates have been cleared";

@@ -1,5 +1,7 @@
 //! Identities and privileges of a pod, and what does not go together with them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::containers::one_of;
@@ -86,7 +88,7 @@ fn seccomp(context: &Value, at: &str, causes: &mut Vec<Cause>) {
 }
 
 fn sysctls(context: &Value, at: &str, causes: &mut Vec<Cause>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, sysctl) in items(context, "/sysctls").iter().enumerate() {
         let (name, at) = (text(sysctl, "/name"), format!("{at}.sysctls[{index}].name"));
         let known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_./".contains(&byte);
@@ -99,7 +101,7 @@ fn sysctls(context: &Value, at: &str, causes: &mut Vec<Cause>) {
         } else if seen.contains(&name) {
             causes.push(Cause::duplicate(at, &json!(name)));
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 

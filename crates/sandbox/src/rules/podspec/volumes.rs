@@ -1,5 +1,7 @@
 //! Volumes of a pod, and where its containers mount them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::containers::one_of;
@@ -24,7 +26,7 @@ const SHORTEST_TOKEN: i64 = 600;
 
 /// Rules for volumes and mounts.
 pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     for (index, volume) in items(spec, "/volumes").iter().enumerate() {
         let name = text(volume, "/name");
         let at = format!("{path}.volumes[{index}]");
@@ -35,7 +37,7 @@ pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
         } else if seen.contains(&name) {
             causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
         }
-        seen.push(name);
+        seen.insert(name);
         source(spec, volume, &at, causes);
     }
     for list in ["containers", "initContainers"] {
@@ -191,8 +193,8 @@ fn token(spec: &Value, inner: &Value, at: &str, at_inner: &str, causes: &mut Vec
     }
 }
 
-fn mounts(one: &Value, at: &str, volumes: &[&str], causes: &mut Vec<Cause>) {
-    let mut paths = Vec::new();
+fn mounts(one: &Value, at: &str, volumes: &BTreeSet<&str>, causes: &mut Vec<Cause>) {
+    let mut paths = BTreeSet::new();
     for (index, mount) in items(one, "/volumeMounts").iter().enumerate() {
         let (name, path) = (text(mount, "/name"), text(mount, "/mountPath"));
         let at_mount = format!("{at}[{index}]");
@@ -212,7 +214,7 @@ fn mounts(one: &Value, at: &str, volumes: &[&str], causes: &mut Vec<Cause>) {
                 "must be unique",
             ));
         }
-        paths.push(path);
+        paths.insert(path);
         let below = text(mount, "/subPath");
         if below.starts_with('/') {
             causes.push(Cause::invalid(
