@@ -1,5 +1,6 @@
 //! The rules of the taint-manager, each against the whole state machine.
 
+mod accounts;
 mod harness;
 mod inheritance;
 mod marking;
