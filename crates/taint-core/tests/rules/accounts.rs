@@ -79,7 +79,7 @@ fn sizes_are_those_of_what_is_held() {
         });
         assert_eq!(h.manager.stats().failed_writes, failures * 2);
         // What is tried again begins with a read.
-        h.at(u64::try_from(failures).expect("small") * 400);
+        h.at(failures * 400);
         h.apply(Input::NodeRead {
             name: "n2".into(),
             reading: Reading::Found(mk_silent("n2")),
