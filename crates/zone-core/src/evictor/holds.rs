@@ -82,7 +82,7 @@ impl Evictor {
             if externals_changed {
                 self.touch_waiting();
             }
-            self.pods.look_again_at_held();
+            self.pods.look_again_at_gates();
         }
         for zone in self.changed_zones.clone() {
             self.hold_zone(&zone, now);

@@ -10,7 +10,7 @@
 //!
 //! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what
 //! was judged is what is deleted. A withdrawal ends everything but a delete that was sent; what waits for its turn under the client's rate
-//! limit is not sent yet, and is called off when the pod is withdrawn, or its node says that it is Ready.
+//! limit is not sent yet, and is called off when the pod is withdrawn, its node says that it is Ready, or a hold begins.
 //!
 //! **Pace.** What was due before this process could act, or became free when a hold ended, is *overdue*: it is served at
 //! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
@@ -109,7 +109,7 @@ pub(super) struct Pods {
     fresh: BTreeMap<u64, PodUid>,
     overdue: BTreeMap<u64, PodUid>,
     next_place: u64,
-    in_flight: usize,
+    in_flight: BTreeSet<PodUid>,
     pace: Bucket,
 }
 
@@ -147,7 +147,7 @@ impl Pods {
             fresh: BTreeMap::new(),
             overdue: BTreeMap::new(),
             next_place: 0,
-            in_flight: 0,
+            in_flight: BTreeSet::new(),
             pace: Bucket::full(overdue_per_second),
         }
     }
@@ -164,8 +164,10 @@ impl Pods {
         self.dirty.insert(uid);
     }
 
-    pub(super) fn look_again_at_held(&mut self) {
+    /// What a gate decides: who waits for it, and whose request may not be sent yet.
+    pub(super) fn look_again_at_gates(&mut self) {
         self.dirty.extend(self.held.iter().cloned());
+        self.dirty.extend(self.in_flight.iter().cloned());
     }
 
     pub(super) fn look_again_at_node(&mut self, node: &NodeName) {
@@ -199,8 +201,11 @@ impl Pods {
             }
             _ => {}
         }
-        self.in_flight += usize::from(stage.is_in_flight());
-        self.in_flight -= usize::from(before.is_in_flight());
+        if stage.is_in_flight() {
+            self.in_flight.insert(uid.clone());
+        } else if before.is_in_flight() {
+            self.in_flight.remove(uid);
+        }
     }
 
     fn remove(&mut self, uid: &PodUid) {
@@ -225,7 +230,7 @@ impl Evictor {
     /// Pods that are due: held, waiting for a slot, with a request under way.
     pub fn due_pods(&self) -> (usize, usize, usize) {
         let waiting = self.pods.fresh.len() + self.pods.overdue.len();
-        (self.pods.held.len(), waiting, self.pods.in_flight)
+        (self.pods.held.len(), waiting, self.pods.in_flight.len())
     }
 
     pub(super) fn take_pod_intent(
@@ -367,7 +372,7 @@ impl Evictor {
     }
 
     fn next_pod(&mut self, now: Now) -> Option<PodUid> {
-        if self.pods.in_flight >= self.config.max_evictions_in_flight {
+        if self.pods.in_flight.len() >= self.config.max_evictions_in_flight {
             return None;
         }
         if let Some(uid) = self.pods.fresh.values().next() {

@@ -1,7 +1,7 @@
 //! What was decided, or asked for, and is not wanted any more.
 
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Effect, HoldReason, ReadyStatus, Taint};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, ReadyStatus, Taint};
 use bailiff_zone_core::{Input, NodeFacts};
 
 use crate::world::{World, mk_config, secs};
@@ -95,5 +95,44 @@ fn pods_of_a_node_that_is_ready_again_are_not_evicted() {
         world.pass(secs(600));
         assert!(world.pods.contains_key(&pod));
         assert_eq!(world.pod_state(&pod) == Some(&PodOutcomeState::Cancelled), withdrawn);
+    }
+}
+
+/// Issue 4, pause: what waits for its turn under the client's rate limit when a hold begins is not sent, whatever step it is; when the
+/// hold ends the present counts.
+#[test]
+fn a_hold_calls_off_what_is_not_sent_yet() {
+    let scopes = [
+        HoldScope::All,
+        HoldScope::Zone(crate::world::zone("a")),
+        HoldScope::Node("n1".into()),
+    ];
+    for scope in scopes {
+        for steps_before in 0..2 {
+            let mut world = mk_world();
+            world.fall_silent(&["n1"]);
+            let pod = world.add_pod("p", "n1", vec![]);
+            (world.is_slow, world.is_unsent) = (true, true);
+            world.due(&pod);
+            for _ in 0..steps_before {
+                world.answer_first();
+            }
+            let reason = HoldReason::Paused;
+            let hold = Hold {
+                reason,
+                detail: "as the test wanted".to_owned(),
+                since: world.now.wall,
+            };
+            world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
+            let before = world.requests;
+            world.answer_all();
+            world.pass(secs(600));
+            assert_eq!(world.requests, before, "{scope}, {steps_before} steps");
+            assert_eq!((world.pod_held(&pod), world.pods.contains_key(&pod)), (Some(reason), true));
+            world.tell(Input::Braked(Holds::NONE));
+            world.pass(secs(60));
+            world.answer_all();
+            assert_eq!(world.deleted(), 1, "{scope}, {steps_before} steps");
+        }
     }
 }

@@ -102,6 +102,14 @@ impl World {
         }
     }
 
+    /// Answers the oldest request that was sent, and no other.
+    pub fn answer_first(&mut self) {
+        let is_unsent = std::mem::replace(&mut self.is_unsent, false);
+        let request = self.unanswered.remove(0);
+        self.answer(request);
+        self.is_unsent = is_unsent;
+    }
+
     fn answer(&mut self, request: Effect) {
         if let Effect::MarkPod { ticket, .. }
         | Effect::DeletePod { ticket, .. }
