@@ -18,4 +18,4 @@ pub use decode::{Decode, DecodeError, Encoded};
 pub use error::{Error, Kind};
 pub use events::Recorder;
 pub use metrics::Metrics;
-pub use watch::{Snapshot, View, Watch};
+pub use watch::{Snapshot, View, Watch, Witness};

@@ -48,6 +48,29 @@ pub trait View: Decode + Send + 'static {
     fn meta(&self) -> &Meta;
 }
 
+/// Sees every object as the server sent it in JSON, in the watch's own task, before its view is decoded.
+///
+/// For what is wanted of few objects only, so that no view has to carry it.
+pub trait Witness: Send + 'static {
+    /// An object of a list, or a changed one.
+    fn saw(&mut self, object: &str);
+
+    /// The list that the last objects were of is whole.
+    fn saw_all(&mut self);
+
+    /// An object is gone.
+    fn gone(&mut self, meta: &Meta);
+}
+
+/// Sees nothing.
+impl Witness for () {
+    fn saw(&mut self, _: &str) {}
+
+    fn saw_all(&mut self) {}
+
+    fn gone(&mut self, _: &Meta) {}
+}
+
 /// What a watch is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -150,10 +173,15 @@ impl<T> Drop for Watch<T> {
 impl<T: View> Watch<T> {
     /// Starts a watch. Its task is owned by the returned value and restarts itself after every failure.
     pub fn start(api: &Api, source: Source, seed: &Seed) -> Self {
+        Self::start_with(api, source, seed, ())
+    }
+
+    /// The same, and `witness` sees what comes.
+    pub fn start_with(api: &Api, source: Source, seed: &Seed, witness: impl Witness) -> Self {
         let (sender, events) = mpsc::channel(QUEUE);
         let (shown, clock) = (Life::default(), api.clock().clone());
         let teller = Teller::new(sender, shown.clone(), &clock);
-        let task = Task::new(api.clone(), source.clone(), seed.fork(source.path), teller);
+        let task = Task::new(api.clone(), source.clone(), seed.fork(source.path), teller, Box::new(witness));
         Self {
             events,
             shown,

@@ -6,7 +6,8 @@ use bailiff_cluster::{Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
-use bailiff_model::{Namespace, NodeName, PodUid, Topic, TraceContext};
+use bailiff_model::{Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
+use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Stage};
 
 use crate::dispatch::Dispatch;
@@ -87,10 +88,16 @@ impl Loop {
             producer: env.identity.clone(),
             epoch: env.epoch,
         };
+        let duties = Duties {
+            node_lifecycle: false,
+            taint_eviction: false,
+            daemonset: true,
+        };
+        let brake = Brake::start(&env, DaemonsetSyncer::NAME, duties);
         Self {
             core: Syncer::new(options.core()),
             watches: Watches {
-                daemonsets: Watch::start(&env.api, DAEMONSETS, &env.seed),
+                daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.seed, brake.spy(What::DaemonSets)),
                 revisions: Watch::start(&env.api, REVISIONS, &env.seed),
                 nodes: Watch::start(&env.api, NODES, &env.seed),
                 pods: Watch::start(&env.api, PODS, &env.seed),
@@ -100,7 +107,7 @@ impl Loop {
             publisher: publish(&env.bus, publishing, &env.clock, &env.seed),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, "daemonset-syncer decisions"),
-            brake: Brake::start(&env, DaemonsetSyncer::NAME),
+            brake,
             metrics: env.metrics.register("", Metrics::register),
             complete: false,
             env,

@@ -8,9 +8,10 @@ use bailiff_cluster::{Recorder, Watch};
 use bailiff_event_bus::{
     Body, Draft, PublishOptions, Published, Publisher, Record, ShardStatus, SubscribeOptions, Subscription, Update,
 };
-use bailiff_model::{NodeName, NodeUid, Topic};
+use bailiff_model::{Duties, NodeName, NodeUid, Topic};
 use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
+use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage, settle};
 use futures::FutureExt;
 
@@ -74,9 +75,15 @@ impl Shell {
             producer: name,
             epoch: env.epoch,
         };
+        let duties = Duties {
+            node_lifecycle: true,
+            taint_eviction: false,
+            daemonset: false,
+        };
+        let brake = Brake::start(&env, NodeHealthMonitor::NAME, duties);
         Self {
             monitor: Monitor::new(options.config(shard)),
-            nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
+            nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             leases: Watch::start(&env.api, Source::all(requests::LEASES), &seed),
             topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed)),
             shards: BTreeMap::new(),
@@ -84,7 +91,7 @@ impl Shell {
             requests: Requests::new(MOST_REQUESTS),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, NodeHealthMonitor::NAME),
-            brake: Brake::start(&env, NodeHealthMonitor::NAME),
+            brake,
             recorder: Recorder::start(&env.api, telling::EVENT_SOURCE, &env.identity, &seed),
             metrics: Metrics::register(&env.metrics),
             ready: env.readiness.check("node health"),

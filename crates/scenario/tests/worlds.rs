@@ -2,6 +2,8 @@
 
 #[path = "worlds/loss.rs"]
 mod loss;
+#[path = "worlds/rival.rs"]
+mod rival;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,30 +1,30 @@
-//! What a person may stop: the ConfigMap of pauses, as every stage and every replica watches it (docs/adr/0002).
+//! What holds a stage from outside: the ConfigMap of pauses, as every stage and every replica watches it (docs/adr/0002), and a rival.
 //!
-//! Here is how it is read; what a pause is and when it ends is [`pauses`]'; what is held because of one is each core's to decide.
+//! Here is how the ConfigMap is read, and how both are told; what a pause is and when it ends is [`pauses`]'; what a rival is and when
+//! it is gone is [`crate::rival`]'s; what is held because of either is each core's to decide.
 //!
 //! # Guarantees
 //! - Before the ConfigMap was read once, everything is held; while the watch is stale, too.
 //! - A ConfigMap that cannot be read, whole or in part, holds everything. One that does not exist holds nothing.
 
 pub mod pauses;
+mod telling;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{View, Watch, views::Meta};
-use bailiff_model::{Hold, HoldReason, HoldScope, Holds, Now, Wall};
+use bailiff_model::{Duties, Hold, HoldReason, HoldScope, Holds, Now, Wall};
 use bailiff_runtime::Clock;
-use bailiff_runtime::admin::Check;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::alarm::Alarm;
 use crate::env::Env;
+use crate::rival::{Scout, Spy, What};
 use pauses::Book;
+use telling::Teller;
 
 /// Namespace of the ConfigMap.
 pub const NAMESPACE: &str = "kube-system";
@@ -90,7 +90,7 @@ enum Sight {
     Lost { reason: String, ever: bool },
 }
 
-/// The pauses as they are, for one stage.
+/// What holds one stage from outside.
 #[derive(Debug)]
 pub struct Brake {
     watch: Watch<Pauses>,
@@ -100,24 +100,14 @@ pub struct Brake {
     /// What was said last; `None` before anything was.
     told: Option<Holds>,
     alarm: Alarm,
-    check: Check,
-    metrics: Family<Labels, Gauge>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Labels {
-    scope: String,
-    reason: &'static str,
+    scout: Scout,
+    teller: Teller,
 }
 
 impl Brake {
-    /// Begins to watch for the stage called `name`.
-    pub fn start(env: &Env, name: &'static str) -> Self {
-        let metrics = Family::default();
-        env.metrics.register(&name.replace('-', "_"), |registry| {
-            let help = "1 while acts are held from outside the stage, by what is held and why";
-            registry.register("braked", help, metrics.clone());
-        });
+    /// Begins to watch for the stage called `name`, which has a part in these duties.
+    pub fn start(env: &Env, name: &'static str, duties: Duties) -> Self {
+        let teller = Teller::start(env, name);
         Self {
             watch: Watch::start(&env.api, SOURCE, &env.seed.fork("pauses")),
             clock: env.clock.clone(),
@@ -125,25 +115,35 @@ impl Brake {
             sight: Sight::Unread,
             told: None,
             alarm: Alarm::new(&env.clock),
-            check: env.readiness.check(format!("{name}: pauses")),
-            metrics,
+            scout: Scout::start(env, duties, teller.rival_signs()),
+            teller,
         }
+    }
+
+    /// Looks out for a rival in what a watch of the stage brings.
+    pub fn spy(&self, what: What) -> Spy {
+        self.scout.spy(what)
     }
 
     /// What is held from now on, each time it changes; the first time at once. Cancel-safe.
     pub async fn next(&mut self) -> Holds {
         loop {
             let now = self.clock.now();
+            for over in self.book.ended(now) {
+                self.teller.pause_ended(&over);
+            }
             let holds = self.holds(now);
             if self.told.as_ref() != Some(&holds) {
-                self.tell(&holds);
+                self.teller.tell(self.told.as_ref(), &holds, self.sight != Sight::Unread);
                 self.told = Some(holds.clone());
                 return holds;
             }
-            self.alarm.set((!self.book.is_empty()).then(|| now.mono + LOOK_EVERY));
+            let look = (!self.book.is_empty()).then(|| now.mono + LOOK_EVERY);
+            self.alarm.set(look.into_iter().chain(self.scout.ends_at()).min());
             tokio::select! {
                 biased;
                 event = self.watch.next() => self.take(event),
+                () = self.scout.turn() => {}
                 () = self.alarm.due() => {}
             }
         }
@@ -182,8 +182,11 @@ impl Brake {
         }
     }
 
-    fn holds(&self, now: Now) -> Holds {
+    fn holds(&mut self, now: Now) -> Holds {
         let mut holds = self.book.holds(now);
+        if let Some(rival) = self.scout.hold() {
+            holds.insert(HoldScope::All, rival);
+        }
         let since = self.since(now.wall);
         match &self.sight {
             Sight::Fresh => {}
@@ -209,33 +212,6 @@ impl Brake {
     fn since_of(&self, reason: HoldReason, now: Wall) -> Wall {
         let before = self.told.as_ref().and_then(|told| told.get(&HoldScope::All, reason));
         before.map_or(now, |hold| hold.since)
-    }
-
-    fn tell(&self, holds: &Holds) {
-        let label = |scope: &HoldScope, hold: &Hold| Labels {
-            scope: scope.to_string(),
-            reason: hold.reason.as_str(),
-        };
-        for (scope, hold) in self.told.iter().flat_map(Holds::iter) {
-            self.metrics.get_or_create(&label(scope, hold)).set(0);
-            if holds.get(scope, hold.reason).is_none() {
-                tracing::info!(%scope, reason = %hold.reason, "No longer held from outside");
-            }
-        }
-        let mut said = Vec::new();
-        for (scope, hold) in holds.iter() {
-            self.metrics.get_or_create(&label(scope, hold)).set(1);
-            if self.told.as_ref().and_then(|told| told.get(scope, hold.reason)) != Some(hold) && self.sight != Sight::Unread {
-                tracing::warn!(%scope, reason = %hold.reason, detail = %hold.detail, "Held from outside");
-            }
-            said.push(format!("{scope}: {} ({})", hold.reason, hold.detail));
-        }
-        // A hold is no reason to send the process away: it ends by itself.
-        if said.is_empty() {
-            self.check.ok();
-        } else {
-            self.check.note(said.join("; "));
-        }
     }
 }
 

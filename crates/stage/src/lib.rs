@@ -11,6 +11,7 @@ pub mod flags;
 pub mod health;
 pub mod process;
 pub mod requests;
+pub mod rival;
 pub mod service;
 pub mod settle;
 

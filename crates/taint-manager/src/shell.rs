@@ -3,8 +3,9 @@
 use bailiff_cluster::Watch;
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update};
-use bailiff_model::{NodeName, NodeUid, PodUid, Topic};
+use bailiff_model::{Duties, NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
+use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage};
 use bailiff_taint_core::{Effect, Input, Manager};
 use futures::FutureExt;
@@ -74,10 +75,15 @@ impl Shell {
             producer: name.clone(),
             epoch: env.epoch,
         };
+        let duties = Duties {
+            daemonset: false,
+            ..config.duties
+        };
+        let brake = Brake::start(&env, TaintManager::NAME, duties);
         Self {
             manager: Manager::new(config),
-            nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
-            pods: Watch::start(&env.api, Source::all(requests::PODS), &seed),
+            nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
+            pods: Watch::start_with(&env.api, Source::all(requests::PODS), &seed, brake.spy(What::Pods)),
             health: subscribe(Topic::NodeHealth),
             shards: Shards::default(),
             past: Some(subscribe(Topic::EvictionIntents)),
@@ -86,7 +92,7 @@ impl Shell {
             requests: Requests::new(config.node_writes + config.pod_marks),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, TaintManager::NAME),
-            brake: Brake::start(&env, TaintManager::NAME),
+            brake,
             teller: Teller::new(&env, &seed),
             metrics: Metrics::register(&env.metrics),
             ready: env.readiness.check("eviction intents"),

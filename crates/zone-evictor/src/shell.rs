@@ -6,8 +6,9 @@ use bailiff_event_bus::{
     Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped,
     SubscribeOptions, Subscription, Update,
 };
-use bailiff_model::{Listed, NodeName, Origin, Topic};
+use bailiff_model::{Duties, Listed, NodeName, Origin, Topic};
 use bailiff_runtime::admin::Check;
+use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage, settle};
 use bailiff_zone_core::{
     Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus,
@@ -76,9 +77,14 @@ impl Shell {
             producer: name,
             epoch: env.epoch,
         };
+        let duties = Duties {
+            daemonset: false,
+            ..options.config(shard).duties
+        };
+        let brake = Brake::start(&env, ZoneEvictor::NAME, duties);
         Self {
             evictor: Evictor::new(options.config(shard)),
-            nodes: Watch::start(&env.api, Source::all(requests::NODES), &seed),
+            nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             daemon_sets: (options.config(shard).mode == EvictionMode::Node)
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
             bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
@@ -87,7 +93,7 @@ impl Shell {
             recalls: Recalls::default(),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, ZoneEvictor::NAME),
-            brake: Brake::start(&env, ZoneEvictor::NAME),
+            brake,
             recorders: Recorders::start(&env),
             metrics: Metrics::register(&env.metrics),
             ready: env.readiness.check("zone eviction"),

@@ -7,7 +7,7 @@ use bailiff_runtime::Seed;
 
 use super::teller::Life;
 use super::wire::Page;
-use super::{Snapshot, Source, View};
+use super::{Snapshot, Source, View, Witness};
 use crate::api::Api;
 use crate::decode::{Decode, DecodeError, Encoded};
 use crate::error::{Error, Kind};
@@ -30,6 +30,7 @@ pub(super) struct Lister<T> {
     source: Source,
     seed: Seed,
     heard: Life,
+    pub(super) witness: Box<dyn Witness>,
     view: PhantomData<fn() -> T>,
 }
 
@@ -37,28 +38,33 @@ pub(super) struct Lister<T> {
 pub(super) type Positioned<T> = (Snapshot<T>, String);
 
 impl<T: View> Lister<T> {
-    pub(super) fn new(api: Api, source: Source, seed: Seed, heard: Life) -> Self {
+    pub(super) fn new(api: Api, source: Source, seed: Seed, heard: Life, witness: Box<dyn Witness>) -> Self {
         Self {
             api,
             source,
             seed,
             heard,
+            witness,
             view: PhantomData,
         }
     }
 
     /// Lists everything.
-    pub(super) async fn list(&self) -> Result<Positioned<T>, Error> {
-        match self.pages(Some(PAGE)).await {
+    pub(super) async fn list(&mut self) -> Result<Positioned<T>, Error> {
+        let listed = match self.pages(Some(PAGE)).await {
             // The list took longer than the server keeps the past. The whole at once cannot expire half-way.
             Err((error, true)) if error.kind == Kind::Expired => self.pages(None).await.map_err(|(error, _)| error),
             Err((error, _)) => Err(error),
             Ok(listed) => Ok(listed),
+        };
+        if listed.is_ok() {
+            self.witness.saw_all();
         }
+        listed
     }
 
     /// Lists page by page; an error comes with whether it was in the middle.
-    async fn pages(&self, mut limit: Option<usize>) -> Result<Positioned<T>, (Error, bool)> {
+    async fn pages(&mut self, mut limit: Option<usize>) -> Result<Positioned<T>, (Error, bool)> {
         let mut snapshot = Snapshot {
             objects: Vec::new(),
             malformed: Vec::new(),
@@ -70,6 +76,9 @@ impl<T: View> Lister<T> {
                 .map_err(|error| (error, !token.is_empty()))?;
             self.heard.beat(self.api.clock().now().mono);
             for item in page.items() {
+                if let Encoded::Json(object) = &item {
+                    self.witness.saw(object);
+                }
                 match decode(&self.api, &self.source, &item) {
                     Ok(object) => snapshot.objects.push(object),
                     Err(_) => snapshot.malformed.extend(item.identity()),

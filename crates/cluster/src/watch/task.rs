@@ -12,7 +12,7 @@ use kube::client::Body;
 use super::list::{Lister, decode};
 use super::teller::{Teller, Unwanted};
 use super::wire::{Cutter, Part, Told};
-use super::{Event, Source, View, WATCH_FOR};
+use super::{Event, Source, View, WATCH_FOR, Witness};
 use crate::api::Api;
 use crate::decode::Encoded;
 use crate::error::{Error, Kind};
@@ -56,8 +56,8 @@ enum Ended {
 }
 
 impl<T: View> Task<T> {
-    pub(super) fn new(api: Api, source: Source, seed: Seed, teller: Teller<T>) -> Self {
-        let lister = Lister::new(api.clone(), source.clone(), seed.clone(), teller.heard().clone());
+    pub(super) fn new(api: Api, source: Source, seed: Seed, teller: Teller<T>, witness: Box<dyn Witness>) -> Self {
+        let lister = Lister::new(api.clone(), source.clone(), seed.clone(), teller.heard().clone(), witness);
         Self {
             api,
             source,
@@ -204,12 +204,20 @@ impl<T: View> Task<T> {
         self.teller.alive();
         let mut version = String::new();
         let event = match &*kind {
-            "ADDED" | "MODIFIED" => decode::<T>(&self.api, &self.source, &object).ok().map(|object| {
-                version.clone_from(&object.meta().resource_version);
-                Event::Applied(object)
-            }),
+            "ADDED" | "MODIFIED" => {
+                if let Encoded::Json(object) = &object {
+                    self.lister.witness.saw(object);
+                }
+                decode::<T>(&self.api, &self.source, &object).ok().map(|object| {
+                    version.clone_from(&object.meta().resource_version);
+                    Event::Applied(object)
+                })
+            }
             "DELETED" => match object.identity().filter(|meta| !meta.name.is_empty()) {
-                Some(meta) => Some(Event::Deleted(meta)),
+                Some(meta) => {
+                    self.lister.witness.gone(&meta);
+                    Some(Event::Deleted(meta))
+                }
                 // Something is gone and nobody can say what.
                 None => return Ok(unreadable()),
             },

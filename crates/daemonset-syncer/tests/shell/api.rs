@@ -112,7 +112,7 @@ impl FakeApi {
         if query.contains("watch=true") {
             return state.watch(&key);
         }
-        if key == "events" {
+        if key == "events" && parts.method == Method::POST {
             let text = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
             let uid = body["regarding"]["uid"].as_str().unwrap_or_default();
             let event = format!("{} {uid} {} {}", text("reportingController"), text("reason"), text("note"));
@@ -127,7 +127,7 @@ impl FakeApi {
             Method::PATCH => state.patch(&key, &body),
             Method::DELETE => state.delete(&key, &body["preconditions"]),
             _ if !key.contains('/') => {
-                if key != "configmaps" {
+                if !["configmaps", "events", "leases"].contains(&key.as_str()) {
                     state.lists.push(format!("{key}?{query}"));
                 }
                 state.list(&key)

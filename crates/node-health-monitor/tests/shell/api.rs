@@ -18,6 +18,9 @@ pub const NODES: &str = "/api/v1/nodes";
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 /// The ConfigMaps among which that of pauses is; there is none unless it is put there.
 pub const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
+/// Where a rival is looked out for; this server knows of none unless it is put there.
+pub const EVENTS: &str = "/api/v1/events";
+pub const LEADERS: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 type TestBody = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -119,11 +122,11 @@ impl FakeApi {
         if query.contains("watch=true") {
             return state.watch(&path, &query);
         }
-        if path.ends_with("/events") {
+        if path.ends_with("/events") && parts.method == Method::POST {
             state.events.push(body.clone());
             return whole(201, &body);
         }
-        if path == PAUSES {
+        if [PAUSES, EVENTS, LEADERS].contains(&path.as_str()) {
             return state.read(&path);
         }
         state.requests.push(format!("{} {path}", parts.method));
@@ -218,7 +221,9 @@ fn merge_conditions(node: &mut Value, patch: &Value) {
 }
 
 fn collection(path: &str) -> &'static str {
-    let known = [NODES, PAUSES].into_iter().find(|known| path.starts_with(known));
+    let known = [NODES, PAUSES, EVENTS, LEADERS]
+        .into_iter()
+        .find(|known| path.starts_with(known));
     known.unwrap_or(LEASES)
 }
 

@@ -242,11 +242,15 @@ fn older(object: &Value, causes: &mut Vec<Cause>) {
 
 /// Selectable fields.
 pub fn fields(object: &Value) -> Fields {
+    let source = match text(object, "/source/component") {
+        "" => text(object, "/reportingComponent"),
+        component => component,
+    };
     let mut fields: Fields = vec![
         ("reason", text(object, "/reason").into()),
         ("type", text(object, "/type").into()),
         ("reportingComponent", text(object, "/reportingComponent").into()),
-        ("source", text(object, "/source/component").into()),
+        ("source", source.into()),
     ];
     for (name, pointer) in [
         ("involvedObject.kind", "/involvedObject/kind"),
@@ -260,4 +264,34 @@ pub fn fields(object: &Value) -> Fields {
         fields.push((name, text(object, pointer).into()));
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_the_component_or_who_reports() {
+        let source = |event: Value| {
+            let fields = fields(&event);
+            fields
+                .into_iter()
+                .find(|(name, _)| *name == "source")
+                .map(|(_, value)| value.to_string())
+        };
+        let cases = [
+            (
+                json!({"source": {"component": "kubelet"}, "reportingComponent": "other"}),
+                "kubelet",
+            ),
+            (
+                json!({"source": {}, "reportingComponent": "node-controller"}),
+                "node-controller",
+            ),
+            (json!({"reportingComponent": ""}), ""),
+        ];
+        for (event, wanted) in cases {
+            assert_eq!(source(event.clone()).as_deref(), Some(wanted), "{event}");
+        }
+    }
 }

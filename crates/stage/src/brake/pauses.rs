@@ -153,6 +153,8 @@ struct Known {
     /// Over by then.
     latest: Mono,
     seen: Wall,
+    /// Its end was said, or it was over when it was first seen.
+    is_over_said: bool,
 }
 
 impl Known {
@@ -165,13 +167,16 @@ impl Known {
         };
         let full = pause.asked_for().unwrap_or(left).min(LONGEST);
         let least = if live { full } else { left.min(full) };
-        Self {
+        let mut known = Self {
             text: text.to_owned(),
             earliest: now.mono + least,
             latest: now.mono + full,
             seen: now.wall,
+            is_over_said: false,
             pause,
-        }
+        };
+        known.is_over_said = known.is_over(now);
+        known
     }
 
     fn is_over(&self, now: Now) -> bool {
@@ -220,6 +225,19 @@ impl Book {
         } else {
             self.set_unreadable(wrong.join("; "), now);
         }
+    }
+
+    /// The pauses that ended by themselves, each said once. One that was over when it was first seen is none of them.
+    pub fn ended(&mut self, now: Now) -> Vec<Pause> {
+        let over = self
+            .known
+            .values_mut()
+            .filter(|known| !known.is_over_said && known.is_over(now));
+        over.map(|known| {
+            known.is_over_said = true;
+            known.pause.clone()
+        })
+        .collect()
     }
 
     /// What is held now.

@@ -18,6 +18,9 @@ pub const NODES: &str = "/api/v1/nodes";
 pub const PODS: &str = "/api/v1/pods";
 /// The ConfigMaps among which that of pauses is; there is none unless it is put there.
 pub const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
+/// Where a rival is looked out for; this server knows of none unless it is put there.
+pub const EVENTS: &str = "/api/v1/events";
+pub const LEADERS: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 /// Path of the pods of the one namespace that is used.
 const NAMESPACED_PODS: &str = "/api/v1/namespaces/default/pods";
@@ -109,11 +112,11 @@ impl FakeApi {
         if query.contains("watch=true") {
             return state.watch(&path, &query);
         }
-        if path.ends_with("/events") {
+        if path.ends_with("/events") && parts.method == Method::POST {
             state.events.push(body.clone());
             return whole(201, &body);
         }
-        if path == PAUSES {
+        if [PAUSES, EVENTS, LEADERS].contains(&path.as_str()) {
             return state.read(&path);
         }
         state.requests.push(format!("{} {path}", parts.method));
@@ -214,7 +217,7 @@ fn line(object: &Value) -> String {
 
 /// Collection and name; no name for the collection itself.
 fn place(path: &str) -> (&'static str, String) {
-    let known = [NODES, PAUSES]
+    let known = [NODES, PAUSES, EVENTS, LEADERS]
         .into_iter()
         .find_map(|known| Some((known, path.strip_prefix(known)?)));
     let (collection, rest) = match known {

@@ -7,6 +7,7 @@
 )]
 
 mod api;
+mod brake;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -18,6 +18,9 @@ pub const NODES: &str = "/api/v1/nodes";
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 /// The ConfigMaps among which that of pauses is; this server has none unless it is put there.
 pub const PAUSES: &str = "/api/v1/namespaces/kube-system/configmaps";
+/// Where a rival is looked out for; this server knows of none unless it is put there.
+pub const EVENTS: &str = "/api/v1/events";
+pub const LEADERS: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 type TestBody = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -33,6 +36,7 @@ struct State {
     requests: Vec<(String, Value)>,
     events: Vec<Value>,
     delay: Duration,
+    budget: Option<&'static str>,
 }
 
 impl FakeApi {
@@ -64,6 +68,11 @@ impl FakeApi {
     /// Every request but a watch takes so long from now on.
     pub fn slow(&self, delay: Duration) {
         self.state().delay = delay;
+    }
+
+    /// A budget of this name forbids every eviction; or none does.
+    pub fn forbid(&self, budget: Option<&'static str>) {
+        self.state().budget = budget;
     }
 
     /// The object, if there is one.
@@ -105,12 +114,13 @@ impl FakeApi {
         if !delay.is_zero() && !query.contains("watch=true") {
             tokio::time::sleep(delay).await;
         }
+        let quiet = [PAUSES, EVENTS, LEADERS].into_iter().find(|quiet| path == *quiet);
         let mut state = self.state();
         if query.contains("watch=true") {
-            return state.watch(if path == PAUSES { PAUSES } else { NODES });
+            return state.watch(quiet.unwrap_or(NODES));
         }
-        if path == PAUSES {
-            return state.list(PAUSES);
+        if let Some(collection) = quiet {
+            return state.list(collection);
         }
         if path.ends_with("/events") {
             state.events.push(body.clone());
@@ -120,6 +130,7 @@ impl FakeApi {
         let target = path.trim_end_matches("/status");
         match parts.method {
             Method::PATCH => state.patch(target, &body),
+            Method::POST => state.evict(target, &body),
             Method::DELETE => state.delete(target, &body["preconditions"]),
             _ if path == NODES => state.list(NODES),
             _ => state
@@ -195,6 +206,26 @@ impl State {
         }
         let stored = self.store(path, object);
         whole(200, &stored)
+    }
+
+    fn evict(&mut self, path: &str, eviction: &Value) -> Response<TestBody> {
+        let Some(pod) = path.strip_suffix("/eviction") else {
+            return refused(404);
+        };
+        if let Err(code) = self.checked(pod, &eviction["deleteOptions"]["preconditions"]) {
+            return refused(code);
+        }
+        let Some(budget) = self.budget else {
+            self.objects.remove(pod);
+            return whole(201, &json!({"kind": "Status", "status": "Success"}));
+        };
+        let cause =
+            json!({"reason": "DisruptionBudget", "message": format!("The disruption budget {budget} needs 2 healthy pods")});
+        let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+        whole(
+            429,
+            &json!({"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": message, "details": {"causes": [cause]}}),
+        )
     }
 
     fn delete(&mut self, path: &str, preconditions: &Value) -> Response<TestBody> {

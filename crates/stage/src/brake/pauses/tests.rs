@@ -160,3 +160,18 @@ fn what_cannot_be_read_does_not_undo_what_was() {
     assert_eq!(holds.iter().count(), 2);
     assert_eq!(holds.on_everything().map(|hold| hold.since), Some(wall_at(1)));
 }
+
+/// Each end is said once; one that nobody saw standing is not said, nor one that a person ended.
+#[test]
+fn a_pause_that_ends_by_itself_is_said_once() {
+    let mut book = Book::default();
+    let (zone, node) = (HoldScope::Zone(Zone::new("eu", "a")), HoldScope::Node("n".into()));
+    let stands = mk_pause(HoldScope::All, 0, 60);
+    let entries = mk_entries(&[stands.clone(), mk_pause(zone, -90, -30), mk_pause(node, 0, 90)]);
+    book.set(&entries, false, at(0, 0));
+    assert_eq!(book.ended(at(59, 59)), []);
+    assert_eq!(book.ended(at(60, 60)), std::slice::from_ref(&stands));
+    assert_eq!(book.ended(at(61, 61)), []);
+    book.set(&mk_entries(&[stands]), true, at(70, 70));
+    assert_eq!(book.ended(at(100, 100)), [], "resumed by hand");
+}

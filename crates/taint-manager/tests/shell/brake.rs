@@ -1,0 +1,28 @@
+//! What holds the stage from outside, over HTTP.
+
+use super::*;
+use crate::api::PAUSES;
+
+/// Issue 4, pause: pods of a silent node are not marked while it stands; NoSchedule taints follow all the same.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_the_marking_of_pods() {
+    let start = Wall::from_second(START).unwrap();
+    let until = start.checked_add(Duration::from_secs(60)).unwrap();
+    let entry = json!({"all": true, "since": start.to_string(), "until": until.to_string(), "reason": "a test"});
+    let pauses = json!({"metadata": {"name": "bailiff-pauses"}, "data": {"all": entry.to_string()}});
+    let objects = vec![
+        (NODES, mk_node("n1", "Unknown")),
+        (PODS, mk_pod("p", "n1", None)),
+        (PAUSES, pauses),
+    ];
+    let world = World::start(objects).await;
+    let monitor = world.monitor();
+    monitor.set(mk_health(Verdict::Unreachable));
+    monitor.complete();
+    world.pass(50).await;
+    let ready = |world: &World| world.api.get(PODS, "p")["status"]["conditions"][0]["status"].clone();
+    assert_eq!(ready(&world), "True");
+    assert_eq!(world.api.get(NODES, "n1")["spec"]["taints"][0]["effect"], "NoSchedule");
+    world.pass(15).await;
+    assert_eq!(ready(&world), "False");
+}

@@ -1,0 +1,67 @@
+//! What holds the stage, or a pod, from outside, over HTTP.
+
+use super::*;
+use crate::api::PAUSES;
+
+/// Issue 4, pause: neither isolation nor eviction while it stands; what waits for its turn is held too.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_isolation_and_eviction() {
+    let world = World::start(&["n1", "n2", "n3", "n4"], &[]).await;
+    world.fall_silent("n1").await;
+    world.pass(1).await;
+    let now = world.clock.wall();
+    let until = now.checked_add(Duration::from_secs(60)).unwrap();
+    let entry = json!({"all": true, "since": now.to_string(), "until": until.to_string(), "reason": "a test"});
+    world.api.put(
+        PAUSES,
+        json!({"metadata": {"name": "bailiff-pauses"}, "data": {"all": entry.to_string()}}),
+    );
+    let pod = world.put_pod("p", "n1");
+    world.due(pod, "n1");
+    world.fall_silent("n2").await;
+    world.pass(55).await;
+    assert!(world.api.get(PODS, "p").is_some());
+    assert_eq!(world.no_execute("n2"), Vec::<String>::new());
+    world.pass(30).await;
+    assert_eq!(world.api.get(PODS, "p"), None);
+    assert_eq!(world.no_execute("n2"), ["node.kubernetes.io/unreachable"]);
+    let said = world.api.events();
+    assert!(
+        said.iter()
+            .any(|(by, reason, _, _)| (by.as_str(), reason.as_str()) == ("zone-evictor", "PauseExpired")),
+        "{said:?}"
+    );
+}
+
+/// Issue 4, --eviction-method=evict: by the Eviction API with preconditions; what a budget forbids is BLOCKED with its name.
+#[tokio::test(start_paused = true)]
+async fn a_budget_blocks_an_eviction_and_is_named() {
+    let world = World::start(&["n1", "n2", "n3"], &["--eviction-method=evict"]).await;
+    world.fall_silent("n1").await;
+    world.pass(1).await;
+    world.api.forbid(Some("quorum"));
+    let pod = world.put_pod("p", "n1");
+    let version = pod.resource_version.to_string();
+    world.due(pod, "n1");
+    world.pass(3).await;
+    let outcomes = world.outcomes().await;
+    let Outcome::Pod(outcome) = &outcomes["pod/uid-p"] else {
+        panic!("{outcomes:?}")
+    };
+    let PodOutcomeState::Blocked { by, .. } = &outcome.state else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(by, "default/quorum");
+    assert!(world.api.get(PODS, "p").is_some());
+    world.api.forbid(None);
+    world.pass(35).await;
+    assert_eq!(world.api.get(PODS, "p"), None);
+    let writes = world.api.writes();
+    let (request, body) = &writes[1];
+    assert_eq!(*request, format!("POST {PODS}/p/eviction"));
+    assert_eq!(
+        body["deleteOptions"]["preconditions"],
+        json!({"uid": "uid-p", "resourceVersion": version})
+    );
+    assert!(!writes.iter().any(|(request, _)| request.starts_with("DELETE")), "{writes:?}");
+}
