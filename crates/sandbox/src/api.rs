@@ -19,6 +19,7 @@ pub mod delete;
 pub mod discovery;
 pub mod encode;
 pub mod escalation;
+pub mod impersonate;
 pub mod input;
 pub mod kinds;
 pub mod names;
@@ -40,6 +41,7 @@ pub mod tokens;
 pub mod update;
 pub mod write;
 
+use authz::Attributes;
 use kinds::Kind;
 use negotiate::Accepted;
 use path::Target;
@@ -80,10 +82,12 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         Some(user) => user.clone(),
         None => authn::authenticate(sandbox, request.authorization.as_deref())?,
     };
-    let Some(target) = path::parse(&request.path) else {
+    let target = path::parse(&request.path);
+    let user = impersonate::apply(sandbox, request, target.as_ref(), user)?;
+    let Some(target) = target else {
         return discovery::serve(sandbox, request, &user);
     };
-    authz::check(sandbox, &user, &target, request)?;
+    Attributes::of_request(Some(&target), request).check(sandbox, &user)?;
     if !matches!(request.method.as_str(), "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
         return Err(Status::method_not_allowed());
     }
@@ -111,7 +115,16 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         accepted: negotiate::choose(&request.accept, !kind.schema.is_empty())?,
         now: sandbox.clock().now(),
     };
-    call.dispatch()
+    let reply = match table::check(&call) {
+        Ok(()) => call.dispatch(),
+        Err(status) => Err(status),
+    };
+    let Some(warning) = kind.deprecation() else { return reply };
+    let mut reply = reply.unwrap_or_else(|status| Reply::refusal(&status));
+    let others = std::mem::take(&mut reply.headers);
+    reply = reply.warn(&[warning.to_owned()]);
+    reply.headers.extend(others);
+    Ok(reply)
 }
 
 // === impl Call ===

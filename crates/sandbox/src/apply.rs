@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::Status;
 use crate::api::input::{self, Input};
 use crate::api::reply::Reply;
-use crate::api::write::{Change, MODIFIED};
+use crate::api::write::Change;
 use crate::api::{Call, create, raw};
 use crate::rules::text;
 use crate::schema::decode::{self, Oddities};
@@ -40,11 +40,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     };
     let old = current.value();
     let outcome = merged(call, &old, &applied)?;
-    let revision = text(&applied, "/metadata/resourceVersion");
-    if !revision.is_empty() && revision != current.revision().to_string() {
-        input::check_revision(call, revision, &current)?;
-        return Err(call.conflict(current.name(), MODIFIED));
-    }
+    input::check_revision(call, text(&applied, "/metadata/resourceVersion"), &current)?;
     let mut oddities = Oddities::default();
     let object = input::typed(outcome.object, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
     let change = Change {
@@ -129,7 +125,14 @@ pub fn root(call: &Call<'_>) -> Option<Type> {
     lookup(call.kind.schema).map(|found| Type::Struct(found.name))
 }
 
-fn create_applied(call: &Call<'_>, applied: Value) -> Result<Reply, Status> {
+fn create_applied(call: &Call<'_>, mut applied: Value) -> Result<Reply, Status> {
+    let uid = text(&applied, "/metadata/uid");
+    if !uid.is_empty() {
+        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(call.conflict(&call.target.name, &why));
+    }
+    // Which state it was meant for says nothing where there is none.
+    crate::rules::section(&mut applied, "metadata").shift_remove("resourceVersion");
     let set = stated(call, &applied);
     let mut managers = Managers::default();
     managers.set(entry(call), set, call.now.wall);
@@ -153,6 +156,23 @@ fn entry(call: &Call<'_>) -> Entry {
     }
 }
 
+/// Who owns what was there before anybody's ownership was tracked.
+fn unnamed(call: &Call<'_>) -> Entry {
+    Entry {
+        manager: "before-first-apply".to_owned(),
+        apply: false,
+        api_version: call.kind.api_version(),
+        subresource: String::new(),
+    }
+}
+
+/// All fields of an object that somebody can own.
+fn everything(call: &Call<'_>, live: &Value) -> Fields {
+    let mut all = Fields::changes(&nothing(call), live, root(call).as_ref()).set;
+    all.forget_system(call.about_status(), call.kind.status);
+    all
+}
+
 /// What the applied object states, but for what is not the client's to own.
 fn stated(call: &Call<'_>, applied: &Value) -> Fields {
     let mut set = Fields::of(applied, root(call).as_ref());
@@ -170,6 +190,9 @@ fn merged(call: &Call<'_>, current: &Value, applied: &Value) -> Result<Outcome, 
     let ty = root(call);
     let own = entry(call);
     let mut managers = Managers::of(&live);
+    if managers.is_empty() {
+        managers.set(unnamed(call), everything(call, &live), call.now.wall);
+    }
     let set = stated(call, applied);
     let before = managers.get(&own).cloned().unwrap_or_default();
     let others = managers.others(&own);

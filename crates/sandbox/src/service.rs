@@ -137,9 +137,18 @@ fn asked(parts: &http::request::Parts) -> Asked {
         content_type: header("content-type"),
         accept_encoding: header("accept-encoding").unwrap_or_default(),
         authorization: header("authorization"),
+        impersonate: impersonated(parts),
         user_agent: header("user-agent").unwrap_or_default(),
         body: Body::default(),
     }
+}
+
+fn impersonated(parts: &http::request::Parts) -> Vec<(String, String)> {
+    let headers = parts.headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix("impersonate-")?;
+        Some((name.to_owned(), value.to_str().ok()?.to_owned()))
+    });
+    headers.collect()
 }
 
 fn response(reply: Reply, method: &str) -> Response<Answer> {

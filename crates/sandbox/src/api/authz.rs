@@ -40,6 +40,29 @@ const EVERYBODY: [&str; 7] = [
 const AUTHENTICATED: [&str; 6] = ["/api", "/api/", "/apis", "/apis/", "/openapi", "/openapi/"];
 
 impl Attributes {
+    /// What a request is about.
+    pub fn of_request(target: Option<&Target>, request: &Request) -> Self {
+        match target {
+            Some(target) => Self::of(target, request),
+            None => Self {
+                verb: request.method.to_lowercase(),
+                path: Some(request.path.clone()),
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Whether a user may do it.
+    ///
+    /// # Errors
+    /// 403 when not.
+    pub fn check(&self, sandbox: &Sandbox, user: &User) -> Result<(), Status> {
+        if allowed(sandbox, user, self) {
+            return Ok(());
+        }
+        Err(self.refusal(user))
+    }
+
     fn of(target: &Target, request: &Request) -> Self {
         let watch = target.watch || request.query.flag("watch");
         let verb = match (request.method.as_str(), target.name.is_empty()) {
@@ -64,6 +87,10 @@ impl Attributes {
     }
 
     fn refusal(&self, user: &User) -> Status {
+        if let Some(path) = &self.path {
+            let message = format!("forbidden: User \"{}\" cannot {} path \"{path}\"", user.name, self.verb);
+            return Status::new(403, "Forbidden", message).about("", "", "");
+        }
         let resource = if self.subresource.is_empty() {
             self.resource.clone()
         } else {
@@ -90,36 +117,6 @@ fn selected_name(target: &Target, request: &Request, verb: &str) -> String {
     let mut terms = request.query.get("fieldSelector").split(',');
     let named = terms.find_map(|term| term.strip_prefix("metadata.name="));
     named.map(|name| name.trim_start_matches('=').to_owned()).unwrap_or_default()
-}
-
-/// Whether a resource request may be made.
-///
-/// # Errors
-/// 403 when not.
-pub fn check(sandbox: &Sandbox, user: &User, target: &Target, request: &Request) -> Result<(), Status> {
-    let attributes = Attributes::of(target, request);
-    if allowed(sandbox, user, &attributes) {
-        return Ok(());
-    }
-    Err(attributes.refusal(user))
-}
-
-/// Whether a path that is no resource may be asked for.
-///
-/// # Errors
-/// 403 when not.
-pub fn check_path(sandbox: &Sandbox, user: &User, method: &str, path: &str) -> Result<(), Status> {
-    let verb = method.to_lowercase();
-    let attributes = Attributes {
-        verb: verb.clone(),
-        path: Some(path.to_owned()),
-        ..Attributes::default()
-    };
-    if allowed(sandbox, user, &attributes) {
-        return Ok(());
-    }
-    let message = format!("forbidden: User \"{}\" cannot {verb} path \"{path}\"", user.name);
-    Err(Status::new(403, "Forbidden", message).about("", "", ""))
 }
 
 /// Whether somebody may do something.
@@ -161,6 +158,14 @@ pub(super) fn granted(store: &Store, user: &User, attributes: &Attributes) -> bo
     local
         .iter()
         .any(|binding| role_grants(store, binding, &attributes.namespace, attributes))
+}
+
+/// Whether there is anything that somebody may do with this verb.
+pub fn may_anything(sandbox: &Sandbox, user: &User, verb: &str) -> bool {
+    let has = |rule: &Value| items(rule, "/verbs").iter().any(|one| one == verb);
+    sandbox.config().authorization == Authorization::AlwaysAllow
+        || user.is_in("system:masters")
+        || rules(sandbox, user, "").iter().any(has)
 }
 
 /// The role references of bindings that name the user.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::authz;
+use super::authz::Attributes;
 use super::kinds::{Kind, Kinds};
 use super::negotiate;
 use super::openapi;
@@ -22,7 +22,7 @@ pub const VERSION: &str = "v1.36.2";
 pub fn serve(sandbox: &Sandbox, request: &Request, user: &User) -> Result<Reply, Status> {
     let path = request.path.as_str();
     let method = request.method.as_str();
-    authz::check_path(sandbox, user, method, path)?;
+    Attributes::of_request(None, request).check(sandbox, user)?;
     let health = ["/healthz", "/livez", "/readyz"]
         .iter()
         .find_map(|check| path.strip_prefix(check).map(|rest| (*check, rest)));
@@ -60,6 +60,8 @@ fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<R
         ["apis", group] if kinds.groups().contains(group) => plain(request, group_of(kinds, group, true))?,
         ["api", version] if kinds.has("", version) => plain(request, resources(kinds, "", version))?,
         ["apis", group, version] if kinds.has(group, version) => plain(request, resources(kinds, group, version))?,
+        ["api", _] => return Err(Status::no_such_path()),
+        ["apis", group, _] if kinds.groups().contains(group) => return Err(Status::no_such_path()),
         ["openapi", rest @ ..] => match openapi::serve(sandbox, request, rest) {
             Some(reply) => reply,
             None => return Ok(None),

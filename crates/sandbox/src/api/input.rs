@@ -142,6 +142,7 @@ pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value
     if !given_kind.is_empty() && given_kind != kind.kind {
         return Err(format!("converting (v1.{given_kind}) to ({}): unknown conversion", kind.kind));
     }
+    let value = if value.is_null() { Value::Object(Map::new()) } else { value };
     let Value::Object(mut fields) = value else {
         return Err("json: cannot unmarshal into Go value: it is no object".to_owned());
     };

@@ -146,6 +146,15 @@ impl Kind {
         }
     }
 
+    /// What every answer about it warns of.
+    pub fn deprecation(&self) -> Option<&'static str> {
+        match (self.group.as_str(), self.kind.as_str()) {
+            ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+            ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+            _ => None,
+        }
+    }
+
     /// What field selectors of its objects can ask for.
     pub fn fields(&self) -> fn(&Value) -> Fields {
         rules::fields_of(&self.storage)

@@ -24,7 +24,8 @@ pub struct Target {
 /// Parses a resource path; nothing if it is not one.
 pub fn parse(path: &str) -> Option<Target> {
     let segments: Vec<String> = path
-        .trim_start_matches('/')
+        .strip_prefix('/')
+        .unwrap_or_default()
         .trim_end_matches('/')
         .split('/')
         .map(|segment| decode(segment, false))

@@ -22,6 +22,8 @@ pub struct Request {
     pub accept_encoding: String,
     /// `Authorization`.
     pub authorization: Option<String>,
+    /// What comes after `Impersonate-` in headers, in lower case, with its value.
+    pub impersonate: Vec<(String, String)>,
     /// `User-Agent`.
     pub user_agent: String,
     /// The body.

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::kinds::Kind;
+use super::negotiate::Shape;
+use crate::Status;
 use custom::Column;
 
 pub mod cells;
@@ -15,6 +17,20 @@ mod pods;
 pub fn of_call(call: &Call<'_>, version: &str, objects: &[Value], metadata: Map<String, Value>) -> Value {
     let include = call.request.query.get("includeObject");
     table(call.kind, include, call.now.wall, version, objects, metadata, true)
+}
+
+/// Checks what a request says about the objects of a table.
+///
+/// # Errors
+/// 400.
+pub fn check(call: &Call<'_>) -> Result<(), Status> {
+    let include = call.request.query.get("includeObject");
+    let is_table = matches!(call.accepted.shape, Shape::Table(_));
+    if !is_table || call.request.method != "GET" || matches!(include, "" | "None" | "Metadata" | "Object") {
+        return Ok(());
+    }
+    let why = format!("includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty");
+    Err(Status::bad_request(format!("Unable to convert to Table as requested: {why}")))
 }
 
 /// A table of objects of a kind. `header` asks for the column definitions.

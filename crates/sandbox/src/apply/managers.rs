@@ -58,6 +58,11 @@ impl Managers {
         Self(entries.collect())
     }
 
+    /// Whether nobody owns anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The fields of one of them.
     pub fn get(&self, entry: &Entry) -> Option<&Fields> {
         self.0.iter().find(|(one, _, _)| one == entry).map(|(_, _, fields)| fields)
@@ -72,7 +77,7 @@ impl Managers {
     /// Gives one of them exactly these fields.
     pub fn set(&mut self, entry: Entry, fields: Fields, now: Wall) {
         match self.0.iter_mut().find(|(one, _, _)| *one == entry) {
-            Some((_, _, current)) if *current == fields => {}
+            Some((_, at, current)) if *current == fields && !at.is_empty() => {}
             Some((_, at, current)) => {
                 *at = time::seconds(now);
                 *current = fields;

@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine};
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
@@ -61,6 +64,9 @@ pub fn normalize(value: &mut Value, type_name: &str, oddities: &mut Oddities) ->
     let ty = Type::Struct(lookup(type_name).map_or("", |found| found.name));
     convert(value, &ty, &Path::Root, oddities)
 }
+
+/// Go's standard encoding: padded, but the bits that are left over at the end may be anything.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 /// How deep untyped values may be, so that the whole object can be read again.
 const DEEPEST: usize = 100;
@@ -198,8 +204,15 @@ fn convert(value: &mut Value, ty: &Type, path: &Path<'_>, oddities: &mut Odditie
             return Ok(());
         }
         (Type::Map(element, _), Value::Object(map)) => return table(map, element, path, oddities),
-        (Type::String | Type::Bytes, Value::String(_)) | (Type::Bool, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {
+        (Type::String, Value::String(_)) | (Type::Bool, Value::Bool(_)) | (Type::Number, Value::Number(_)) => {
             return Ok(());
+        }
+        (Type::Bytes, Value::String(text)) => {
+            let normal = bytes(text)?;
+            if normal == *text {
+                return Ok(());
+            }
+            Value::String(normal)
         }
         (Type::Int32, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX))?,
         (Type::Int64, Value::Number(number)) => whole(number, path, i64::MIN..=i64::MAX)?,
@@ -279,6 +292,10 @@ fn written(value: &mut Value, field: &Field, path: &Path<'_>, oddities: &mut Odd
     } else {
         return Ok(false);
     }
+    // Stored in protobuf, an empty list is none.
+    if field.presence == Presence::Always && matches!(field.ty, Type::List(..)) && is_empty(value) {
+        *value = Value::Null;
+    }
     Ok(is_kept(value, field))
 }
 
@@ -309,6 +326,27 @@ fn whole(number: &Number, path: &Path<'_>, range: std::ops::RangeInclusive<i64>)
         _ => Err(format!(
             "json: cannot unmarshal number {number} into Go struct field {path} of type int"
         )),
+    }
+}
+
+/// Base64 as it is written again: line breaks and stray bits at the end are forgiven, nothing else is.
+fn bytes(text: &str) -> Result<String, String> {
+    let broken = text.contains(['\r', '\n']);
+    let joined = if broken {
+        text.replace(['\r', '\n'], "")
+    } else {
+        String::new()
+    };
+    let text = if broken { &joined } else { text };
+    match LENIENT.decode(text) {
+        Ok(bytes) => Ok(LENIENT.encode(bytes)),
+        Err(error) => {
+            let at = match error {
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+                DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
+            };
+            Err(format!("illegal base64 data at input byte {at}"))
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use crate::rules::{items, text};
 
 const NONE: &str = "<none>";
+/// Of lists that may be long, so many are shown.
+const MOST_SHOWN: usize = 3;
 
 /// The cells of an object of a kind, in the order of its columns.
 pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
@@ -73,6 +75,28 @@ pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
             cells.extend(template(object));
             cells
         }
+        "Endpoints" => vec![name, endpoints(object), age],
+        "EndpointSlice" => {
+            let ports = items(object, "/ports").iter().map(|port| match port.get("port") {
+                Some(number) => number.to_string(),
+                None => text(port, "/name").to_owned(),
+            });
+            let addresses = items(object, "/endpoints").iter().flat_map(|one| items(one, "/addresses"));
+            let addresses = addresses.map(|one| one.as_str().unwrap_or_default().to_owned());
+            let shown = [few(ports, "<unset>"), few(addresses, "<unset>")];
+            let mut cells = vec![name, text(object, "/addressType").into()];
+            cells.extend(shown.map(Value::from));
+            cells.push(age);
+            cells
+        }
+        "PodTemplate" => {
+            let list = |field: &str| {
+                let containers = items(object, "/template/spec/containers").iter();
+                containers.map(|one| text(one, field)).collect::<Vec<&str>>().join(",")
+            };
+            let labels = labels(object.pointer("/template/metadata/labels"));
+            vec![name, list("/name").into(), list("/image").into(), or_none(&labels)]
+        }
         "PriorityClass" => {
             let global = object.get("globalDefault") == Some(&Value::Bool(true));
             vec![
@@ -85,6 +109,42 @@ pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
         }
         _ => vec![name, text(object, "/metadata/creationTimestamp").into()],
     }
+}
+
+/// The first three, and how many more there are.
+fn few(all: impl Iterator<Item = String>, none: &str) -> String {
+    let all: Vec<String> = all.collect();
+    let shown = all
+        .iter()
+        .take(MOST_SHOWN)
+        .map(String::as_str)
+        .collect::<Vec<&str>>()
+        .join(",");
+    match all.len() {
+        0 => none.to_owned(),
+        count if count > MOST_SHOWN => format!("{shown} + {} more...", count - MOST_SHOWN),
+        _ => shown,
+    }
+}
+
+/// Where the endpoints of a service are.
+fn endpoints(object: &Value) -> Value {
+    let mut all = Vec::new();
+    for subset in items(object, "/subsets") {
+        let addresses = || items(subset, "/addresses").iter().map(|one| text(one, "/ip"));
+        let ports = items(subset, "/ports");
+        if ports.is_empty() {
+            all.extend(addresses().map(str::to_owned));
+        }
+        for port in ports {
+            let number = number(port, "/port");
+            all.extend(addresses().map(|address| match address.contains(':') {
+                true => format!("[{address}]:{number}"),
+                false => format!("{address}:{number}"),
+            }));
+        }
+    }
+    few(all.into_iter(), NONE).into()
 }
 
 /// Whom a binding gives what.
