@@ -31,9 +31,11 @@ pub mod path;
 pub mod pods;
 pub mod raw;
 pub mod read;
+pub mod remote;
 pub mod reply;
 pub mod request;
 pub mod reviews;
+pub mod scale;
 pub mod selector;
 pub mod stream;
 pub mod table;
@@ -119,7 +121,15 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         Ok(()) => call.dispatch(),
         Err(status) => Err(status),
     };
+    // What no handler ever sees is not warned of.
+    let is_unserved = |status: &Status| {
+        let nameless = status.details.as_ref().is_none_or(|details| details.name.is_empty());
+        matches!(status.code, 405 | 415) || (status.code == 404 && nameless)
+    };
     let Some(warning) = kind.deprecation() else { return reply };
+    if reply.as_ref().is_err_and(is_unserved) {
+        return reply;
+    }
     let mut reply = reply.unwrap_or_else(|status| Reply::refusal(&status));
     let others = std::mem::take(&mut reply.headers);
     reply = reply.warn(&[warning.to_owned()]);
@@ -151,7 +161,8 @@ impl Call<'_> {
             ("PATCH", false, "") => patching::patch(self),
             ("PATCH", false, "status") if self.kind.status => patching::patch(self),
             ("DELETE", false, "") => delete::delete(self),
-            (_, false, "" | "status") | (_, true, _) => Err(Status::method_not_allowed()),
+            (_, false, "status") if self.kind.status => Err(Status::method_not_allowed()),
+            (_, false, "") | (_, true, _) => Err(Status::method_not_allowed()),
             _ => pods::subresource(self),
         }
     }

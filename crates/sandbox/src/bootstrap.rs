@@ -1,14 +1,17 @@
-//! What a server makes for itself before anybody asks: namespaces, priority classes, its own service.
+//! What a server makes for itself before anybody asks: namespaces, priority classes, its own service, roles.
 
 use bailiff_model::Now;
 use bailiff_runtime::Seed;
 use serde_json::{Value, json};
 
+use crate::Authorization;
 use crate::schema::time;
 use crate::store::Store;
 
+mod roles;
+
 /// Fills a new store. What happened until then cannot be watched.
-pub fn fill(store: &mut Store, seed: &Seed, now: Now) {
+pub fn fill(store: &mut Store, seed: &Seed, now: Now, authorization: Authorization) {
     let created = time::seconds(now.wall);
     let mut put = |resource: &str, mut object: Value| {
         object["metadata"]["uid"] = seed.uuid().into();
@@ -33,6 +36,11 @@ pub fn fill(store: &mut Store, seed: &Seed, now: Now) {
         put("priorityclasses.scheduling.k8s.io", priority_class(name, value, about));
     }
     put("services", service());
+    if authorization == Authorization::Rbac {
+        for (table, object) in roles::all() {
+            put(table, object);
+        }
+    }
     store.compact();
 }
 

@@ -125,7 +125,7 @@ impl Sandbox {
             store.register(&kind.storage, kind.fields());
         }
         let seed = seed.fork("sandbox");
-        bootstrap::fill(&mut store, &seed, clock.now());
+        bootstrap::fill(&mut store, &seed, clock.now(), config.authorization);
         Self {
             shared: Arc::new(Shared {
                 config,

@@ -91,6 +91,16 @@ pub trait Rules: Debug + Sync {
         meta::subdomain(name)
     }
 
+    /// Whether finalizers without a domain must be among those that the server knows.
+    fn strict_finalizers(&self) -> bool {
+        true
+    }
+
+    /// Whether what belongs to an object is looked after when it goes, so that the delete may say how.
+    fn has_dependents(&self) -> bool {
+        true
+    }
+
     /// Whether `metadata.generation` counts changes.
     fn has_generation(&self) -> bool {
         false

@@ -150,7 +150,7 @@ fn validate(call: &Call<'_>, object: &Value) -> Result<(), Status> {
     {
         causes.push(Cause::invalid("metadata.generateName", &prefix.into(), complaint));
     }
-    meta::validate(object, |name| call.kind.rules.validate_name(name), &mut causes);
+    meta::validate(object, &*call.kind.rules, &mut causes);
     call.kind.rules.validate(object, &mut causes);
     if causes.is_empty() {
         return Ok(());

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Call;
-use super::kinds::{Custom, Kind, Kinds, Particular};
+use super::kinds::{Custom, Kind, Kinds, Particular, SCALE};
+use super::scale::Paths;
 use super::table::custom::Column;
 use crate::Status;
 use crate::rules::custom::Objects;
@@ -248,6 +249,7 @@ fn brought(call: &Call<'_>, definition: &Value, terminating: bool) -> Vec<Kind> 
         .filter(|version| version.get("served") == Some(&Value::Bool(true)));
     served
         .map(|version| {
+            let scale = Paths::of(version);
             let has_status = version.pointer("/subresources/status").is_some_and(Value::is_object);
             let rules = Objects {
                 served: format!("{group}/{}", text(version, "/name")),
@@ -266,7 +268,7 @@ fn brought(call: &Call<'_>, definition: &Value, terminating: bool) -> Vec<Kind> 
                 namespaced: text(definition, "/spec/scope") == "Namespaced",
                 short: names("shortNames"),
                 categories: names("categories"),
-                subresources: &[],
+                subresources: if scale.is_some() { SCALE } else { &[] },
                 status: has_status,
                 virtual_: false,
                 delete_collection: true,
@@ -275,6 +277,7 @@ fn brought(call: &Call<'_>, definition: &Value, terminating: bool) -> Vec<Kind> 
                     definition: text(definition, "/metadata/name").to_owned(),
                     terminating,
                     columns: Column::of(version),
+                    scale,
                 }),
             }
         })

@@ -80,7 +80,7 @@ pub fn collection(call: &Call<'_>) -> Result<Reply, Status> {
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut store = call.store();
     let revision = store.revision();
-    let page = read::cut(read::objects(call, &store).cloned(), limit, &selector, revision);
+    let page = read::cut(call, read::objects(call, &store).cloned(), limit, &selector, revision);
     for object in &page.chosen {
         remove(call, &mut store, object, &options)?;
     }
@@ -131,13 +131,20 @@ pub fn remove_as(
     options: &DeleteOptions,
 ) -> Result<Outcome, Status> {
     check_preconditions(call, current, options)?;
+    if current.field("status.phase") == Some("Terminating") && call.kind.storage == "namespaces" {
+        return Ok(Outcome::Pending(Stored::Kept(current.clone())));
+    }
     let mut object = changed.unwrap_or_else(|| current.value());
     let graceful = match begin(call, &mut object, options) {
         Begun::Already => return Ok(Outcome::Pending(Stored::Kept(current.clone()))),
         Begun::Graceful => true,
         Begun::Immediate => false,
     };
-    let mut finalizers = finalizers(&object, options);
+    let mut finalizers = if call.kind.rules.has_dependents() {
+        finalizers(&object, options)
+    } else {
+        items(&object, "/metadata/finalizers").to_vec()
+    };
     if let Some(finalizer) = call.kind.rules.finalizer()
         && crate::rules::find(&object, "/metadata/deletionTimestamp").is_none()
         && !finalizers.iter().any(|one| one == finalizer)
@@ -184,12 +191,15 @@ fn check_preconditions(call: &Call<'_>, current: &Object, options: &DeleteOption
         let why = format!(
             "the {what} in the precondition ({given}) does not match the {what} in record ({found}). The object might have been {why}"
         );
-        let message = format!(
-            "Operation cannot be fulfilled on {} \"{}\": {why}",
-            call.kind.kind,
-            current.name()
-        );
-        Status::new(409, "Conflict", message).about("", &call.kind.kind, current.name())
+        let group = call.kind.rules.stored_group().unwrap_or(&call.kind.group);
+        Status::conflict(group, &call.kind.kind, current.name(), &why)
+    };
+    let conflict = |what: &str, given: &str, found: &str, happened: &str| {
+        if call.kind.storage != "namespaces" {
+            return conflict(what, given, found, happened);
+        }
+        let why = format!("Precondition failed: {what} in precondition: {given}, {what} in object meta: {found}");
+        call.conflict(current.name(), &why)
     };
     if let Some(uid) = &options.uid
         && uid != current.uid()

@@ -46,7 +46,7 @@ fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<R
     let reply = match segments.as_slice() {
         [] => Reply::object(200, json!({"paths": paths(kinds)})),
         ["version"] => Reply::object(200, version()),
-        ["metrics"] => Reply::text(200, "# HELP kubernetes_build_info The version that is spoken.\n"),
+        ["metrics"] => metrics(),
         ["api"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(kinds, true),
         ["apis"] if negotiate::aggregated_discovery(&request.accept).is_some() => aggregated(kinds, false),
         ["api"] => plain(
@@ -74,6 +74,19 @@ fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<R
 fn plain(request: &Request, value: Value) -> Result<Reply, Status> {
     negotiate::choose(&request.accept, true)?;
     Ok(Reply::object(200, value))
+}
+
+fn metrics() -> Reply {
+    let text = format!(
+        "# HELP kubernetes_build_info The version that is spoken.\n# TYPE kubernetes_build_info gauge\n\
+         kubernetes_build_info{{git_version=\"{VERSION}\",major=\"1\",minor=\"36\"}} 1\n"
+    );
+    let media = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    Reply {
+        status: 200,
+        headers: vec![("content-type", media.to_owned())],
+        body: Content::Full(text.into()),
+    }
 }
 
 fn version() -> Value {
@@ -243,7 +256,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
 
 /// Built-in kinds leave out what is their own; custom ones say all of it.
 fn response_kind(kind: &Kind, (group, version, taken): (&str, &str, &str)) -> Value {
-    if kind.custom.is_some() {
+    if kind.custom.is_some() && group.is_empty() {
         json!({"group": kind.group, "version": kind.version, "kind": taken})
     } else {
         json!({"group": group, "version": version, "kind": taken})

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::scale::Paths;
 use super::table::custom::Column;
 use crate::rules::{self, Rules};
 use crate::store::Fields;
 
 mod built_in;
+
+pub use built_in::SCALE;
 
 /// One resource in one API version.
 #[derive(Debug)]
@@ -67,6 +70,8 @@ pub struct Custom {
     pub terminating: bool,
     /// What tables show after the name.
     pub columns: Vec<Column>,
+    /// Where its scale is kept, if it has that subresource.
+    pub scale: Option<Paths>,
 }
 
 /// A subresource.

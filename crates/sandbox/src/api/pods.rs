@@ -8,8 +8,8 @@ use super::delete::{self, Outcome};
 use super::options::DeleteOptions;
 use super::reply::Reply;
 use super::selector::Selector;
-use super::write::{Change, MODIFIED};
-use super::{Call, encode, input, patching, read, update};
+use super::write::MODIFIED;
+use super::{Call, encode, input, patching, read, remote, update};
 use crate::Status;
 use crate::rules::{items, pod, section, text};
 use crate::schema::decode::Oddities;
@@ -26,6 +26,10 @@ const MOST_DISRUPTED: usize = 2000;
 /// The refusal.
 pub fn subresource(call: &Call<'_>) -> Result<Reply, Status> {
     let method = call.request.method.as_str();
+    let sub = call.target.subresource.as_str();
+    if sub.split('/').next() == Some("proxy") && matches!(call.kind.storage.as_str(), "pods" | "nodes" | "services") {
+        return remote::proxy(call);
+    }
     let Some(sub) = call.kind.subresources.iter().find(|sub| sub.name == call.target.subresource) else {
         return Err(Status::no_such_path());
     };
@@ -47,46 +51,12 @@ pub fn subresource(call: &Call<'_>) -> Result<Reply, Status> {
         ("eviction", _) => evict(call),
         ("token", _) => super::tokens::request(call),
         ("finalize", _) => finalize(call),
-        ("scale", _) => scale(call),
-        ("log" | "exec" | "attach" | "portforward", _) => remote(call, sub.name),
+        ("scale", _) => super::scale::serve(call),
+        ("log" | "exec" | "attach" | "portforward", _) => remote::process(call, sub.name),
         (_, "get") => read::get(call),
         (_, "patch") => patching::patch(call),
         _ => update::put(call),
     }
-}
-
-/// What only the pod's node could answer: there is none behind this server.
-fn remote(call: &Call<'_>, what: &str) -> Result<Reply, Status> {
-    let store = call.store();
-    let pod = call.current(&store)?.value();
-    let name = call.target.name.as_str();
-    let node = text(&pod, "/spec/nodeName");
-    let containers: Vec<&str> = items(&pod, "/spec/containers").iter().map(|one| text(one, "/name")).collect();
-    let wanted = call.request.query.get("container");
-    if what != "portforward" && wanted.is_empty() && containers.len() > 1 {
-        let why = format!(
-            "a container name must be specified for pod {name}, choose one of: [{}]",
-            containers.join(" ")
-        );
-        return Err(Status::bad_request(why));
-    }
-    if what != "portforward" && !wanted.is_empty() && !containers.contains(&wanted) {
-        return Err(Status::bad_request(format!("container {wanted} is not valid for pod {name}")));
-    }
-    if node.is_empty() {
-        return match what {
-            "log" => Ok(Reply::text(204, "")),
-            _ => Err(Status::bad_request(format!("pod {name} does not have a host assigned"))),
-        };
-    }
-    if store.get("nodes", &Key::new("", node)).is_none() {
-        return Err(Status::not_found("", "nodes", node));
-    }
-    Err(Status::new(
-        500,
-        "InternalError",
-        "no kubelet serves the logs and processes of this pod",
-    ))
 }
 
 pub(super) fn body(call: &Call<'_>, kind: &str) -> Result<Value, Status> {
@@ -363,55 +333,4 @@ fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
     super::write::keep_system_metadata(&mut object, &before);
     let stored = call.store_object(&mut store, &current, &before, input::tidy(object, call.kind));
     encode::object(call, 200, stored)
-}
-
-fn scale(call: &Call<'_>) -> Result<Reply, Status> {
-    let mut store = call.store();
-    let current = call.current(&store)?;
-    let mut object = current.value();
-    if call.request.method != "GET" {
-        let before = scale_of(&object);
-        let wanted = if call.request.method == "PATCH" {
-            patching::patched(call, &before, "Scale")?
-        } else {
-            body(call, "Scale")?
-        };
-        let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
-        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
-            let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
-            return Err(Status::invalid("autoscaling", "Scale", &call.target.name, vec![cause]));
-        }
-        section(&mut object, "spec").insert("replicas".to_owned(), replicas);
-        let change = Change {
-            object: object.clone(),
-            status: false,
-            warnings: Vec::new(),
-            raw: None,
-            managers: None,
-        };
-        call.commit(&mut store, &current, &current.value(), change)?;
-        object = call.current(&store)?.value();
-    }
-    Ok(Reply::object(200, scale_of(&object)))
-}
-
-fn scale_of(object: &Value) -> Value {
-    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-    let labels = object.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
-    let selector: Vec<String> = labels
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    let metadata = |field: &str| object.pointer(&format!("/metadata/{field}")).cloned().unwrap_or_default();
-    json!({
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {
-            "name": metadata("name"), "namespace": metadata("namespace"), "uid": metadata("uid"),
-            "resourceVersion": metadata("resourceVersion"), "creationTimestamp": metadata("creationTimestamp"),
-        },
-        "spec": {"replicas": number("/spec/replicas")},
-        "status": {"replicas": number("/status/replicas"), "selector": selector.join(",")},
-    })
 }

@@ -82,7 +82,12 @@ fn too_large(wanted: u64, current: u64) -> Reply {
 pub fn selector(call: &Call<'_>) -> Result<Selector, Status> {
     let query = &call.request.query;
     let known = (call.kind.fields())(&Value::Null);
-    let is_known = |field: &str| known.iter().any(|(one, _)| *one == field);
+    let has_namespace = call.kind.namespaced;
+    let is_known = |field: &str| match field {
+        "metadata.name" => true,
+        "metadata.namespace" => has_namespace,
+        _ => known.iter().any(|(one, _)| *one == field),
+    };
     if call.kind.rules.converts() {
         // Fields are asked for by the names they have in this version.
         let served = call.kind.rules.stored_fields(query.get("fieldSelector"))?;
@@ -151,24 +156,48 @@ struct Token {
     left: Option<usize>,
 }
 
+/// The version of continue tokens, which is theirs alone.
+const TOKENS: &str = "meta.k8s.io/v1";
+
 impl Token {
-    fn encode(&self) -> String {
+    fn encode(&self, call: &Call<'_>) -> String {
         let Self { revision, after, left } = self;
-        let value = json!({"v": "sandbox/v1", "rv": revision, "ns": *after.namespace, "name": *after.name, "left": left});
+        let start = if call.kind.namespaced && call.target.namespace.is_empty() {
+            format!("/{}/{}\0", after.namespace, after.name)
+        } else {
+            format!("/{}\0", after.name)
+        };
+        let value = json!({"v": TOKENS, "rv": revision, "start": start, "left": left});
         URL_SAFE_NO_PAD.encode(value.to_string())
     }
 
-    fn decode(text: &str) -> Result<Self, Status> {
-        let invalid = || Status::bad_request("invalid continue token: continue key is not valid");
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|_| invalid())?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid())?;
-        let text = |field: &str| value.get(field).and_then(Value::as_str);
-        if text("v") != Some("sandbox/v1") {
-            return Err(invalid());
+    fn decode(text: &str, call: &Call<'_>, current: u64) -> Result<Self, Status> {
+        let invalid = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
+        let bytes = bytes.map_err(|_| invalid("illegal base64 data"))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid("it is no JSON"))?;
+        if value.get("v").and_then(Value::as_str) != Some(TOKENS) {
+            return Err(invalid("server does not recognize this encoded version"));
         }
+        let start = value.get("start").and_then(Value::as_str).unwrap_or_default();
+        let key = start.strip_prefix('/').unwrap_or(start).trim_end_matches('\0');
+        if key.is_empty() || key.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return Err(invalid("encoded start key empty or malformed"));
+        }
+        let after = match key.split_once('/') {
+            Some((namespace, name)) if call.kind.namespaced && call.target.namespace.is_empty() => Key::new(namespace, name),
+            _ if call.kind.namespaced => Key::new(&call.target.namespace, key),
+            _ => Key::new("", key),
+        };
+        let revision = match value.get("rv").and_then(Value::as_i64).unwrap_or(0) {
+            0 => return Err(invalid("incorrect encoded start resourceVersion")),
+            // Whatever is newest.
+            negative @ ..0 => negative.unsigned_abs().max(current),
+            revision => revision.unsigned_abs(),
+        };
         Ok(Self {
-            revision: value.get("rv").and_then(Value::as_u64).ok_or_else(invalid)?,
-            after: Key::new(text("ns").ok_or_else(invalid)?, text("name").ok_or_else(invalid)?),
+            revision,
+            after,
             left: value
                 .get("left")
                 .and_then(Value::as_u64)
@@ -208,7 +237,7 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
     {
         return Ok(too_large(wanted, store.revision()));
     }
-    let page = page(call, wanted)?;
+    let page = page(call, wanted, store.revision())?;
     // What any state may answer is answered from what this resource last saw, as the real server's cache does.
     let newest = match (wanted, store.table(&call.kind.storage)) {
         (Some(wanted), Some(table)) => table.last().max(wanted),
@@ -249,7 +278,7 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
             after: last.key().clone(),
             left: remaining,
         };
-        token.encode()
+        token.encode(call)
     });
     encode::list(call, &chosen, revision, token, remaining)
 }
@@ -266,7 +295,7 @@ pub struct Paged {
 }
 
 /// Cuts a collection after `limit` objects.
-pub fn cut(rest: impl Iterator<Item = Arc<Object>>, limit: usize, selector: &Selector, revision: u64) -> Paged {
+pub fn cut(call: &Call<'_>, rest: impl Iterator<Item = Arc<Object>>, limit: usize, selector: &Selector, revision: u64) -> Paged {
     let mut rest = rest.filter(|object| selector.matches(object));
     let chosen: Vec<Arc<Object>> = rest.by_ref().take(limit).collect();
     let left = rest.count();
@@ -277,7 +306,7 @@ pub fn cut(rest: impl Iterator<Item = Arc<Object>>, limit: usize, selector: &Sel
             after: last.key().clone(),
             left: remaining,
         };
-        token.encode()
+        token.encode(call)
     });
     Paged {
         chosen,
@@ -300,7 +329,7 @@ fn past(table: &Table, at: Option<u64>) -> Result<Option<Past<'_>>, Status> {
     }
 }
 
-fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
+fn page(call: &Call<'_>, wanted: Option<u64>, current: u64) -> Result<Page, Status> {
     let query = &call.request.query;
     let limit = query
         .number("limit")?
@@ -313,7 +342,7 @@ fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let token = Token::decode(token)?;
+        let token = Token::decode(token, call, current)?;
         return Ok(Page {
             at: Some(token.revision),
             after: Some(token.after),

@@ -300,7 +300,7 @@ fn parse_fields(text: &str, known: &dyn Fn(&str) -> bool) -> Result<Vec<FieldReq
     for term in split_terms(text) {
         let (field, operator, value) = split_term(&term)
             .ok_or_else(|| Status::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'")))?;
-        if !matches!(field, "metadata.name" | "metadata.namespace") && !known(field) {
+        if !known(field) {
             return Err(Status::bad_request(format!("field label not supported: {field}")));
         }
         requirements.push(FieldRequirement {
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn field_selectors_are_limited_to_known_fields() {
-        let parse = |text: &str| Selector::parse("", text, &|field| field == "spec.nodeName");
+        let parse = |text: &str| Selector::parse("", text, &|field| matches!(field, "spec.nodeName" | "metadata.name"));
         assert!(parse("spec.nodeName=n1,metadata.name!=x").is_ok());
         assert!(parse("spec.nodeName").is_err());
         assert!(parse("status.x=y").is_err());

@@ -63,7 +63,11 @@ fn row(object: &Value, kind: &Kind, include: &str, now: Wall, version: &str) -> 
         "Object" => object.clone(),
         _ => partial(object, version),
     };
-    let mut row = json!({"cells": cells(object, kind, now)});
+    let mut row = if kind.rules.converts() {
+        json!({"cells": cells(&kind.rules.to_storage(object.clone()), kind, now)})
+    } else {
+        json!({"cells": cells(object, kind, now)})
+    };
     if kind.kind == "Pod"
         && kind.custom.is_none()
         && let Some(conditions) = pods::conditions(object)

@@ -58,7 +58,7 @@ impl Call<'_> {
         super::escalation::check(self, store, &object, Some(old))?;
         let object = input::tidy_stored(object, self.kind);
         let mut causes = Vec::new();
-        meta::validate(&object, |name| self.kind.rules.validate_name(name), &mut causes);
+        meta::validate(&object, &*self.kind.rules, &mut causes);
         meta::validate_update(&object, old, &mut causes);
         if change.status {
             self.kind.rules.validate_status(&object, old, &mut causes);

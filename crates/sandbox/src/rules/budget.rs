@@ -55,6 +55,14 @@ impl Rules for Budgets {
         }
     }
 
+    fn validate_name(&self, name: &str) -> Option<&'static str> {
+        meta::segment(name)
+    }
+
+    fn strict_finalizers(&self) -> bool {
+        false
+    }
+
     fn unconditional_update(&self) -> bool {
         false
     }

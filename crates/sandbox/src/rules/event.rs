@@ -52,7 +52,15 @@ impl Rules for CoreEvents {
     }
 
     fn validate_name(&self, name: &str) -> Option<&'static str> {
-        meta::subdomain(name)
+        meta::segment(name)
+    }
+
+    fn strict_finalizers(&self) -> bool {
+        false
+    }
+
+    fn has_dependents(&self) -> bool {
+        false
     }
 
     fn create_on_update(&self) -> bool {
@@ -61,6 +69,10 @@ impl Rules for CoreEvents {
 }
 
 impl Rules for Events {
+    fn has_dependents(&self) -> bool {
+        false
+    }
+
     fn prepare_update(&self, object: &mut Value, old: &Value, context: &Context<'_>) -> Result<(), Status> {
         CoreEvents.prepare_update(object, old, context)
     }

@@ -45,6 +45,10 @@ impl Rules for Leases {
         }
     }
 
+    fn strict_finalizers(&self) -> bool {
+        false
+    }
+
     fn unconditional_update(&self) -> bool {
         false
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{find, items, text};
+use super::{Rules, find, items, text};
 use crate::api::names;
 use crate::status::Cause;
 
@@ -57,16 +57,16 @@ pub fn segment(name: &str) -> Option<&'static str> {
 }
 
 /// Rules for metadata, of a new object or a changed one.
-pub fn validate(object: &Value, name_rule: impl Fn(&str) -> Option<&'static str>, causes: &mut Vec<Cause>) {
+pub fn validate(object: &Value, rules: &dyn Rules, causes: &mut Vec<Cause>) {
     let name = text(object, "/metadata/name");
     if name.is_empty() {
         causes.push(Cause::required("metadata.name", "name or generateName is required"));
-    } else if let Some(complaint) = name_rule(name) {
+    } else if let Some(complaint) = rules.validate_name(name) {
         causes.push(Cause::invalid("metadata.name", &json!(name), complaint));
     }
     labels(find(object, "/metadata/labels"), "metadata.labels", causes);
     annotations(object, causes);
-    finalizers(object, causes);
+    finalizers(object, rules.strict_finalizers(), causes);
     owners(object, causes);
 }
 
@@ -105,7 +105,7 @@ fn annotations(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn finalizers(object: &Value, causes: &mut Vec<Cause>) {
+fn finalizers(object: &Value, strict: bool, causes: &mut Vec<Cause>) {
     let list = items(object, "/metadata/finalizers");
     for (index, finalizer) in list.iter().enumerate() {
         let name = finalizer.as_str().unwrap_or_default();
@@ -116,7 +116,7 @@ fn finalizers(object: &Value, causes: &mut Vec<Cause>) {
                 names::QUALIFIED_NAME_COMPLAINT,
             ));
         }
-        if !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+        if strict && !name.contains('/') && !matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
             let complaint = "name is neither a standard finalizer name nor is it fully qualified";
             causes.push(Cause::invalid(format!("metadata.finalizers[{index}]"), finalizer, complaint));
         }

@@ -18,6 +18,10 @@ impl Rules for Namespaces {
             let labels = section(&mut object["metadata"], "labels");
             labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
         }
+        let status = section(object, "status");
+        if status.get("phase").is_none_or(|phase| phase == "") {
+            status.insert("phase".to_owned(), "Active".into());
+        }
     }
 
     fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) -> Result<(), Status> {

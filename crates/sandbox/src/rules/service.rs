@@ -50,6 +50,10 @@ impl Rules for Services {
         Ok(())
     }
 
+    fn create_on_update(&self) -> bool {
+        true
+    }
+
     fn prepare_update(&self, object: &mut Value, old: &Value, context: &Context<'_>) -> Result<(), Status> {
         keep(object, old, "status");
         // An address is kept by whoever does not speak of it.

@@ -26,6 +26,14 @@ pub struct Workloads;
 
 impl Rules for DaemonSets {
     fn defaults(&self, object: &mut Value) {
+        // It stands for a field of the spec, which is there, said or not.
+        if object
+            .pointer("/metadata/annotations")
+            .and_then(|all| all.get(TEMPLATE_GENERATION))
+            .is_none()
+        {
+            annotate(object, 0);
+        }
         let spec = section(object, "spec");
         template_defaults(spec);
         default(spec, "revisionHistoryLimit", 10);
@@ -51,15 +59,17 @@ impl Rules for DaemonSets {
 
     fn prepare_update(&self, object: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), Status> {
         keep(object, old, "status");
-        let generation = text(old, &format!("/metadata/annotations/{TEMPLATE_GENERATION}"))
-            .parse()
-            .unwrap_or(1_i64);
         let changed = object.pointer("/spec/template") != old.pointer("/spec/template");
-        annotate(object, generation + i64::from(changed));
+        annotate(object, template_generation(old) + i64::from(changed));
         if object.get("spec") != old.get("spec") {
             meta::grow_generation(object, old);
         }
         Ok(())
+    }
+
+    fn prepare_status(&self, object: &mut Value, old: &Value) {
+        keep(object, old, "spec");
+        annotate(object, template_generation(old));
     }
 
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
@@ -190,6 +200,23 @@ impl Rules for Workloads {
         Ok(())
     }
 
+    fn prepare_update(&self, object: &mut Value, old: &Value, _context: &Context<'_>) -> Result<(), Status> {
+        keep(object, old, "status");
+        let annotated = object.pointer("/metadata/annotations") != old.pointer("/metadata/annotations");
+        if object.get("spec") != old.get("spec") || (annotated && text(object, "/kind") == "Deployment") {
+            meta::grow_generation(object, old);
+        }
+        Ok(())
+    }
+
+    fn prepare_status(&self, object: &mut Value, old: &Value) {
+        keep(object, old, "spec");
+        if text(object, "/kind") == "Deployment" {
+            let labels = old.get("metadata").cloned().unwrap_or_default();
+            keep(&mut object["metadata"], &labels, "labels");
+        }
+    }
+
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
         template::validate(object, text(object, "/kind"), causes);
         for field in [
@@ -232,6 +259,11 @@ impl Rules for Workloads {
 fn template_defaults(spec: &mut serde_json::Map<String, Value>) {
     let template = spec.entry("template").or_insert_with(|| json!({}));
     podspec::defaults(section(template, "spec"));
+}
+
+fn template_generation(object: &Value) -> i64 {
+    let annotation = format!("/metadata/annotations/{TEMPLATE_GENERATION}");
+    text(object, &annotation).parse().unwrap_or(1)
 }
 
 fn annotate(object: &mut Value, generation: i64) {

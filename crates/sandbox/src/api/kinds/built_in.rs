@@ -74,6 +74,7 @@ const PLAIN: Row = Row {
     rules: &rules::Plain,
 };
 
+const PROXY_VERBS: &[&str] = &["create", "delete", "get", "patch", "update"];
 const POD_SUBRESOURCES: &[Sub] = &[
     Sub {
         name: "attach",
@@ -111,12 +112,18 @@ const POD_SUBRESOURCES: &[Sub] = &[
         verbs: &["create", "get"],
     },
     Sub {
+        name: "proxy",
+        takes: ("", "", "PodProxyOptions"),
+        verbs: PROXY_VERBS,
+    },
+    Sub {
         name: "resize",
         takes: ("", "", "Pod"),
         verbs: &["get", "patch", "update"],
     },
 ];
-const SCALE: &[Sub] = &[Sub {
+/// What a kind has whose number of replicas can be set.
+pub const SCALE: &[Sub] = &[Sub {
     name: "scale",
     takes: ("autoscaling", "v1", "Scale"),
     verbs: &["get", "patch", "update"],
@@ -167,6 +174,11 @@ fn core() -> Vec<Row> {
             short: &["no"],
             namespaced: false,
             status: true,
+            subresources: &[Sub {
+                name: "proxy",
+                takes: ("", "", "NodeProxyOptions"),
+                verbs: PROXY_VERBS,
+            }],
             rules: &rules::node::Nodes,
             ..kind("nodes", "node", "Node")
         },
@@ -200,6 +212,11 @@ fn core() -> Vec<Row> {
             short: &["svc"],
             categories: &["all"],
             status: true,
+            subresources: &[Sub {
+                name: "proxy",
+                takes: ("", "", "ServiceProxyOptions"),
+                verbs: PROXY_VERBS,
+            }],
             rules: &rules::service::Services,
             ..kind("services", "service", "Service")
         },

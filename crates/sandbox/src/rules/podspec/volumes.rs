@@ -30,6 +30,7 @@ pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
     for (index, volume) in items(spec, "/volumes").iter().enumerate() {
         let name = text(volume, "/name");
         let at = format!("{path}.volumes[{index}]");
+        let before = causes.len();
         if name.is_empty() {
             causes.push(Cause::required(format!("{at}.name"), ""));
         } else if !names::is_dns_label(name) {
@@ -37,8 +38,11 @@ pub fn validate(spec: &Value, path: &str, causes: &mut Vec<Cause>) {
         } else if seen.contains(&name) {
             causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
         }
-        seen.insert(name);
         source(spec, volume, &at, causes);
+        // Nothing can be mounted from a volume that is wrong.
+        if causes.len() == before {
+            seen.insert(name);
+        }
     }
     for list in ["containers", "initContainers"] {
         for (index, one) in items(spec, &format!("/{list}")).iter().enumerate() {
