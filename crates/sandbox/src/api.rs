@@ -90,23 +90,31 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         return discovery::serve(sandbox, request, &user);
     };
     Attributes::of_request(Some(&target), request).check(sandbox, &user)?;
-    if !matches!(request.method.as_str(), "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
-        return Err(Status::method_not_allowed());
-    }
     let kind = sandbox
         .kinds()
         .find(&target.group, &target.version, &target.resource)
         .cloned();
     let Some(kind) = kind else {
         // Within a group that exists, what is missing is a resource; elsewhere, a page.
-        let group_exists = sandbox.kinds().iter().any(|kind| kind.group == target.group);
+        let is_built_in = |kind: &std::sync::Arc<Kind>| kind.group == target.group && kind.custom.is_none();
+        let group_exists = sandbox.kinds().iter().any(is_built_in);
         if group_exists {
             return Err(Status::no_such_path());
         }
         return Ok(Reply::text(404, "404 page not found\n"));
     };
     if !kind.namespaced && !target.namespace.is_empty() && target.resource != "namespaces" {
+        if kind.custom.is_some() {
+            return Ok(Reply::text(404, "404 page not found\n"));
+        }
         return Err(Status::no_such_path());
+    }
+    let is_nowhere = kind.namespaced && target.namespace.is_empty() && (kind.virtual_ || !target.name.is_empty());
+    if is_nowhere && !target.watch {
+        return Err(Status::no_such_path());
+    }
+    if !matches!(request.method.as_str(), "GET" | "POST" | "PUT" | "PATCH" | "DELETE") {
+        return Err(Status::method_not_allowed());
     }
     let call = Call {
         sandbox,
@@ -124,7 +132,7 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
     // What no handler ever sees is not warned of.
     let is_unserved = |status: &Status| {
         let nameless = status.details.as_ref().is_none_or(|details| details.name.is_empty());
-        matches!(status.code, 405 | 415) || (status.code == 404 && nameless)
+        status.code == 405 || (status.code == 415 && request.method == "PATCH") || (status.code == 404 && nameless)
     };
     let Some(warning) = kind.deprecation() else { return reply };
     if reply.as_ref().is_err_and(is_unserved) {
@@ -162,9 +170,14 @@ impl Call<'_> {
             ("PATCH", false, "status") if self.kind.status => patching::patch(self),
             ("DELETE", false, "") => delete::delete(self),
             (_, false, "status") if self.kind.status => Err(Status::method_not_allowed()),
+            (_, false, sub) if self.kind.custom.is_some() && !sub.is_empty() && !self.has_sub(sub) => Err(self.not_found()),
             (_, false, "") | (_, true, _) => Err(Status::method_not_allowed()),
             _ => pods::subresource(self),
         }
+    }
+
+    fn has_sub(&self, name: &str) -> bool {
+        self.kind.subresources.iter().any(|sub| sub.name == name)
     }
 
     /// Whether the answer is to be a stream.

@@ -42,9 +42,9 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     let outcome = merged(call, &old, &applied)?;
     input::check_revision(call, text(&applied, "/metadata/resourceVersion"), &current)?;
     let mut oddities = Oddities::default();
-    let object = input::typed(outcome.object, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
+    let mut object = input::typed(outcome.object, call.kind, &mut oddities).map_err(|why| Status::new(500, "", why))?;
     let change = Change {
-        raw: raw::rewritten(call, &object),
+        raw: raw::rewritten(call, &mut object),
         object,
         status: call.about_status(),
         warnings: Vec::new(),
@@ -103,11 +103,11 @@ fn read(call: &Call<'_>) -> Result<Value, Status> {
 
 /// Checks name and namespace against the path.
 fn place(call: &Call<'_>, applied: &Value) -> Result<(), Status> {
-    let name = applied.pointer("/metadata/name").and_then(Value::as_str);
-    if name == Some("") {
+    let name = text(applied, "/metadata/name");
+    if name.is_empty() {
         return Err(input::nameless(call));
     }
-    if let Some(name) = name.filter(|name| *name != call.target.name) {
+    if name != call.target.name {
         let path = &call.target.name;
         let message = format!("the name of the object ({name}) does not match the name on the URL ({path})");
         return Err(Status::bad_request(message));
@@ -133,6 +133,7 @@ fn create_applied(call: &Call<'_>, mut applied: Value) -> Result<Reply, Status> 
     }
     // Which state it was meant for says nothing where there is none.
     crate::rules::section(&mut applied, "metadata").shift_remove("resourceVersion");
+    create::check_right(call)?;
     let set = stated(call, &applied);
     let mut managers = Managers::default();
     managers.set(entry(call), set, call.now.wall);
@@ -232,9 +233,11 @@ fn last_applied(call: &Call<'_>, live: &Value) -> Fields {
         .and_then(|annotations| annotations.get(LAST_APPLIED))
         .and_then(Value::as_str);
     let recorded: Option<Value> = recorded.and_then(|text| serde_json::from_str(text).ok());
-    recorded
-        .map(|value| Fields::of(&value, root(call).as_ref()))
-        .unwrap_or_default()
+    let Some(recorded) = recorded else { return Fields::default() };
+    let ty = root(call);
+    // What somebody changed since is theirs.
+    let since = Fields::changes(&recorded, live, ty.as_ref()).set;
+    Fields::of(&recorded, ty.as_ref()).minus(&since)
 }
 
 /// Keeps what `kubectl apply` will compare with, should it go back to its older way.

@@ -267,7 +267,9 @@ impl Cause {
 
     fn to_value(&self) -> Value {
         let mut cause = Map::new();
-        cause.insert("reason".into(), self.reason.into());
+        if !self.reason.is_empty() {
+            cause.insert("reason".into(), self.reason.into());
+        }
         cause.insert("message".into(), self.message.as_str().into());
         if !self.field.is_empty() {
             cause.insert("field".into(), self.field.as_str().into());

@@ -216,7 +216,7 @@ async fn every_version_serves_the_same_objects() {
     let (_, list) = server.get(other).await;
     assert_eq!(
         (&list["apiVersion"], list["items"][0].get("apiVersion")),
-        (&json!("example.com/v1beta1"), None)
+        (&json!("example.com/v1beta1"), Some(&json!("example.com/v1beta1")))
     );
 }
 

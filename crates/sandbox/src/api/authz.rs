@@ -117,12 +117,47 @@ pub fn allowed(sandbox: &Sandbox, user: &User, attributes: &Attributes) -> bool 
 }
 
 pub(super) fn granted(store: &Store, user: &User, attributes: &Attributes) -> bool {
-    let cluster = bindings(store, "clusterrolebindings.rbac.authorization.k8s.io", None, user);
-    if cluster.iter().any(|binding| role_grants(store, binding, "", attributes)) {
-        return true;
+    granting(store, user, attributes).is_some()
+}
+
+/// Why somebody may do something, in the words of the real server; nothing for those who need no reason.
+pub fn reason(sandbox: &Sandbox, user: &User, attributes: &Attributes) -> Option<String> {
+    if sandbox.config().authorization == Authorization::AlwaysAllow || user.is_in("system:masters") {
+        return None;
+    }
+    let store = sandbox.store();
+    let binding = granting(&store, user, attributes)?;
+    let subject = items(&binding, "/subjects")
+        .iter()
+        .find(|subject| is_subject(subject, user))?;
+    let place = |object: &Value| match text(object, "/metadata/namespace").to_owned() {
+        none if none.is_empty() => format!("{:?}", text(object, "/metadata/name")),
+        namespace => format!("{:?}", format!("{}/{namespace}", text(object, "/metadata/name"))),
+    };
+    let whom = match text(subject, "/namespace") {
+        "" => format!("{:?}", text(subject, "/name")),
+        namespace => format!("{:?}", format!("{}/{namespace}", text(subject, "/name"))),
+    };
+    let (kind, role, name) = (
+        text(&binding, "/kind"),
+        text(&binding, "/roleRef/kind"),
+        text(&binding, "/roleRef/name"),
+    );
+    let to = text(subject, "/kind");
+    Some(format!(
+        "RBAC: allowed by {kind} {} of {role} {name:?} to {to} {whom}",
+        place(&binding)
+    ))
+}
+
+/// The binding that allows it.
+fn granting(store: &Store, user: &User, attributes: &Attributes) -> Option<Value> {
+    let mut cluster = bindings(store, "clusterrolebindings.rbac.authorization.k8s.io", None, user).into_iter();
+    if let Some(binding) = cluster.find(|binding| role_grants(store, binding, "", attributes)) {
+        return Some(binding);
     }
     if attributes.namespace.is_empty() {
-        return false;
+        return None;
     }
     let local = bindings(
         store,
@@ -130,9 +165,8 @@ pub(super) fn granted(store: &Store, user: &User, attributes: &Attributes) -> bo
         Some(&attributes.namespace),
         user,
     );
-    local
-        .iter()
-        .any(|binding| role_grants(store, binding, &attributes.namespace, attributes))
+    let mut local = local.into_iter();
+    local.find(|binding| role_grants(store, binding, &attributes.namespace, attributes))
 }
 
 /// Whether there is anything that somebody may do with this verb.
@@ -148,29 +182,25 @@ pub(super) fn bindings(store: &Store, resource: &str, namespace: Option<&str>, u
     let Some(table) = store.table(resource) else {
         return Vec::new();
     };
-    let named = |binding: &Value| {
-        items(binding, "/subjects")
-            .iter()
-            .any(|subject| match text(subject, "/kind") {
-                "User" => text(subject, "/name") == &*user.name,
-                "Group" => user.is_in(text(subject, "/name")),
-                "ServiceAccount" => {
-                    let name = format!(
-                        "system:serviceaccount:{}:{}",
-                        text(subject, "/namespace"),
-                        text(subject, "/name")
-                    );
-                    name == *user.name
-                }
-                _ => false,
-            })
-    };
+    let named = |binding: &Value| items(binding, "/subjects").iter().any(|subject| is_subject(subject, user));
     table
         .iter()
         .filter(|object| namespace.is_none_or(|namespace| object.namespace() == namespace))
         .map(|object| object.value())
         .filter(named)
         .collect()
+}
+
+fn is_subject(subject: &Value, user: &User) -> bool {
+    match text(subject, "/kind") {
+        "User" => text(subject, "/name") == &*user.name,
+        "Group" => user.is_in(text(subject, "/name")),
+        "ServiceAccount" => {
+            let (namespace, name) = (text(subject, "/namespace"), text(subject, "/name"));
+            format!("system:serviceaccount:{namespace}:{name}") == *user.name
+        }
+        _ => false,
+    }
 }
 
 fn role_grants(store: &Store, binding: &Value, namespace: &str, attributes: &Attributes) -> bool {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::authz::Attributes;
 use super::input::{self, Input};
 use super::reply::Reply;
 use super::write::Stored;
@@ -28,6 +29,18 @@ pub fn create(call: &Call<'_>) -> Result<Reply, Status> {
     options::check_write(&call.request.query, "CreateOptions", false)?;
     let input = input::object(call)?;
     store_new(call, input, None)
+}
+
+/// Checks that whoever may write an object may create it, too, where the request was not for that.
+///
+/// # Errors
+/// 403.
+pub fn check_right(call: &Call<'_>) -> Result<(), Status> {
+    let attributes = Attributes {
+        verb: "create".to_owned(),
+        ..Attributes::of_request(Some(call.target), call.request)
+    };
+    attributes.check(call.sandbox, call.user)
 }
 
 /// Stores a new object, whichever way it came.
@@ -142,11 +155,22 @@ fn generate_name(call: &Call<'_>, prefix: &str) -> String {
     name
 }
 
+/// What is checked of a prefix: it may end in a hyphen, which then stands for itself and the character before it.
+fn masked(prefix: &str) -> String {
+    match prefix.strip_suffix('-') {
+        Some(start) if !start.is_empty() => {
+            let kept = start.char_indices().next_back().map_or(0, |(at, _)| at);
+            format!("{}a", start.get(..kept).unwrap_or_default())
+        }
+        _ => prefix.to_owned(),
+    }
+}
+
 fn validate(call: &Call<'_>, object: &Value) -> Result<(), Status> {
     let mut causes = Vec::new();
     let prefix = text(object, "/metadata/generateName");
     if !prefix.is_empty()
-        && let Some(complaint) = call.kind.rules.validate_name(&format!("{}x", prefix.trim_end_matches('-')))
+        && let Some(complaint) = call.kind.rules.validate_name(&masked(prefix))
     {
         causes.push(Cause::invalid("metadata.generateName", &prefix.into(), complaint));
     }

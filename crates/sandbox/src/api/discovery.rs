@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::authz::Attributes;
-use super::kinds::{Kind, Kinds};
+use super::kinds::{GROUPS, Kind, Kinds};
 use super::negotiate;
 use super::openapi;
 use super::reply::{Content, Reply};
@@ -29,12 +29,15 @@ pub fn serve(sandbox: &Sandbox, request: &Request, user: &User) -> Result<Reply,
     if let Some((check, rest)) = health
         && (rest.is_empty() || rest.starts_with('/'))
     {
-        return Ok(health_reply(check, rest.trim_matches('/'), request));
+        return Ok(health_reply(check, rest, request));
     }
     let Some(reply) = document(sandbox, request, path)? else {
         return Ok(Reply::text(404, "404 page not found\n"));
     };
-    if method != "GET" {
+    // The other documents are served whatever the method is.
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let is_particular = !matches!(segments.as_slice(), [] | ["apis" | "openapi"] | ["apis", _] | ["openapi", ..]);
+    if method == "CONNECT" || (method != "GET" && is_particular) {
         return Err(Status::method_not_allowed());
     }
     Ok(reply)
@@ -61,7 +64,7 @@ fn document(sandbox: &Sandbox, request: &Request, path: &str) -> Result<Option<R
         ["api", version] if kinds.has("", version) => plain(request, resources(kinds, "", version))?,
         ["apis", group, version] if kinds.has(group, version) => plain(request, resources(kinds, group, version))?,
         ["api", _] => return Err(Status::no_such_path()),
-        ["apis", group, _] if kinds.groups().contains(group) => return Err(Status::no_such_path()),
+        ["apis", group, _] if GROUPS.contains(group) && kinds.groups().contains(group) => return Err(Status::no_such_path()),
         ["openapi", rest @ ..] => match openapi::serve(sandbox, request, rest) {
             Some(reply) => reply,
             None => return Ok(None),
@@ -101,7 +104,7 @@ fn version() -> Value {
 fn health_reply(check: &str, name: &str, request: &Request) -> Reply {
     match (name, request.query.find("verbose")) {
         ("", Some(_)) => Reply::text(200, format!("[+]ping ok\n{} check passed\n", check.trim_start_matches('/'))),
-        ("" | "ping", _) => Reply::text(200, "ok"),
+        ("" | "/ping" | "/log" | "/etcd", _) => Reply::text(200, "ok"),
         _ => Reply::text(404, "404 page not found\n"),
     }
 }

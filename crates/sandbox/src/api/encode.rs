@@ -59,8 +59,15 @@ pub fn list(
 ) -> Result<Reply, Status> {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion".to_owned(), revision.to_string().into());
-    if let Some(token) = token {
-        metadata.insert("continue".to_owned(), token.into());
+    match token {
+        Some(token) => {
+            metadata.insert("continue".to_owned(), token.into());
+        }
+        // Their lists have no type that would leave it out.
+        None if call.kind.custom.is_some() && call.accepted.shape == Shape::Whole => {
+            metadata.insert("continue".to_owned(), "".into());
+        }
+        None => {}
     }
     if let Some(remaining) = remaining {
         metadata.insert("remainingItemCount".to_owned(), remaining.into());
@@ -110,11 +117,14 @@ fn whole_list(call: &Call<'_>, objects: &[Arc<Object>], metadata: &Map<String, V
         }
         if kind.rules.converts() {
             let mut value = kind.rules.to_served(object.value());
-            if let Value::Object(fields) = &mut value {
+            if let (None, Value::Object(fields)) = (&kind.custom, &mut value) {
                 fields.shift_remove("kind");
                 fields.shift_remove("apiVersion");
             }
             bytes.put_slice(value.to_string().as_bytes());
+        } else if kind.custom.is_some() {
+            // Their items have no type that is known from the list's.
+            bytes.put_slice(object.json());
         } else {
             put_item(&mut bytes, object.json(), &prefix);
         }
@@ -143,7 +153,8 @@ pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted, kinds: &K
     if accepted.encoding == Encoding::Protobuf {
         reply = binary(reply, kinds);
     }
-    let has_type = reply.headers.iter().any(|(name, _)| *name == "content-type");
+    // What has no body has no type either.
+    let has_type = reply.status == 204 || reply.headers.iter().any(|(name, _)| *name == "content-type");
     let body = match reply.body {
         Content::Object(value) => match accepted.encoding {
             Encoding::Yaml if !has_type => yaml(&value),
@@ -168,10 +179,7 @@ pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted, kinds: &K
         };
         reply.headers.push(("content-type", media.to_owned()));
     }
-    let gzip = request
-        .accept_encoding
-        .split(',')
-        .any(|one| one.trim().split(';').next() == Some("gzip"));
+    let gzip = request.accept_encoding.split(',').any(|one| one.trim() == "gzip");
     reply.body = Content::Full(bytes.clone());
     if gzip
         && bytes.len() > COMPRESS_FROM

@@ -52,12 +52,13 @@ pub fn value(call: &Call<'_>, kind: &str, oddities: &mut Oddities) -> Result<Val
         Body::Value(value) => return Ok(value.clone()),
         Body::Bytes(bytes) => bytes,
     };
-    let media = content_type
-        .unwrap_or("application/json")
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
+    let mut parts = content_type.unwrap_or("application/json").split(';');
+    let media = parts.next().unwrap_or_default().trim().to_lowercase();
+    let media = if parts.all(|part| part.trim().is_empty() || part.contains('=')) {
+        media.as_str()
+    } else {
+        "malformed"
+    };
     let unreadable = |why: String| {
         let message = format!("the object provided is unrecognized (must be of type {kind}): {why}");
         Status::bad_request(message)

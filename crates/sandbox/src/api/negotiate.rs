@@ -115,8 +115,8 @@ impl Clause<'_> {
             _ => return None,
         };
         let shape = match (self.parameter("as"), self.parameter("g"), self.parameter("v")) {
-            (None, _, _) => Shape::Whole,
-            (Some("Table"), Some("meta.k8s.io"), version) => Shape::Table(version_of(version)?),
+            (None, None, None) => Shape::Whole,
+            (Some("Table"), Some("meta.k8s.io"), version) if encoding != Encoding::Protobuf => Shape::Table(version_of(version)?),
             (Some("PartialObjectMetadata"), Some("meta.k8s.io"), version) => Shape::Partial(version_of(version)?),
             (Some("PartialObjectMetadataList"), Some("meta.k8s.io"), version) => Shape::PartialList(version_of(version)?),
             _ => return None,

@@ -66,7 +66,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     let shown = || apply().unwrap_or_default().to_string();
     let mut change = result(call, patched, shown, oddities, &current)?;
     if media == "application/strategic-merge-patch+json" {
-        change.raw = raw::rewritten(call, &change.object);
+        change.raw = raw::rewritten(call, &mut change.object);
     }
     call.commit(&mut store, &current, &old, change)
 }

@@ -23,14 +23,15 @@ pub struct Target {
 
 /// Parses a resource path; nothing if it is not one.
 pub fn parse(path: &str) -> Option<Target> {
-    let segments: Vec<String> = path
+    // What is escaped counts as it reads: a slash in a name parts it.
+    let path = decode(path, false);
+    let segments: Vec<&str> = path
         .strip_prefix('/')
         .unwrap_or_default()
         .trim_end_matches('/')
         .split('/')
-        .map(|segment| decode(segment, false))
         .collect();
-    let mut rest: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let mut rest = segments;
     let (group, version, taken) = match rest.as_slice() {
         ["api", version, _, ..] => ("", *version, 2),
         ["apis", group, version, _, ..] => (*group, *version, 3),

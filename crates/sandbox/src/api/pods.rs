@@ -320,6 +320,9 @@ fn finish_eviction(
 /// Takes finalizers off a namespace; with the last one, a namespace that is being deleted goes.
 fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
     let mut input = input::object(call)?;
+    if text(&input.object, "/metadata/name").is_empty() {
+        return Err(input::nameless(call));
+    }
     input::place(call, &mut input.object)?;
     let mut store = call.store();
     let current = call.current(&store)?;

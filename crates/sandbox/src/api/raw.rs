@@ -43,8 +43,14 @@ pub fn given(call: &Call<'_>, object: &Value) -> Option<Box<[u8]>> {
 }
 
 /// The bytes that a strategic merge patch, or an apply, leaves: they write the field anew.
-pub fn rewritten(call: &Call<'_>, object: &Value) -> Option<Box<[u8]>> {
-    is_kept(call.kind.schema).then(|| canonical(object))
+pub fn rewritten(call: &Call<'_>, object: &mut Value) -> Option<Box<[u8]>> {
+    if !is_kept(call.kind.schema) {
+        return None;
+    }
+    if let Some(data) = object.get_mut("data") {
+        data.sort_all_objects();
+    }
+    Some(canonical(object))
 }
 
 fn canonical(object: &Value) -> Box<[u8]> {

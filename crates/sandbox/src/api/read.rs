@@ -82,7 +82,7 @@ fn too_large(wanted: u64, current: u64) -> Reply {
 pub fn selector(call: &Call<'_>) -> Result<Selector, Status> {
     let query = &call.request.query;
     let known = (call.kind.fields())(&Value::Null);
-    let has_namespace = call.kind.namespaced;
+    let has_namespace = !matches!(call.kind.storage.as_str(), "nodes" | "namespaces");
     let is_known = |field: &str| match field {
         "metadata.name" => true,
         "metadata.namespace" => has_namespace,
@@ -257,19 +257,20 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
             Box::new(past.beyond(start.as_ref()).take_while(is_here))
         }
     };
-    let mut rest = rows.filter(|object| selector.matches(object)).cloned();
+    let mut rows = rows;
     let Some(limit) = page.limit else {
-        let chosen: Vec<Arc<Object>> = rest.collect();
+        let chosen: Vec<Arc<Object>> = rows.filter(|object| selector.matches(object)).cloned().collect();
         return encode::list(call, &chosen, revision, None, None);
     };
-    let chosen: Vec<Arc<Object>> = rest.by_ref().take(limit).collect();
+    let matching = rows.by_ref().filter(|object| selector.matches(object));
+    let chosen: Vec<Arc<Object>> = matching.take(limit).cloned().collect();
     let is_counted = selector.is_empty();
     let is_whole = namespace.is_empty() && past.is_none() && page.after.is_none();
     let left = match page.left.or(is_whole.then(|| table.len())) {
         Some(from_here) if is_counted => from_here.saturating_sub(chosen.len()),
-        _ if is_counted => rest.count(),
-        // Clients are not told how many; one is enough for another page.
-        _ => usize::from(rest.next().is_some()),
+        _ if is_counted => rows.count(),
+        // Clients are not told how many, nor whether any of what is left matches.
+        _ => usize::from(rows.next().is_some()),
     };
     let remaining = is_counted.then_some(left).filter(|left| *left > 0);
     let token = chosen.last().filter(|_| left > 0).map(|last| {
@@ -434,6 +435,9 @@ fn check_match(query: &Query, watch: bool, causes: &mut Vec<Cause>) {
 /// The refusal.
 pub fn watch(call: &Call<'_>) -> Result<Reply, Status> {
     if matches!(call.accepted.shape, Shape::PartialList(_)) {
+        return Err(not_acceptable());
+    }
+    if call.accepted.encoding == Encoding::Yaml {
         return Err(not_acceptable());
     }
     check_list_options(call, true)?;

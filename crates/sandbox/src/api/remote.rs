@@ -63,7 +63,8 @@ fn unreachable(call: &Call<'_>) -> Status {
         "no kubelet serves the logs and processes of {} {}",
         call.kind.resource, call.target.name
     );
-    Status::new(500, "InternalError", why)
+    let cause = Cause::new("", "", why.as_str());
+    Status::new(500, "InternalError", format!("Internal error occurred: {why}")).because(vec![cause])
 }
 
 fn check_log(call: &Call<'_>) -> Result<(), Status> {

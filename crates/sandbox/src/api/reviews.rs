@@ -173,5 +173,9 @@ fn access(call: &Call<'_>, user: &User, review: &Value) -> Value {
             path: None,
         }
     };
-    json!({"allowed": authz::allowed(call.sandbox, user, &attributes)})
+    let mut status = json!({"allowed": authz::allowed(call.sandbox, user, &attributes)});
+    if let Some(reason) = authz::reason(call.sandbox, user, &attributes) {
+        status["reason"] = reason.into();
+    }
+    status
 }

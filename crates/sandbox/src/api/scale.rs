@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::negotiate::Shape;
 use super::reply::Reply;
 use super::write::Change;
-use super::{Call, patching, pods};
+use super::{Call, input, patching, pods, table};
 use crate::Status;
 use crate::rules::text;
 use crate::status::Cause;
@@ -41,6 +42,17 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
     let mut store = call.store();
     let current = call.current(&store)?;
     let mut object = call.kind.rules.to_served(current.value());
+    let is_custom = call.kind.custom.is_some();
+    if is_custom && call.request.method == "GET" && object.pointer(&paths(call).spec).is_none() {
+        let path = paths(call).spec.replace('/', ".");
+        let why = format!("Internal error occurred: the spec replicas field \"{path}\" does not exist");
+        let cause = Cause::new("", "", why.trim_start_matches("Internal error occurred: "));
+        return Err(Status::new(500, "InternalError", why.as_str()).because(vec![cause]));
+    }
+    let media = call.request.content_type.as_deref().unwrap_or_default();
+    if is_custom && call.request.method == "PATCH" && media.starts_with("application/strategic") {
+        return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", ""));
+    }
     if call.request.method != "GET" {
         let before = shown(call, &object);
         let wanted = if call.request.method == "PATCH" {
@@ -49,6 +61,12 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
             given(call)?
         };
         let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
+        input::check_revision(call, text(&wanted, "/metadata/resourceVersion"), &current)?;
+        if is_custom && replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+            let path = paths(call).spec.replace('/', ".");
+            let cause = Cause::invalid(path, &replicas, "should be a non-negative integer");
+            return Err(call.invalid(&call.target.name, vec![cause]));
+        }
         if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
             let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
             return Err(Status::invalid("autoscaling", "Scale", &call.target.name, vec![cause]));
@@ -61,10 +79,15 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
             raw: None,
             managers: None,
         };
-        call.commit(&mut store, &current, change)?;
+        call.commit(&mut store, &current, &current.value(), change)?;
         object = call.kind.rules.to_served(call.current(&store)?.value());
     }
-    Ok(Reply::object(200, shown(call, &object)))
+    let scale = shown(call, &object);
+    Ok(match call.accepted.shape {
+        Shape::Whole => Reply::object(200, scale),
+        Shape::Table(version) => Reply::object(200, table::of_scale(call, version, &scale)),
+        Shape::Partial(version) | Shape::PartialList(version) => Reply::object(200, table::partial(&scale, version)),
+    })
 }
 
 fn given(call: &Call<'_>) -> Result<Value, Status> {

@@ -312,8 +312,8 @@ impl Stream {
             value["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let mut value = input::bare(value, &self.kind);
-        if let Shape::Partial(version) = self.form.shape {
-            value = table::partial(&value, version);
+        if !matches!(self.form.shape, Shape::Whole) {
+            value = self.shape(value, revision);
         }
         self.encoded("BOOKMARK", &value)
     }

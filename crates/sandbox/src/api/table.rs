@@ -58,11 +58,6 @@ pub fn table(
 }
 
 fn row(object: &Value, kind: &Kind, include: &str, now: Wall, version: &str) -> Value {
-    let shown = match include {
-        "None" => Value::Null,
-        "Object" => object.clone(),
-        _ => partial(object, version),
-    };
     let mut row = if kind.rules.converts() {
         json!({"cells": cells(&kind.rules.to_storage(object.clone()), kind, now)})
     } else {
@@ -74,8 +69,16 @@ fn row(object: &Value, kind: &Kind, include: &str, now: Wall, version: &str) -> 
     {
         row["conditions"] = conditions;
     }
-    row["object"] = shown;
+    row["object"] = shown(object, include, version);
     row
+}
+
+fn shown(object: &Value, include: &str, version: &str) -> Value {
+    match include {
+        "None" => Value::Null,
+        "Object" => object.clone(),
+        _ => partial(object, version),
+    }
 }
 
 /// The metadata of an object as an object of its own.
@@ -108,6 +111,24 @@ fn columns(kind: &Kind) -> Vec<Value> {
     };
     let name = built_in("").into_iter().take(1);
     name.chain(custom.columns.iter().map(Column::definition)).collect()
+}
+
+/// What is said about ages.
+fn age_description() -> String {
+    let columns = built_in("Namespace");
+    let age = columns.iter().find(|column| column["name"] == "Age");
+    age.and_then(|column| column["description"].as_str())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// The table of a scale.
+pub fn of_scale(call: &Call<'_>, version: &str, scale: &Value) -> Value {
+    let include = call.request.query.get("includeObject");
+    let row = json!({"cells": cells::of(scale, "Scale", call.now.wall), "object": shown(scale, include, version)});
+    let revision = scale.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+    let (metadata, columns) = (json!({"resourceVersion": revision}), built_in("Scale"));
+    json!({"kind": "Table", "apiVersion": version, "metadata": metadata, "columnDefinitions": columns, "rows": [row]})
 }
 
 fn built_in(kind: &str) -> Vec<Value> {

@@ -13,6 +13,8 @@ use crate::store::{Key, Store};
 
 /// Shortest life of a token, in seconds.
 const SHORTEST_TOKEN: i64 = 600;
+/// Longest life of a token, in seconds, and one more.
+const LONGEST_TOKEN: i64 = (1 << 32) + 1;
 /// Life of a token that says nothing.
 const DEFAULT_TOKEN: i64 = 3600;
 
@@ -22,6 +24,13 @@ const DEFAULT_TOKEN: i64 = 3600;
 /// The refusal.
 pub fn request(call: &Call<'_>) -> Result<Reply, Status> {
     let mut request = body(call, "TokenRequest")?;
+    let (version, kind) = (text(&request, "/apiVersion"), text(&request, "/kind"));
+    if !matches!(version, "" | "authentication.k8s.io/v1") || !matches!(kind, "" | "TokenRequest") {
+        let why = format!("converting (v1.{kind}) to (authentication.TokenRequest): unknown conversion");
+        return Err(Status::bad_request(format!(
+            "{kind} in version \"v1\" cannot be handled as a TokenRequest: {why}"
+        )));
+    }
     let store = call.store();
     let account = call.current(&store)?;
     check_bound(&store, account.namespace(), &request)?;
@@ -41,12 +50,13 @@ pub fn request(call: &Call<'_>) -> Result<Reply, Status> {
         .pointer("/spec/expirationSeconds")
         .and_then(Value::as_i64)
         .unwrap_or(DEFAULT_TOKEN);
-    if seconds < SHORTEST_TOKEN {
-        let cause = Cause::invalid(
-            "spec.expirationSeconds",
-            &json!(seconds),
-            "may not specify a duration less than 10 minutes",
-        );
+    let complaint = match seconds {
+        ..SHORTEST_TOKEN => Some("may not specify a duration less than 10 minutes"),
+        LONGEST_TOKEN.. => Some("may not specify a duration larger than 2^32 seconds"),
+        _ => None,
+    };
+    if let Some(complaint) = complaint {
+        let cause = Cause::invalid("spec.expirationSeconds", &json!(seconds), complaint);
         return Err(Status::invalid("authentication.k8s.io", "TokenRequest", "", vec![cause]));
     }
     let mut audiences: Vec<&str> = items(&request, "/spec/audiences").iter().filter_map(Value::as_str).collect();
@@ -105,7 +115,7 @@ fn check_bound(store: &Store, namespace: &str, request: &Value) -> Result<(), St
         let why = format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
         );
-        return Err(Status::conflict("", resource, name, &why));
+        return Err(Status::conflict("", kind, name, &why));
     }
     Ok(())
 }

@@ -66,6 +66,7 @@ fn put_missing(call: &Call<'_>, mut input: input::Input) -> Result<Reply, Status
     {
         return Err(call.not_found());
     }
+    create::check_right(call)?;
     create::store_new(call, input, None)
 }
 

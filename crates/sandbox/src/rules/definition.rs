@@ -59,6 +59,8 @@ impl Rules for Definitions {
 
     fn validate_update(&self, object: &Value, old: &Value, causes: &mut Vec<Cause>) {
         self.validate(object, causes);
+        // The name was right once.
+        causes.retain(|cause| cause.field != "metadata.name");
         for pointer in ["/spec/scope", "/spec/group", "/spec/names/plural"] {
             meta::immutable(object, old, pointer, causes);
         }

@@ -97,6 +97,12 @@ pub fn of(object: &Value, kind: &str, now: Wall) -> Vec<Value> {
             let labels = labels(object.pointer("/template/metadata/labels"));
             vec![name, list("/name").into(), list("/image").into(), or_none(&labels)]
         }
+        "Scale" => vec![
+            name,
+            number(object, "/spec/replicas"),
+            number(object, "/status/replicas"),
+            age,
+        ],
         "PriorityClass" => {
             let global = object.get("globalDefault") == Some(&Value::Bool(true));
             vec![
@@ -349,7 +355,10 @@ fn event(object: &Value, name: Value, now: Wall) -> Vec<Value> {
     if source.is_empty() {
         text(object, "/reportingComponent").clone_into(&mut source);
     }
-    let host = text(object, "/source/host");
+    let host = match text(object, "/source/host") {
+        "" => text(object, "/reportingInstance"),
+        host => host,
+    };
     if !host.is_empty() {
         source = format!("{source}, {host}");
     }

@@ -30,7 +30,13 @@ impl Column {
             name: text(column, "/name").to_owned(),
             ty: text(column, "/type").to_owned(),
             format: text(column, "/format").to_owned(),
-            description: text(column, "/description").to_owned(),
+            description: match text(column, "/description") {
+                "" => format!(
+                    "Custom resource definition column (in JSONPath format): {}",
+                    text(column, "/jsonPath")
+                ),
+                description => description.to_owned(),
+            },
             priority: column.get("priority").and_then(Value::as_i64).unwrap_or(0),
             path: text(column, "/jsonPath").to_owned(),
         };
@@ -42,7 +48,7 @@ impl Column {
             name: "Age".to_owned(),
             ty: "date".to_owned(),
             format: String::new(),
-            description: "CreationTimestamp is a timestamp representing the server time when this object was created.".to_owned(),
+            description: super::age_description(),
             priority: 0,
             path: ".metadata.creationTimestamp".to_owned(),
         }
@@ -62,6 +68,7 @@ impl Column {
         match (self.ty.as_str(), found) {
             ("date", Value::String(time)) => age(time, now).into(),
             ("integer", Value::Number(number)) if number.is_i64() || number.is_u64() => found.clone(),
+            ("integer", Value::Number(number)) => number.as_f64().map_or(Value::Null, |number| json!(number as i64)),
             ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) | ("string", Value::String(_)) => found.clone(),
             ("string", other) => other.to_string().into(),
             _ => Value::Null,
