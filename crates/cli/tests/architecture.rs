@@ -57,7 +57,8 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("taint-manager", TAINT),
         ("zone-evictor", ZONE),
         ("daemonset-syncer", DAEMONSET),
-        ("sandbox", &["model", "runtime"]),
+        ("cel", &[]),
+        ("sandbox", &["model", "runtime", "cel"]),
         ("scenario", WORLD),
         ("cli", CLI),
     ])

@@ -3,6 +3,7 @@
 //! [`handle`] is all of it. A request is authenticated, its path understood, authorised, and then served by one of the modules below.
 //! Everything is synchronous; only watches outlive their request, as cursors into the store's logs.
 
+use std::cell::RefCell;
 use std::sync::MutexGuard;
 
 use bailiff_model::Now;
@@ -11,6 +12,7 @@ use crate::rules::Context;
 use crate::store::Store;
 use crate::{Sandbox, Status, User};
 
+pub mod admit;
 pub mod authn;
 pub mod authz;
 pub mod create;
@@ -67,6 +69,8 @@ pub struct Call<'a> {
     pub accepted: Accepted,
     /// The present.
     pub now: Now,
+    /// What policies warn about; the answer carries it, whatever it is.
+    pub warnings: RefCell<Vec<String>>,
 }
 
 /// Serves a request. `user` is given by callers in the process; others say who they are by a token.
@@ -124,8 +128,9 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         kind: &kind,
         accepted: negotiate::choose(&request.accept, !kind.schema.is_empty())?,
         now: sandbox.clock().now(),
+        warnings: RefCell::default(),
     };
-    let reply = match table::check(&call) {
+    let mut reply = match table::check(&call) {
         Ok(()) => call.dispatch(),
         Err(status) => Err(status),
     };
@@ -134,15 +139,20 @@ fn serve(sandbox: &Sandbox, request: &Request, user: Option<&User>) -> Result<Re
         let nameless = status.details.as_ref().is_none_or(|details| details.name.is_empty());
         status.code == 405 || (status.code == 415 && request.method == "PATCH") || (status.code == 404 && nameless)
     };
-    let Some(warning) = kind.deprecation() else { return reply };
-    if reply.as_ref().is_err_and(is_unserved) {
-        return reply;
+    if let Some(warning) = kind.deprecation()
+        && !reply.as_ref().is_err_and(is_unserved)
+    {
+        let mut warned = reply.unwrap_or_else(|status| Reply::refusal(&status));
+        let others = std::mem::take(&mut warned.headers);
+        warned = warned.warn(&[warning.to_owned()]);
+        warned.headers.extend(others);
+        reply = Ok(warned);
     }
-    let mut reply = reply.unwrap_or_else(|status| Reply::refusal(&status));
-    let others = std::mem::take(&mut reply.headers);
-    reply = reply.warn(&[warning.to_owned()]);
-    reply.headers.extend(others);
-    Ok(reply)
+    let warnings = call.warnings.take();
+    if !warnings.is_empty() {
+        reply = Ok(reply.unwrap_or_else(|status| Reply::refusal(&status)).warn(&warnings));
+    }
+    reply
 }
 
 // === impl Call ===

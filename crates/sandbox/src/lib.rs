@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiff_runtime::{Clock, Seed};
 
+pub mod admission;
 pub mod api;
 pub mod apply;
 pub mod args;
@@ -95,6 +96,8 @@ struct Shared {
     /// What tokens of this process carry, so that those of another are refused.
     mark: String,
     store: Mutex<Store>,
+    /// Taken while the store is held, never the other way round.
+    compiled: Mutex<api::admit::Compiled>,
 }
 
 impl Default for Config {
@@ -134,6 +137,7 @@ impl Sandbox {
                 seed,
                 kinds: Mutex::new(Arc::new(kinds)),
                 store: Mutex::new(store),
+                compiled: Mutex::default(),
             }),
         }
     }
@@ -183,6 +187,10 @@ impl Sandbox {
     fn serve(&self, definition: &str, kinds: Vec<Kind>) {
         let mut served = self.shared.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         *served = Arc::new(served.with(definition, kinds));
+    }
+
+    fn compiled(&self) -> &Mutex<api::admit::Compiled> {
+        &self.shared.compiled
     }
 
     fn mark(&self) -> &str {

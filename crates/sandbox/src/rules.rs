@@ -11,6 +11,7 @@ use crate::status::Cause;
 use crate::store::{Fields, Store};
 
 pub mod access;
+pub mod admission;
 pub mod budget;
 pub mod config;
 pub mod custom;

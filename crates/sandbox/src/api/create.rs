@@ -74,6 +74,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     stamp(call, &mut object);
     let object = input::tidy_stored(object, call.kind);
     validate(call, &object)?;
+    call.admit_create(&store, &object)?;
     warnings.extend(call.kind.rules.warnings(&object));
     let given = raw::given(call, &object);
     let key = Key::of(&object);

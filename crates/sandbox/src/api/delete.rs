@@ -140,6 +140,10 @@ pub fn remove_as(
         Begun::Graceful => true,
         Begun::Immediate => false,
     };
+    // An eviction was judged as what it is.
+    if call.target.subresource.is_empty() {
+        call.admit_delete(store, &current.value())?;
+    }
     let mut finalizers = if call.kind.rules.has_dependents() {
         finalizers(&object, options)
     } else {

@@ -64,6 +64,27 @@ pub fn refuse(kind: &str, causes: Vec<Cause>) -> Result<(), Status> {
     }
 }
 
+/// The options of a delete as an object, however they were given.
+pub fn delete_object(request: &super::request::Request) -> Value {
+    let mut options = match &request.body {
+        super::request::Body::Value(value) => value.clone(),
+        super::request::Body::Bytes(bytes) => serde_json::from_slice(bytes).unwrap_or_default(),
+    };
+    if !options.is_object() {
+        options = json!({});
+    }
+    options["kind"] = "DeleteOptions".into();
+    options["apiVersion"] = "meta.k8s.io/v1".into();
+    let query = &request.query;
+    if let Ok(Some(seconds)) = query.number("gracePeriodSeconds") {
+        options["gracePeriodSeconds"] = seconds.into();
+    }
+    if let Some(policy) = query.find("propagationPolicy") {
+        options["propagationPolicy"] = policy.into();
+    }
+    options
+}
+
 /// The options of a delete, from its body or its query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {

@@ -59,6 +59,16 @@ pub fn subresource(call: &Call<'_>) -> Result<Reply, Status> {
     }
 }
 
+/// What was sent, as what it is taken for.
+pub(super) fn named(object: &Value, api_version: &str, kind: &str) -> Value {
+    let mut object = object.clone();
+    if object.is_object() {
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
+    }
+    object
+}
+
 pub(super) fn body(call: &Call<'_>, kind: &str) -> Result<Value, Status> {
     let mut oddities = Oddities::default();
     input::value(call, kind, &mut oddities)
@@ -89,6 +99,7 @@ pub fn bind(call: &Call<'_>, name: &str, binding: &Value) -> Result<Reply, Statu
         return Err(Status::new(500, "", "target.name: Required value"));
     }
     let mut store = call.store();
+    call.admit_other(&store, "CREATE", &named(binding, "v1", "Binding"), &Value::Null)?;
     let key = Key::new(&call.target.namespace, name);
     let current = store
         .get("pods", &key)
@@ -170,6 +181,7 @@ fn evict(call: &Call<'_>) -> Result<Reply, Status> {
     let mut options = DeleteOptions::of_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
     options.dry_run |= call.dry_run();
     let mut store = call.store();
+    call.admit_other(&store, "CREATE", &named(&eviction, "policy/v1", "Eviction"), &Value::Null)?;
     let current = call.current(&store)?;
     let pod = current.value();
     if needs_budget(&pod) {
@@ -334,6 +346,7 @@ fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
     let mut object = input.object;
     crate::rules::keep(&mut object, &before, "status");
     super::write::keep_system_metadata(&mut object, &before);
+    call.admit_update(&store, &object, &before)?;
     let stored = call.store_object(&mut store, &current, &before, input::tidy(object, call.kind));
     encode::object(call, 200, stored)
 }

@@ -22,6 +22,9 @@ pub fn process(call: &Call<'_>, what: &str) -> Result<Reply, Status> {
         check_ports(call)?;
     }
     let store = call.store();
+    if what != "log" {
+        call.admit_other(&store, "CONNECT", &connection(call, what), &Value::Null)?;
+    }
     let pod = call.current(&store)?.value();
     let name = call.target.name.as_str();
     let node = text(&pod, "/spec/nodeName");
@@ -56,6 +59,34 @@ pub fn process(call: &Call<'_>, what: &str) -> Result<Reply, Status> {
         return Err(Status::not_found("", "pods", node));
     }
     Err(unreachable(call))
+}
+
+/// The options of a connection, as policies see them.
+fn connection(call: &Call<'_>, what: &str) -> Value {
+    let query = &call.request.query;
+    let kind = match what {
+        "exec" => "PodExecOptions",
+        "attach" => "PodAttachOptions",
+        _ => "PodPortForwardOptions",
+    };
+    let mut options = json!({"kind": kind, "apiVersion": "v1"});
+    for flag in ["stdin", "stdout", "stderr", "tty"] {
+        if query.flag(flag) {
+            options[flag] = true.into();
+        }
+    }
+    if let Some(container) = query.find("container") {
+        options["container"] = container.into();
+    }
+    let command: Vec<&str> = query.all("command").collect();
+    if !command.is_empty() {
+        options["command"] = json!(command);
+    }
+    let ports: Vec<i64> = query.all("ports").filter_map(|port| port.parse().ok()).collect();
+    if !ports.is_empty() {
+        options["ports"] = json!(ports);
+    }
+    options
 }
 
 fn unreachable(call: &Call<'_>) -> Status {

@@ -72,6 +72,7 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
             return Err(Status::invalid("autoscaling", "Scale", &call.target.name, vec![cause]));
         }
         set(&mut object, &paths(call).spec, replicas);
+        call.admit_other(&store, "UPDATE", &shown(call, &object), &before)?;
         let change = Change {
             object: object.clone(),
             status: false,

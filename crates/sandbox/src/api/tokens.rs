@@ -34,6 +34,8 @@ pub fn request(call: &Call<'_>) -> Result<Reply, Status> {
     let store = call.store();
     let account = call.current(&store)?;
     check_bound(&store, account.namespace(), &request)?;
+    let sent = super::pods::named(&request, "authentication.k8s.io/v1", "TokenRequest");
+    call.admit_other(&store, "CREATE", &sent, &Value::Null)?;
     drop(store);
     let named = text(&request, "/metadata/name");
     if !named.is_empty() && named != account.name() {

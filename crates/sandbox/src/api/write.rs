@@ -72,6 +72,9 @@ impl Call<'_> {
             let name = current.name();
             return Err(self.invalid(name, causes));
         }
+        if self.target.subresource != "scale" {
+            self.admit_update(store, &object, old)?;
+        }
         if let Some(part) = self.part() {
             part.admit(&object, old, &self.context(store))?;
         }

@@ -335,7 +335,7 @@ fn named() -> Vec<Row> {
         Row {
             namespaced: false,
             status: true,
-            rules: &rules::Generations,
+            rules: &rules::admission::Policies,
             ..of(
                 admission,
                 "validatingadmissionpolicies",
@@ -345,7 +345,7 @@ fn named() -> Vec<Row> {
         },
         Row {
             namespaced: false,
-            rules: &rules::Generations,
+            rules: &rules::admission::PolicyBindings,
             ..of(
                 admission,
                 "validatingadmissionpolicybindings",

@@ -1,0 +1,297 @@
+//! Evaluation of one policy about one request, with one set of parameters.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bailiff_cel::{Authority, Check, Decision, EvalError, Host, Meter, Value as Cel};
+use serde_json::{Map, Value, json};
+
+use super::policy::{Expression, Policy};
+use super::{Attributes, Form, World};
+
+/// What one expression may cost.
+const PER_EXPRESSION: u64 = 1_000_000;
+/// What the validations of a policy may cost together.
+const BUDGET: u64 = 10_000_000;
+/// What the conditions of a policy may cost together.
+const CONDITIONS_BUDGET: u64 = 2_500_000;
+/// Bytes of a message that an expression gives.
+const MOST_MESSAGE_BYTES: usize = 5 * 1024;
+
+/// What a policy finds fault with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The object is not as it must be, or it could not be found out.
+    Refused {
+        /// What is told.
+        message: String,
+        /// The reason of the Status.
+        reason: &'static str,
+    },
+    /// What was to be written to the audit log could not be found out.
+    Unannotated(String),
+}
+
+/// What a policy finds fault with.
+pub fn evaluate(policy: &Policy, about: (&Attributes<'_>, &Form), params: Value, world: &dyn World) -> Vec<Finding> {
+    let scene = Scene {
+        policy,
+        attributes: about.0,
+        form: about.1,
+        params,
+        world,
+        known: RefCell::default(),
+    };
+    let refused = |message| Finding::Refused {
+        message,
+        reason: "Invalid",
+    };
+    match scene.conditions() {
+        Ok(true) => {}
+        Ok(false) => return Vec::new(),
+        Err(why) if policy.fails => return vec![refused(why)],
+        Err(_) => return Vec::new(),
+    }
+    let mut budget = BUDGET;
+    let mut findings = Vec::new();
+    for validation in &policy.validations {
+        match scene.outcome(&validation.expression, &mut budget) {
+            Ok(Cel::Bool(true)) => {}
+            Ok(_) => {
+                let told = validation
+                    .message_expression
+                    .as_ref()
+                    .and_then(|expression| scene.message(expression, &mut budget));
+                let own = || Some(validation.message.clone()).filter(|message| !message.is_empty());
+                let message = told.or_else(own);
+                findings.push(Finding::Refused {
+                    message: message.unwrap_or_else(|| format!("failed expression: {}", validation.expression.text.trim())),
+                    reason: validation.reason,
+                });
+            }
+            Err(Fault::Spent) if policy.fails => return vec![refused(SPENT.to_owned())],
+            Err(Fault::Spent) => return Vec::new(),
+            Err(Fault::Failed(why)) if policy.fails => findings.push(refused(why)),
+            Err(Fault::Failed(_)) => {}
+        }
+    }
+    let mut budget = BUDGET;
+    for annotation in &policy.annotations {
+        if let Err(Fault::Failed(why)) = scene.outcome(annotation, &mut budget)
+            && policy.fails
+        {
+            findings.push(Finding::Unannotated(why));
+        }
+    }
+    findings
+}
+
+const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+
+/// Why an expression has no value.
+enum Fault {
+    /// The budget of the whole is spent.
+    Spent,
+    /// This one has none.
+    Failed(String),
+}
+
+/// What expressions see.
+struct Scene<'a> {
+    policy: &'a Policy,
+    attributes: &'a Attributes<'a>,
+    form: &'a Form,
+    params: Value,
+    world: &'a dyn World,
+    /// What was asked for before.
+    known: RefCell<BTreeMap<String, Result<Cel, EvalError>>>,
+}
+
+impl Scene<'_> {
+    fn outcome(&self, expression: &Expression, budget: &mut u64) -> Result<Cel, Fault> {
+        let program = match &expression.program {
+            Ok(program) => program,
+            Err(why) => return Err(Fault::Failed(format!("compilation error: {why}"))),
+        };
+        let allowed = PER_EXPRESSION.min(*budget);
+        let mut meter = Meter::new(allowed);
+        let outcome = program.evaluate(self, &mut meter);
+        *budget = budget.saturating_sub(allowed - meter.left());
+        if *budget == 0 {
+            return Err(Fault::Spent);
+        }
+        outcome.map_err(|error| Fault::Failed(format!("expression '{}' resulted in error: {error}", expression.text)))
+    }
+
+    /// Whether the policy's conditions hold. One that does not decides although another cannot be evaluated.
+    fn conditions(&self) -> Result<bool, String> {
+        let mut budget = CONDITIONS_BUDGET;
+        let mut failed = Vec::new();
+        for condition in &self.policy.conditions {
+            match self.outcome(condition, &mut budget) {
+                Ok(Cel::Bool(false)) => return Ok(false),
+                Ok(_) => {}
+                Err(Fault::Spent) => return Err(SPENT.to_owned()),
+                Err(Fault::Failed(why)) => failed.push(why),
+            }
+        }
+        match failed.as_slice() {
+            [] => Ok(true),
+            [only] => Err(only.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
+
+    /// What an expression says is told, if it is fit to be told.
+    fn message(&self, expression: &Expression, budget: &mut u64) -> Option<String> {
+        let value = self.outcome(expression, budget).ok()?;
+        let message = value.as_str()?.trim();
+        let fit = !message.is_empty() && message.len() <= MOST_MESSAGE_BYTES && !message.contains('\n');
+        fit.then(|| message.to_owned())
+    }
+
+    fn found(&self, name: &str, meter: &mut Meter) -> Result<Cel, EvalError> {
+        let authority = |authority| Ok(Cel::Authority(Arc::new(authority)));
+        if let Some(variable) = name.strip_prefix("variables.") {
+            return self.variable_of(variable, meter);
+        }
+        match name {
+            "object" => Cel::from_json(&self.form.object),
+            "oldObject" => Cel::from_json(&self.form.old),
+            "params" => Cel::from_json(&self.params),
+            "request" => Cel::from_json(&self.request()),
+            "namespaceObject" => Cel::from_json(&self.namespace()),
+            "authorizer" => authority(Authority::Authorizer(Check::default())),
+            "authorizer.requestResource" => authority(Authority::Resource(self.own_check())),
+            _ => Err(EvalError::value(format!("no such attribute: {name}"))),
+        }
+    }
+
+    fn variable_of(&self, name: &str, meter: &mut Meter) -> Result<Cel, EvalError> {
+        let fails = |why: &str, what: &str| EvalError::value(format!("composited variable \"{name}\" fails to {what}: {why}"));
+        // Of two with one name, the later.
+        let found = self.policy.variables.iter().rev().find(|(one, _)| one == name);
+        let Some((_, expression)) = found else {
+            return Err(EvalError::value(format!("no such key: {name}")));
+        };
+        match &expression.program {
+            Err(why) => Err(fails(why, "compile")),
+            Ok(program) => program.evaluate(self, meter).map_err(|error| match error {
+                EvalError::Cost => EvalError::Cost,
+                EvalError::Value(why) => fails(&why, "evaluate"),
+            }),
+        }
+    }
+
+    fn own_check(&self) -> Check {
+        let form = self.attributes.own();
+        Check {
+            group: form.group.clone(),
+            resource: form.resource.clone(),
+            subresource: self.attributes.subresource.clone(),
+            namespace: self.attributes.namespace.clone(),
+            name: self.attributes.name.clone(),
+            ..Check::default()
+        }
+    }
+
+    /// The request as JSON would have it: what is empty is left out, except where it never is.
+    fn request(&self) -> Value {
+        let attributes = self.attributes;
+        let own = attributes.own();
+        let kind = |(group, version, kind): &(String, String, String)| json!({"group": group, "version": version, "kind": kind});
+        let resource = |form: &Form| json!({"group": form.group, "version": form.version, "resource": form.resource});
+        let mut request = json!({
+            "uid": "",
+            "kind": kind(&self.form.kind), "resource": resource(self.form),
+            "requestKind": kind(&own.kind), "requestResource": resource(own),
+            "operation": attributes.operation, "userInfo": self.user(), "dryRun": attributes.dry_run,
+        });
+        for (field, text) in [
+            ("subResource", &attributes.subresource),
+            ("requestSubResource", &attributes.subresource),
+            ("name", &attributes.name),
+            ("namespace", &attributes.namespace),
+        ] {
+            if !text.is_empty() {
+                request[field] = text.as_str().into();
+            }
+        }
+        if !attributes.options.is_null() {
+            request["options"] = attributes.options.clone();
+        }
+        request
+    }
+
+    fn user(&self) -> Value {
+        let user = self.attributes.user;
+        let mut info = json!({"username": &*user.name});
+        if !user.uid.is_empty() {
+            info["uid"] = (&*user.uid).into();
+        }
+        if !user.groups.is_empty() {
+            info["groups"] = user.groups.iter().map(|group| &**group).collect();
+        }
+        let mut extra: Map<String, Value> = Map::new();
+        for (key, value) in &user.extra {
+            let values = extra.entry(&**key).or_insert_with(|| json!([]));
+            if let Value::Array(values) = values {
+                values.push((&**value).into());
+            }
+        }
+        if !extra.is_empty() {
+            info["extra"] = Value::Object(extra);
+        }
+        info
+    }
+
+    /// The Namespace of the object, as far as policies see it; null for what is in none, and for a Namespace itself.
+    fn namespace(&self) -> Value {
+        const SEEN: [&str; 12] = [
+            "name",
+            "generateName",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "labels",
+            "annotations",
+            "finalizers",
+        ];
+        let attributes = self.attributes;
+        if attributes.namespace.is_empty() || attributes.about_namespace() {
+            return Value::Null;
+        }
+        let Some(namespace) = self.world.namespace(&attributes.namespace) else {
+            return Value::Null;
+        };
+        let given = |field: &str| namespace.get(field).cloned().unwrap_or_else(|| json!({}));
+        let mut metadata = given("metadata");
+        if let Value::Object(fields) = &mut metadata {
+            fields.retain(|field, _| SEEN.contains(&field.as_str()));
+        }
+        json!({"metadata": metadata, "spec": given("spec"), "status": given("status")})
+    }
+}
+
+impl Host for Scene<'_> {
+    fn variable(&self, name: &str, meter: &mut Meter) -> Result<Cel, EvalError> {
+        let known = self.known.borrow().get(name).cloned();
+        if let Some(value) = known {
+            return value;
+        }
+        let value = self.found(name, meter);
+        if !matches!(value, Err(EvalError::Cost)) {
+            self.known.borrow_mut().insert(name.to_owned(), value.clone());
+        }
+        value
+    }
+
+    fn decide(&self, check: &Check) -> Decision {
+        self.world.decide(check)
+    }
+}

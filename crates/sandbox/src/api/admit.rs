@@ -1,0 +1,273 @@
+//! Admission of requests by policies: gathers what [`crate::admission`] judges by, and remembers policies as they were compiled.
+
+use std::sync::{Arc, PoisonError};
+
+use bailiff_cel::{Check, Decision};
+use serde_json::{Value, json};
+
+use super::authz;
+use super::kinds::Kind;
+use super::selector::Selector;
+use super::{Call, options};
+use crate::admission::policy::ParamKind;
+use crate::admission::{self, Attributes, Form, Policies, World};
+use crate::store::{Key, Store};
+use crate::{Authorization, Status, User};
+
+const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
+const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
+
+/// Policies as they were compiled, and the revisions of both tables that they are from.
+#[derive(Debug, Default)]
+pub struct Compiled {
+    from: (u64, u64),
+    policies: Arc<Policies>,
+}
+
+/// An object of a request, in what takes it.
+#[derive(Debug, Default)]
+pub struct Subject {
+    /// API version and kind, if not those of the resource.
+    pub kind: Option<(String, String)>,
+    /// The object, null if there will be none.
+    pub object: Value,
+    /// The object before, null if there was none.
+    pub old: Value,
+    /// Its name, if the path does not say it.
+    pub name: String,
+}
+
+impl Call<'_> {
+    /// Lets policies judge the creation of an object.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn admit_create(&self, store: &Store, object: &Value) -> Result<(), Status> {
+        self.admit(store, "CREATE", || Subject {
+            object: object.clone(),
+            name: crate::rules::text(object, "/metadata/name").to_owned(),
+            ..Subject::default()
+        })
+    }
+
+    /// Lets policies judge the change of an object.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn admit_update(&self, store: &Store, object: &Value, old: &Value) -> Result<(), Status> {
+        self.admit(store, "UPDATE", || Subject {
+            object: object.clone(),
+            old: old.clone(),
+            ..Subject::default()
+        })
+    }
+
+    /// Lets policies judge the deletion of an object.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn admit_delete(&self, store: &Store, old: &Value) -> Result<(), Status> {
+        self.admit(store, "DELETE", || Subject {
+            old: old.clone(),
+            ..Subject::default()
+        })
+    }
+
+    /// Lets policies judge what is sent to a subresource that is no view of the object.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn admit_other(&self, store: &Store, operation: &'static str, object: &Value, old: &Value) -> Result<(), Status> {
+        self.admit(store, operation, || {
+            let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+            Subject {
+                kind: Some((text("apiVersion"), text("kind"))),
+                object: object.clone(),
+                old: old.clone(),
+                name: crate::rules::text(object, "/metadata/name").to_owned(),
+            }
+        })
+    }
+
+    fn admit(&self, store: &Store, operation: &'static str, subject: impl FnOnce() -> Subject) -> Result<(), Status> {
+        // Policies do not judge what makes policies: one could lock everybody out.
+        if store.table(BINDINGS).is_none_or(|table| table.is_empty()) || matches!(self.kind.storage.as_str(), POLICIES | BINDINGS) {
+            return Ok(());
+        }
+        let policies = self.policies(store);
+        if policies.list.is_empty() {
+            return Ok(());
+        }
+        let attributes = self.attributes(operation, subject());
+        let world = Present { call: self, store };
+        let verdict = admission::judge(&policies, &attributes, &world);
+        self.warnings.borrow_mut().extend(verdict.warnings);
+        match verdict.denial {
+            Some(denial) => Err(attributes.refuse(denial)),
+            None => Ok(()),
+        }
+    }
+
+    /// The policies that hold at present, compiled anew if one or a binding changed.
+    fn policies(&self, store: &Store) -> Arc<Policies> {
+        let last = |table: &str| store.table(table).map_or(0, crate::store::Table::last);
+        let from = (last(POLICIES), last(BINDINGS));
+        let mut compiled = self.sandbox.compiled().lock().unwrap_or_else(PoisonError::into_inner);
+        if compiled.from != from {
+            let all = |table: &str| -> Vec<Value> {
+                let objects = store.table(table).into_iter().flat_map(|table| table.iter());
+                objects.map(|object| object.value()).collect()
+            };
+            *compiled = Compiled {
+                from,
+                policies: Arc::new(Policies::of(&all(POLICIES), &all(BINDINGS))),
+            };
+        }
+        compiled.policies.clone()
+    }
+
+    fn attributes(&self, operation: &'static str, subject: Subject) -> Attributes<'_> {
+        let name = if self.target.name.is_empty() {
+            subject.name.clone()
+        } else {
+            self.target.name.clone()
+        };
+        let is_namespace = self.kind.group.is_empty() && self.kind.resource == "namespaces";
+        let namespace = if is_namespace {
+            name.clone()
+        } else {
+            self.target.namespace.clone()
+        };
+        let mut forms = vec![form(self.kind, &subject)];
+        if subject.kind.is_none() {
+            let kinds = self.sandbox.kinds();
+            let others = kinds.iter().filter(|other| other.storage == self.kind.storage);
+            let others = others.filter(|other| other.api_version() != self.kind.api_version());
+            forms.extend(others.map(|other| form(other, &subject)));
+        }
+        Attributes {
+            operation,
+            forms,
+            subresource: self.target.subresource.clone(),
+            namespace,
+            name,
+            user: self.user,
+            dry_run: self.dry_run(),
+            options: self.options(operation),
+        }
+    }
+
+    /// The options of the request, as far as it states any.
+    fn options(&self, operation: &str) -> Value {
+        let kind = match operation {
+            "CREATE" => "CreateOptions",
+            "UPDATE" => "UpdateOptions",
+            "DELETE" => return options::delete_object(self.request),
+            _ => return Value::Null,
+        };
+        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        let dry: Vec<&str> = self.request.query.all("dryRun").collect();
+        if !dry.is_empty() {
+            options["dryRun"] = json!(dry);
+        }
+        for field in ["fieldManager", "fieldValidation"] {
+            if let Some(value) = self.request.query.find(field).filter(|value| !value.is_empty()) {
+                options[field] = value.into();
+            }
+        }
+        options
+    }
+}
+
+/// The objects of a request as one of the versions of their resource has them.
+fn form(kind: &Kind, subject: &Subject) -> Form {
+    let (group, version, name) = match &subject.kind {
+        Some((version, kind)) => {
+            let (group, version) = version.split_once('/').unwrap_or(("", version));
+            (group.to_owned(), version.to_owned(), kind.clone())
+        }
+        None => (kind.group.clone(), kind.version.clone(), kind.kind.clone()),
+    };
+    let served = |object: &Value| {
+        if subject.kind.is_some() || object.is_null() {
+            return object.clone();
+        }
+        shown(kind, object.clone())
+    };
+    Form {
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        resource: kind.resource.clone(),
+        kind: (group, version, name),
+        object: served(&subject.object),
+        old: served(&subject.old),
+    }
+}
+
+/// An object as it is answered.
+fn shown(kind: &Kind, object: Value) -> Value {
+    let mut served = kind.rules.to_served(object);
+    served["apiVersion"] = kind.api_version().into();
+    served["kind"] = kind.kind.as_str().into();
+    served
+}
+
+/// What a judgement may look at: the store as the request found it.
+struct Present<'a> {
+    call: &'a Call<'a>,
+    store: &'a Store,
+}
+
+impl World for Present<'_> {
+    fn scope(&self, kind: &ParamKind) -> Option<bool> {
+        let kinds = self.call.sandbox.kinds();
+        kinds.of_kind(&kind.api_version, &kind.kind).map(|kind| kind.namespaced)
+    }
+
+    fn object(&self, kind: &ParamKind, namespace: &str, name: &str) -> Option<Value> {
+        let kinds = self.call.sandbox.kinds();
+        let kind = kinds.of_kind(&kind.api_version, &kind.kind)?;
+        let object = self.store.get(&kind.storage, &Key::new(namespace, name))?;
+        Some(shown(kind, object.value()))
+    }
+
+    fn objects(&self, kind: &ParamKind, namespace: &str, selector: &Selector) -> Vec<Value> {
+        let kinds = self.call.sandbox.kinds();
+        let Some(kind) = kinds.of_kind(&kind.api_version, &kind.kind) else {
+            return Vec::new();
+        };
+        let Some(table) = self.store.table(&kind.storage) else {
+            return Vec::new();
+        };
+        let meant = |object: &&Arc<crate::Object>| selector.matches(object);
+        let objects = table.in_namespace(namespace).filter(meant);
+        objects.map(|object| shown(kind, object.value())).collect()
+    }
+
+    fn namespace(&self, name: &str) -> Option<Value> {
+        self.store.get("namespaces", &Key::new("", name)).map(|object| object.value())
+    }
+
+    fn decide(&self, check: &Check) -> Decision {
+        let account = check.account.as_ref().map(|(namespace, name)| {
+            let groups = format!("system:serviceaccounts:{namespace}");
+            let groups = ["system:serviceaccounts", groups.as_str(), "system:authenticated"];
+            User::new(&format!("system:serviceaccount:{namespace}:{name}"), &groups)
+        });
+        let user = account.as_ref().unwrap_or(self.call.user);
+        let attributes = authz::Attributes {
+            verb: check.verb.clone(),
+            group: check.group.clone(),
+            resource: check.resource.clone(),
+            subresource: check.subresource.clone(),
+            name: check.name.clone(),
+            namespace: check.namespace.clone(),
+            path: check.path.clone(),
+        };
+        let always = self.call.sandbox.config().authorization == Authorization::AlwaysAllow;
+        Decision {
+            allowed: always || authz::allowed_in(self.store, user, &attributes),
+            reason: String::new(),
+        }
+    }
+}
