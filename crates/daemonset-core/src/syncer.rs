@@ -369,25 +369,29 @@ impl Syncer {
     fn revision_applied(&mut self, revision: Revision) {
         let (known, is_kept) = self.world.apply_revision(revision.clone());
         if is_kept && known.as_ref() != Some(&revision) {
-            self.revision_changed(known.as_ref());
-            self.revision_changed(Some(&revision));
+            // One that appears with an owner wakes nobody (DS-032): it is looked at with the next change of its DaemonSet.
+            let wakes = known.is_some() || revision.deleting || revision.controller == Controller::None;
+            self.revision_changed(known.as_ref(), true);
+            self.revision_changed(Some(&revision), wakes);
         }
     }
 
     fn revision_deleted(&mut self, namespace: &Namespace, name: &str, uid: &str) {
         let known = self.world.remove_revision(namespace, name, uid);
-        self.revision_changed(known.as_ref());
+        self.revision_changed(known.as_ref(), true);
     }
 
     /// DS-032
-    fn revision_changed(&mut self, revision: Option<&Revision>) {
+    fn revision_changed(&mut self, revision: Option<&Revision>, wakes: bool) {
         let Some(revision) = revision else { return };
         for key in self.of_namespace(&revision.namespace) {
             let Some(set) = self.sets.get_mut(&key) else { continue };
             let is_orphan = revision.controller == Controller::None;
             if revision.is_controlled_by(&set.ds.uid) || (is_orphan && set.ds.selector.matches(&revision.labels)) {
                 set.revisions_changed();
-                self.woken.insert(key);
+                if wakes {
+                    self.woken.insert(key);
+                }
             }
         }
     }

@@ -237,6 +237,8 @@ fn duplicates_are_reduced_to_the_highest_number() {
         copy["revision"] = json!(9);
         cluster.put("controllerrevisions/copy", copy);
         cluster.rest();
+        poke(&mut cluster);
+        cluster.rest();
         assert_eq!(images(&cluster), numbered(&[(1, "v1"), (9, "v2")]), "{profile:?}");
         assert_eq!(cluster.on("n1")[0].hash(), "copied", "{profile:?}");
         assert_eq!(cluster.on("n0")[0].hash() == "copied", old_is_relabelled, "{profile:?}");
@@ -308,6 +310,8 @@ fn foreign_bytes_are_another_revision() {
     cluster.writes.clear();
     cluster.put("controllerrevisions/copy", copy);
     cluster.rest();
+    poke(&mut cluster);
+    cluster.rest();
     assert_eq!(cluster.writes, [format!("renumber controllerrevisions/{} 8", original.name)]);
 }
 
@@ -368,4 +372,29 @@ fn kubectl_can_undo_and_watch_a_rollout() {
     assert!(ds.generation <= ds.status.observed_generation);
     let counts = ds.status.counts;
     assert_eq!((counts.updated, counts.available), (counts.desired, counts.desired));
+}
+
+/// DS-032: an owned revision that appears wakes nobody; it counts with the next change.
+#[test]
+fn an_owned_revision_that_appears_is_looked_at_later() {
+    let mut cluster = Cluster::with(2, json!({}));
+    cluster.rest();
+    let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+    let mut copy = cluster.objects[&path].clone();
+    copy["metadata"]["name"] = "ds-copy".into();
+    copy["metadata"]["uid"] = "copy".into();
+    copy["metadata"]["labels"]["controller-revision-hash"] = "copy".into();
+    copy["revision"] = 7.into();
+    cluster.writes.clear();
+    cluster.put("controllerrevisions/ds-copy", copy);
+    cluster.rest();
+    assert_eq!(cluster.writes, [""; 0]);
+    poke(&mut cluster);
+    cluster.rest();
+    assert_ne!(cluster.writes, [""; 0]);
+}
+
+/// Changes the DaemonSet without a new generation, so that it is looked at.
+fn poke(cluster: &mut Cluster) {
+    cluster.change("daemonsets/ds", json!({"metadata": {"labels": {"poke": "1"}}}));
 }

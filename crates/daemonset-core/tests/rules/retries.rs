@@ -50,6 +50,9 @@ fn duplicate(cluster: &mut Cluster) {
     copy["metadata"]["labels"]["controller-revision-hash"] = json!("copied");
     copy["revision"] = json!(9);
     cluster.put("controllerrevisions/copy", copy);
+    // A revision that appears wakes nobody (DS-032).
+    cluster.rest();
+    cluster.change("daemonsets/ds", json!({"metadata": {"labels": {"poke": "1"}}}));
 }
 
 fn revision(cluster: &Cluster) -> String {
