@@ -14,7 +14,7 @@ struct Upstream {
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-const UPSTREAM: [Upstream; 13] = [
+const UPSTREAM: [Upstream; 12] = [
     // A strategic merge patch with an operation that does not exist.
     Upstream {
         status: 500,
@@ -42,13 +42,6 @@ const UPSTREAM: [Upstream; 13] = [
         methods: &["PATCH"],
         media: STRATEGIC,
         message: ("$setElementOrder/", " is no list"),
-    },
-    // A strategic merge patch that takes from a list what is no list.
-    Upstream {
-        status: 500,
-        methods: &["PATCH"],
-        media: STRATEGIC,
-        message: ("$deleteFromPrimitiveList/", " is no list"),
     },
     // An apply of what has not the form of its type.
     Upstream {

@@ -42,7 +42,7 @@ fn map(mut target: Map<String, Value>, patch: &Map<String, Value>, ty: &Type) ->
     let original = order_source(&target, patch);
     for (name, value) in patch {
         if let Some(field) = name.strip_prefix(DELETE) {
-            delete_primitives(&mut target, field, value)?;
+            delete_primitives(&mut target, field, value);
         } else if !name.starts_with('$') {
             merge_field(&mut target, name, value, ty)?;
         }
@@ -240,16 +240,12 @@ fn reorder(target: &mut Map<String, Value>, field: &str, order: &Value, server: 
     Ok(())
 }
 
-fn delete_primitives(target: &mut Map<String, Value>, field: &str, values: &Value) -> Result<(), Error> {
-    let Some(Value::Array(items)) = target.get_mut(field) else {
-        return Ok(());
-    };
-    let Value::Array(values) = values else {
-        return Err(Error::Directive(format!("{DELETE}{field} is no list")));
-    };
-    let gone: BTreeSet<String> = values.iter().map(Value::to_string).collect();
-    items.retain(|item| !gone.contains(&item.to_string()));
-    Ok(())
+/// Anything but a list is taken from nothing, as the real server sees it.
+fn delete_primitives(target: &mut Map<String, Value>, field: &str, values: &Value) {
+    if let (Some(Value::Array(items)), Value::Array(values)) = (target.get_mut(field), values) {
+        let gone: BTreeSet<String> = values.iter().map(Value::to_string).collect();
+        items.retain(|item| !gone.contains(&item.to_string()));
+    }
 }
 
 fn retain(target: &mut Map<String, Value>, patch: &Map<String, Value>, retained: &Value) -> Result<(), Error> {
@@ -353,6 +349,12 @@ mod tests {
             &json!({"finalizers": ["a", "b"]}),
             &json!({"$deleteFromPrimitiveList/finalizers": ["a"]}),
             &json!({"finalizers": ["b"]}),
+        );
+        check(
+            "ObjectMeta",
+            &json!({"finalizers": ["a", "b"]}),
+            &json!({"$deleteFromPrimitiveList/finalizers": "a"}),
+            &json!({"finalizers": ["a", "b"]}),
         );
     }
 
