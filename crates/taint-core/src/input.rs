@@ -68,7 +68,8 @@ pub enum Input {
         /// What was read.
         reading: Reading<PodFacts>,
     },
-    /// These holds from outside are in force, and no others: pods of the nodes they cover are not marked.
+    /// These holds from outside are in force, and no others: pods of the nodes they cover are not marked. (Zones that the monitor holds
+    /// are in the records of `Health`.)
     Braked(Holds),
     /// Time has passed: the moment of the last [`crate::Effect::WakeAt`], or any other.
     Wake,

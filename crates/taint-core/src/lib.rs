@@ -17,6 +17,7 @@
 pub mod config;
 pub mod effect;
 pub mod facts;
+mod held;
 pub mod input;
 pub mod schedule;
 pub mod stats;

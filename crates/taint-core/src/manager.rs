@@ -14,6 +14,7 @@ use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Wall};
 use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
 use crate::effect::Effect;
+use crate::held::{HeldZones, WaitingMarks};
 use crate::input::{Inherited, Input};
 use crate::nodes::Node;
 use crate::pods::Pods;
@@ -41,9 +42,12 @@ pub struct Manager {
     deadlines: Deadlines,
     node_writes: Tasks<NodeName>,
     marks: Tasks<PodUid>,
-    /// Pods whose mark waits until a hold from outside ends.
-    held_marks: BTreeSet<PodUid>,
+    /// Pods whose mark waits until a hold ends.
+    held_marks: WaitingMarks,
+    /// From outside.
     holds: Holds,
+    /// By the monitor, because leases stopped together.
+    held_zones: HeldZones,
     progress: Progress,
     stats: Stats,
 }
@@ -91,8 +95,9 @@ impl Manager {
             deadlines: Deadlines::default(),
             node_writes: Tasks::new(config.node_writes),
             marks: Tasks::new(config.pod_marks),
-            held_marks: BTreeSet::new(),
+            held_marks: WaitingMarks::default(),
             holds: Holds::NONE,
+            held_zones: HeldZones::default(),
             progress: Progress::default(),
             stats: Stats::default(),
             config,

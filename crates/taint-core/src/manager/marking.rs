@@ -4,14 +4,17 @@
 //! wanted to be marked, once, and stays wanted until it is, or is gone, or the node is ready again. A process that starts and finds a
 //! node in that state wants the same, so marking is finished after a crash half-way. A pod whose kubelet sets it ready again
 //! afterwards is left alone, as upstream does.
+//!
+//! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
+//! is still to be marked then.
 
-use bailiff_model::{Holds, NodeName, PodUid, ReadyStatus};
+use bailiff_model::{Holds, NodeName, PodUid, ReadyStatus, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
 use crate::effect::{Effect, Event, PodMark};
 use crate::facts::PodFacts;
-use crate::input::{Answer, Reading};
+use crate::input::{Answer, HealthRecord, Reading};
 use crate::tasks::Step;
 
 impl Manager {
@@ -74,35 +77,74 @@ impl Manager {
     }
 
     pub(super) fn clear_mark(&mut self, uid: &PodUid) {
-        let wanted = self.pods.get_mut(uid).is_some_and(|pod| std::mem::take(&mut pod.mark));
-        if wanted {
-            self.marks.forget(uid);
-            self.held_marks.remove(uid);
-            self.deadlines.cancel(&Timer::PodMark(uid.clone()));
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if !std::mem::take(&mut pod.mark) {
+            return;
         }
+        if let Some(node) = self.nodes.get(&pod.node) {
+            self.held_marks.remove(&node.facts.zone, &pod.node, uid);
+        }
+        self.marks.forget(uid);
+        self.deadlines.cancel(&Timer::PodMark(uid.clone()));
     }
 
     /// Holds from outside changed. A mark that waited for one is wanted again if it still is: what is true then counts.
     pub(super) fn brake(&mut self, holds: Holds) {
         self.holds = holds;
-        for uid in std::mem::take(&mut self.held_marks) {
+        for uid in self.held_marks.take_all() {
+            self.want_mark(&uid);
+        }
+    }
+
+    /// What health records say about zones that the monitor holds: those of all shards, because a zone is held whole.
+    pub(super) fn note_holds(&mut self, snapshot: bool, complete: bool, records: &[HealthRecord]) {
+        if snapshot {
+            self.held_zones.doubt();
+        }
+        for name in &self.health.unreadable {
+            self.held_zones.keep(name);
+        }
+        let mut free: Vec<Zone> = Vec::new();
+        for record in records {
+            let health = record.health.as_ref().filter(|health| health.held.is_some());
+            free.extend(self.held_zones.set(&record.name, health.map(|health| &health.zone)));
+        }
+        if complete {
+            free.extend(self.held_zones.drop_doubted());
+        }
+        for zone in free {
+            for uid in self.held_marks.take_zone(&zone) {
+                self.want_mark(&uid);
+            }
+        }
+    }
+
+    /// The node is about to leave its zone: its marks wait for nothing there.
+    pub(super) fn leave_zone(&mut self, name: &NodeName) {
+        let Some(node) = self.nodes.get(name) else { return };
+        for uid in self.held_marks.take_node(&node.facts.zone, name) {
             self.want_mark(&uid);
         }
     }
 
     fn is_held(&self, node: &NodeName) -> bool {
         let zone = self.nodes.get(node).map(|node| &node.facts.zone);
-        zone.is_some_and(|zone| self.holds.on_node(zone, node).is_some())
+        zone.is_some_and(|zone| self.holds.on_node(zone, node).is_some() || self.held_zones.contains(zone))
+    }
+
+    /// A task of `uid` runs: ends it until the hold on its node does.
+    fn hold_mark(&mut self, uid: &PodUid) {
+        self.marks.done(uid);
+        let Some(pod) = self.pods.get(uid) else { return };
+        let Some(node) = self.nodes.get(&pod.node) else { return };
+        self.held_marks.insert(node.facts.zone.clone(), pod.node.clone(), uid.clone());
     }
 
     pub(super) fn start_marks(&mut self) {
         while let Some((uid, step)) = self.marks.next() {
             match self.pods.get(&uid).filter(|pod| pod.mark) {
                 None => self.marks.done(&uid),
-                Some(pod) if self.is_held(&pod.node) => {
-                    self.marks.done(&uid);
-                    self.held_marks.insert(uid);
-                }
+                Some(pod) if self.is_held(&pod.node) => self.hold_mark(&uid),
                 Some(pod) if step == Step::Read => self.effects.push(Effect::ReadPod(pod.pod.clone())),
                 Some(pod) => self.effects.push(Effect::MarkPod(PodMark {
                     pod: pod.pod.clone(),
@@ -130,12 +172,11 @@ impl Manager {
     }
 
     pub(super) fn pod_read(&mut self, uid: &PodUid, reading: Reading<PodFacts>) {
-        let wanted = self.pods.get(uid).is_some_and(|pod| pod.mark);
+        let wanted = self.pods.get(uid).filter(|pod| pod.mark);
+        let held = wanted.is_some_and(|pod| self.is_held(&pod.node));
+        let wanted = wanted.is_some();
         match reading {
-            Reading::Found(facts) if wanted && self.is_held(&facts.node) => {
-                self.marks.done(uid);
-                self.held_marks.insert(uid.clone());
-            }
+            Reading::Found(_) if held => self.hold_mark(uid),
             Reading::Found(facts) if wanted && facts.pod.uid == *uid && needs_mark(facts.ready) => {
                 self.effects.push(Effect::MarkPod(PodMark {
                     pod: facts.pod,

@@ -45,6 +45,9 @@ impl Manager {
             self.deadlines.cancel(&Timer::NodeWrite(name.clone()));
         }
         let starts = self.starts_of_new_taints(&facts, first);
+        if self.nodes.get(&name).is_some_and(|node| node.facts.zone != facts.zone) {
+            self.leave_zone(&name);
+        }
         let node = self.nodes.entry(name.clone()).or_default();
         // Identity is the uid: another Node of the same name inherits nothing (NL-035, NL-036, TE-035).
         let replaced = !node.facts.node.uid.is_empty() && node.facts.node.uid != facts.node.uid;

@@ -88,6 +88,7 @@ impl Manager {
         if snapshot {
             self.health.known.clear();
         }
+        self.note_holds(snapshot, complete, &records);
         self.health.known.extend(self.health.unreadable.iter().cloned());
         let shard = self.config.shard;
         for record in records.into_iter().filter(|record| shard.owns(&record.name)) {

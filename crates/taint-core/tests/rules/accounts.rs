@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger, WithdrawnReason};
 use bailiff_model::{Hold, HoldReason, HoldScope, ReadyStatus, Verdict};
-use bailiff_taint_core::{Answer, Config, Input, NodeFacts, PodFacts, Profile, Reading};
+use bailiff_taint_core::{Answer, Config, Effect, Input, NodeFacts, PodFacts, Profile, Reading};
 
 use crate::harness::{FAILED, Harness, at_version, done, mk_health, mk_node, mk_pod, mk_ready, recreated, wall};
 
@@ -233,4 +233,52 @@ fn only_the_first_memory_counts() {
     let pods: Vec<PodFacts> = vec![mk_pod("p", "n1", &[("m", Some(60))])];
     h.apply(Input::Pods(pods.into()));
     h.assert_state("p", IntentState::Scheduled, 60);
+}
+
+/// Issue 4, 100,000 pending timers: one wake is asked for at a time, the earliest, and only when it changed. All that fall due at once
+/// are published by one wake, and none before.
+#[test]
+fn a_hundred_thousand_timers_ask_for_one_wake_at_a_time() {
+    const NODES: u64 = 100;
+    const PODS: u64 = 1000;
+    // Half of all pods are due at one moment, the others a hundred at a time.
+    let seconds = |index: u64| if index.is_multiple_of(2) { 5_000 } else { 60 + index };
+    let nodes: Vec<NodeFacts> = (0..NODES).map(|node| mk_node(&format!("n{node}"), &[])).collect();
+    let pods = (0..NODES * PODS).map(|index| {
+        let time = i64::try_from(seconds(index / NODES)).expect("small");
+        mk_pod(&format!("p{index:06}"), &format!("n{}", index % NODES), &[("m", Some(time))])
+    });
+    let mut h = Harness::begun(Profile::Bailiff, nodes, pods.collect());
+    h.health(Vec::new());
+    // From here on without the harness, which keeps a copy of everything.
+    let mut wake_at = None;
+    let mut asked = 0;
+    for node in 0..NODES {
+        let tainted = mk_node(&format!("n{node}"), &["m"]);
+        for effect in h.manager.apply(Input::Node(tainted), h.now()) {
+            if let Effect::WakeAt(at) = effect {
+                (wake_at, asked) = (Some(at), asked + 1);
+            }
+        }
+    }
+    let scheduled = h.manager.stats().scheduled;
+    assert_eq!((scheduled, asked), (100_000, 1), "the first node has the earliest timer");
+    let (mut due, mut turns) = (0, 0);
+    while let Some(at) = wake_at.take() {
+        h.millis = u64::try_from(at.since_origin().as_millis()).expect("small");
+        let effects = h.manager.apply(Input::Wake, h.now());
+        let published = effects
+            .iter()
+            .filter(|effect| matches!(effect, Effect::Publish { .. }))
+            .count();
+        let wanted = if h.millis == 5_000_000 { 50_000 } else { 100 };
+        assert_eq!(published, wanted, "at {} ms", h.millis);
+        (due, turns) = (due + published, turns + 1);
+        assert_eq!(effects.len(), published + usize::from(due < 100_000), "and one wake");
+        assert_eq!(h.manager.stats().due, due);
+        if let Some(Effect::WakeAt(at)) = effects.last() {
+            wake_at = Some(*at);
+        }
+    }
+    assert_eq!((turns, due, h.manager.stats().scheduled), (501, 100_000, 0));
 }
