@@ -3,6 +3,14 @@
 //! A node counts as lost from when it is late until it speaks, in its zone and in the cluster. When the share of nodes whose last
 //! signs of life lie within one window reaches the limit, the scope is held, until enough of them spoke again, or for a limited time.
 //! Each node is looked at when it becomes late and when it speaks: O(log n).
+//!
+//! **At the start nobody was heard yet**, and nobody is late, however long the silence has lasted: a monitor that starts anew in the
+//! middle of a loss would free what the one before it held, until the nodes are late again. So a scope is *waited for* while the nodes
+//! that are lost and those that were not heard since the start are together beyond the limit; for a grace at most, by when who is
+//! silent is late, and counts. That holds what follows from verdicts that stand, in the records of unhealthy nodes, and nothing else: it
+//! is no alarm, because at a start it is the rule, and it delays no verdict. In a healthy cluster it ends when most kubelets have
+//! renewed their leases once, within seconds. It does not ask what was inherited: a record that says healthy may be older than the
+//! silence, and one that is held has its late nodes counted anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +29,12 @@ pub struct LossLimit {
     pub window: Duration,
     /// The hold ends by itself after this.
     pub hold: Duration,
+}
+
+impl LossLimit {
+    fn is_reached(&self, nodes: usize, of: usize) -> bool {
+        nodes >= FEWEST && nodes.saturating_mul(1_000_000) >= of.saturating_mul(self.millionths as usize)
+    }
 }
 
 /// The whole cluster (`None`), or a zone.
@@ -58,6 +72,10 @@ pub enum LossState {
 struct Loss {
     lost: BTreeSet<(Mono, NodeName)>,
     held: Option<Held>,
+    /// How many were not heard since the start.
+    unheard: usize,
+    /// It is waited for.
+    waits: Option<Hold>,
 }
 
 #[derive(Debug)]
@@ -75,6 +93,17 @@ pub(crate) struct Losses {
     /// Scopes that are held since, or no longer: records of silent nodes there are not what would be said now.
     pub(crate) changed: BTreeSet<Scope>,
     pub(crate) news: Vec<LossNews>,
+    /// Nodes that were not heard since the start, with the zone they were in then.
+    unheard: BTreeMap<NodeName, Zone>,
+    /// Until when they are waited for.
+    waits_until: Mono,
+}
+
+/// Sizes of a zone and of the cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) in_zone: usize,
+    pub(crate) in_cluster: usize,
 }
 
 /// A node that fell silent or speaks again, with the sizes of its scopes.
@@ -84,13 +113,18 @@ pub(crate) struct Subject<'a> {
     pub(crate) zone: &'a Zone,
     /// Its last sign of life.
     pub(crate) at: Mono,
-    pub(crate) in_zone: usize,
-    pub(crate) in_cluster: usize,
+    pub(crate) sizes: Sizes,
 }
 
 impl Subject<'_> {
     fn scopes(&self) -> [(Scope, usize); 2] {
-        [(None, self.in_cluster), (Some(self.zone.clone()), self.in_zone)]
+        self.sizes.of(self.zone)
+    }
+}
+
+impl Sizes {
+    fn of(self, zone: &Zone) -> [(Scope, usize); 2] {
+        [(None, self.in_cluster), (Some(zone.clone()), self.in_zone)]
     }
 }
 
@@ -142,10 +176,83 @@ impl Losses {
                 self.changed.insert(scope.clone());
                 self.news.push(loss.news(scope.clone(), of, LossState::Returned));
             }
-            if loss.lost.is_empty() {
-                self.scopes.remove(&scope);
+            self.forget_if_empty(&scope);
+        }
+    }
+
+    fn forget_if_empty(&mut self, scope: &Scope) {
+        if self
+            .scopes
+            .get(scope)
+            .is_some_and(|loss| loss.lost.is_empty() && loss.unheard == 0)
+        {
+            self.scopes.remove(scope);
+        }
+    }
+
+    /// At the start: nobody heard this node yet.
+    pub(crate) fn expect(&mut self, name: &NodeName, zone: &Zone) {
+        self.unheard.insert(name.clone(), zone.clone());
+        for scope in [None, Some(zone.clone())] {
+            self.scopes.entry(scope).or_default().unheard += 1;
+        }
+    }
+
+    /// Waits for those that are expected, where they are so many; `of` tells how many nodes a scope has.
+    pub(crate) fn wait(&mut self, limit: &LossLimit, until: Mono, of: impl Fn(&Scope) -> usize, now: Now) {
+        self.waits_until = until;
+        for (scope, loss) in &mut self.scopes {
+            let of = of(scope);
+            if loss.unheard > 0 && loss.is_waited_for(limit, of) {
+                let detail = format!(
+                    "{} of {of} nodes of {} were not heard since the start",
+                    loss.unheard,
+                    name(scope)
+                );
+                loss.waits = Some(Hold {
+                    reason: HoldReason::CorrelatedLoss,
+                    detail,
+                    since: now.wall,
+                });
+                self.changed.insert(scope.clone());
             }
         }
+    }
+
+    /// The zone in which the node is expected to speak, if it is.
+    pub(crate) fn expected_in(&self, name: &NodeName) -> Option<&Zone> {
+        self.unheard.get(name)
+    }
+
+    /// The node spoke, or counts as lost, or is gone.
+    pub(crate) fn end_wait(&mut self, limit: &LossLimit, name: &NodeName, sizes: Sizes) {
+        let Some(zone) = self.unheard.remove(name) else { return };
+        for (scope, of) in sizes.of(&zone) {
+            let Some(loss) = self.scopes.get_mut(&scope) else {
+                continue;
+            };
+            loss.unheard -= 1;
+            if loss.waits.is_some() && (loss.unheard == 0 || !loss.is_waited_for(limit, of)) {
+                loss.waits = None;
+                self.changed.insert(scope.clone());
+            }
+            self.forget_if_empty(&scope);
+        }
+    }
+
+    /// Who was not heard for a grace is late by now, unless graces began anew meanwhile (NL-099): nobody is waited for any longer.
+    pub(crate) fn end_waits(&mut self, now: Mono) {
+        if self.unheard.is_empty() || now < self.waits_until {
+            return;
+        }
+        self.unheard.clear();
+        for (scope, loss) in &mut self.scopes {
+            loss.unheard = 0;
+            if loss.waits.take().is_some() {
+                self.changed.insert(scope.clone());
+            }
+        }
+        self.scopes.retain(|_, loss| !loss.lost.is_empty());
     }
 
     /// Ends what was held for long enough. Who is lost then does not count again before it spoke.
@@ -158,20 +265,33 @@ impl Losses {
             .map(|(scope, _)| scope.clone())
             .collect();
         for scope in scopes {
-            if let Some(loss) = self.scopes.remove(&scope) {
+            if let Some(loss) = self.scopes.get_mut(&scope) {
+                let news = loss.news(scope.clone(), loss.lost.len(), LossState::Expired);
+                loss.lost.clear();
+                loss.held = None;
                 self.changed.insert(scope.clone());
-                self.news.push(loss.news(scope, loss.lost.len(), LossState::Expired));
+                self.news.push(news);
             }
+            self.forget_if_empty(&scope);
         }
     }
 
     /// Why nothing may be written about nodes of the zone.
     pub(crate) fn hold_on(&self, zone: &Zone) -> Option<&Hold> {
+        self.find(zone, |loss| loss.held.as_ref().map(|held| &held.hold))
+    }
+
+    /// Why nothing may follow from what is written about nodes of the zone.
+    pub(crate) fn hold_after(&self, zone: &Zone) -> Option<&Hold> {
+        self.hold_on(zone).or_else(|| self.find(zone, |loss| loss.waits.as_ref()))
+    }
+
+    fn find<'a>(&'a self, zone: &Zone, hold: impl Fn(&'a Loss) -> Option<&'a Hold>) -> Option<&'a Hold> {
         if self.scopes.is_empty() {
             return None;
         }
-        let held = |scope: &Scope| self.scopes.get(scope)?.held.as_ref();
-        held(&None).or_else(|| held(&Some(zone.clone()))).map(|held| &held.hold)
+        let of = |scope: &Scope| self.scopes.get(scope).and_then(&hold);
+        of(&None).or_else(|| of(&Some(zone.clone())))
     }
 
     /// Scopes that are held.
@@ -191,8 +311,12 @@ impl Loss {
     }
 
     fn is_beyond(&self, limit: &LossLimit, of: usize) -> bool {
-        let lost = self.lost.len();
-        lost >= FEWEST && lost.saturating_mul(1_000_000) >= of.saturating_mul(limit.millionths as usize)
+        limit.is_reached(self.lost.len(), of)
+    }
+
+    /// Who was not heard yet may have fallen silent with those that are lost.
+    fn is_waited_for(&self, limit: &LossLimit, of: usize) -> bool {
+        limit.is_reached(self.lost.len() + self.unheard, of)
     }
 
     fn news(&self, scope: Scope, of: usize, state: LossState) -> LossNews {

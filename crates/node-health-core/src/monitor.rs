@@ -200,6 +200,7 @@ impl Monitor {
             while let Some(name) = self.timers.pop_due(now.mono) {
                 self.fire(&name, now, out);
             }
+            self.losses.end_waits(now.mono);
         }
     }
 

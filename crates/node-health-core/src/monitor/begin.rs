@@ -64,6 +64,9 @@ impl Monitor {
         for name in names {
             self.register(&name, inherited.get(&name), now, out);
         }
+        self.wait_for_signs(now);
+        // Before the set is whole: a reader that acts on it must not see for a moment that nothing is held.
+        self.tell_losses(now, out);
         out.push(Effect::Complete);
     }
 

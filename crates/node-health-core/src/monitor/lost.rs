@@ -4,27 +4,58 @@ use bailiff_model::{Mono, NodeName, Now, ReadyStatus, Zone};
 
 use super::Monitor;
 use crate::effect::{Effect, Measurement};
-use crate::loss::Subject;
+use crate::loss::{LossLimit, Sizes, Subject};
 use crate::node::Node;
-use crate::zones::Interner;
 
 impl Monitor {
-    /// Brings up to date whether the node counts as lost: from when it is late, unless it was judged before, until it speaks.
+    /// Brings up to date whether the node counts as lost: from when it is late, unless it was judged before or never lived, until it
+    /// speaks.
     pub(super) fn count_loss(&mut self, name: &NodeName, now: Now) {
         let Some(limit) = self.config.loss else { return };
         let Some(node) = self.nodes.get(name) else { return };
         let since = self.losses.since.get(name).copied();
         match (node.late_since.is_some(), since) {
-            (true, None) if node.ready.status != ReadyStatus::Unknown => {
+            (true, None) if node.ready.status != ReadyStatus::Unknown && has_lived(node) => {
                 let at = node.count.mono.saturating_sub(node.count.spent);
-                let subject = subject(name, node, at, &self.interner, self.nodes.len());
+                let subject = subject(name, node, at, self.sizes(&node.zone));
                 self.losses.enter(&limit, subject, now);
             }
             (false, Some(at)) => {
-                let subject = subject(name, node, at, &self.interner, self.nodes.len());
+                let subject = subject(name, node, at, self.sizes(&node.zone));
                 self.losses.leave(&limit, subject);
             }
             _ => {}
+        }
+        // After it was counted: there is no moment at which it is in neither number.
+        if self.losses.expected_in(name).is_some() && !is_unheard(node) {
+            self.end_wait(&limit, name);
+        }
+    }
+
+    /// At the start: nodes of which nothing was heard yet, and that are not late for that reason alone.
+    pub(super) fn wait_for_signs(&mut self, now: Now) {
+        let Some(limit) = self.config.loss else { return };
+        for (name, node) in &self.nodes {
+            if is_unheard(node) && has_lived(node) {
+                self.losses.expect(name, &node.zone);
+            }
+        }
+        let (interner, in_cluster) = (&self.interner, self.nodes.len());
+        let of = |scope: &Option<Zone>| scope.as_ref().map_or(in_cluster, |zone| interner.nodes_in(zone));
+        self.losses.wait(&limit, now.mono + self.config.grace, of, now);
+    }
+
+    fn end_wait(&mut self, limit: &LossLimit, name: &NodeName) {
+        if let Some(zone) = self.losses.expected_in(name) {
+            let sizes = self.sizes(zone);
+            self.losses.end_wait(limit, name, sizes);
+        }
+    }
+
+    fn sizes(&self, zone: &Zone) -> Sizes {
+        Sizes {
+            in_zone: self.interner.nodes_in(zone),
+            in_cluster: self.nodes.len(),
         }
     }
 
@@ -42,20 +73,21 @@ impl Monitor {
 
     /// The node is gone, or leaves its zone, which it still counts for.
     pub(super) fn leave_loss(&mut self, name: &NodeName, node: &Node) {
-        if let (Some(limit), Some(at)) = (self.config.loss, self.losses.since.get(name).copied()) {
-            let subject = subject(name, node, at, &self.interner, self.nodes.len());
+        let Some(limit) = self.config.loss else { return };
+        if let Some(at) = self.losses.since.get(name).copied() {
+            let subject = subject(name, node, at, self.sizes(&node.zone));
             self.losses.leave(&limit, subject);
         }
+        self.end_wait(&limit, name);
     }
 
     pub(super) fn leave_loss_of_another_zone(&mut self, name: &NodeName, zone: &Zone) {
-        if self.losses.since.contains_key(name)
+        if let Some(limit) = self.config.loss
+            && let Some(at) = self.losses.since.get(name).copied()
             && let Some(node) = self.nodes.get(name)
             && node.zone != *zone
-            && let Some(limit) = self.config.loss
-            && let Some(at) = self.losses.since.get(name).copied()
         {
-            let subject = subject(name, node, at, &self.interner, self.nodes.len());
+            let subject = subject(name, node, at, self.sizes(&node.zone));
             self.losses.leave(&limit, subject);
         }
     }
@@ -78,12 +110,22 @@ impl Monitor {
     }
 }
 
-fn subject<'a>(name: &'a NodeName, node: &'a Node, at: Mono, interner: &Interner, in_cluster: usize) -> Subject<'a> {
+fn subject<'a>(name: &'a NodeName, node: &'a Node, at: Mono, sizes: Sizes) -> Subject<'a> {
     Subject {
         name,
         zone: &node.zone,
         at,
-        in_zone: interner.nodes_in(&node.zone),
-        in_cluster,
+        sizes,
     }
+}
+
+/// Nothing was heard of it yet, and nothing was made of that.
+fn is_unheard(node: &Node) -> bool {
+    !node.heard && node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown
+}
+
+/// True if a kubelet ever spoke for the node: it posted a status, or was heard. A machine that never boots is no lease that stopped,
+/// and the lease of an earlier node of its name is not its own.
+fn has_lived(node: &Node) -> bool {
+    node.heard || node.ready.status != ReadyStatus::Absent
 }

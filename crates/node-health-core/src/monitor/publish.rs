@@ -29,7 +29,7 @@ impl Monitor {
         let before = node.said;
         if node.changed || before != Some(verdict) {
             let is_healthy = verdict == Verdict::Healthy;
-            let held = self.losses.hold_on(&node.zone).filter(|_| !is_healthy).cloned();
+            let held = self.losses.hold_after(&node.zone).filter(|_| !is_healthy).cloned();
             out.push(Self::record(name, node, verdict, held, now, &self.config));
             self.list_unhealthy(name, !is_healthy);
             self.count_verdict(before, Some(verdict));

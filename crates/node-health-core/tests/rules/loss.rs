@@ -1,11 +1,12 @@
 //! Correlated loss: leases that stop together hold what would follow (issue 4).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bailiff_model::{HoldReason, ReadyStatus, Zone};
-use bailiff_node_health_core::{Config, LossLimit};
+use bailiff_model::{HoldReason, ReadyStatus, Shard, Zone};
+use bailiff_node_health_core::{Config, Effect, Input, LossLimit, Monitor, TopicNews};
 
-use crate::support::World;
+use crate::support::{World, name};
 
 const NODES: [&str; 8] = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"];
 
@@ -133,4 +134,236 @@ fn old_verdicts_are_no_correlated_loss() {
     assert_eq!(world.monitor.summary().losses_held, 0);
     world.pass_alive(60.0, &NODES[6..]);
     assert_eq!(marked_and_held(&world).0, 6, "one more is judged as ever");
+}
+
+/// What the records of these nodes say of a hold.
+fn held(world: &World, nodes: &[&str]) -> Vec<bool> {
+    nodes.iter().map(|node| world.record(node).held.is_some()).collect()
+}
+
+/// What the same process would have published when it says that its set is whole.
+fn held_when_complete(world: &World, config: Config) -> Vec<String> {
+    let mut monitor = Monitor::new(config);
+    let inputs = [
+        Input::Nodes(world.nodes.values().cloned().collect()),
+        Input::Leases(world.leases.values().cloned().collect()),
+        Input::Leading(true),
+        Input::Topic(TopicNews::Snapshot {
+            records: world.topic.values().cloned().collect(),
+            complete: true,
+        }),
+    ];
+    let effects: Vec<Effect> = inputs.into_iter().flat_map(|input| monitor.apply(input, world.now)).collect();
+    let mut held = BTreeSet::new();
+    for effect in effects.iter().take_while(|effect| !matches!(effect, Effect::Complete)) {
+        if let Effect::Publish { health, .. } = effect {
+            let name = health.node.name.to_string();
+            if health.held.is_some() {
+                held.insert(name);
+            } else {
+                held.remove(&name);
+            }
+        }
+    }
+    held.into_iter().collect()
+}
+
+/// Machines that never booted are no leases that stopped, even if a lease of their name was left behind; a node without a status whose
+/// lease was renewed is one.
+#[test]
+fn nodes_that_never_lived_are_no_loss() {
+    let alive = &NODES[..4];
+    let mut world = World::running(mk_config(), alive);
+    world.put_lease("m4");
+    let left_behind = world.leases.get(&name("m4")).expect("just put").clone();
+    world.give(Input::LeaseApplied(left_behind));
+    for machine in ["m1", "m2", "m3", "m4"] {
+        world.create(machine, "u1", ReadyStatus::Absent);
+    }
+    for _ in 0..14 {
+        world.pass_alive(5.0, alive);
+        assert_eq!(world.monitor.summary().losses_held, 0, "at {} s", world.elapsed());
+    }
+    for machine in ["m1", "m2", "m3", "m4"] {
+        assert_eq!(
+            (world.ready(machine), world.record(machine).held.clone()),
+            (ReadyStatus::Unknown, None)
+        );
+    }
+    assert_eq!(world.losses, []);
+
+    let mut world = World::running(mk_config(), alive);
+    for booted in ["m1", "m2", "m3", "m4"] {
+        world.create(booted, "u1", ReadyStatus::Absent);
+        world.renew(booted);
+    }
+    world.pass_alive(90.0, alive);
+    assert_eq!(
+        (world.monitor.summary().losses_held, world.ready("m1")),
+        (2, ReadyStatus::Absent)
+    );
+}
+
+/// A monitor that starts anew counts the late nodes that it inherits: there is no moment at which nothing is held.
+#[test]
+fn a_hold_outlives_its_monitor() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.pass_alive(45.0, &NODES[4..]);
+    assert_eq!(marked_and_held(&world), (0, 4));
+    assert_eq!(held_when_complete(&world, mk_config()), ["n1", "n2", "n3", "n4"]);
+    world.restart(mk_config());
+    assert_eq!((marked_and_held(&world), world.monitor.summary().losses_held), ((0, 4), 2));
+    world.pass_alive(300.0, &NODES[4..]);
+    assert_eq!(marked_and_held(&world), (0, 4));
+    world.pass_alive(10.0, &NODES[1..]);
+    assert_eq!((marked_and_held(&world), world.ready("n1")), ((1, 0), ReadyStatus::Unknown));
+}
+
+/// The monitor and the bus are lost together: nobody is late, so nothing would be held for most of a grace, and what runs because of
+/// nodes that were judged before the loss would be carried out. Those that were not heard yet are waited for until they are late.
+#[test]
+fn a_hold_outlives_its_monitor_and_the_bus() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.pass_alive(90.0, &NODES[2..]);
+    world.pass_alive(45.0, &NODES[6..]);
+    assert_eq!(
+        (marked_and_held(&world), held(&world, &["n1", "n2"])),
+        ((2, 6), vec![true; 2])
+    );
+    world.topic.clear();
+    world.losses.clear();
+    assert_eq!(
+        held_when_complete(&world, mk_config()),
+        ["n1", "n2"],
+        "the others are healthy as far as is known"
+    );
+    world.restart(mk_config());
+    while world.elapsed() < 100.0 {
+        assert_eq!(held(&world, &["n1", "n2"]), [true; 2], "at {} s", world.elapsed());
+        assert_eq!(world.losses.is_empty(), world.elapsed() < 38.5, "an alarm once they are late");
+        world.pass_alive(1.0, &NODES[6..]);
+    }
+    assert_eq!(marked_and_held(&world).0, 2, "the late ones are held as before");
+    world.pass_alive(10.0, &NODES[2..]);
+    assert_eq!(marked_and_held(&world), (2, 0));
+}
+
+/// A start in a healthy cluster: what was judged before waits for the few seconds in which kubelets renew their leases, and nobody is
+/// alarmed. That is so whether the bus was lost or not: a record that says healthy may be older than the silence.
+#[test]
+fn a_fresh_start_waits_for_most_nodes_without_an_alarm() {
+    for bus_lost in [true, false] {
+        let mut world = World::running(mk_config(), &NODES);
+        world.pass_alive(90.0, &NODES[2..]);
+        if bus_lost {
+            world.topic.clear();
+        }
+        world.restart(mk_config());
+        assert_eq!(held(&world, &["n1", "n2"]), [true; 2]);
+        world.pass(3.0);
+        for node in &NODES[2..4] {
+            world.renew(node);
+        }
+        assert_eq!(held(&world, &["n1", "n2"]), [true; 2], "four of eight are missing");
+        world.renew(NODES[4]);
+        assert_eq!(held(&world, &["n1", "n2"]), [false; 2], "three are");
+        world.pass_alive(60.0, &NODES[2..]);
+        assert_eq!((world.losses.len(), world.monitor.summary().losses_held), (0, 0));
+        assert_eq!(held(&world, &["n1", "n2"]), [false; 2]);
+    }
+    // A node that goes while it is waited for is not waited for any more; the zone of the others is not the cluster.
+    let mut world = World::new(mk_config(), &NODES);
+    world.change("n8", |facts| facts.zone = Zone::new("r", "b"));
+    world.change("n1", |facts| facts.ready.status = ReadyStatus::False);
+    world.start();
+    world.pass(1.0);
+    for node in &NODES[..3] {
+        world.renew(node);
+    }
+    assert_eq!(held(&world, &["n1"]), [true], "five of eight");
+    world.delete("n8");
+    assert_eq!(held(&world, &["n1"]), [true], "four of seven");
+    world.delete("n7");
+    assert_eq!(held(&world, &["n1"]), [true], "three of six are half");
+    world.renew("n6");
+    assert_eq!(held(&world, &["n1"]), [false], "two of six");
+}
+
+/// What is waited for delays no verdict: a late node that was inherited is judged when its grace ends, and only what follows waits.
+#[test]
+fn waiting_for_signs_delays_no_verdict() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.pass_alive(40.0, &NODES[1..]);
+    world.restart(mk_config());
+    world.pass(14.0);
+    assert_eq!((world.ready("n1"), held(&world, &["n1"])), (ReadyStatus::Unknown, vec![true]));
+    world.pass_alive(1.0, &NODES[1..]);
+    assert_eq!(held(&world, &["n1"]), [false]);
+}
+
+/// What is waited for ends after a grace, even if graces began anew meanwhile (NL-099).
+#[test]
+fn waiting_for_signs_is_bounded() {
+    let mut world = World::new(mk_config(), &NODES);
+    for node in NODES {
+        world.change(node, |facts| facts.ready.status = ReadyStatus::False);
+    }
+    world.start();
+    world.pass(30.0);
+    world.post("n8", ReadyStatus::True);
+    world.pass_alive(15.0, &["n8"]);
+    assert_eq!((held(&world, &["n1"]), world.monitor.summary().losses_held), (vec![true], 0));
+    world.pass_alive(10.0, &["n8"]);
+    assert_eq!((held(&world, &["n1"]), world.monitor.summary().losses_held), (vec![false], 0));
+    world.pass_alive(20.0, &["n8"]);
+    assert_eq!((held(&world, &["n1"]), world.monitor.summary().losses_held), (vec![true], 2));
+}
+
+/// A process that stood still after its start had no time to hear anybody: it goes on waiting until those that are silent are late.
+#[test]
+fn waiting_for_signs_outlasts_a_stall() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.pass_alive(90.0, &NODES[2..]);
+    world.topic.clear();
+    world.restart(mk_config());
+    world.pass(1.0);
+    world.stand_still(120.0);
+    for _ in 0..20 {
+        world.pass(1.0);
+        assert_eq!(held(&world, &["n1", "n2"]), [true; 2], "at {} s", world.elapsed());
+    }
+    assert_eq!(world.monitor.summary().losses_held, 2);
+}
+
+/// With several shards each counts its own nodes: those of another shard neither add to a loss nor hide one.
+#[test]
+fn each_shard_counts_its_own_nodes() {
+    let names: Vec<String> = (0..40).map(|index| format!("node-{index}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let shard = Shard { index: 1, count: 2 };
+    let config = Config { shard, ..mk_config() };
+    let (own, others): (Vec<&str>, Vec<&str>) = all.iter().partition(|node| shard.owns(&name(node)));
+    assert!(own.len() > 10 && others.len() > 10, "{} and {}", own.len(), others.len());
+    // All of the other shard's, and all but one of half of its own.
+    let silent = own.len().div_ceil(2) - 1;
+    let mut world = World::running(config, &all);
+    world.pass_alive(70.0, &own[silent..]);
+    assert_eq!(world.monitor.summary().losses_held, 0);
+    let unknown = |world: &World| all.iter().filter(|node| world.ready(node) == ReadyStatus::Unknown).count();
+    assert_eq!(unknown(&world), silent);
+    // One more of its own: not half of all nodes, but half of its own.
+    let mut world = World::running(config, &all);
+    let alive: Vec<&str> = own[silent + 1..].iter().chain(&others).copied().collect();
+    world.pass_alive(70.0, &alive);
+    assert_eq!((world.monitor.summary().losses_held, unknown(&world)), (2, 0));
+    // After a restart too, whatever the other shard's records say.
+    for node in &others {
+        let record = world.topic[&name(own[0])].clone();
+        let mut other = record.clone();
+        other.health.node.name = name(node);
+        other.health.held = None;
+        world.topic.insert(name(node), other);
+    }
+    world.restart(config);
+    assert_eq!((world.monitor.summary().losses_held, unknown(&world)), (2, 0));
 }

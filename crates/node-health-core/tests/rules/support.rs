@@ -8,8 +8,8 @@ use bailiff_model::{
     Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone,
 };
 use bailiff_node_health_core::{
-    Config, Effect, Inherited, Input, LeaseFacts, Monitor, NodeFacts, Pressures, Read, ReadBy, ReadyFacts, StatusWrite, TopicNews,
-    WriteOutcome,
+    Config, Effect, Inherited, Input, LeaseFacts, LossNews, Measurement, Monitor, NodeFacts, Pressures, Read, ReadBy, ReadyFacts,
+    StatusWrite, TopicNews, WriteOutcome,
 };
 
 /// What the API does with requests.
@@ -52,6 +52,8 @@ pub struct World {
     inbox: VecDeque<Input>,
     /// Writes asked for, and when, in seconds since the start.
     pub writes: Vec<(NodeName, f64)>,
+    /// Correlated losses that were told.
+    pub losses: Vec<LossNews>,
     busy: bool,
     said: usize,
 }
@@ -88,6 +90,7 @@ impl World {
             wake: None,
             inbox: VecDeque::new(),
             writes: Vec::new(),
+            losses: Vec::new(),
             busy: false,
             said: 0,
         };
@@ -326,6 +329,7 @@ impl World {
                 event.node.name,
                 event.node.uid
             )),
+            Effect::Measure(Measurement::Loss(news)) => self.losses.push(news),
             Effect::Measure(_) => {}
             Effect::WakeAt(at) => self.wake = Some(at),
         }
