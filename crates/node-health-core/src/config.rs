@@ -160,4 +160,21 @@ mod tests {
         };
         assert_eq!(short.validate(), Ok(()), "a grace shorter than the period is accepted");
     }
+
+    /// NL-004
+    #[test]
+    fn a_year_is_the_longest() {
+        let year = Duration::from_secs(365 * 86_400);
+        let with = |grace| {
+            Config {
+                grace,
+                ..Config::default()
+            }
+            .validate()
+        };
+        assert_eq!(with(year), Ok(()));
+        let flag = "node-monitor-grace-period";
+        let value = year + Duration::from_nanos(1);
+        assert_eq!(with(value), Err(ConfigError::TooLong { flag, value }));
+    }
 }

@@ -320,6 +320,88 @@ impl Node {
 mod tests {
     use super::*;
 
+    const PROFILES: [Profile; 2] = [Profile::Bailiff, Profile::Upstream];
+
+    fn lease(version: u64, renewed: Option<i64>) -> LeaseFacts {
+        LeaseFacts {
+            name: NodeName::from("n1"),
+            resource_version: ResourceVersion::from(version.to_string()),
+            renewed: renewed.map(|second| Wall::from_second(second).unwrap()),
+        }
+    }
+
+    /// NL-047, NL-048: leases one after the other, and which are signs of life in each profile.
+    #[test]
+    fn which_leases_are_signs_of_life() {
+        type Step = (LeaseFacts, bool, [bool; 2]);
+        let watched = |version, renewed, is_sign| -> Step { (lease(version, renewed), false, is_sign) };
+        let cases: [(&str, Vec<Step>); 6] = [
+            ("the first, of whatever time", vec![watched(5, None, [true; 2])]),
+            (
+                "later, the same, and no time",
+                vec![
+                    watched(5, Some(10), [true; 2]),
+                    watched(6, Some(20), [true; 2]),
+                    watched(7, Some(20), [false; 2]),
+                    watched(8, None, [false; 2]),
+                ],
+            ),
+            (
+                "earlier",
+                vec![watched(5, Some(10), [true; 2]), watched(6, Some(9), [true, false])],
+            ),
+            (
+                "a time after none",
+                vec![watched(5, None, [true; 2]), watched(6, Some(10), [true, false])],
+            ),
+            (
+                "an older state, and one that cannot be compared",
+                vec![
+                    watched(5, Some(10), [true; 2]),
+                    watched(4, Some(20), [false; 2]),
+                    watched(5, Some(30), [true; 2]),
+                    watched(0, Some(40), [true; 2]),
+                ],
+            ),
+            (
+                "an older state in a list: the server went back",
+                vec![watched(5, Some(10), [true; 2]), (lease(4, Some(20)), true, [true; 2])],
+            ),
+        ];
+        for (what, steps) in cases {
+            for (which, profile) in PROFILES.into_iter().enumerate() {
+                let mut track = LeaseTrack::default();
+                for (lease, in_list, is_sign) in &steps {
+                    assert_eq!(
+                        track.take(lease, *in_list, profile),
+                        is_sign[which],
+                        "{what}: {lease:?} {profile:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_has_no_renew_time_and_stays_known() {
+        let mut track = LeaseTrack::default();
+        let first = lease(5, Some(10));
+        assert!(track.take(&first, false, Profile::Bailiff));
+        assert_eq!(
+            (track.renew_time(), track.left_behind(&first.name)),
+            (first.renewed, Some(first.clone()))
+        );
+        track.set_gone();
+        assert_eq!(
+            (track.renew_time(), track.left_behind(&first.name), track.is_seen()),
+            (None, None, true)
+        );
+        assert!(
+            !track.take(&lease(6, Some(10)), false, Profile::Bailiff),
+            "created again with the same time"
+        );
+    }
+
     /// A hundred thousand nodes are to fit into some tens of megabytes.
     #[test]
     fn a_node_is_small() {

@@ -100,3 +100,73 @@ impl Queue {
         (self.to_read.len() + self.to_write.len(), self.gets + self.lists + self.writes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(count: usize) -> Vec<NodeName> {
+        (0..count).map(|i| NodeName::from(format!("n{i:03}").as_str())).collect()
+    }
+
+    fn waiting(count: usize) -> Queue {
+        let mut queue = Queue::default();
+        names(count).iter().for_each(|name| queue.read(name));
+        queue
+    }
+
+    /// NL-005: eight at a time, first name first; each answer makes room for one.
+    #[test]
+    fn single_reads_are_bounded() {
+        let mut queue = waiting(10);
+        let asked: Vec<_> = std::iter::from_fn(|| queue.next_read(1_000)).collect();
+        let wanted: Vec<_> = names(8).into_iter().map(|name| (ReadBy::Get, vec![name])).collect();
+        assert_eq!((asked, queue.sizes()), (wanted, (2, 8)));
+        queue.was_read(ReadBy::Get);
+        assert!(queue.next_read(1_000).is_some());
+        assert!(queue.next_read(1_000).is_none());
+    }
+
+    /// A list is worth it from sixteen waiting nodes on that are an eighth of all; one at a time.
+    #[test]
+    fn many_are_read_by_one_list() {
+        let by = |waiting_count, known| waiting(waiting_count).next_read(known).map(|(by, nodes)| (by, nodes.len()));
+        assert_eq!(by(15, 15), Some((ReadBy::Get, 1)), "too few");
+        assert_eq!(by(16, 129), Some((ReadBy::Get, 1)), "too small a share");
+        assert_eq!(by(16, 128), Some((ReadBy::List, 16)));
+        let mut queue = waiting(16);
+        assert!(queue.next_read(16).is_some());
+        names(16).iter().for_each(|name| queue.read(name));
+        assert_eq!((queue.next_read(16), queue.sizes()), (None, (16, 1)), "a second list");
+        queue.was_read(ReadBy::List);
+        assert_eq!(queue.sizes(), (16, 0));
+        assert!(queue.next_read(16).is_some());
+    }
+
+    #[test]
+    fn writes_are_bounded_and_counted_beside_reads() {
+        let mut queue = waiting(1);
+        names(20).iter().for_each(|name| queue.write(name));
+        assert_eq!(queue.sizes(), (21, 0));
+        assert!(queue.next_read(1_000).is_some());
+        let mut written = 0;
+        while queue.next_write().is_some() {
+            queue.writing();
+            written += 1;
+        }
+        assert_eq!((written, queue.sizes()), (16, (4, 17)));
+        queue.was_written();
+        assert_eq!(queue.next_write(), names(17).pop());
+    }
+
+    #[test]
+    fn what_is_removed_waits_for_nothing() {
+        let mut queue = waiting(3);
+        names(3).iter().for_each(|name| queue.write(name));
+        queue.remove(&names(1)[0]);
+        assert_eq!(queue.sizes(), (4, 0));
+        assert_eq!(queue.next_write(), names(2).pop());
+        queue.clear();
+        assert_eq!((queue.next_read(3), queue.next_write(), queue.sizes()), (None, None, (0, 0)));
+    }
+}

@@ -41,3 +41,29 @@ impl Timers {
         self.0.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_move_and_are_forgotten() {
+        let at = |seconds| Mono::from_origin(Duration::from_secs(seconds));
+        let [a, b] = ["a", "b"].map(NodeName::from);
+        let (mut of_a, mut of_b) = (None, None);
+        let mut timers = Timers::default();
+        timers.set(&a, &mut of_a, Some(at(5)));
+        timers.set(&b, &mut of_b, Some(at(7)));
+        timers.set(&a, &mut of_a, Some(at(9)));
+        assert_eq!((timers.first(), of_a), (Some(at(7)), Some(at(9))));
+        assert_eq!(timers.pop_due(at(6)), None);
+        assert_eq!(timers.pop_due(at(7)), Some(b), "due at its very time");
+        timers.set(&a, &mut of_a, None);
+        assert_eq!((timers.first(), of_a), (None, None));
+        timers.set(&a, &mut of_a, Some(at(5)));
+        timers.clear();
+        assert_eq!((timers.first(), timers.pop_due(at(100))), (None, None));
+    }
+}

@@ -70,3 +70,28 @@ impl Votes {
         (self.cast > 0).then_some(self.ready == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NL-090, NL-096: votes that are taken back leave nothing behind.
+    #[test]
+    fn everything_is_down_while_there_are_votes_and_none_is_ready() {
+        let mut votes = Votes::default();
+        let mut cast = [Vote::None; 2];
+        assert_eq!(votes.everything_down(), None);
+        for (voter, new, wanted) in [
+            (0, Vote::NotReady, Some(true)),
+            (1, Vote::Ready, Some(false)),
+            (1, Vote::NotReady, Some(true)),
+            (0, Vote::None, Some(true)),
+            (1, Vote::None, None),
+            (1, Vote::Ready, Some(false)),
+            (1, Vote::None, None),
+        ] {
+            votes.change(&mut cast[voter], new);
+            assert_eq!(votes.everything_down(), wanted, "{new:?}");
+        }
+    }
+}

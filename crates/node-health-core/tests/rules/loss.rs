@@ -366,4 +366,49 @@ fn each_shard_counts_its_own_nodes() {
     }
     world.restart(config);
     assert_eq!((world.monitor.summary().losses_held, unknown(&world)), (2, 0));
+/// The hold says of what scope and how many; while the share stands, one that speaks lifts nothing.
+#[test]
+fn a_hold_names_its_scope_and_stands_while_the_share_does() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.change("n8", |facts| facts.zone = Zone::new("r", "b"));
+    world.pass_alive(60.0, &["n1", "n8"]);
+    let said = |world: &World| world.record("n2").held.clone().map(|hold| hold.detail);
+    assert_eq!(
+        said(&world).as_deref(),
+        Some("4 of 8 leases of the cluster stopped within 30s")
+    );
+    world.pass_alive(20.0, &["n1", "n2", "n8"]);
+    assert_eq!(
+        (marked_and_held(&world).0, said(&world)),
+        (0, None),
+        "five of eight are still lost"
+    );
+    assert!(world.record("n3").held.is_some());
+
+    let mut world = World::running(mk_config(), &NODES);
+    for node in ["n1", "n2"] {
+        world.change(node, |facts| facts.zone = Zone::new("r", "b"));
+    }
+    world.pass_alive(60.0, &NODES[2..]);
+    let detail = world.record("n1").held.clone().map(|hold| hold.detail);
+    assert_eq!(detail.as_deref(), Some("2 of 2 leases of zone r:b stopped within 30s"));
+}
+
+/// The window includes its ends.
+#[test]
+fn losses_exactly_one_window_apart_belong_together() {
+    for (apart, held) in [(30.0, 2), (30.5, 0)] {
+        let mut world = World::running(mk_config(), &NODES[..4]);
+        world.renew("n2");
+        world.pass(apart);
+        for node in ["n1", "n3", "n4"] {
+            world.renew(node);
+        }
+        for _ in 0..60 {
+            world.pass(1.0);
+            world.renew("n3");
+            world.renew("n4");
+        }
+        assert_eq!(world.monitor.summary().losses_held, held, "{apart} s apart");
+    }
 }

@@ -1,7 +1,7 @@
 //! What is a sign of life and what is not.
 
 use bailiff_model::ReadyStatus;
-use bailiff_node_health_core::{Config, Input};
+use bailiff_node_health_core::{Config, Effect, Input};
 use jiff::SignedDuration;
 
 use crate::support::{Answers, World, check, name};
@@ -277,4 +277,32 @@ fn a_read_made_for_an_earlier_grace_confirms_nothing() {
     world.answers = Answers::AtOnce;
     world.answer_pending();
     assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+}
+
+/// A renewal is remembered and nothing else: nothing is written, published or asked for, not even to be woken again.
+#[test]
+fn a_renewal_in_a_quiet_world_has_no_effects() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass_alive(20.0, &["n1", "n2"]);
+    world.pass(0.5);
+    world.renew("n1");
+    world.put_lease("n2");
+    let lease = world.leases["n2"].clone();
+    assert_eq!(world.monitor.apply(Input::LeaseApplied(lease), world.now), []);
+}
+
+/// Who leads before leases are listed waits for the list, and is woken once a period meanwhile, however long that takes.
+#[test]
+fn without_leases_it_is_woken_once_a_period() {
+    let config = Config::default();
+    let mut world = World::new(config, &["n1"]);
+    let nodes = world.nodes.values().cloned().collect();
+    world.give(Input::Nodes(nodes));
+    world.give(Input::Leading(true));
+    world.stand_still(4.0);
+    for _ in 0..20 {
+        let wanted = world.now.mono + config.period;
+        assert_eq!(world.monitor.apply(Input::Wake, world.now), [Effect::WakeAt(wanted)]);
+        world.stand_still(5.0);
+    }
 }
