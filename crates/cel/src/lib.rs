@@ -34,6 +34,7 @@ pub use authority::{Authority, Check, Decision};
 pub use env::Env;
 pub use error::{CompileError, EvalError, Issue};
 pub use meter::Meter;
+pub use parser::is_identifier;
 pub use types::Type;
 pub use value::{Key, List, Map, Value};
 

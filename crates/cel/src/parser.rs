@@ -34,6 +34,16 @@ const RESERVED: [&str; 17] = [
     "while",
 ];
 
+/// Words that are values or operators.
+const LITERALS: [&str; 4] = ["true", "false", "null", "in"];
+
+/// Whether a name can be a variable's: a letter or `_`, then letters, digits and `_`, and no word of the language.
+pub fn is_identifier(name: &str) -> bool {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let form = begins && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    form && !RESERVED.contains(&name) && !LITERALS.contains(&name)
+}
+
 /// Binary operators: sign, function, how tightly they bind.
 const BINARY: [(&str, &str, u8); 12] = [
     ("==", "_==_", 1),

@@ -340,6 +340,25 @@ async fn a_page_is_tried_again_and_made_smaller_where_it_is_too_much() {
     assert_eq!(asked[1..4], [page(500), page(500), page(250)]);
 }
 
+/// A page of a list and a watch are asked for again when the server says, not by pauses of our own. (Jitter adds up to a half.)
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_heeded() {
+    let later = || {
+        let status = r#"{"kind":"Status","reason":"TooManyRequests","details":{"retryAfterSeconds":35}}"#;
+        Answer::Whole(429, status.to_owned())
+    };
+    let added = mk_line("ADDED", &mk_thing("a", 6, 1));
+    let answers = vec![later(), mk_list(5, &[]), later(), Answer::Silence(vec![added])];
+    let (mut watch, asked) = mk_watch(answers);
+    for wanted in ["snapshot ", "applied a=1"] {
+        let begun = tokio::time::Instant::now();
+        assert_eq!(read(&mut watch, 1).await, [wanted]);
+        let waited = begun.elapsed().as_secs_f64();
+        assert!((35.0..=53.0).contains(&waited), "{wanted} after {waited} s");
+    }
+    assert_eq!(asked.lock().unwrap().len(), 4);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_that_expires_half_way_is_read_in_one_piece() {
     let first = r#"{"metadata":{"resourceVersion":"5","continue":"x"},"items":[]}"#;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::{Mono, heeded_retry_after};
 
 /// First pause after a failed request and the longest one: upstream's per-item rate limit (DS-006).
 const REQUEST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1000));
@@ -27,7 +27,7 @@ impl Retry {
     /// Notes a failure; returns when to try again: at the earliest after what the server asked for.
     pub(crate) fn fail(&mut self, now: Mono, at_least: Option<Duration>) -> Mono {
         let pause = doubled(REQUEST.0, self.failures.min(31), REQUEST.1);
-        let until = now + pause.max(at_least.unwrap_or_default());
+        let until = now + pause.max(heeded_retry_after(at_least));
         self.failures = self.failures.saturating_add(1);
         self.until = Some(until);
         until
@@ -124,6 +124,7 @@ mod tests {
         assert!(!retry.is_open(at(1)));
         assert_eq!(retry.fail(at(1), None), at(1) + Duration::from_millis(10));
         assert_eq!(retry.fail(at(1), Some(Duration::from_secs(3))), at(4));
+        assert_eq!(retry.fail(at(1), Some(Duration::MAX)), at(61), "a server cannot silence it");
         for _ in 0..60 {
             retry.fail(at(1), None);
         }

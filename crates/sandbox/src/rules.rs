@@ -169,10 +169,6 @@ pub struct Plain;
 #[derive(Debug)]
 pub struct Returned;
 
-/// Nothing particular, but changes are counted.
-#[derive(Debug)]
-pub struct Generations;
-
 impl Rules for Plain {
     fn prepare_update(&self, _object: &mut Value, _old: &Value, _context: &Context<'_>) -> Result<(), Status> {
         Ok(())
@@ -185,12 +181,6 @@ impl Rules for Returned {
     }
 
     fn returns_deleted(&self) -> bool {
-        true
-    }
-}
-
-impl Rules for Generations {
-    fn has_generation(&self) -> bool {
         true
     }
 }

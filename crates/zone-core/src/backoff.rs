@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use bailiff_model::heeded_retry_after;
 
-use crate::input::FailureKind;
-
 /// The first pause. Upstream tries five times, 10 ms apart, and gives up (TE-004, TE-076); we go on, so we begin slower.
 const FIRST: Duration = Duration::from_millis(100);
 
@@ -30,12 +28,8 @@ fn doubled(first: Duration, failures: u32) -> Duration {
 /// The pause after the `failures`-th failure in a row (from 1), not shorter than what the server asked for.
 ///
 /// There is no jitter: requests of one evictor are bounded in number anyhow, and only one evictor works on a zone.
-pub fn pause(failures: u32, kind: FailureKind) -> Duration {
-    let asked = match kind {
-        FailureKind::Throttled { retry_after } => heeded_retry_after(retry_after),
-        _ => Duration::ZERO,
-    };
-    doubled(FIRST, failures).min(LONGEST).max(asked)
+pub fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
+    doubled(FIRST, failures).min(LONGEST).max(heeded_retry_after(retry_after))
 }
 
 #[cfg(test)]
@@ -45,14 +39,12 @@ mod tests {
     /// TE-076
     #[test]
     fn pauses_double_up_to_a_bound_and_honour_the_server() {
-        let after = |failures| pause(failures, FailureKind::Unknown).as_millis();
+        let after = |failures| pause(failures, None).as_millis();
         assert_eq!(
             [1, 2, 3, 9, 10, 64, u32::MAX].map(after),
             [100, 200, 400, 25_600, 30_000, 30_000, 30_000]
         );
-        let asked = |seconds| FailureKind::Throttled {
-            retry_after: Some(Duration::from_secs(seconds)),
-        };
+        let asked = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!(pause(1, asked(45)), Duration::from_secs(45));
         assert_eq!(pause(1, asked(u64::MAX)), Duration::from_secs(60), "but not for ever");
     }

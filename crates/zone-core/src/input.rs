@@ -149,6 +149,8 @@ pub struct Block {
 pub struct Failure {
     /// Kind.
     pub kind: FailureKind,
+    /// The server wants to be left alone for this long.
+    pub retry_after: Option<Duration>,
     /// The server's words.
     pub detail: String,
 }
@@ -161,10 +163,7 @@ pub enum FailureKind {
     /// A precondition did not hold.
     Conflict,
     /// Not now.
-    Throttled {
-        /// Not before this has passed.
-        retry_after: Option<Duration>,
-    },
+    Throttled,
     /// Not as it is, by what the server goes by at the moment.
     Invalid,
     /// Not applied, may be allowed later: permission or leadership is missing.

@@ -92,6 +92,7 @@ fn write_failure(pod: &PodRef, wanted: &Wanted, error: &Error) -> Failure {
     if error.kind == Kind::NotLeading && !wanted.get() {
         return Failure {
             kind: FailureKind::CalledOff,
+            retry_after: None,
             detail: "it is not wanted any more".to_owned(),
         };
     }
@@ -180,6 +181,7 @@ fn facts(node: &NodeName, result: Result<NodeView, Error>) -> Result<NodeFacts, 
     let view = result.map_err(|error| failure("Node", node, &error))?;
     view.into_facts().ok_or_else(|| Failure {
         kind: FailureKind::Unknown,
+        retry_after: None,
         detail: "the node has a taint with an unknown effect".to_owned(),
     })
 }
@@ -197,9 +199,7 @@ fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure 
     let kind = match error.kind {
         Kind::NotFound => FailureKind::Gone,
         Kind::Conflict => FailureKind::Conflict,
-        Kind::TooManyRequests | Kind::NotSent => FailureKind::Throttled {
-            retry_after: error.retry_after,
-        },
+        Kind::TooManyRequests | Kind::NotSent => FailureKind::Throttled,
         Kind::Invalid | Kind::AlreadyExists | Kind::Expired => FailureKind::Invalid,
         Kind::Forbidden | Kind::NamespaceTerminating | Kind::NotLeading => FailureKind::Denied,
         Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
@@ -210,6 +210,7 @@ fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure 
     }
     Failure {
         kind,
+        retry_after: error.retry_after,
         detail: error.to_string(),
     }
 }
@@ -294,8 +295,8 @@ mod tests {
         let cases = [
             (Kind::NotFound, FailureKind::Gone),
             (Kind::Conflict, FailureKind::Conflict),
-            (Kind::TooManyRequests, FailureKind::Throttled { retry_after }),
-            (Kind::NotSent, FailureKind::Throttled { retry_after }),
+            (Kind::TooManyRequests, FailureKind::Throttled),
+            (Kind::NotSent, FailureKind::Throttled),
             (Kind::Invalid, FailureKind::Invalid),
             (Kind::Forbidden, FailureKind::Denied),
             (Kind::NotLeading, FailureKind::Denied),
@@ -307,7 +308,8 @@ mod tests {
                 retry_after,
                 ..Error::new(kind, "why")
             };
-            assert_eq!(failure("Pod", &"ns/p", &error).kind, wanted, "{kind:?}");
+            let failure = failure("Pod", &"ns/p", &error);
+            assert_eq!((failure.kind, failure.retry_after), (wanted, retry_after), "{kind:?}");
         }
     }
 }

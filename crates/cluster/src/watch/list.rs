@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use bailiff_model::heeded_retry_after;
 use bailiff_runtime::Seed;
 
 use super::teller::Life;
@@ -154,7 +155,7 @@ async fn read_page<T: Decode>(
             *limit = limit.map(|limit| (limit / 2).max(1));
         }
         tracing::warn!(resource = source.resource(), ?limit, %error, "Page of a list was not read");
-        let pause = error.retry_after.unwrap_or(PAUSE).clamp(PAUSE, DEADLINE);
+        let pause = PAUSE.max(heeded_retry_after(error.retry_after));
         tokio::time::sleep(seed.jitter(pause, 0.5)).await;
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::{Mono, heeded_retry_after};
 use bailiff_runtime::Seed;
 use futures::FutureExt;
 use http_body_util::BodyExt;
@@ -242,7 +242,7 @@ impl<T: View> Task<T> {
         if self.teller.heard().last().is_none() {
             self.teller.went_stale(reason.clone()).await?;
         }
-        let pause = error.retry_after.unwrap_or(self.pause).clamp(BACKOFF.0, BACKOFF.1);
+        let pause = self.pause.max(heeded_retry_after(error.retry_after));
         self.pause = (self.pause * 2).min(BACKOFF.1);
         let pause = tokio::time::sleep(self.seed.jitter(pause, 0.5));
         self.teller.mind(&reason, pause).await

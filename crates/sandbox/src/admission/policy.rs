@@ -275,7 +275,7 @@ impl Reader<'_> {
             if name.trim().is_empty() {
                 self.causes
                     .push(Cause::required(format!("{at}.name"), "name is not specified"));
-            } else if !shape::is_identifier(name) {
+            } else if !bailiff_cel::is_identifier(name) {
                 let why = "must be a valid CEL identifier";
                 self.causes.push(Cause::invalid(format!("{at}.name"), &name.into(), why));
             }

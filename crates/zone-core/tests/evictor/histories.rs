@@ -133,11 +133,10 @@ impl History {
             FailureKind::Conflict,
             FailureKind::Denied,
             FailureKind::Unknown,
-            FailureKind::Throttled {
-                retry_after: Some(secs(3)),
-            },
+            FailureKind::Throttled,
         ];
         let kind = kinds[self.random.below(kinds.len())];
+        self.world.retry_after = (self.random.below(2) == 0).then(|| secs(3));
         self.world.failures.push_back(kind);
     }
 

@@ -1,5 +1,7 @@
 //! Pods that are due: two requests, judged twice, and never the wrong one.
 
+use std::time::Duration;
+
 use bailiff_model::intent::{EvictionCause, HealthTaint, IntentState, Trigger, WithdrawnReason};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{Effect as TaintEffect, NodeRef, Topic};
@@ -304,16 +306,11 @@ fn a_pod_on_another_node_is_refused() {
 fn failures_are_retried_until_the_intent_is_gone() {
     let mut world = mk_world();
     let pod = world.add_pod("p", "n1", vec![]);
-    for kind in [
-        FailureKind::Unknown,
-        FailureKind::Denied,
-        FailureKind::Throttled {
-            retry_after: Some(secs(20)),
-        },
-    ] {
-        world.failures.push_back(kind);
-    }
+    world.failures.extend([FailureKind::Unknown, FailureKind::Denied]);
     world.due(&pod);
+    world.pass(Duration::from_millis(250));
+    world.failures.push_back(FailureKind::Throttled);
+    world.retry_after = Some(secs(20));
     world.pass(secs(19));
     assert_eq!((world.deleted(), world.requests), (0, 3), "the server asked for 20 s");
     let Some(bailiff_model::outcome::Outcome::Pod(outcome)) = world.outcomes.get(&format!("pod/{pod}")) else {

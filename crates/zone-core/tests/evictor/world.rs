@@ -54,6 +54,8 @@ pub struct World {
     pub completed: bool,
     /// Failures to answer the next requests with, writes and reads alike; a write that fails is not applied.
     pub failures: VecDeque<FailureKind>,
+    /// What the server asks for with each of them.
+    pub retry_after: Option<Duration>,
     /// Nodes of which the monitor has no sign of life.
     pub unheard: BTreeSet<NodeName>,
     /// Nodes whose reads fail.
@@ -138,6 +140,7 @@ impl World {
             reads: 0,
             completed: false,
             failures: VecDeque::new(),
+            retry_after: None,
             unheard: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             is_unsent: false,
@@ -292,6 +295,7 @@ impl World {
 pub fn mk_failure(kind: FailureKind) -> Failure {
     Failure {
         kind,
+        retry_after: None,
         detail: String::new(),
     }
 }

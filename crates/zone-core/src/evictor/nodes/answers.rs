@@ -4,6 +4,8 @@
 //! with a backoff, so that a node whose taints cannot be written does not stop its zone. A write that may have been applied is looked
 //! up first; if that fails too the token stays spent.
 
+use std::time::Duration;
+
 use bailiff_model::{Mono, NodeName, Now, Zone};
 
 use super::super::zones::GrantEnd;
@@ -61,7 +63,7 @@ impl Evictor {
             FailureKind::Conflict if conflicts < CONFLICTS => self.find_out(name, purpose, conflicts + 1, false),
             FailureKind::Unknown => self.find_out(name, purpose, conflicts, true),
             FailureKind::Gone => self.give_up(name, purpose, None, GrantEnd::Void, now),
-            kind => self.give_up(name, purpose, Some(kind), GrantEnd::Void, now),
+            _ => self.give_up(name, purpose, failure.retry_after, GrantEnd::Void, now),
         }
     }
 
@@ -93,7 +95,7 @@ impl Evictor {
         self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
         match failure.kind {
             FailureKind::Gone => self.give_up(name, purpose, None, GrantEnd::Void, now),
-            kind => self.give_up(name, purpose, Some(kind), end, now),
+            _ => self.give_up(name, purpose, failure.retry_after, end, now),
         }
     }
 
@@ -143,7 +145,7 @@ impl Evictor {
     fn try_again(&mut self, name: &NodeName, purpose: Purpose, conflicts: u32, now: Now) {
         let failures = self.nodes.get(name).map_or(0, |node| node.failures);
         if conflicts == 0 || failures >= CONFLICTS {
-            return self.give_up(name, purpose, Some(FailureKind::Conflict), GrantEnd::Void, now);
+            return self.give_up(name, purpose, None, GrantEnd::Void, now);
         }
         self.set_work(name, Work::Idle);
         if let Some(node) = self.nodes.get_mut(name) {
@@ -168,14 +170,13 @@ impl Evictor {
         });
     }
 
-    fn give_up(&mut self, name: &NodeName, purpose: Purpose, kind: Option<FailureKind>, end: GrantEnd, now: Now) {
+    fn give_up(&mut self, name: &NodeName, purpose: Purpose, retry_after: Option<Duration>, end: GrantEnd, now: Now) {
         self.end_node_grant(name, end, now);
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
         node.failures = node.failures.saturating_add(1);
-        let kind = kind.unwrap_or(FailureKind::Unknown);
-        let until = now.mono + backoff::pause(node.failures, kind);
+        let until = now.mono + backoff::pause(node.failures, retry_after);
         node.work = Work::Backoff { until, purpose };
         self.timers.set(Timer::Node(name.clone()), until);
     }
@@ -253,10 +254,10 @@ impl Evictor {
         }
     }
 
-    fn confirm_later(&mut self, name: &NodeName, kind: FailureKind, now: Now) {
+    fn confirm_later(&mut self, name: &NodeName, retry_after: Option<Duration>, now: Now) {
         let failures = self.confirm.failures.entry(name.clone()).or_default();
         *failures = failures.saturating_add(1);
-        let at = now.mono + backoff::pause(*failures, kind);
+        let at = now.mono + backoff::pause(*failures, retry_after);
         if self.confirm.asked.insert(name.clone()) {
             self.confirm.later.insert((at, name.clone()));
         }
@@ -272,7 +273,7 @@ impl Evictor {
                 if known
                     .is_some_and(|known| known.uid == facts.uid && is_older(&facts.resource_version, &known.resource_version)) =>
             {
-                self.confirm_later(name, FailureKind::Conflict, now);
+                self.confirm_later(name, None, now);
                 None
             }
             Ok(facts) => {
@@ -286,7 +287,7 @@ impl Evictor {
             }
             Err(failure) => {
                 self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
-                self.confirm_later(name, failure.kind, now);
+                self.confirm_later(name, failure.retry_after, now);
                 None
             }
         };

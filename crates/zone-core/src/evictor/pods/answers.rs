@@ -78,8 +78,7 @@ impl Evictor {
         pod.target.resource_version = ResourceVersion::default();
         pod.failures = pod.failures.saturating_add(1);
         pod.blocked = true;
-        let retry_after = block.retry_after;
-        let mut until = now.mono + backoff::pause(pod.failures, FailureKind::Throttled { retry_after });
+        let mut until = now.mono + backoff::pause(pod.failures, block.retry_after);
         if let EvictionMethod::EvictThenDelete { after } = self.config.method {
             until = until.min((pod.due_since + after).max(now.mono));
         }
@@ -120,7 +119,7 @@ impl Evictor {
                 let pause = if refused {
                     backoff::pause_refused(pod.failures)
                 } else {
-                    backoff::pause(pod.failures, kind)
+                    backoff::pause(pod.failures, failure.retry_after)
                 };
                 let until = now.mono + pause;
                 self.pods.set_stage(uid, Stage::Backoff);

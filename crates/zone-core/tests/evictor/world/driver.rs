@@ -124,6 +124,7 @@ impl World {
         self.requests += 1;
         let failure = self.failures.pop_front().map(|kind| Failure {
             kind,
+            retry_after: self.retry_after,
             detail: "as the test wanted".to_owned(),
         });
         match request {
