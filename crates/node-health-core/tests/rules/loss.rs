@@ -366,6 +366,8 @@ fn each_shard_counts_its_own_nodes() {
     }
     world.restart(config);
     assert_eq!((world.monitor.summary().losses_held, unknown(&world)), (2, 0));
+}
+
 /// The hold says of what scope and how many; while the share stands, one that speaks lifts nothing.
 #[test]
 fn a_hold_names_its_scope_and_stands_while_the_share_does() {
