@@ -285,3 +285,53 @@ pub fn reason(at: &str, given: Option<&Value>, causes: &mut Vec<Cause>) -> &'sta
     }
     known.unwrap_or("Invalid")
 }
+
+fn param_ref(reference: &Value, causes: &mut Vec<Cause>) {
+    let at = "spec.paramRef";
+    let name = text(reference, "/name");
+    let selector = reference.get("selector").filter(|selector| !selector.is_null());
+    let exclusive = "name and selector are mutually exclusive";
+    if !name.is_empty() {
+        if let Some(why) = meta::segment(name) {
+            causes.push(Cause::invalid(format!("{at}.name"), &name.into(), why));
+        }
+        if selector.is_some() {
+            causes.push(Cause::forbidden(format!("{at}.name"), exclusive));
+        }
+    }
+    if let Some(selector) = selector {
+        selector::check_object(selector, &format!("{at}.selector"), causes);
+        if !name.is_empty() {
+            causes.push(Cause::forbidden(format!("{at}.selector"), exclusive));
+        }
+    } else if name.is_empty() {
+        causes.push(Cause::required(at, "one of name or selector must be specified"));
+    }
+    let field = format!("{at}.parameterNotFoundAction");
+    match text(reference, "/parameterNotFoundAction") {
+        "Deny" | "Allow" => {}
+        "" => causes.push(Cause::required(field, "")),
+        other => causes.push(Cause::unsupported(field, &other.into(), &["Deny", "Allow"])),
+    }
+}
+
+fn actions(actions: &[Value], causes: &mut Vec<Cause>) {
+    let at = "spec.validationActions";
+    for (nth, action) in actions.iter().enumerate() {
+        let field = format!("{at}[{nth}]");
+        if !["Audit", "Deny", "Warn"].iter().any(|known| action == known) {
+            causes.push(Cause::unsupported(&field, action, &["Audit", "Deny", "Warn"]));
+        }
+        if actions.iter().take(nth).any(|before| before == action) {
+            causes.push(Cause::duplicate(&field, action));
+        }
+    }
+    if actions.iter().any(|one| one == "Deny") && actions.iter().any(|one| one == "Warn") {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and \
+                   headers serves no purpose)";
+        causes.push(Cause::invalid(at, &json!(actions), why));
+    }
+    if actions.is_empty() {
+        causes.push(Cause::required(at, "at least one validation action is required"));
+    }
+}
