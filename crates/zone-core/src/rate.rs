@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::{Mono, Profile};
 
 /// One token, and when the next one comes.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,20 +15,35 @@ pub struct Bucket {
     rate: f64,
     /// When the token was last taken, or found missing; `None`: it is there.
     empty_since: Option<Mono>,
+    /// As upstream's: a bucket that begins with rate 0 has its token, and one that was stopped passes for one of rate 1 (NL-083).
+    upstream: bool,
+    /// Upstream's never grants.
+    stopped: bool,
 }
 
 impl Bucket {
     /// A bucket that holds its token (NL-024).
     pub const fn full(rate: f64) -> Self {
-        Self { rate, empty_since: None }
+        Self {
+            rate,
+            empty_since: None,
+            upstream: false,
+            stopped: false,
+        }
     }
 
     /// A bucket whose token was taken at `since`.
     pub const fn empty(rate: f64, since: Mono) -> Self {
         Self {
-            rate,
             empty_since: Some(since),
+            ..Self::full(rate)
         }
+    }
+
+    /// The same with the quirks of upstream's, if that is the profile.
+    pub fn of(self, profile: Profile) -> Self {
+        let upstream = profile == Profile::Upstream;
+        Self { upstream, ..self }
     }
 
     /// Tokens per second.
@@ -38,7 +53,11 @@ impl Bucket {
 
     /// When a token is there, if nothing slower than `ceiling` tokens per second is wanted; `FAR_FUTURE` for never.
     pub fn available_at(&self, ceiling: f64) -> Mono {
+        if self.stopped {
+            return Mono::FAR_FUTURE;
+        }
         match (interval(self.rate.min(ceiling)), self.empty_since) {
+            (None, None) if self.upstream && ceiling > 0.0 => Mono::ORIGIN,
             (None, _) => Mono::FAR_FUTURE,
             (Some(_), None) => Mono::ORIGIN,
             (Some(interval), Some(since)) => since + interval,
@@ -64,11 +83,13 @@ impl Bucket {
     ///
     /// Unlike upstream's, a stopped bucket never counts as one with rate 1, and one that begins stopped holds no token (NL-083).
     pub fn set_rate(&mut self, rate: f64, now: Mono) {
-        if rate.to_bits() == self.rate.to_bits() {
+        let known = if self.stopped { 1.0 } else { self.rate };
+        if rate.to_bits() == known.to_bits() {
             return;
         }
         self.empty_since = (self.available_at(f64::INFINITY) > now).then_some(now);
         self.rate = rate;
+        self.stopped = self.upstream && rate <= 0.0;
     }
 }
 
@@ -121,6 +142,28 @@ mod tests {
                 assert_eq!(found, wanted, "{before:?} -> {rate}");
             }
         }
+    }
+
+    /// NL-083: as upstream has it.
+    #[test]
+    fn upstreams_bucket_begins_with_a_token_and_may_stay_stopped() {
+        let mk = |rate| Bucket::full(rate).of(Profile::Upstream);
+        let at_once = |bucket: &Bucket| bucket.available_at(f64::INFINITY) == Mono::ORIGIN;
+        let mut bucket = mk(0.0);
+        assert!(at_once(&bucket), "one node, whatever the rate");
+        assert_eq!(bucket.available_at(0.0), Mono::FAR_FUTURE, "but nobody while it is held");
+        bucket.take(at(1_000));
+        assert_eq!(bucket.available_at(f64::INFINITY), Mono::FAR_FUTURE);
+        for (rate, wanted) in [(1.0, Mono::FAR_FUTURE), (0.5, at(7_000))] {
+            let mut bucket = mk(rate);
+            bucket.set_rate(0.0, at(2_000));
+            assert_eq!((bucket.available_at(f64::INFINITY), bucket.rate()), (Mono::FAR_FUTURE, 0.0));
+            bucket.set_rate(rate, at(5_000));
+            assert_eq!(bucket.available_at(f64::INFINITY), wanted, "{rate}");
+        }
+        let mut bucket = mk(0.1);
+        bucket.set_rate(0.5, at(5_000));
+        assert!(at_once(&bucket));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
 //! is still to be marked then.
 
-use bailiff_model::{Holds, NodeName, PodUid, ReadyStatus, Zone};
+use bailiff_model::{Holds, NodeName, PodUid, Profile, ReadyStatus, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -37,9 +37,13 @@ impl Manager {
             return;
         }
         self.progress.marking_finished = true;
+        // To upstream every pod of the first list is one that was just bound (NL-089).
+        let upstream = self.config.profile == Profile::Upstream;
         let silent = self.nodes.iter().filter(|(_, node)| {
             let ready = node.facts.ready;
-            node.present && ready.status == ReadyStatus::Unknown && ready.stopped_posting
+            let is_silent = ready.status == ReadyStatus::Unknown && ready.stopped_posting;
+            let is_not_ready = matches!(ready.status, ReadyStatus::False | ReadyStatus::Unknown);
+            node.present && (is_silent || (upstream && is_not_ready))
         });
         let silent: Vec<NodeName> = silent.map(|(name, _)| name.clone()).collect();
         for name in silent {

@@ -4,7 +4,7 @@
 //! `eviction-intents`. Both need fresh watches. Every hold ends by itself when its reason does.
 
 use bailiff_model::intent::{EvictionCause, PodEviction};
-use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, ReadyStatus, Toleration, Topic, Zone};
+use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, Profile, ReadyStatus, Toleration, Topic, Zone};
 
 use super::Evictor;
 use crate::config::AcceptIntents;
@@ -166,11 +166,12 @@ impl Evictor {
     }
 
     /// A node that says that it is Ready is about to lose its health taints (NL-074): what they cause waits until it has lost them, or
-    /// says otherwise. In node mode such intents are refused.
+    /// says otherwise. In node mode such intents are refused. Upstream evicts for any taint that stands (TE-052).
     fn ready_again_hold(&self, intent: &PodEviction, node: Option<&NodeFacts>) -> Option<Reason> {
         let node = node.filter(|node| node.uid == intent.node.uid && node.ready == ReadyStatus::True)?;
         let tainted = node.health_taints().next().is_some();
-        let judged = intent.cause != EvictionCause::Node && self.config.accept == AcceptIntents::Justified;
+        let by_wish = intent.cause != EvictionCause::Node && self.config.accept == AcceptIntents::Justified;
+        let judged = by_wish && self.config.profile == Profile::Bailiff;
         (tainted && judged).then(|| {
             (
                 HoldReason::OutdatedIntent,

@@ -138,10 +138,11 @@ impl Evictor {
                 None => traces.tainted.max(traces.recovered),
             };
             entry.last_grant = last.map(|last| last.min(now.wall));
-            entry.bucket = match entry.last_grant {
+            let bucket = match entry.last_grant {
                 Some(granted) => Bucket::empty(primary, now.mono_of(granted)),
                 None => Bucket::full(primary),
             };
+            entry.bucket = bucket.of(self.config.profile);
             self.changed_zones.insert(zone.clone());
         }
         self.inherited.zones.clear();

@@ -12,10 +12,11 @@
 mod answers;
 mod say;
 mod taints;
+mod upstream;
 
 use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{
-    Hold, HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, ReadyStatus, TraceContext,
+    Hold, HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile, ReadyStatus, TraceContext,
 };
 use bailiff_model::{Wall, Zone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +26,7 @@ use crate::effect::{Purpose, Ticket};
 use crate::fact::{NodeFacts, is_older};
 use crate::queue::Place;
 use crate::votes::Vote;
+use upstream::Turns;
 
 /// The monitor's word about a node, as far as it is used.
 #[derive(Clone, Debug)]
@@ -103,6 +105,8 @@ pub(super) struct Node {
     /// Since when it is unhealthy: its place in the queue, kept as long as it is.
     pub(super) unhealthy_since: Option<Wall>,
     pub(super) place: Option<(Zone, Place)>,
+    /// What upstream's queues remember of it, in its profile.
+    pub(super) upstream: Turns,
     /// When it entered a queue, and when it was granted.
     pub(super) queued_at: Option<Wall>,
     pub(super) granted_at: Option<Wall>,
@@ -138,12 +142,17 @@ pub(super) struct Confirm {
 // === impl Health ===
 
 impl Health {
-    pub(super) fn new(origin: Origin, trace: Option<TraceContext>, health: NodeHealth) -> Self {
+    /// Upstream takes a node that says that it is ready at its word, late, heard or not (NL-097).
+    pub(super) fn new(origin: Origin, trace: Option<TraceContext>, health: NodeHealth, profile: Profile) -> Self {
+        let vote = match Vote::of(health.verdict, health.ready.status, health.last_sign_of_life.is_some()) {
+            Vote::Late if profile == Profile::Upstream => Vote::Ready,
+            vote => vote,
+        };
         Self {
             origin,
             trace,
             uid: health.node.uid,
-            vote: Vote::of(health.verdict, health.ready.status, health.last_sign_of_life.is_some()),
+            vote,
             since: health.ready.since.unwrap_or(health.decided_at),
             held: health.held.map(|hold| (health.zone, hold)),
         }
@@ -243,6 +252,7 @@ impl Node {
             wish: self.wish.take(),
             vote: self.vote.take(),
             place: self.place.take(),
+            upstream: std::mem::take(&mut self.upstream),
             said: self.said.take(),
             // Node mode: a node object that is gone leaves its intents standing (NL-205), so it stays what and where it was. The
             // next plan takes both away if another incarnation is there.
@@ -252,8 +262,12 @@ impl Node {
         };
     }
 
+    fn is_queued(&self) -> bool {
+        self.place.is_some() || self.upstream.is_waiting()
+    }
+
     fn is_empty(&self) -> bool {
-        self.facts.is_none() && self.health.is_none() && self.wish.is_none() && self.vote.is_none()
+        self.facts.is_none() && self.health.is_none() && self.wish.is_none() && self.vote.is_none() && !self.is_queued()
     }
 }
 
@@ -302,6 +316,9 @@ impl Evictor {
         let node = self.nodes.entry(name.clone()).or_default();
         if replaced {
             node.unhealthy_since = node.health.as_ref().and_then(|health| health.unhealthy_since(None));
+        }
+        if node.facts.is_none() && facts.health_taints().next().is_some() {
+            node.upstream.had_one(&facts.zone);
         }
         node.facts = Some(facts);
         self.touched.insert(name);

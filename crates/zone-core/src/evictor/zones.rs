@@ -147,7 +147,7 @@ impl Evictor {
             return;
         }
         let bucket = if self.begun {
-            Bucket::full(self.config.rates.primary)
+            Bucket::full(self.config.rates.primary).of(self.config.profile)
         } else {
             // Placeholder: nothing is granted before.
             Bucket::empty(0.0, Mono::ORIGIN)
@@ -170,6 +170,7 @@ impl Evictor {
             self.changed_zones.extend(self.zones.keys().cloned());
             self.touch_disrupted();
         }
+        let rates_follow = level_changed && !self.begins_in_a_new_zone();
         for zone in &self.changed_zones {
             let Some(entry) = self.zones.get_mut(zone) else {
                 continue;
@@ -184,11 +185,21 @@ impl Evictor {
             };
             let rate = if all_down { 0.0 } else { tally.rate(state, rates) };
             // Upstream looks at the rate only when the state changes; a zone that grows keeps the old one (NL-094).
-            if state != entry.state || level_changed || self.config.profile == Profile::Bailiff {
+            if state != entry.state || rates_follow || self.config.profile == Profile::Bailiff {
                 entry.bucket.set_rate(rate, now.mono);
             }
             entry.state = state;
         }
+    }
+
+    /// As upstream has it: a recovery that begins in a zone that was just registered is none of the whole cluster, and the other zones
+    /// keep what rate they have until their own states change (NL-102).
+    fn begins_in_a_new_zone(&self) -> bool {
+        let is_new = |(zone, entry): (&Zone, &Entry)| {
+            let state = self.votes.tally(zone).state(View::Actual, &self.config.rates);
+            entry.state == ZoneState::Initial && !matches!(state, ZoneState::Initial | ZoneState::FullDisruption)
+        };
+        self.config.profile == Profile::Upstream && !self.all_down && self.zones.iter().any(is_new)
     }
 
     /// Works out why nothing is granted in `zone`, and tells the first of those who wait if that changed.
@@ -218,7 +229,7 @@ impl Evictor {
     fn zone_hold(&self, zone: &Zone) -> Option<super::holds::Reason> {
         let entry = self.zones.get(zone)?;
         self.health_hold(zone).or_else(|| self.all_down_hold()).or_else(|| {
-            (entry.rate() <= 0.0).then(|| {
+            (entry.rate() <= 0.0 && entry.bucket.available_at(entry.ceiling) == Mono::FAR_FUTURE).then(|| {
                 let tally = self.votes.tally(zone);
                 let braked = entry.bucket.rate() > 0.0;
                 let brake = format!(", as {} that are late count as not ready", tally.late);
@@ -279,6 +290,8 @@ impl Evictor {
             return;
         };
         match end {
+            // Upstream spends a token on whatever it looks at (NL-081).
+            GrantEnd::Void if self.config.profile == Profile::Upstream => {}
             GrantEnd::Spent => {
                 entry.bucket.take(now.mono);
                 entry.last_grant = Some(now.wall);

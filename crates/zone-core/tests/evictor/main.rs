@@ -10,4 +10,5 @@ mod pods;
 mod rates;
 mod recall;
 mod restarts;
+mod upstream;
 mod world;

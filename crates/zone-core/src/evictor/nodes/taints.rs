@@ -1,13 +1,18 @@
 //! Taint mode: which health NoExecute taint a node should carry, and how it gets there.
 
+use std::time::Duration;
+
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect as TaintEffect, EvictionMode, HoldReason, Mono, NodeName, Now, ReadyStatus, Taint, Wall, Zone};
+use bailiff_model::{
+    Effect as TaintEffect, EvictionMode, HoldReason, Mono, NodeName, Now, Profile, ReadyStatus, Taint, Wall, Zone,
+};
 
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
 use super::{Node, Said, Work};
 use crate::effect::{Effect, Purpose, SpanKind, TaintWrite};
 use crate::fact::{NodeFacts, whole_seconds};
+use crate::queue::Place;
 
 impl Evictor {
     /// Does what the node's present state asks for.
@@ -32,7 +37,9 @@ impl Evictor {
             return;
         };
         let Some(facts) = &node.facts else {
-            self.leave_queue(name);
+            if !self.keeps_the_place_of_the_gone(name) {
+                self.leave_queue(name);
+            }
             return self.unsay(name);
         };
         if matches!(node.work, Work::Writing { .. } | Work::Reading { .. }) {
@@ -44,13 +51,21 @@ impl Evictor {
             _ if has_any && (ready || self.all_down) => self.clear(name, now),
             Some(taint) if !has_any => self.queue_for_isolation(name, taint, now),
             Some(taint) if facts.health_taints().all(|(standing, _)| standing == taint) => {
-                self.leave_queue(name);
+                if self.owes_a_turn(name) {
+                    let open = self.isolation_hold(name, taint, now).is_none() && !self.must_back_off(name, Purpose::Isolate, now);
+                    self.enter_queue(name, open, now);
+                } else {
+                    self.leave_queue(name);
+                }
                 self.want(name, None);
                 self.say(name, Said::Isolated, now);
             }
             Some(taint) => self.swap(name, taint, now),
             None => {
-                self.leave_queue(name);
+                if ready {
+                    self.forget_turns(name);
+                }
+                self.leave_own_queue(name);
                 self.want(name, None);
                 if !has_any && node_was_told_otherwise(self.nodes.get(name)) {
                     self.say(name, Said::Released, now);
@@ -62,7 +77,8 @@ impl Evictor {
     /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). Never held; on recovery the NoSchedule counterpart
     /// goes first, or a monitor period passes.
     fn clear(&mut self, name: &NodeName, now: Now) {
-        self.leave_queue(name);
+        self.forget_turns(name);
+        self.leave_own_queue(name);
         self.want(name, Some((None, now.mono)));
         let Some(facts) = self.nodes.get(name).and_then(|node| node.facts.as_ref()) else {
             return;
@@ -71,7 +87,7 @@ impl Evictor {
         let kept = |taint: &&Taint| HealthTaint::of(taint).is_none();
         let taints = facts.taints.iter().filter(kept).cloned().collect();
         let must_wait = !order_kept && self.must_wait_for_order(name, now);
-        if !must_wait && !self.must_back_off(name, Purpose::Clear, now) {
+        if !must_wait && !self.must_wait_for_the_pass(name, now) && !self.must_back_off(name, Purpose::Clear, now) {
             self.write_taints(name, Purpose::Clear, taints, 0);
         }
     }
@@ -97,7 +113,7 @@ impl Evictor {
             return self.say(name, Said::Held(reason), now);
         }
         let since = facts.health_taints().filter_map(|(_, standing)| standing.time_added).min();
-        let taints = with_health_taint(facts, taint, since.unwrap_or_else(|| whole_seconds(now.wall)));
+        let taints = with_health_taint(facts, taint, since.unwrap_or_else(|| whole_seconds(now.wall)), false);
         if !facts.has_no_schedule(taint) && self.must_wait_for_order(name, now) {
             return self.say(name, Said::Held(HoldReason::TaintOrder), now);
         }
@@ -130,6 +146,12 @@ impl Evictor {
 
     /// Carries out a grant. `conflicts` counts the attempts that a conflict ended.
     pub(in crate::evictor) fn isolate(&mut self, zone: &Zone, name: &NodeName, now: Now) {
+        let work = self.nodes.get(name).map(|node| node.work);
+        if matches!(work, Some(Work::Writing { .. } | Work::Reading { .. })) {
+            // Upstream's profile: its turn in a zone that it left comes while it has one elsewhere.
+            self.take_place(zone, name);
+            return self.end_grant(zone, name, GrantEnd::Kept, now);
+        }
         self.end_queue_wait(name, now);
         self.isolate_again(zone, name, 0, now);
     }
@@ -147,13 +169,14 @@ impl Evictor {
     }
 
     pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
-        self.leave_queue(name);
+        self.take_place(zone, name);
         let node = self.nodes.get(name);
         let wanted = node.and_then(Node::taint_wanted);
         let (Some(taint), Some(facts)) = (wanted, node.and_then(|node| node.facts.as_ref())) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
         };
-        let taints = with_health_taint(facts, taint, whole_seconds(now.wall));
+        let restamp = self.config.profile == Profile::Upstream;
+        let taints = with_health_taint(facts, taint, whole_seconds(now.wall), restamp);
         self.write_taints(name, Purpose::Isolate, taints, conflicts);
     }
 
@@ -192,12 +215,24 @@ impl Evictor {
 
     /// True if the wait for the NoSchedule counterpart is not over; then its end is a timer.
     fn must_wait_for_order(&mut self, name: &NodeName, now: Now) -> bool {
+        self.must_wait_for(name, self.config.monitor_period, now)
+    }
+
+    /// Upstream clears in its pass, by the clock of which nobody here knows: on average half a period after it could. What the taint
+    /// means to pods they are told at once (TE-052).
+    fn must_wait_for_the_pass(&mut self, name: &NodeName, now: Now) -> bool {
+        let by_the_pass = self.config.profile == Profile::Upstream && !self.all_down;
+        by_the_pass && self.must_wait_for(name, self.config.monitor_period.div_f64(2.0).min(LONGEST_TO_THE_PASS), now)
+    }
+
+    /// True until that long after what is wanted of the taints was first wanted; then the end is a timer.
+    fn must_wait_for(&mut self, name: &NodeName, wait: Duration, now: Now) -> bool {
         let since = self
             .nodes
             .get(name)
             .and_then(|node| node.wanted_since)
             .map_or(now.mono, |(_, since)| since);
-        let until = since + self.config.monitor_period;
+        let until = since + wait;
         let waits = until > now.mono;
         if waits {
             self.timers.set(Timer::Node(name.clone()), until);
@@ -229,7 +264,7 @@ impl Evictor {
         let place = (since, name.clone());
         let home = Some((zone.clone(), place.clone()));
         if node.place.is_some() && node.place != home {
-            self.leave_queue(name);
+            self.move_away(name, &zone);
         }
         if let Some(node) = self.nodes.get_mut(name) {
             node.place = home;
@@ -252,14 +287,21 @@ impl Evictor {
             return;
         };
         node.queued_at = None;
-        if self.zones.get_mut(&zone).is_some_and(|entry| entry.queue.remove(&place)) {
+        self.remove_place(zone, &place);
+    }
+
+    pub(super) fn remove_place(&mut self, zone: Zone, place: &Place) {
+        if self.zones.get_mut(&zone).is_some_and(|entry| entry.queue.remove(place)) {
             self.changed_zones.insert(zone);
         }
     }
 }
 
+/// The longest that a pass is waited for. Long enough for a pod that is due to be told, short against what people notice.
+const LONGEST_TO_THE_PASS: Duration = Duration::from_millis(500);
+
 /// The node's list with `taint` as its only health NoExecute taint: in the place of one of that key, else last (NL-076).
-fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall) -> Vec<Taint> {
+fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall, restamp: bool) -> Vec<Taint> {
     let wanted = Taint {
         time_added: Some(since),
         ..Taint::new(taint.key(), TaintEffect::NoExecute)
@@ -267,6 +309,7 @@ fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall) -> Vec<
     let mut list: Vec<Taint> = facts.taints.clone();
     list.retain(|standing| HealthTaint::of(standing).is_none_or(|health| health == taint));
     match list.iter_mut().find(|standing| standing.is_same_entry(&wanted)) {
+        Some(standing) if restamp => *standing = wanted,
         // It stands already: its own time and value stay.
         Some(_) => {}
         None => list.push(wanted),

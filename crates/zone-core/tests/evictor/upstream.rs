@@ -1,0 +1,214 @@
+//! What upstream's queues do and ours do not: each case in both profiles, as it was seen of kube-controller-manager.
+
+use bailiff_model::intent::HealthTaint;
+use bailiff_model::{Profile, Taint, Verdict, Wall, Zone};
+use bailiff_zone_core::Config;
+
+use crate::world::{START, World, mk_config, mk_taint, secs};
+
+const SIX: [(&str, &str); 6] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a"), ("n5", "a"), ("n6", "a")];
+const PROFILES: [Profile; 2] = [Profile::Bailiff, Profile::Upstream];
+
+fn mk_world(profile: Profile, nodes: &[(&str, &str)], change: impl FnOnce(&mut Config)) -> World {
+    let config = mk_config(|config| {
+        config.profile = profile;
+        change(config);
+    });
+    World::new(config, nodes)
+}
+
+/// What makes the right taint that somebody puts on a queued node one of his.
+fn by_hand() -> Taint {
+    Taint {
+        time_added: Wall::from_second(START - 100).ok(),
+        ..mk_taint(HealthTaint::Unreachable.key(), "hand")
+    }
+}
+
+fn standing(world: &World, node: &str) -> (String, Option<i64>) {
+    let (_, taint) = world.node(node).health_taints().next().expect("it is isolated");
+    (taint.value.to_string(), taint.time_added.map(|at| at.as_second() - START))
+}
+
+/// NL-072, NL-078: upstream stamps the right taint again when the node's turn comes, once.
+#[test]
+fn a_taint_made_by_hand_on_a_queued_node() {
+    for (profile, isolations, wanted) in [
+        (Profile::Bailiff, vec![("n1", 0), ("n3", 10)], ("hand".to_owned(), Some(-100))),
+        (
+            Profile::Upstream,
+            vec![("n1", 0), ("n2", 10), ("n3", 20)],
+            (String::new(), Some(10)),
+        ),
+    ] {
+        let mut world = mk_world(profile, &SIX, |_| ());
+        world.fall_silent(&["n1", "n2", "n3"]);
+        world.pass(secs(3));
+        world.change_node("n2", |facts| facts.taints.push(by_hand()));
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), isolations, "{profile}");
+        assert_eq!(standing(&world, "n2"), wanted, "{profile}");
+        // A node that had its turn is not stamped again, also after a swap and back.
+        let before = world.isolations().len();
+        world.change_node("n1", |facts| {
+            facts.taints.iter_mut().for_each(|taint| taint.value = "hand".into())
+        });
+        world.pass(secs(60));
+        assert_eq!(
+            (world.isolations().len(), standing(&world, "n1").0.as_str()),
+            (before, "hand"),
+            "{profile}"
+        );
+    }
+}
+
+/// NL-034: a process that starts stamps nothing that it finds, in either profile.
+#[test]
+fn taints_found_at_the_start_had_their_turn() {
+    for profile in PROFILES {
+        let mut world = mk_world(profile, &SIX, |_| ());
+        world.fall_silent(&["n1"]);
+        world.pass(secs(60));
+        world.restart();
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0)], "{profile}");
+        // It recovers, is silent again, and gets the right taint by hand.
+        world.come_back(&["n1"]);
+        world.pass(secs(5));
+        assert!(world.isolated().is_empty(), "{profile}");
+    }
+}
+
+/// NL-026: a node that moves while it is queued is queued in both zones, and each has its turn.
+#[test]
+fn a_node_that_moves_while_it_is_queued() {
+    for (profile, wanted) in [
+        (Profile::Bailiff, vec![("n1", 0), ("n2", 4), ("n3", 10)]),
+        (Profile::Upstream, vec![("n1", 0), ("n2", 4), ("n2", 10), ("n3", 20)]),
+    ] {
+        let mut world = mk_world(profile, &SIX, |_| ());
+        world.fall_silent(&["n1", "n2", "n3"]);
+        world.pass(secs(4));
+        world.change_node("n2", |facts| facts.zone = Zone::new("", "b"));
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), wanted, "{profile}");
+    }
+    // It recovers before its turn where it was: upstream spends the token on nothing.
+    for (profile, turn) in [(Profile::Bailiff, 12), (Profile::Upstream, 20)] {
+        let mut world = mk_world(profile, &SIX, |_| ());
+        world.fall_silent(&["n1", "n2"]);
+        world.pass(secs(4));
+        world.change_node("n2", |facts| facts.zone = Zone::new("", "b"));
+        world.pass(secs(2));
+        world.come_back(&["n2"]);
+        world.pass(secs(6));
+        world.fall_silent(&["n3"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n2", 4), ("n3", turn)], "{profile}");
+    }
+}
+
+/// NL-033, NL-081: a node that is deleted while it is queued costs upstream a token.
+#[test]
+fn a_node_that_is_deleted_while_it_is_queued() {
+    for (profile, turn) in [(Profile::Bailiff, 12), (Profile::Upstream, 20)] {
+        let mut world = mk_world(profile, &SIX, |_| ());
+        world.fall_silent(&["n1", "n2"]);
+        world.pass(secs(5));
+        world.delete_node("n2");
+        world.pass(secs(7));
+        world.fall_silent(&["n3"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n3", turn)], "{profile}");
+        assert_eq!(world.zone_status("a").queue_length, 0, "{profile}");
+    }
+}
+
+/// NL-083: a rate of zero isolates one node of a zone, and leaving a stop at exactly one per second does not work.
+#[test]
+fn rates_of_zero_and_one() {
+    for (profile, isolated) in [(Profile::Bailiff, vec![]), (Profile::Upstream, vec![("n1", 0)])] {
+        let mut world = mk_world(profile, &SIX, |config| config.rates.primary = 0.0);
+        world.fall_silent(&["n1", "n2"]);
+        world.pass(secs(600));
+        assert_eq!(world.isolations(), isolated, "{profile}");
+    }
+    for (profile, rate, resumes) in [
+        (Profile::Bailiff, 1.0, true),
+        (Profile::Upstream, 1.0, false),
+        (Profile::Upstream, 0.5, true),
+    ] {
+        let mut world = mk_world(profile, &[("n1", "a"), ("n2", "a"), ("n3", "a")], |config| {
+            config.rates.primary = rate
+        });
+        world.fall_silent(&["n1", "n2", "n3"]);
+        world.pass(secs(10));
+        assert!(world.isolated().is_empty(), "{profile}: all zones are down");
+        world.come_back(&["n3"]);
+        world.pass(secs(60));
+        assert_eq!(!world.isolated().is_empty(), resumes, "{profile} {rate}");
+    }
+}
+
+/// NL-099, NL-102: the way out of full disruption begins in a zone that is new.
+#[test]
+fn the_first_ready_node_in_a_new_zone() {
+    for (profile, new_zone, resumes) in [
+        (Profile::Bailiff, true, true),
+        (Profile::Upstream, true, false),
+        (Profile::Upstream, false, true),
+    ] {
+        let mut world = mk_world(profile, &[("n1", "a"), ("n2", "b")], |_| ());
+        world.fall_silent(&["n1", "n2"]);
+        world.pass(secs(30));
+        assert!(world.isolated().is_empty(), "{profile}: all zones are down");
+        world.add_node("n3", if new_zone { "c" } else { "b" });
+        world.change_node("n3", |_| ());
+        world.health("n3", Verdict::Healthy);
+        world.pass(secs(60));
+        assert_eq!(world.is_isolated("n1"), resumes, "{profile}");
+    }
+}
+
+/// TE-052, NL-078: a health taint that somebody puts on a Ready node evicts in upstream's profile until it is taken off; in ours it is
+/// held, as the taint is about to go.
+#[test]
+fn a_health_taint_made_by_hand_on_a_ready_node() {
+    for (profile, deleted) in [(Profile::Bailiff, 0), (Profile::Upstream, 1)] {
+        let mut world = mk_world(profile, &SIX, |_| ());
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.change_node("n1", |facts| facts.taints.push(by_hand()));
+        world.due(&pod);
+        world.pass(secs(1));
+        assert_eq!((world.deleted(), world.isolated().len()), (deleted, 0), "{profile}");
+    }
+}
+
+/// NL-097: of a node that says that it is ready and was not heard since its monitor began, nobody knows: it counts for the brake, but
+/// not in upstream's profile.
+#[test]
+fn nodes_that_were_not_heard_yet() {
+    for (profile, isolated) in [(Profile::Bailiff, vec![]), (Profile::Upstream, vec![("n1", 0)])] {
+        let mut world = mk_world(profile, &SIX[..4], |_| ());
+        for node in ["n2", "n3", "n4"] {
+            world.unheard.insert(node.into());
+            world.health(node, Verdict::Healthy);
+        }
+        world.fall_silent(&["n1"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), isolated, "{profile}");
+    }
+}
+
+/// NL-097, observations 1: so do late ones, by which ours sees that everything is about to be down.
+#[test]
+fn nodes_that_are_late() {
+    for (profile, isolated) in [(Profile::Bailiff, vec![]), (Profile::Upstream, vec![("n1", 0)])] {
+        let mut world = mk_world(profile, &SIX[..4], |_| ());
+        world.judge(&["n2", "n3", "n4"], Verdict::Late);
+        world.fall_silent(&["n1"]);
+        assert_eq!(world.isolations(), isolated, "{profile}");
+        world.fall_silent(&["n2", "n3", "n4"]);
+        assert!(world.isolated().is_empty(), "{profile}: all zones are down");
+    }
+}
