@@ -21,6 +21,9 @@ use rig::Rig;
 
 /// From the start of the kubelets to that of the controllers.
 const HEAD_START: Duration = Duration::from_millis(600);
+/// Objects are made in the second half of a second, so that the controllers' first writes bear another one, as they did when it was
+/// recorded: `<now>` in an object knows whole seconds.
+const SECOND_HALF: Duration = Duration::from_millis(500);
 /// The controllers show that they work within a second; what takes so long does not come.
 const ACTIVATION: Duration = Duration::from_secs(60);
 /// How often it is looked whether they do.
@@ -105,6 +108,7 @@ pub fn play(scenario: &Scenario, profile: Profile, seed: u64) -> Result<Played, 
 
 async fn run(scenario: &Scenario, profile: Profile, clock: Clock, seed: Seed) -> Result<Observed, Error> {
     let options = StageOptions::parse(scenario.stage_flags(profile)).map_err(|refusal| Error::Flags(refusal.to_string()))?;
+    tokio::time::sleep(SECOND_HALF).await;
     let mut rig = Rig::new(scenario, &clock, &seed);
     rig.fill(scenario).await?;
     rig.start_kubelets(&scenario.kubelet).await?;
