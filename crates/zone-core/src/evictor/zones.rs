@@ -188,6 +188,10 @@ impl Evictor {
             if state != entry.state || rates_follow || self.config.profile == Profile::Bailiff {
                 entry.bucket.set_rate(rate, now.mono);
             }
+            if state == ZoneState::Initial && entry.state != state && self.config.profile == Profile::Upstream {
+                // Upstream forgets a zone without votes, and registers it anew when it has some (NL-024, NL-095).
+                entry.bucket = Bucket::full(rates.primary).of(Profile::Upstream);
+            }
             entry.state = state;
         }
     }

@@ -124,6 +124,27 @@ fn a_node_that_is_deleted_while_it_is_queued() {
     }
 }
 
+/// NL-024, NL-095: a zone whose nodes all went begins anew with those that come.
+#[test]
+fn a_zone_that_is_gone_and_back() {
+    for (profile, turn) in [(Profile::Bailiff, 10), (Profile::Upstream, 3)] {
+        let mut world = mk_world(profile, &[("n1", "a"), ("n2", "a"), ("n9", "b")], |_| ());
+        world.fall_silent(&["n1"]);
+        for node in ["n1", "n2"] {
+            world.delete_node(node);
+        }
+        world.pass(secs(3));
+        for node in ["n3", "n4"] {
+            world.add_node(node, "a");
+            world.change_node(node, |_| ());
+            world.health(node, Verdict::Healthy);
+        }
+        world.fall_silent(&["n3"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n3", turn)], "{profile}");
+    }
+}
+
 /// NL-083: a rate of zero isolates one node of a zone, and leaving a stop at exactly one per second does not work.
 #[test]
 fn rates_of_zero_and_one() {
