@@ -16,6 +16,7 @@ mod nodes;
 mod pods;
 mod zones;
 
+use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
@@ -59,7 +60,8 @@ pub struct Evictor {
     topics: Topics,
     api_fresh: bool,
     nodes_synced: bool,
-    nodes: BTreeMap<NodeName, nodes::Node>,
+    // IndexMap: a lookup costs the same at any number of nodes; its order is that of arrival, not the hasher's.
+    nodes: IndexMap<NodeName, nodes::Node>,
     votes: Votes,
     zones: BTreeMap<Zone, zones::Entry>,
     /// All voting zones are fully disrupted: as things are, and for the brake. Kept as they were while node-health is incomplete.
@@ -100,7 +102,7 @@ impl Evictor {
             topics: Topics::default(),
             api_fresh: false,
             nodes_synced: false,
-            nodes: BTreeMap::new(),
+            nodes: IndexMap::new(),
             votes: Votes::default(),
             zones: BTreeMap::new(),
             all_down: false,

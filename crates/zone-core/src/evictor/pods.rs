@@ -22,6 +22,7 @@ mod say;
 mod spared;
 mod steps;
 
+use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
@@ -101,8 +102,8 @@ struct Pod {
 /// The pods that are due, and who is next.
 #[derive(Debug)]
 pub(super) struct Pods {
-    all: BTreeMap<PodUid, Pod>,
-    by_node: BTreeMap<NodeName, BTreeSet<PodUid>>,
+    all: IndexMap<PodUid, Pod>,
+    by_node: IndexMap<NodeName, BTreeSet<PodUid>>,
     /// To be looked at before this input is done with.
     dirty: BTreeSet<PodUid>,
     held: BTreeSet<PodUid>,
@@ -138,10 +139,10 @@ impl Pod {
 // === impl Pods ===
 
 impl Pods {
-    pub(super) const fn new(overdue_per_second: f64) -> Self {
+    pub(super) fn new(overdue_per_second: f64) -> Self {
         Self {
-            all: BTreeMap::new(),
-            by_node: BTreeMap::new(),
+            all: IndexMap::new(),
+            by_node: IndexMap::new(),
             dirty: BTreeSet::new(),
             held: BTreeSet::new(),
             fresh: BTreeMap::new(),
@@ -211,14 +212,14 @@ impl Pods {
     fn remove(&mut self, uid: &PodUid) {
         self.set_stage(uid, Stage::Done);
         self.dirty.remove(uid);
-        let Some(pod) = self.all.remove(uid) else {
+        let Some(pod) = self.all.swap_remove(uid) else {
             return;
         };
         let node = pod.intent.node.name;
         if let Some(uids) = self.by_node.get_mut(&node) {
             uids.remove(uid);
             if uids.is_empty() {
-                self.by_node.remove(&node);
+                self.by_node.swap_remove(&node);
             }
         }
     }

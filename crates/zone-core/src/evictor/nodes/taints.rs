@@ -27,7 +27,7 @@ impl Evictor {
         }
         self.pods.look_again_at_node(name);
         if self.nodes.get(name).is_some_and(Node::is_empty) {
-            self.nodes.remove(name);
+            self.nodes.swap_remove(name);
             self.timers.clear(&Timer::Node(name.clone()));
         }
     }
