@@ -154,7 +154,11 @@ impl Evictor {
                     self.hand_made_hold(zone)
                 }
             })
-            .or_else(|| by_health.then(|| self.all_down_hold()).flatten())
+            .or_else(|| {
+                (by_health && self.config.profile == Profile::Bailiff)
+                    .then(|| self.all_down_hold())
+                    .flatten()
+            })
             .or_else(|| by_health.then(|| self.unreadable_hold(name)).flatten())
             .or_else(|| self.unreadable_pod_hold(intent))
             .or_else(|| by_health.then(|| self.ready_again_hold(intent, facts)).flatten())

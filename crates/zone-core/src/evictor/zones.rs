@@ -348,6 +348,10 @@ impl Evictor {
             .iter()
             .filter(|(_, node)| concerned(node))
             .map(|(name, _)| name.clone());
+        let names: Vec<NodeName> = names.collect();
+        if self.all_down {
+            names.iter().for_each(|name| self.disrupt(name));
+        }
         self.touched.extend(names);
     }
 

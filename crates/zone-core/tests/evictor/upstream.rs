@@ -124,6 +124,24 @@ fn a_node_that_is_deleted_while_it_is_queued() {
     }
 }
 
+/// NL-097, NL-098: taints go when all zones go down. One that somebody makes after that stays in upstream's profile, and evicts.
+#[test]
+fn a_health_taint_made_by_hand_while_all_zones_are_down() {
+    for (profile, wanted) in [(Profile::Bailiff, (0, 0)), (Profile::Upstream, (1, 1))] {
+        let mut world = mk_world(profile, &SIX[..3], |_| ());
+        let pod = world.add_pod("p", "n2", vec![]);
+        world.fall_silent(&["n1"]);
+        assert!(world.is_isolated("n1"), "{profile}");
+        world.fall_silent(&["n2", "n3"]);
+        world.pass(secs(10));
+        assert!(world.isolated().is_empty(), "{profile}");
+        world.change_node("n2", |facts| facts.taints.push(by_hand()));
+        world.due(&pod);
+        world.pass(secs(60));
+        assert_eq!((world.deleted(), world.isolated().len()), wanted, "{profile}");
+    }
+}
+
 /// NL-024, NL-095: a zone whose nodes all went begins anew with those that come.
 #[test]
 fn a_zone_that_is_gone_and_back() {

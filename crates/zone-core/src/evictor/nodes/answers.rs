@@ -105,6 +105,9 @@ impl Evictor {
         if let Some(node) = self.nodes.get_mut(name) {
             node.failures = 0;
         }
+        if purpose == Purpose::Clear {
+            self.is_clear(name);
+        }
         self.node_applied(facts, now);
         if purpose == Purpose::Isolate {
             self.effects.push(Effect::Count(Count::NodeEvicted(zone)));

@@ -48,7 +48,7 @@ impl Evictor {
         let has_any = facts.health_taints().next().is_some();
         let ready = facts.ready == ReadyStatus::True;
         match node.taint_wanted() {
-            _ if has_any && (ready || self.all_down) => self.clear(name, now),
+            _ if has_any && (ready || self.clears_for_disruption(name)) => self.clear(name, now),
             Some(taint) if !has_any => self.queue_for_isolation(name, taint, now),
             Some(taint) if facts.health_taints().all(|(standing, _)| standing == taint) => {
                 if self.owes_a_turn(name) {

@@ -13,6 +13,8 @@ pub(in crate::evictor) struct Turns {
     had: Vec<Zone>,
     /// Places in the queues of zones that it left (NL-026).
     left: Vec<(Zone, Place)>,
+    /// The taints that it had when all zones went down are to go (NL-097).
+    disrupted: bool,
 }
 
 impl Turns {
@@ -34,6 +36,26 @@ impl Evictor {
     pub(super) fn owes_a_turn(&self, name: &NodeName) -> bool {
         let owes = |node: &Node| node.zone().is_some_and(|zone| !node.upstream.had.contains(zone));
         self.config.profile == Profile::Upstream && self.nodes.get(name).is_some_and(owes)
+    }
+
+    /// All zones went down.
+    pub(in crate::evictor) fn disrupt(&mut self, name: &NodeName) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.upstream.disrupted = true;
+        }
+    }
+
+    pub(super) fn is_clear(&mut self, name: &NodeName) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.upstream.disrupted = false;
+        }
+    }
+
+    /// While all zones are down no health taint stands. Upstream takes them off when that begins; what somebody puts there afterwards
+    /// stays (NL-097, NL-098).
+    pub(super) fn clears_for_disruption(&self, name: &NodeName) -> bool {
+        let began_with = || self.nodes.get(name).is_some_and(|node| node.upstream.disrupted);
+        self.all_down && (self.config.profile == Profile::Bailiff || began_with())
     }
 
     /// It is ready, or all zones are down: the turns that it had count no longer.
