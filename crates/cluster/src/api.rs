@@ -2,8 +2,9 @@
 //!
 //! # Guarantees
 //! Every request first waits for its turn under the client's own rate limit, a bounded time. Then a write asks the gate whether, and
-//! until when, this process may write; then it is sent, with a deadline that ends before somebody else may lead. Nothing is retried
-//! here: an answer that failed goes back to the core, which decides from a fresh read.
+//! until when, this process may write; then it is sent, with a deadline that ends before somebody else may lead. One that is called
+//! off before it was sent is not sent, and takes nobody's turn. Nothing is retried here: an answer that failed goes back to the core,
+//! which decides from a fresh read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::decode::{Decode, Encoded, JSON};
 use crate::error::{Error, Kind};
@@ -48,6 +50,7 @@ pub struct Api {
     limiter: Limiter,
     is_urgent: bool,
     gate: Gate,
+    called_off: Option<CancellationToken>,
     deadline: Duration,
 }
 
@@ -91,6 +94,7 @@ impl Api {
             clock,
             metrics,
             gate: Arc::new(|_| Some(Mono::FAR_FUTURE)),
+            called_off: None,
             deadline: DEADLINE,
         }
     }
@@ -103,12 +107,11 @@ impl Api {
         self
     }
 
-    /// The same API, whose writes are also refused, with [`Kind::NotLeading`], when `is_wanted` answers false right before they are
-    /// sent.
+    /// The same API, whose requests end with [`Kind::CalledOff`] if `called_off` is cancelled before they are sent.
     #[must_use]
-    pub fn while_wanted(self, is_wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        let gate = self.gate.clone();
-        self.with_gate(move |now| if is_wanted() { gate(now) } else { None })
+    pub fn unless_called_off(mut self, called_off: CancellationToken) -> Self {
+        self.called_off = Some(called_off);
+        self
     }
 
     /// The same API, whose requests go before others that wait under the client's rate limit.
@@ -225,16 +228,12 @@ impl Api {
     }
 
     async fn take_turn(&self, verb: &str, path: &str, request: Request<Body>, purpose: Use) -> Result<Bytes, Error> {
-        let turn = async {
-            if self.is_urgent {
-                self.limiter.take_urgently().await;
-            } else {
-                self.limiter.take().await;
-            }
-        };
-        if tokio::time::timeout(QUEUE_FOR, turn).await.is_err() {
+        if tokio::time::timeout(QUEUE_FOR, self.turn()).await.is_err() {
             let message = format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit");
             return Err(Error::new(Kind::NotSent, message));
+        }
+        if self.called_off.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            return Err(Error::new(Kind::CalledOff, "it is not wanted any more"));
         }
         let now = self.clock.now();
         let mut end = now.mono + purpose.deadline;
@@ -252,6 +251,28 @@ impl Api {
                     format!("no answer to {verb} {path} within {waited:?}"),
                 ))
             }
+        }
+    }
+
+    /// Waits for a token of the rate limit, or until the request is called off, which takes none.
+    async fn turn(&self) {
+        let called_off = async {
+            match &self.called_off {
+                Some(token) => token.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let token = async {
+            if self.is_urgent {
+                self.limiter.take_urgently().await;
+            } else {
+                self.limiter.take().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = called_off => {}
+            () = token => {}
         }
     }
 

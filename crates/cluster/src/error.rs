@@ -36,6 +36,8 @@ pub enum Kind {
     NotLeading,
     /// Not sent: it waited too long for its turn under the client's own rate limit.
     NotSent,
+    /// Not sent: who asked for it took it back.
+    CalledOff,
 }
 
 impl Kind {
@@ -54,6 +56,7 @@ impl Kind {
             Self::Unavailable => "unavailable",
             Self::NotLeading => "not_leading",
             Self::NotSent => "not_sent",
+            Self::CalledOff => "called_off",
         }
     }
 }

@@ -51,7 +51,7 @@ pub enum Effect {
         /// The pod and the state it must be in.
         pod: PodRef,
     },
-    /// Do not send the request of this ticket, if it was not sent yet. It is answered all the same, with
+    /// Do not send the request of this ticket, a write, if it was not sent yet. It is answered all the same, with
     /// [`crate::FailureKind::CalledOff`] if it was not.
     CallOff {
         /// Ticket.

@@ -7,7 +7,6 @@
 
 mod metrics;
 mod options;
-mod recalls;
 mod requests;
 mod shell;
 mod telling;

@@ -10,7 +10,6 @@ use bailiff_zone_core::{
 };
 use serde_json::{Value, json};
 
-use crate::recalls::Wanted;
 use crate::views::{NodeView, PodView};
 
 /// Path of all nodes.
@@ -50,74 +49,55 @@ pub(crate) async fn read_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
 }
 
 /// Patches a pod's status (TE-072 to TE-074, NL-206).
-pub(crate) async fn mark_pod(api: Api, ticket: Ticket, wanted: Wanted, pod: PodRef, mark: Mark) -> Input {
+pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) -> Input {
     let body = json!({
         "metadata": {"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.as_str()},
         "status": status(&mark),
     });
     let path = format!("{}/status", pod_path(&pod));
-    let result = only_while(api, &wanted)
-        .patch::<PodView>(&path, &Patch::Strategic(body))
-        .await;
+    let result = api.patch::<PodView>(&path, &Patch::Strategic(body)).await;
     Input::PodAnswer {
         ticket,
         result: result
             .map(|view| PodAnswer::Facts(view.into_facts()))
-            .map_err(|error| write_failure(&pod, &wanted, &error)),
+            .map_err(|error| failure("Pod", &pod, &error)),
     }
 }
 
 /// Deletes a pod, with its own grace period (TE-071).
-pub(crate) async fn delete_pod(api: Api, ticket: Ticket, wanted: Wanted, pod: PodRef) -> Input {
+pub(crate) async fn delete_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
     let precondition = Precondition {
         uid: Some(pod.uid.to_string()),
         resource_version: Some(pod.resource_version.to_string()),
     };
-    let result = only_while(api, &wanted).delete(&pod_path(&pod), &precondition).await;
+    let result = api.delete(&pod_path(&pod), &precondition).await;
     Input::PodAnswer {
         ticket,
         result: result
             .map(|()| PodAnswer::Deleted)
-            .map_err(|error| write_failure(&pod, &wanted, &error)),
+            .map_err(|error| failure("Pod", &pod, &error)),
     }
-}
-
-fn only_while(api: Api, wanted: &Wanted) -> Api {
-    let wanted = wanted.clone();
-    api.while_wanted(move || wanted.get())
-}
-
-/// The gate does not say whether leadership was missing or the write was called off. Neither was sent, so what was called off was.
-fn write_failure(pod: &PodRef, wanted: &Wanted, error: &Error) -> Failure {
-    if error.kind == Kind::NotLeading && !wanted.get() {
-        return Failure {
-            kind: FailureKind::CalledOff,
-            retry_after: None,
-            detail: "it is not wanted any more".to_owned(),
-        };
-    }
-    failure("Pod", pod, error)
 }
 
 /// Cause of a refusal that comes from a PodDisruptionBudget.
 const CAUSE_BUDGET: &str = "DisruptionBudget";
 
 /// Evicts a pod by the Eviction API, with its own grace period. Refused by a budget is an answer, not a failure.
-pub(crate) async fn evict_pod(api: Api, ticket: Ticket, wanted: Wanted, pod: PodRef) -> Input {
+pub(crate) async fn evict_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
     let preconditions = json!({"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.as_str()});
     let body = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": pod.name.as_str(), "namespace": pod.namespace.as_str()},
         "deleteOptions": {"preconditions": preconditions},
     });
-    let answer = only_while(api, &wanted)
+    let answer = api
         .create::<serde::de::IgnoredAny>(&format!("{}/eviction", pod_path(&pod)), &body)
         .await;
     let result = match answer {
         Ok(_) => Ok(PodAnswer::Deleted),
         Err(error) => match block(&pod, &error) {
             Some(block) => Ok(PodAnswer::Blocked(block)),
-            None => Err(write_failure(&pod, &wanted, &error)),
+            None => Err(failure("Pod", &pod, &error)),
         },
     };
     Input::PodAnswer { ticket, result }
@@ -202,9 +182,11 @@ fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure 
         Kind::TooManyRequests | Kind::NotSent => FailureKind::Throttled,
         Kind::Invalid | Kind::AlreadyExists | Kind::Expired => FailureKind::Invalid,
         Kind::Forbidden | Kind::NamespaceTerminating | Kind::NotLeading => FailureKind::Denied,
+        Kind::CalledOff => FailureKind::CalledOff,
         Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
     };
     match kind {
+        FailureKind::CalledOff => tracing::debug!(%name, "{what} request was called off before it was sent"),
         FailureKind::Gone | FailureKind::Conflict => tracing::debug!(%name, %error, "{what} request was overtaken"),
         _ => tracing::warn!(%name, %error, "{what} request failed"),
     }
@@ -300,6 +282,7 @@ mod tests {
             (Kind::Invalid, FailureKind::Invalid),
             (Kind::Forbidden, FailureKind::Denied),
             (Kind::NotLeading, FailureKind::Denied),
+            (Kind::CalledOff, FailureKind::CalledOff),
             (Kind::Timeout, FailureKind::Unknown),
             (Kind::Unavailable, FailureKind::Unknown),
         ];

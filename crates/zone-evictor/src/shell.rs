@@ -9,15 +9,14 @@ use bailiff_event_bus::{
 use bailiff_model::{Duties, Listed, NodeName, Origin, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
-use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage, settle};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage, settle};
 use bailiff_zone_core::{
-    Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus,
+    Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus, Ticket,
 };
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::recalls::Recalls;
 use crate::telling::{self, Recorders};
 use crate::views::{DaemonSetView, NodeView};
 use crate::{ZoneEvictor, requests};
@@ -39,7 +38,7 @@ pub(crate) struct Shell {
     bus: Subscription,
     publisher: Publisher,
     requests: Requests<Input>,
-    recalls: Recalls,
+    recalls: Recalls<Ticket>,
     alarm: Alarm,
     beacon: Beacon,
     brake: Brake,
@@ -149,8 +148,8 @@ impl Shell {
     }
 
     fn apply(&mut self, input: Input) {
-        if let Input::PodAnswer { ticket, .. } = &input {
-            self.recalls.answered(*ticket);
+        if let Input::PodAnswer { ticket, .. } | Input::NodeAnswer { ticket, .. } = &input {
+            self.recalls.answered(ticket);
         }
         for effect in self.evictor.apply(input, self.env.clock.now()) {
             self.perform(effect);
@@ -165,26 +164,27 @@ impl Shell {
                 if write.purpose == Purpose::Clear {
                     self.requests.push_urgent(requests::write_taints(api().urgently(), write));
                 } else {
-                    self.requests.push(requests::write_taints(api(), write));
+                    let api = self.recalls.guard(write.ticket, api());
+                    self.requests.push(requests::write_taints(api, write));
                 }
             }
             Effect::ReadNode { ticket, node } => self.requests.push(requests::read_node(api(), ticket, node)),
             Effect::ReadPod { ticket, pod } => self.requests.push(requests::read_pod(api(), ticket, pod)),
             Effect::MarkPod { ticket, pod, mark } => {
-                let wanted = self.recalls.wanted(ticket);
-                self.requests.push(requests::mark_pod(api(), ticket, wanted, pod, mark));
+                let api = self.recalls.guard(ticket, api());
+                self.requests.push(requests::mark_pod(api, ticket, pod, mark));
             }
             Effect::DeletePod { ticket, pod } => {
                 tracing::info!(%pod, uid = %pod.uid, "Deleting pod");
-                let wanted = self.recalls.wanted(ticket);
-                self.requests.push(requests::delete_pod(api(), ticket, wanted, pod));
+                let api = self.recalls.guard(ticket, api());
+                self.requests.push(requests::delete_pod(api, ticket, pod));
             }
             Effect::EvictPod { ticket, pod } => {
                 tracing::info!(%pod, uid = %pod.uid, "Evicting pod");
-                let wanted = self.recalls.wanted(ticket);
-                self.requests.push(requests::evict_pod(api(), ticket, wanted, pod));
+                let api = self.recalls.guard(ticket, api());
+                self.requests.push(requests::evict_pod(api, ticket, pod));
             }
-            Effect::CallOff { ticket } => self.recalls.call_off(ticket),
+            Effect::CallOff { ticket } => self.recalls.call_off(&ticket),
             Effect::Publish(draft) => self.publisher.set(Draft {
                 key: draft.key,
                 route: draft.route,
@@ -230,8 +230,10 @@ impl Shell {
     }
 
     /// Lets what is under way end, so that no eviction is cut off between mark and delete without its answer being known. Each
-    /// request has a deadline of its own. What became of them is said on the bus, or the next instance would not know; nothing is begun.
+    /// request has a deadline of its own. What became of them is said on the bus, or the next instance would not know; nothing is begun,
+    /// nor sent that may be held and still waits for its turn.
     async fn drain(&mut self) {
+        self.recalls.call_off_all();
         for answer in self.requests.drain().await {
             for effect in self.evictor.apply(answer, self.env.clock.now()) {
                 match effect {

@@ -10,6 +10,7 @@ use bailiff_model::Mono;
 use bailiff_runtime::Seed;
 use bailiff_runtime::client::Limiter;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::server::{Answer, Server};
 
@@ -83,6 +84,39 @@ async fn leadership_that_ends_while_a_write_waits_for_its_turn_stops_it() {
     });
     assert_eq!(kind(second), Kind::NotLeading);
     assert_eq!(server.asked().len(), 1);
+}
+
+/// What is called off while it waits is answered at once, and takes no turn from those behind it; what was sent is answered.
+#[tokio::test(start_paused = true)]
+async fn what_is_called_off_before_it_is_sent_is_not_sent() {
+    let server = Server::new([Answer::Says(200, "{}"), Answer::Later(3, 200, "{}")]);
+    let api = server.api().with_limiter(Limiter::new(0.5, 1, &server.clock));
+    let token = CancellationToken::new();
+    let recallable = api.clone().unless_called_off(token.clone());
+    let before = server.clock.now().mono;
+    let elapsed = || server.clock.now().mono.saturating_since(before).as_secs();
+    assert!(patch(&recallable).await.is_ok());
+    let waits = async { (patch(&recallable).await, elapsed()) };
+    let behind = async { (patch(&api).await, elapsed()) };
+    let ((called_off, at), (behind, done), ()) = tokio::join!(waits, behind, async {
+        tokio::time::sleep(secs(1)).await;
+        token.cancel();
+    });
+    let error = called_off.expect_err("called off");
+    assert_eq!((error.kind, error.answered, at), (Kind::CalledOff, None, 1));
+    assert!(behind.is_ok());
+    assert_eq!(done, 2 + 3, "its turn came as if nobody had waited before it");
+    assert_eq!(kind(patch(&recallable).await), Kind::CalledOff);
+    assert_eq!(server.asked().len(), 2);
+
+    let server = Server::new([Answer::Later(3, 200, "{}")]);
+    let token = CancellationToken::new();
+    let api = server.api().unless_called_off(token.clone());
+    let (sent, ()) = tokio::join!(patch(&api), async {
+        tokio::time::sleep(secs(1)).await;
+        token.cancel();
+    });
+    assert!(sent.is_ok(), "what was sent is answered");
 }
 
 /// A write ends before another may lead; a read has its own time.

@@ -82,6 +82,7 @@ impl Evictor {
             if externals_changed {
                 self.touch_waiting();
             }
+            self.call_off_taints();
             self.pods.look_again_at_gates();
         }
         for zone in self.changed_zones.clone() {

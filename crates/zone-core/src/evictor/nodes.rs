@@ -10,6 +10,7 @@
 //! again. A taint that stands is never stripped because we restarted (NL-034): only Ready=True, or full disruption, removes it.
 
 mod answers;
+mod recall;
 mod say;
 mod taints;
 mod upstream;

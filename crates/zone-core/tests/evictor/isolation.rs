@@ -21,7 +21,7 @@ fn no_execute(world: &World, name: &str) -> Vec<(String, Option<i64>)> {
 }
 
 /// The kubelet reports Ready=False; everybody before us did their part.
-fn report_false(world: &mut World, name: &str) {
+pub fn report_false(world: &mut World, name: &str) {
     world.change_node(name, |facts| {
         facts.ready = ReadyStatus::False;
         facts.taints.retain(|taint| taint.effect != Effect::NoSchedule);

@@ -1,9 +1,11 @@
 //! What was decided, or asked for, and is not wanted any more.
 
+use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, ReadyStatus, Taint};
-use bailiff_zone_core::{Input, NodeFacts};
+use bailiff_zone_core::{Count, Input, NodeFacts};
 
+use crate::isolation::report_false;
 use crate::world::{World, mk_config, secs};
 
 /// Design §3: reads made to be sure are in the order they were asked for, and a node that cannot be read keeps nobody waiting.
@@ -98,6 +100,15 @@ fn pods_of_a_node_that_is_ready_again_are_not_evicted() {
     }
 }
 
+fn pause(world: &mut World, scope: &HoldScope) {
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: world.now.wall,
+    };
+    world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
+}
+
 /// Issue 4, pause: what waits for its turn under the client's rate limit when a hold begins is not sent, whatever step it is; when the
 /// hold ends the present counts.
 #[test]
@@ -118,12 +129,7 @@ fn a_hold_calls_off_what_is_not_sent_yet() {
                 world.answer_first();
             }
             let reason = HoldReason::Paused;
-            let hold = Hold {
-                reason,
-                detail: "as the test wanted".to_owned(),
-                since: world.now.wall,
-            };
-            world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
+            pause(&mut world, &scope);
             let before = world.requests;
             world.answer_all();
             world.pass(secs(600));
@@ -135,4 +141,90 @@ fn a_hold_calls_off_what_is_not_sent_yet() {
             assert_eq!(world.deleted(), 1, "{scope}, {steps_before} steps");
         }
     }
+}
+
+/// Issue 4, pause: the same for taints that are about to be added, whatever closes the gate. It is no failure: the token is given back,
+/// and once the gate is open the node, if it still should be, is isolated at once.
+#[test]
+fn taints_that_were_not_sent_when_a_gate_closes_are_called_off() {
+    type Gate = (&'static str, HoldReason, fn(&mut World), fn(&mut World));
+    fn paused(world: &mut World, scope: HoldScope) {
+        pause(world, &scope);
+    }
+    fn resumed(world: &mut World) {
+        world.tell(Input::Braked(Holds::NONE));
+    }
+    let gates: [Gate; 4] = [
+        ("all", HoldReason::Paused, |world| paused(world, HoldScope::All), resumed),
+        (
+            "zone",
+            HoldReason::Paused,
+            |world| paused(world, HoldScope::Zone(crate::world::zone("a"))),
+            resumed,
+        ),
+        (
+            "node",
+            HoldReason::Paused,
+            |world| paused(world, HoldScope::Node("n1".into())),
+            resumed,
+        ),
+        (
+            "watch",
+            HoldReason::ApiStale,
+            |world| world.tell(Input::ApiFresh(false)),
+            |world| world.tell(Input::ApiFresh(true)),
+        ),
+    ];
+    for (what, reason, close, open) in gates {
+        for (swaps, comes_back) in [(false, false), (true, false), (false, true)] {
+            let what = format!("{what}, swaps: {swaps}, comes back: {comes_back}");
+            let mut world = mk_world();
+            if swaps {
+                report_false(&mut world, "n1");
+                world.pass(secs(20));
+            }
+            (world.is_slow, world.is_unsent) = (true, true);
+            world.fall_silent(&["n1"]);
+            assert_eq!(world.unanswered.len(), 1, "{what}");
+            close(&mut world);
+            let (requests, written) = (world.requests, world.history.len());
+            world.answer_all();
+            world.pass(secs(600));
+            assert_eq!((world.requests, world.history.len()), (requests, written), "{what}");
+            assert_eq!(world.node_held("n1"), Some(reason), "{what}");
+            if comes_back {
+                world.come_back(&["n1"]);
+            }
+            open(&mut world);
+            let unreachable = Taint::new(HealthTaint::Unreachable.key(), Effect::NoExecute);
+            let is_there = world.node("n1").taints.iter().any(|taint| taint.is_same_entry(&unreachable));
+            assert_eq!(is_there, !comes_back, "{what}");
+            assert_eq!(
+                world
+                    .counts
+                    .iter()
+                    .filter(|count| matches!(count, Count::RequestFailed { .. }))
+                    .count(),
+                0
+            );
+            assert!(world.history.len() - written <= 1, "{what}");
+        }
+    }
+}
+
+/// A token whose taint was called off is the next node's, and a taint that is withdrawn is never called off.
+#[test]
+fn a_node_that_is_paused_gives_its_turn_back_and_withdrawing_goes_on() {
+    let mut world = mk_world();
+    (world.is_slow, world.is_unsent) = (true, true);
+    world.fall_silent(&["n1"]);
+    world.fall_silent(&["n2"]);
+    pause(&mut world, &HoldScope::Node("n1".into()));
+    world.answer_all();
+    assert_eq!(world.isolated(), ["n2"].into());
+    world.is_slow = true;
+    world.come_back(&["n2"]);
+    pause(&mut world, &HoldScope::All);
+    world.answer_all();
+    assert_eq!(world.isolated(), [].into());
 }

@@ -3,12 +3,7 @@
 use super::*;
 use crate::api::PAUSES;
 
-/// Issue 4, pause: neither isolation nor eviction while it stands; what waits for its turn is held too.
-#[tokio::test(start_paused = true)]
-async fn a_pause_holds_isolation_and_eviction() {
-    let world = World::start(&["n1", "n2", "n3", "n4"], &[]).await;
-    world.fall_silent("n1").await;
-    world.pass(1).await;
+fn pause_for_a_minute(world: &World) {
     let now = world.clock.wall();
     let until = now.checked_add(Duration::from_secs(60)).unwrap();
     let entry = json!({"all": true, "since": now.to_string(), "until": until.to_string(), "reason": "a test"});
@@ -16,6 +11,15 @@ async fn a_pause_holds_isolation_and_eviction() {
         PAUSES,
         json!({"metadata": {"name": "bailiff-pauses"}, "data": {"all": entry.to_string()}}),
     );
+}
+
+/// Issue 4, pause: neither isolation nor eviction while it stands; what waits for its turn is held too.
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_isolation_and_eviction() {
+    let world = World::start(&["n1", "n2", "n3", "n4"], &[]).await;
+    world.fall_silent("n1").await;
+    world.pass(1).await;
+    pause_for_a_minute(&world);
     let pod = world.put_pod("p", "n1");
     world.due(pod, "n1");
     world.fall_silent("n2").await;
@@ -30,6 +34,32 @@ async fn a_pause_holds_isolation_and_eviction() {
         said.iter()
             .any(|(by, reason, _, _)| (by.as_str(), reason.as_str()) == ("zone-evictor", "PauseExpired")),
         "{said:?}"
+    );
+}
+
+/// Issue 4, pause: a taint, and the request of a pod, that wait for their turn when it begins are not sent.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_its_turn_when_a_pause_begins_is_not_sent() {
+    let world = World::start(&["n1", "n2", "n3", "n4"], &[]).await;
+    world.fall_silent("n1").await;
+    world.pass(20).await;
+    let pod = world.put_pod("p", "n1");
+    let before = world.api.writes().len();
+    world.use_up_turns().await;
+    world.fall_silent("n2").await;
+    world.due(pod, "n1");
+    world.pass(1).await;
+    pause_for_a_minute(&world);
+    world.pass(50).await;
+    assert_eq!(world.api.writes()[before..], [], "nothing is sent while it stands");
+    assert_eq!(world.no_execute("n2"), Vec::<String>::new());
+    world.pass(30).await;
+    assert_eq!(world.no_execute("n2"), ["node.kubernetes.io/unreachable"]);
+    assert_eq!(world.api.get(PODS, "p"), None);
+    let metrics = world.env.metrics.encode();
+    assert!(
+        metrics.contains("node_collector_evictions_total{zone=\":\0:a\"} 2"),
+        "{metrics}"
     );
 }
 

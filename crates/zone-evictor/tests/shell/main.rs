@@ -19,6 +19,7 @@ use bailiff_model::health::{Ready, SignOfLife, Signal};
 use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, NodeIsolation, PodEviction, Trigger};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
 use bailiff_model::{Effect, NodeHealth, NodeRef, PodRef, ReadyStatus, Taint, Topic, Verdict, Zone};
+use bailiff_runtime::client::Limiter;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
 use bailiff_stage::{Env, Error, Shard};
 use bailiff_zone_evictor::{Options, run};
@@ -36,6 +37,8 @@ struct Cli {
 
 struct World {
     api: FakeApi,
+    /// Of the stage's client: so many turns that no test waits for one that does not use them up.
+    turns: Limiter,
     clock: Clock,
     env: Env,
     health: Publisher,
@@ -51,12 +54,13 @@ impl World {
         let api = FakeApi::default();
         // 2024-01-01T00:00:00Z
         let clock = Clock::virtual_from(jiff::Timestamp::from_second(1_704_067_200).unwrap());
+        let turns = Limiter::new(0.5, 1000, &clock);
         let seed = Seed::new(1);
         let server = Server::new(ServerOptions::default(), &clock, &seed);
         let bus = Bus::in_process(&server);
         let (spans, _) = Spans::recorded(&seed);
         let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()),
+            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone()),
             bus: bus.clone(),
             clock: clock.clone(),
             seed: seed.clone(),
@@ -86,6 +90,7 @@ impl World {
             stage: tokio::spawn(run(options, env.clone())),
             _bus: server,
             api,
+            turns,
             clock,
             env,
         };
@@ -97,6 +102,16 @@ impl World {
         world.intents.complete();
         world.pass(1).await;
         world
+    }
+
+    /// From now on requests wait for their turns: the first for more than two seconds, each for two seconds more.
+    async fn use_up_turns(&self) {
+        let soon = Duration::from_millis(1);
+        while tokio::time::timeout(soon, self.turns.take()).await.is_ok() {}
+        // Somebody is before them.
+        let turns = self.turns.clone();
+        tokio::spawn(async move { turns.take().await });
+        tokio::task::yield_now().await;
     }
 
     /// Seconds pass, in each of which the stages before report that they are alive.

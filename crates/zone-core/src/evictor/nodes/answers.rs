@@ -56,6 +56,7 @@ impl Evictor {
     fn write_answered(&mut self, name: &NodeName, purpose: Purpose, conflicts: u32, result: Result<NodeFacts, Failure>, now: Now) {
         let failure = match result {
             Ok(facts) => return self.written(name, purpose, facts, now),
+            Err(failure) if failure.kind == FailureKind::CalledOff => return self.taints_called_off(name, now),
             Err(failure) => failure,
         };
         self.effects.push(Effect::Count(Count::RequestFailed { what: "taints" }));
@@ -184,7 +185,7 @@ impl Evictor {
         self.timers.set(Timer::Node(name.clone()), until);
     }
 
-    fn set_work(&mut self, name: &NodeName, work: Work) {
+    pub(super) fn set_work(&mut self, name: &NodeName, work: Work) {
         if let Some(node) = self.nodes.get_mut(name) {
             node.work = work;
         }
@@ -206,7 +207,7 @@ impl Evictor {
         })
     }
 
-    fn end_node_grant(&mut self, name: &NodeName, end: GrantEnd, now: Now) {
+    pub(super) fn end_node_grant(&mut self, name: &NodeName, end: GrantEnd, now: Now) {
         if let Some(zone) = self.granted_zone(name) {
             self.end_grant(&zone, name, end, now);
         }

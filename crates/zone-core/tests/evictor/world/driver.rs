@@ -111,15 +111,8 @@ impl World {
     }
 
     fn answer(&mut self, request: Effect) {
-        if let Effect::MarkPod { ticket, .. }
-        | Effect::DeletePod { ticket, .. }
-        | Effect::EvictPod { ticket, .. }
-        | Effect::ReadPod { ticket, .. } = request
-            && self.is_unsent
-            && self.called_off.contains(&ticket)
-        {
-            let result = Err(mk_failure(FailureKind::CalledOff));
-            return self.tell(Input::PodAnswer { ticket, result });
+        if let Some(answer) = self.called_off(&request).filter(|_| self.is_unsent) {
+            return self.tell(answer);
         }
         self.requests += 1;
         let failure = self.failures.pop_front().map(|kind| Failure {
@@ -173,6 +166,27 @@ impl World {
                 self.tell(Input::PodAnswer { ticket, result });
             }
             other => unreachable!("{other:?} is no request"),
+        }
+    }
+
+    /// The answer to a request that was called off before it was sent.
+    fn called_off(&self, request: &Effect) -> Option<Input> {
+        match request {
+            Effect::MarkPod { ticket, .. }
+            | Effect::DeletePod { ticket, .. }
+            | Effect::EvictPod { ticket, .. }
+            | Effect::ReadPod { ticket, .. }
+                if self.called_off.contains(ticket) =>
+            {
+                let (ticket, result) = (*ticket, Err(mk_failure(FailureKind::CalledOff)));
+                Some(Input::PodAnswer { ticket, result })
+            }
+            Effect::WriteTaints(write) if self.called_off.contains(&write.ticket) => {
+                assert_ne!(write.purpose, Purpose::Clear, "withdrawing is never held");
+                let (ticket, result) = (write.ticket, Err(mk_failure(FailureKind::CalledOff)));
+                Some(Input::NodeAnswer { ticket, result })
+            }
+            _ => None,
         }
     }
 
