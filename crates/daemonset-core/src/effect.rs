@@ -107,6 +107,8 @@ pub enum Effect {
         /// The request.
         request: Request,
     },
+    /// Do not send this request, if it was not sent yet. It is answered all the same, with [`FailureKind::CalledOff`] if it was not.
+    CallOff(RequestId),
     /// Emit a Kubernetes Event about a DaemonSet (DS-187).
     Event {
         /// The DaemonSet.
@@ -323,6 +325,8 @@ pub enum FailureKind {
     Unknown,
     /// It was never sent, because this process does not lead.
     NotSent,
+    /// It was never sent, because of [`Effect::CallOff`].
+    CalledOff,
     /// Anything else: not done.
     Other,
 }

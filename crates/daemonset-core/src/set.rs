@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodUid, Profile, Wall, Zone};
+use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodUid, Profile, Wall};
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Pod, Strategy};
@@ -54,12 +54,7 @@ pub(crate) struct Cx<'a> {
 impl Cx<'_> {
     /// True if pods that run on the node may not be deleted at the moment.
     pub(crate) fn is_held(&self, node: &NodeName) -> bool {
-        if self.holds.is_empty() {
-            return false;
-        }
-        let labels = self.world.nodes.get(node).map(|node| &node.labels);
-        let zone = Zone::from_labels(|key| labels?.get(key).map(|value| &**value));
-        self.holds.on_node(&zone, node).is_some()
+        self.world.is_held(node, self.holds)
     }
 }
 

@@ -7,7 +7,7 @@ use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, 
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
-use crate::set::{Cx, Out, Set};
+use crate::set::{Cx, Op, Out, Set};
 use crate::timers::Timers;
 use crate::world::World;
 
@@ -101,6 +101,7 @@ impl Syncer {
             Input::WatchFresh(watch) => self.watch_fresh(watch),
             Input::Braked(holds) => {
                 self.holds = holds;
+                self.call_off_held();
                 self.woken.extend(self.sets.keys().cloned());
             }
             Input::Answered(id, answer) => self.answered(id, &answer, now),
@@ -158,6 +159,24 @@ impl Syncer {
     /// Why nothing may be written: a decision needs all four watches, and the one that is stale longest is the one to look at.
     fn hold(&self) -> Option<Hold> {
         self.stale.values().min_by_key(|hold| hold.since).cloned()
+    }
+
+    /// Takes deletes of running pods back that a hold covers by now, as far as they were not sent: they wait for their turn, minutes if
+    /// there are many.
+    fn call_off_held(&mut self) {
+        if self.holds.is_empty() {
+            return;
+        }
+        let (world, holds) = (&self.world, &self.holds);
+        let is_held = |op: &Op| {
+            op.deletes().is_some_and(|(uid, node)| {
+                let is_running = world.pod(uid).is_some_and(|pod| !pod.is_terminal());
+                is_running && world.is_held(node, holds)
+            })
+        };
+        let held = self.out.asked.iter().filter(|(_, (_, op))| is_held(op));
+        let held: Vec<Effect> = held.map(|(id, _)| Effect::CallOff(*id)).collect();
+        self.out.effects.extend(held);
     }
 
     fn wake_if_held_otherwise(&mut self, before: Option<Hold>) {

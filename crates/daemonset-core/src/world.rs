@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bailiff_model::{Namespace, NodeName, PodUid};
+use bailiff_model::{Holds, Namespace, NodeName, PodUid, Zone};
 
 use crate::facts::{Controller, Labels, Node, Pod, Revision, is_older};
 
@@ -26,6 +26,16 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn pod(&self, uid: &PodUid) -> Option<&Pod> {
         self.pods.get(uid)
+    }
+
+    /// True if these hold what runs on the node.
+    pub(crate) fn is_held(&self, node: &NodeName, holds: &Holds) -> bool {
+        if holds.is_empty() {
+            return false;
+        }
+        let labels = self.nodes.get(node).map(|node| &node.labels);
+        let zone = Zone::from_labels(|key| labels?.get(key).map(|value| &**value));
+        holds.on_node(&zone, node).is_some()
     }
 
     pub(crate) fn pod_uids(&self) -> Vec<PodUid> {

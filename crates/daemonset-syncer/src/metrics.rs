@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_daemonset_core::Answer;
+use bailiff_daemonset_core::{Answer, FailureKind};
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -80,7 +80,11 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, request: &'static str, answer: &Answer) {
-        let result = if matches!(answer, Answer::Failed(_)) { "failed" } else { "ok" };
+        let result = match answer {
+            Answer::Failed(failure) if failure.kind == FailureKind::CalledOff => "called_off",
+            Answer::Failed(_) => "failed",
+            _ => "ok",
+        };
         self.requests.get_or_create(&RequestLabels { request, result }).inc();
     }
 

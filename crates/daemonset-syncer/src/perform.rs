@@ -62,6 +62,7 @@ fn failure(error: Error) -> Failure {
         Kind::NamespaceTerminating => FailureKind::NamespaceTerminating,
         Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
         Kind::NotLeading | Kind::NotSent => FailureKind::NotSent,
+        Kind::CalledOff => FailureKind::CalledOff,
         Kind::Expired | Kind::Forbidden | Kind::TooManyRequests => FailureKind::Other,
     };
     Failure {

@@ -4,11 +4,11 @@ use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventS
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
-use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, RequestId, Severity, Syncer, Watched};
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
 use bailiff_model::{Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_stage::rival::What;
-use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Stage};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
 
 use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
@@ -49,6 +49,7 @@ struct Loop {
     core: Syncer,
     watches: Watches,
     dispatch: Dispatch<Answered>,
+    recalls: Recalls<RequestId>,
     recorder: Recorder,
     publisher: Publisher,
     alarm: Alarm,
@@ -103,6 +104,7 @@ impl Loop {
                 pods: Watch::start(&env.api, PODS, &env.seed),
             },
             dispatch: Dispatch::new(options.requests()),
+            recalls: Recalls::default(),
             recorder: Recorder::start(&env.api, "daemonset-controller", &env.identity, &env.seed),
             publisher: publish(&env.bus, publishing, &env.clock, &env.seed),
             alarm: Alarm::new(&env.clock),
@@ -122,7 +124,8 @@ impl Loop {
                 Turn::End(ended) => break ended,
             }
         };
-        // Bounded by the deadline of each request.
+        // Bounded by the deadline of each request; deletes that still wait for their turn are not sent.
+        self.recalls.call_off_all();
         self.dispatch.drain().await;
         ended
     }
@@ -138,6 +141,7 @@ impl Loop {
             }
             news = self.publisher.next() => heard(news),
             (id, kind, answer) = self.dispatch.next() => {
+                self.recalls.answered(&id);
                 self.metrics.answered(kind, &answer);
                 Turn::Input(Input::Answered(id, answer))
             }
@@ -183,11 +187,15 @@ impl Loop {
                 request,
             } => {
                 let kind = kind_of(&request);
-                let (api, uid) = (self.env.api.clone(), owner.uid.clone());
+                let (mut api, uid) = (self.env.api.clone(), owner.uid.clone());
+                if matches!(request, Request::DeletePod { .. }) {
+                    api = self.recalls.guard(id, api);
+                }
                 self.metrics.queued();
                 self.dispatch
                     .push(urgency, &uid, async move { (id, kind, perform(api, owner, request).await) });
             }
+            Effect::CallOff(id) => self.recalls.call_off(&id),
             Effect::Event {
                 owner,
                 severity,

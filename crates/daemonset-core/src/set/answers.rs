@@ -30,6 +30,19 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// The pod that is deleted by it, and its node.
+    pub(crate) fn deletes(&self) -> Option<(&PodUid, &NodeName)> {
+        match self {
+            Self::Pod {
+                uid,
+                node: Some(node),
+                kind: Kind::Delete,
+                ..
+            } => Some((uid, node)),
+            _ => None,
+        }
+    }
+
     /// The revision that is gone by this answer, as name and uid.
     pub(crate) fn deleted_revision(&self, answer: &Answer) -> Option<(Arc<str>, Arc<str>)> {
         let is_missing = matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::NotFound);

@@ -267,6 +267,21 @@ impl Set {
         self.timers.set(&Timer::Pod(uid.clone()), Some(until));
     }
 
+    /// A request about a pod was not sent because it was taken back: no failure, and what is to be done now is decided anew.
+    pub(super) fn pod_called_off(&mut self, uid: &PodUid, world: &World) {
+        let is_news = |work: &PodWork| work.retry == Retry::default();
+        if world.pod(uid).is_none() || self.claims.works.get(uid).is_some_and(is_news) {
+            return self.end_work(uid, |_| true);
+        }
+        let Some(work) = self.claims.works.get_mut(uid) else { return };
+        if work.is_going() {
+            self.deletes.outstanding -= 1;
+        }
+        // Failures before it are remembered.
+        work.stage = Stage::Ready;
+        self.claims.due.insert(uid.clone());
+    }
+
     /// Releases and adopts (DS-062 to DS-068).
     pub(super) fn claim(&mut self, cx: &mut Cx<'_>) {
         for uid in std::mem::take(&mut self.claims.due) {

@@ -4,7 +4,7 @@ use bailiff_model::{NodeName, PodUid, Profile};
 
 use super::claims::{self, Kind};
 use super::{BURST, Cx, Set, Timer};
-use crate::effect::{Answer, Request, Severity};
+use crate::effect::{Answer, FailureKind, Request, Severity};
 use crate::facts::Strategy;
 use crate::pair::Cause;
 use crate::retry::PodBackoff;
@@ -132,6 +132,7 @@ impl Set {
         }
         match answer {
             Answer::Failed(failure) if claims::is_moot(kind, failure) => self.pod_done(uid, kind, true, cx),
+            Answer::Failed(failure) if failure.kind == FailureKind::CalledOff => self.pod_called_off(uid, cx.world),
             Answer::Failed(failure) => {
                 if is_delete {
                     let message = format!("Error deleting: {}", failure.message);

@@ -3,6 +3,7 @@
 mod claims;
 mod decoding;
 mod history;
+mod holds;
 mod lifecycle;
 mod model;
 mod properties;

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_daemonset_core::{DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Revision, Syncer};
+use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::{
+    DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer,
+};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
 use serde_json::{Value, json};
@@ -39,6 +42,9 @@ pub struct Cluster {
     pub failures: Vec<(&'static str, FailureKind)>,
     /// Answers to requests that begin like this are lost on their way: what was done looks as if nobody knew.
     pub loses: Option<&'static str>,
+    /// Deletes of pods wait for their turn until [`Cluster::send`].
+    pub is_slow: bool,
+    unsent: VecDeque<(RequestId, Arc<Owner>, Request)>,
     /// Inputs the core was given.
     pub inputs: usize,
     counter: u64,
@@ -61,6 +67,8 @@ impl Cluster {
             wake: None,
             failures: Vec::new(),
             loses: None,
+            is_slow: false,
+            unsent: VecDeque::new(),
             inputs: 0,
             counter: 0,
         };
@@ -273,7 +281,11 @@ impl Cluster {
         self.inputs += 1;
         for effect in self.core.apply(input, self.now) {
             match effect {
+                Effect::Send { id, owner, request, .. } if self.is_slow && matches!(request, Request::DeletePod { .. }) => {
+                    self.unsent.push_back((id, owner, request));
+                }
                 Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
+                Effect::CallOff(id) => self.call_off(id),
                 Effect::Event { reason, message, .. } => self.events.push(format!("{reason} {message}")),
                 Effect::Publish(sync) => self.published = Some(*sync),
                 Effect::Withdraw(_) => self.published = None,

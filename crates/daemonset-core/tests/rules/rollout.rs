@@ -1,12 +1,11 @@
 //! Rolling updates, with and without surge; upstream's update_test.go as stories.
 
 use bailiff_daemonset_core::{Input, Profile};
-use bailiff_model::{Hold, HoldReason, HoldScope, Holds};
 use serde_json::{Value, json};
 
 use crate::model::{Cluster, path_of};
 
-fn mk(nodes: usize, max_unavailable: Value, max_surge: Value) -> Cluster {
+pub fn mk(nodes: usize, max_unavailable: Value, max_surge: Value) -> Cluster {
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": max_unavailable, "maxSurge": max_surge}});
     let mut cluster = Cluster::with(nodes, json!({"updateStrategy": strategy}));
     cluster.rest();
@@ -341,31 +340,4 @@ fn a_node_that_rejects_every_pod_is_not_flooded_while_surging() {
     // 1 + 2 + 4 + … + 128 s
     assert_eq!(creates(Profile::Bailiff), 9);
     assert!(creates(Profile::Upstream) > 250);
-}
-
-/// Issue 4, pause: while a scope is held, running daemon pods in it are not deleted; others are, pods that are missing are created,
-/// and when it ends the rollout goes on by its own budget.
-#[test]
-fn running_pods_of_what_is_held_are_not_deleted() {
-    let scopes = [(HoldScope::All, 3), (HoldScope::Node("n0".into()), 1)];
-    for (scope, kept) in scopes {
-        let mut cluster = mk(3, json!("100%"), json!(0));
-        let hold = Hold {
-            reason: HoldReason::Paused,
-            detail: "as the test wanted".to_owned(),
-            since: cluster.now.wall,
-        };
-        cluster.feed(Input::Braked([(scope.clone(), hold.clone())].into_iter().collect()));
-        cluster.set_image("v2");
-        cluster.rest();
-        cluster.pass(5);
-        let deletes = |cluster: &Cluster| cluster.writes.iter().filter(|write| write.starts_with("delete pods")).count();
-        assert_eq!(deletes(&cluster), 3 - kept, "{scope}: {:?}", cluster.writes);
-        let said = cluster.published.as_ref().and_then(|sync| sync.held.clone());
-        assert_eq!(said, (scope == HoldScope::All).then_some(hold), "{scope}");
-        cluster.feed(Input::Braked(Holds::NONE));
-        cluster.rest();
-        assert_eq!(deletes(&cluster), 3, "{scope}");
-        assert_eq!(cluster.daemonset().status.counts.updated, 3, "{scope}");
-    }
 }

@@ -16,6 +16,7 @@ use bailiff_daemonset_syncer::{Options, run};
 use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subscription, Update, subscribe};
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use bailiff_model::{HoldReason, Topic, Wall};
+use bailiff_runtime::client::Limiter;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
 use bailiff_stage::{Env, Error, Shard};
 use serde_json::{Value, json};
@@ -43,6 +44,11 @@ impl World {
     }
 
     fn start_on(api: FakeApi) -> Self {
+        Self::start_limited(api, -1.0)
+    }
+
+    /// A running syncer that sends so many requests per second; negative: no limit.
+    fn start_limited(api: FakeApi, per_second: f64) -> Self {
         // 2024-01-01T00:00:00Z
         let clock = Clock::virtual_from(Wall::from_second(1_704_067_200).unwrap());
         let seed = Seed::new(1);
@@ -50,7 +56,8 @@ impl World {
         let bus = Bus::in_process(&server);
         let (spans, _) = Spans::recorded(&seed);
         let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()),
+            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default())
+                .with_limiter(Limiter::new(per_second, 10, &clock)),
             bus: bus.clone(),
             clock: clock.clone(),
             seed: seed.clone(),

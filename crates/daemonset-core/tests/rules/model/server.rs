@@ -31,6 +31,34 @@ impl Cluster {
         self.streams[ANSWERS].push_back(Input::Answered(id, answer));
     }
 
+    /// So many of the deletes that wait are sent.
+    pub fn send(&mut self, most: usize) {
+        for _ in 0..most.min(self.unsent.len()) {
+            if let Some((id, owner, request)) = self.unsent.pop_front() {
+                self.serve(id, &owner, &request);
+            }
+        }
+    }
+
+    /// How many deletes wait.
+    pub fn waiting(&self) -> usize {
+        self.unsent.len()
+    }
+
+    /// Answers a request that was not sent; one that was is answered as ever.
+    pub(super) fn call_off(&mut self, id: RequestId) {
+        let before = self.unsent.len();
+        self.unsent.retain(|(unsent, ..)| *unsent != id);
+        if self.unsent.len() < before {
+            let answer = Answer::Failed(Failure {
+                kind: FailureKind::CalledOff,
+                message: "it is not wanted any more".to_owned(),
+                retry_after: None,
+            });
+            self.streams[ANSWERS].push_back(Input::Answered(id, answer));
+        }
+    }
+
     fn execute(&mut self, call: &Call) -> (String, Result<Value, FailureKind>) {
         let what = describe(call);
         if let Some((_, kind)) = self.failures.iter().find(|(prefix, _)| what.starts_with(prefix)) {

@@ -1,0 +1,153 @@
+//! Holds from outside: what is not begun because of them, and what is taken back.
+
+use bailiff_daemonset_core::{FailureKind, Input};
+use bailiff_model::{Hold, HoldReason, HoldScope, Holds, Zone};
+use serde_json::json;
+
+use crate::model::Cluster;
+use crate::rollout::mk;
+
+fn pause(cluster: &mut Cluster, scope: &HoldScope) -> Hold {
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: cluster.now.wall,
+    };
+    cluster.feed(Input::Braked([(scope.clone(), hold.clone())].into_iter().collect()));
+    hold
+}
+
+fn deletes(cluster: &Cluster) -> usize {
+    cluster.writes.iter().filter(|write| write.starts_with("delete pods")).count()
+}
+
+/// Issue 4, pause: while a scope is held, running daemon pods in it are not deleted; others are, pods that are missing are created,
+/// and when it ends the rollout goes on by its own budget.
+#[test]
+fn running_pods_of_what_is_held_are_not_deleted() {
+    let scopes = [(HoldScope::All, 3), (HoldScope::Node("n0".into()), 1)];
+    for (scope, kept) in scopes {
+        let mut cluster = mk(3, json!("100%"), json!(0));
+        let hold = pause(&mut cluster, &scope);
+        cluster.set_image("v2");
+        cluster.rest();
+        cluster.pass(5);
+        assert_eq!(deletes(&cluster), 3 - kept, "{scope}: {:?}", cluster.writes);
+        let said = cluster.published.as_ref().and_then(|sync| sync.held.clone());
+        assert_eq!(said, (scope == HoldScope::All).then_some(hold), "{scope}");
+        cluster.feed(Input::Braked(Holds::NONE));
+        cluster.rest();
+        assert_eq!(deletes(&cluster), 3, "{scope}");
+        assert_eq!(cluster.daemonset().status.counts.updated, 3, "{scope}");
+    }
+}
+
+/// Issue 4, pause: deletes that wait for their turn when it begins are taken back, all of them if all is held; what was sent stays
+/// sent. When it ends the present counts: what is wanted then is deleted at once, without a pause as after a failure.
+#[test]
+fn deletes_that_were_not_sent_when_a_hold_begins_are_taken_back() {
+    let zone = |name: &str| json!({"topology.kubernetes.io/zone": name});
+    let scopes = [
+        (HoldScope::All, 6),
+        (HoldScope::Zone(Zone::new("", "a")), 3),
+        (HoldScope::Node("n5".into()), 1),
+    ];
+    for (scope, held) in scopes {
+        for rolled_back in [false, true] {
+            let what = format!("{scope}, rolled back: {rolled_back}");
+            let mut cluster = mk(6, json!("100%"), json!(0));
+            for name in ["n3", "n4", "n5"] {
+                cluster.change(&format!("nodes/{name}"), json!({"metadata": {"labels": zone("a")}}));
+            }
+            cluster.rest();
+            cluster.is_slow = true;
+            cluster.set_image("v2");
+            cluster.settle();
+            assert_eq!(cluster.waiting(), 6, "{what}");
+            pause(&mut cluster, &scope);
+            cluster.settle();
+            assert_eq!((cluster.waiting(), deletes(&cluster)), (6 - held, 0), "{what}");
+            cluster.pass(600);
+            assert_eq!(
+                cluster.waiting(),
+                6 - held,
+                "{what}: nothing else is asked for while it stands"
+            );
+            cluster.is_slow = false;
+            cluster.send(6);
+            cluster.rest();
+            assert_eq!(deletes(&cluster), 6 - held, "{what}");
+            let mut wanted = 6;
+            if rolled_back {
+                cluster.set_image("v1");
+                cluster.settle();
+                wanted = 6 - held;
+                if scope != HoldScope::All {
+                    // What was replaced outside of the hold goes back too.
+                    cluster.rest();
+                    wanted += 6 - held;
+                }
+            }
+            cluster.feed(Input::Braked(Holds::NONE));
+            cluster.settle();
+            assert_eq!(deletes(&cluster), wanted, "{what}: at once");
+            let failures: Vec<&String> = cluster.events.iter().filter(|event| event.starts_with("Failed")).collect();
+            assert!(failures.is_empty(), "{what}: {failures:?}");
+        }
+    }
+}
+
+/// The same for pods that manage wants gone; one that has ended is no loss to anybody and is deleted all the same.
+#[test]
+fn deletes_of_misplaced_pods_are_taken_back_and_those_of_ended_ones_are_not() {
+    let mut cluster = mk(2, json!(1), json!(0));
+    cluster.is_slow = true;
+    let failed = cluster.on("n0").remove(0);
+    cluster.set_phase(&failed, "Failed", false);
+    let taint = json!([{"key": "k", "effect": "NoExecute"}]);
+    cluster.change("nodes/n1", json!({"spec": {"taints": taint}}));
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 2);
+    pause(&mut cluster, &HoldScope::All);
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 1);
+    cluster.send(1);
+    cluster.settle();
+    assert_eq!(
+        (
+            deletes(&cluster),
+            cluster.on("n0").iter().any(|pod| pod.uid == failed.uid && !pod.deleting)
+        ),
+        (1, false)
+    );
+    // Tolerable again by the time it ends.
+    cluster.change("nodes/n1", json!({"spec": {"taints": []}}));
+    cluster.settle();
+    cluster.feed(Input::Braked(Holds::NONE));
+    cluster.pass(60);
+    assert_eq!(cluster.waiting(), 0);
+}
+
+/// What failed before it was taken back is tried again no sooner than it would have been.
+#[test]
+fn failures_before_a_hold_are_remembered() {
+    let mut cluster = mk(1, json!(1), json!(0));
+    cluster.failures = vec![("delete pods", FailureKind::Other)];
+    cluster.set_image("v2");
+    // 5 ms, 10 ms, … 2.56 s: ten tries, the next one 5.12 s after the last.
+    cluster.pass(6);
+    assert_eq!(deletes(&cluster), 11);
+    cluster.is_slow = true;
+    cluster.pass(5);
+    assert_eq!(cluster.waiting(), 1);
+    pause(&mut cluster, &HoldScope::All);
+    cluster.settle();
+    cluster.feed(Input::Braked(Holds::NONE));
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 1, "asked for anew");
+    cluster.send(1);
+    cluster.pass(10);
+    assert_eq!(cluster.waiting(), 0, "the pause is 10.24 s by now");
+    cluster.pass(1);
+    assert_eq!(cluster.waiting(), 1);
+}
