@@ -120,6 +120,9 @@ pub enum Effect {
     /// Write conditions of a node's status, on condition of its uid and resourceVersion (NL-055, NL-154). Answered by one
     /// [`crate::Input::Written`].
     WriteUnknown(StatusWrite),
+    /// Do not send the write about this node, if it was not sent yet. It is answered all the same, with
+    /// [`crate::WriteOutcome::CalledOff`] if it was not.
+    CallOff(NodeRef),
     /// Publish a record of topic node-health: key is the node's name, route its zone.
     Publish {
         /// The record.

@@ -63,6 +63,8 @@ pub enum WriteOutcome {
     Conflict,
     /// There is no such node.
     Gone,
+    /// Not sent, because of [`crate::Effect::CallOff`].
+    CalledOff,
     /// Refused or not answered: whether it is in the API is not known.
     Failed {
         /// The server asked to wait this long.

@@ -145,6 +145,7 @@ impl Monitor {
         if self.running {
             self.tell_losses(now, &mut out);
             self.watch_level(now, &mut out);
+            self.call_off_held(&mut out);
             self.start_requests(now, &mut out);
         }
         self.arm_wake(now, &mut out);

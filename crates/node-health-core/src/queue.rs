@@ -3,9 +3,9 @@
 //! Nodes whose grace ended wait here to be read, and nodes confirmed silent wait to be written. What waits is bounded by the number
 //! of nodes; what is under way by the constants below. When many wait, one LIST reads them all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::NodeName;
+use bailiff_model::{NodeName, NodeRef};
 
 use crate::effect::ReadBy;
 
@@ -25,7 +25,8 @@ pub(crate) struct Queue {
     to_write: BTreeSet<NodeName>,
     gets: usize,
     lists: usize,
-    writes: usize,
+    /// Writes under way, and whether each was taken back.
+    writes: BTreeMap<NodeRef, bool>,
 }
 
 impl Queue {
@@ -71,15 +72,27 @@ impl Queue {
 
     /// The next node to be written, if one may be. The caller counts it with [`Self::writing`].
     pub(crate) fn next_write(&mut self) -> Option<NodeName> {
-        if self.writes >= MOST_WRITES {
+        if self.writes.len() >= MOST_WRITES {
             return None;
         }
         self.to_write.pop_first()
     }
 
     /// A write is under way.
-    pub(crate) fn writing(&mut self) {
-        self.writes += 1;
+    pub(crate) fn writing(&mut self, node: NodeRef) {
+        self.writes.insert(node, false);
+    }
+
+    /// The writes under way that were not taken back.
+    pub(crate) fn wanted_writes(&self) -> impl Iterator<Item = &NodeRef> {
+        self.writes.iter().filter(|(_, recalled)| !**recalled).map(|(node, _)| node)
+    }
+
+    /// A write is taken back, if it was not sent. It is under way until it is answered.
+    pub(crate) fn recalled(&mut self, node: &NodeRef) {
+        if let Some(recalled) = self.writes.get_mut(node) {
+            *recalled = true;
+        }
     }
 
     /// A read was answered.
@@ -91,13 +104,16 @@ impl Queue {
     }
 
     /// A write was answered.
-    pub(crate) fn was_written(&mut self) {
-        self.writes = self.writes.saturating_sub(1);
+    pub(crate) fn was_written(&mut self, node: &NodeRef) {
+        self.writes.remove(node);
     }
 
     /// Nodes waiting, and requests under way.
     pub(crate) fn sizes(&self) -> (usize, usize) {
-        (self.to_read.len() + self.to_write.len(), self.gets + self.lists + self.writes)
+        (
+            self.to_read.len() + self.to_write.len(),
+            self.gets + self.lists + self.writes.len(),
+        )
     }
 }
 
@@ -149,13 +165,23 @@ mod tests {
         names(20).iter().for_each(|name| queue.write(name));
         assert_eq!(queue.sizes(), (21, 0));
         assert!(queue.next_read(1_000).is_some());
-        let mut written = 0;
-        while queue.next_write().is_some() {
-            queue.writing();
-            written += 1;
+        let mut written = Vec::new();
+        while let Some(name) = queue.next_write() {
+            let node = NodeRef {
+                name,
+                ..NodeRef::default()
+            };
+            queue.writing(node.clone());
+            written.push(node);
         }
-        assert_eq!((written, queue.sizes()), (16, (4, 17)));
-        queue.was_written();
+        assert_eq!((written.len(), queue.sizes()), (16, (4, 17)));
+        queue.recalled(&written[0]);
+        assert_eq!(
+            (queue.wanted_writes().count(), queue.sizes()),
+            (15, (4, 17)),
+            "under way until it is answered"
+        );
+        queue.was_written(&written[0]);
         assert_eq!(queue.next_write(), names(17).pop());
     }
 

@@ -177,6 +177,7 @@ const fn write_label(outcome: &WriteOutcome) -> &'static str {
         WriteOutcome::Stored(_) => "stored",
         WriteOutcome::Conflict => "conflict",
         WriteOutcome::Gone => "gone",
+        WriteOutcome::CalledOff => "called_off",
         WriteOutcome::Failed { .. } => "failed",
     }
 }

@@ -71,6 +71,7 @@ fn refused(write: &StatusWrite, error: Error) -> WriteOutcome {
     match error.kind {
         Kind::Conflict => WriteOutcome::Conflict,
         Kind::NotFound => WriteOutcome::Gone,
+        Kind::CalledOff => WriteOutcome::CalledOff,
         _ => {
             tracing::warn!(node = %write.node.name, %error, "Node conditions could not be written");
             WriteOutcome::Failed {

@@ -8,11 +8,11 @@ use bailiff_cluster::{Recorder, Watch};
 use bailiff_event_bus::{
     Body, Draft, PublishOptions, Published, Publisher, Record, ShardStatus, SubscribeOptions, Subscription, Update,
 };
-use bailiff_model::{Duties, NodeName, NodeUid, Topic};
+use bailiff_model::{Duties, NodeName, NodeRef, NodeUid, Topic};
 use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
-use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage, settle};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage, settle};
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
@@ -38,6 +38,7 @@ pub(crate) struct Shell {
     shards: BTreeMap<u32, ShardStatus>,
     publisher: Publisher,
     requests: Requests<Input>,
+    recalls: Recalls<NodeRef>,
     alarm: Alarm,
     beacon: Beacon,
     brake: Brake,
@@ -89,6 +90,7 @@ impl Shell {
             shards: BTreeMap::new(),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
+            recalls: Recalls::default(),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, NodeHealthMonitor::NAME),
             brake,
@@ -149,6 +151,9 @@ impl Shell {
 
     fn apply(&mut self, input: Input) {
         self.metrics.answered(&input);
+        if let Input::Written { node, .. } = &input {
+            self.recalls.answered(node);
+        }
         let is_wake = matches!(input, Input::Wake);
         let now = self.env.clock.now();
         let effects = self.monitor.apply(input, now);
@@ -169,9 +174,10 @@ impl Shell {
                 self.requests.push(requests::confirm_until(end, api, seed, asked, by, nodes));
             }
             Effect::WriteUnknown(write) => {
-                let api = self.env.api.clone();
+                let api = self.recalls.guard(write.node.clone(), self.env.api.clone());
                 self.requests.push(requests::write(api, write));
             }
+            Effect::CallOff(node) => self.recalls.call_off(&node),
             Effect::Publish { health, trace } => {
                 tracing::debug!(node = %health.node.name, verdict = health.verdict.as_str(), "Published node health");
                 self.publisher.set(Draft::new(Body::NodeHealth(*health)).traced(trace));
@@ -252,14 +258,19 @@ impl Shell {
     }
 
     /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own. A verdict that was stored is
-    /// said on the bus; nothing is begun.
+    /// said on the bus; nothing is begun, and writes that still wait for their turn are not sent.
     async fn drain(&mut self) {
+        self.recalls.call_off_all();
         for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
             for effect in self.monitor.apply(answer, self.env.clock.now()) {
                 match effect {
                     Effect::Publish { .. } | Effect::Retract(_) | Effect::Event(_) | Effect::Measure(_) => self.perform(effect),
-                    Effect::Confirm { .. } | Effect::WriteUnknown(_) | Effect::Complete | Effect::WakeAt(_) => {}
+                    Effect::Confirm { .. }
+                    | Effect::WriteUnknown(_)
+                    | Effect::CallOff(_)
+                    | Effect::Complete
+                    | Effect::WakeAt(_) => {}
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, Taint, TraceContext, Wall};
+use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, PodUid, Taint, TraceContext, Wall};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +14,8 @@ pub enum Effect {
     ReadNode(NodeName),
     /// Set a pod's Ready to False. Answer with [`crate::Input::PodMarked`].
     MarkPod(PodMark),
+    /// Do not mark this pod, if the mark was not sent yet. It is answered all the same, with [`crate::Answer::CalledOff`] if it was not.
+    CallOff(PodUid),
     /// Read a pod from the API server. Answer with [`crate::Input::PodRead`].
     ReadPod(PodRef),
     /// Say something about a pod.

@@ -106,6 +106,8 @@ pub enum Answer {
     Done(ResourceVersion),
     /// The object, or this incarnation of it, is not there any more.
     Gone,
+    /// Not sent, because of [`crate::Effect::CallOff`].
+    CalledOff,
     /// Not written. It will be tried again from a fresh read, not before this long.
     Failed {
         /// What the server asked for.

@@ -42,6 +42,8 @@ pub struct Manager {
     deadlines: Deadlines,
     node_writes: Tasks<NodeName>,
     marks: Tasks<PodUid>,
+    /// Pods whose mark was asked for, is not answered and was not taken back.
+    marking: BTreeSet<PodUid>,
     /// Pods whose mark waits until a hold ends.
     held_marks: WaitingMarks,
     /// From outside.
@@ -95,6 +97,7 @@ impl Manager {
             deadlines: Deadlines::default(),
             node_writes: Tasks::new(config.node_writes),
             marks: Tasks::new(config.pod_marks),
+            marking: BTreeSet::new(),
             held_marks: WaitingMarks::default(),
             holds: Holds::NONE,
             held_zones: HeldZones::default(),

@@ -148,6 +148,7 @@ const fn of_answer(answer: &Answer) -> &'static str {
     match answer {
         Answer::Done(_) => "done",
         Answer::Gone => "gone",
+        Answer::CalledOff => "called_off",
         Answer::Failed { .. } => "failed",
     }
 }

@@ -78,6 +78,7 @@ fn answer(written: Result<Written, Error>, said: impl FnOnce(), failed: impl FnO
             Answer::Done(written.metadata.resource_version.as_str().into())
         }
         Err(error) if error.kind == Kind::NotFound => Answer::Gone,
+        Err(error) if error.kind == Kind::CalledOff => Answer::CalledOff,
         Err(error) => {
             if !matches!(error.kind, Kind::Conflict | Kind::NotLeading) {
                 failed(&error);
@@ -243,6 +244,7 @@ mod tests {
             answer(Err(error), || {}, |_| {})
         };
         assert_eq!(failed(Kind::NotFound), Answer::Gone);
+        assert_eq!(failed(Kind::CalledOff), Answer::CalledOff);
         for kind in [
             Kind::Conflict,
             Kind::TooManyRequests,

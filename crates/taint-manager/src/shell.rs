@@ -6,7 +6,7 @@ use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, Subsc
 use bailiff_model::{Duties, NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
-use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Requests, Stage};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage};
 use bailiff_taint_core::{Effect, Input, Manager};
 use futures::FutureExt;
 
@@ -33,6 +33,7 @@ pub(crate) struct Shell {
     past: Option<Subscription>,
     publisher: Publisher,
     requests: Requests<Input>,
+    recalls: Recalls<PodUid>,
     alarm: Alarm,
     beacon: Beacon,
     brake: Brake,
@@ -90,6 +91,7 @@ impl Shell {
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
             // The core asks for no more at a time; this is the wire's own bound.
             requests: Requests::new(config.node_writes + config.pod_marks),
+            recalls: Recalls::default(),
             alarm: Alarm::new(&env.clock),
             beacon: Beacon::new(&env, TaintManager::NAME),
             brake,
@@ -151,6 +153,9 @@ impl Shell {
 
     fn apply(&mut self, input: Input) {
         self.metrics.answered(&input);
+        if let Input::PodMarked { uid, .. } = &input {
+            self.recalls.answered(uid);
+        }
         for effect in self.manager.apply(input, self.env.clock.now()) {
             self.perform(effect);
         }
@@ -161,7 +166,11 @@ impl Shell {
         match effect {
             Effect::PatchNode(patch) => self.requests.push(requests::patch_node(api(), patch)),
             Effect::ReadNode(name) => self.requests.push(requests::read_node(api(), name)),
-            Effect::MarkPod(mark) => self.requests.push(requests::mark_pod(api(), mark)),
+            Effect::MarkPod(mark) => {
+                let api = self.recalls.guard(mark.pod.uid.clone(), api());
+                self.requests.push(requests::mark_pod(api, mark));
+            }
+            Effect::CallOff(uid) => self.recalls.call_off(&uid),
             Effect::ReadPod(pod) => self.requests.push(requests::read_pod(api(), pod)),
             Effect::Event(event) => self.teller.event(event),
             Effect::Publish {
@@ -242,8 +251,10 @@ impl Shell {
         }
     }
 
-    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own.
+    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own. Marks that still wait for their turn
+    /// are not sent.
     async fn drain(&mut self) {
+        self.recalls.call_off_all();
         for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
         }

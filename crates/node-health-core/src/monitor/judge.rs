@@ -43,6 +43,16 @@ impl Monitor {
         node.is_some_and(|node| self.holds.on_node(&node.zone, name).is_some() || self.losses.hold_on(&node.zone).is_some())
     }
 
+    /// Takes writes back about nodes of which nothing may be written by now: they may wait for their turn.
+    pub(super) fn call_off_held(&mut self, out: &mut Vec<Effect>) {
+        let held = self.queue.wanted_writes().filter(|node| self.is_held(&node.name));
+        let held: Vec<NodeRef> = held.cloned().collect();
+        for node in held {
+            self.queue.recalled(&node);
+            out.push(Effect::CallOff(node));
+        }
+    }
+
     /// Starts as many requests as may be under way.
     pub(super) fn start_requests(&mut self, now: Now, out: &mut Vec<Effect>) {
         while let Some(name) = self.queue.next_write() {
@@ -135,7 +145,7 @@ impl Monitor {
                 version: node.version.clone(),
                 was: node.ready.status,
             }));
-            self.queue.writing();
+            self.queue.writing(reference.clone());
             out.push(Effect::WriteUnknown(StatusWrite {
                 node: reference,
                 conditions,
@@ -146,7 +156,7 @@ impl Monitor {
     }
 
     pub(super) fn take_written(&mut self, written: &NodeRef, outcome: WriteOutcome, now: Now, out: &mut Vec<Effect>) {
-        self.queue.was_written();
+        self.queue.was_written(written);
         let Some(node) = self.nodes.get_mut(&written.name) else {
             return;
         };
@@ -175,6 +185,12 @@ impl Monitor {
             WriteOutcome::Gone => {
                 node.phase = Phase::Watched;
                 self.postpone(&written.name, None, now, out);
+            }
+            // No failure. It is read again before it is written, which nothing may be as long as it is held.
+            WriteOutcome::CalledOff => {
+                node.phase = Phase::Watched;
+                node.not_before = now.mono;
+                self.refresh(&written.name, now, out);
             }
             WriteOutcome::Failed { retry_after } => {
                 node.phase = Phase::Watched;

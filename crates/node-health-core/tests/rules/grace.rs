@@ -3,7 +3,7 @@
 use bailiff_model::ReadyStatus;
 use bailiff_node_health_core::{Config, Input};
 
-use crate::support::{Answers, World, check, secs};
+use crate::support::{Answers, Pending, World, check, secs};
 
 /// NL-040, NL-043, NL-052, NL-053, NL-060, NL-085
 #[test]
@@ -200,4 +200,34 @@ fn a_hold_that_begins_between_read_and_write_holds_the_write() {
     world.answer_pending();
     assert!(world.pending.is_empty(), "{:?}", world.pending);
     assert_eq!(world.ready("n1"), ReadyStatus::True);
+}
+
+/// Issue 4, pause: a write that waits for its turn when it begins is taken back. That is no failure; when it ends the node is read
+/// again before anything is written.
+#[test]
+fn a_write_that_was_not_sent_when_a_hold_begins_is_taken_back() {
+    for renewed in [false, true] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.answers = Answers::Later;
+        world.pass(50.1);
+        let read = world.pending.remove(0);
+        world.answer(read);
+        assert!(matches!(world.pending[..], [Pending::Write(_)]), "{:?}", world.pending);
+        world.story();
+        world.brake(true);
+        world.brake(true);
+        assert!(world.pending.is_empty(), "{:?}", world.pending);
+        world.answers = Answers::AtOnce;
+        world.pass(120.0);
+        let story = world.story();
+        assert_eq!(story, ["50.1 call off n1"], "once");
+        if renewed {
+            world.renew("n1");
+        }
+        world.brake(false);
+        world.pass(5.0);
+        assert_eq!(world.verdict("n1"), if renewed { "healthy" } else { "unreachable" });
+        let read = world.story().iter().position(|line| line.contains("get n1"));
+        assert_eq!(read.is_some(), !renewed);
+    }
 }

@@ -314,6 +314,16 @@ impl World {
                 self.writes.push((write.node.name.clone(), self.elapsed()));
                 self.take(Pending::Write(write));
             }
+            Effect::CallOff(node) => {
+                self.say(format!("call off {}", node.name));
+                // What is kept was not sent.
+                let is_it = |pending: &Pending| matches!(pending, Pending::Write(write) if write.node == node);
+                if let Some(at) = self.pending.iter().position(is_it) {
+                    self.pending.remove(at);
+                    let outcome = WriteOutcome::CalledOff;
+                    self.give(Input::Written { node, outcome });
+                }
+            }
             Effect::Publish { health, trace } => self.publish(*health, trace),
             Effect::Retract(node) => {
                 self.topic.remove(&node);

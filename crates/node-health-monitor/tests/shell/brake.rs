@@ -83,3 +83,31 @@ async fn a_rival_holds_the_marking_of_nodes() {
         assert!(said.iter().any(|said| said == reason), "{said:?}");
     }
 }
+
+/// Issue 4, pause: a write that waits for its turn when it begins is not sent; when it ends the node is read again.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_waits_for_its_turn_when_a_pause_begins_is_not_sent() {
+    let world = World::start(&["n1", "n2"]).await;
+    world.pass_alive(47, &["n2"]).await;
+    world.use_up_turns().await;
+    world.api.requests();
+    let mut reads = 0;
+    for _ in 0..20 {
+        if reads < 2 {
+            world.pass_alive(1, &["n2"]).await;
+            reads += world.api.requests().iter().filter(|request| request.contains("n1")).count();
+        }
+    }
+    assert_eq!(
+        (reads, world.ready("n1")["status"].as_str()),
+        (2, Some("True")),
+        "confirmed, not written yet"
+    );
+    world.api.put(PAUSES, pause(&world));
+    world.pass_alive(110, &["n2"]).await;
+    let sent = world.api.requests();
+    assert_eq!(sent.iter().filter(|request| request.contains("n1")).count(), 0, "{sent:?}");
+    assert_eq!(world.ready("n1")["status"], "True");
+    world.pass_alive(30, &["n2"]).await;
+    assert_eq!(world.ready("n1")["status"], "Unknown");
+}

@@ -15,6 +15,7 @@ use bailiff_cluster::Api;
 use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subscription, Update, subscribe};
 use bailiff_model::{Topic, Verdict};
 use bailiff_node_health_monitor::{Options, run};
+use bailiff_runtime::client::Limiter;
 use bailiff_runtime::trace::Recorder;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
 use bailiff_stage::{Env, Error, Shard};
@@ -35,6 +36,8 @@ const START: i64 = 1_704_067_200;
 
 struct World {
     api: FakeApi,
+    /// Of the stage's client: so many turns that no test waits for one that does not use them up.
+    turns: Limiter,
     bus: Server,
     clock: Clock,
     env: Env,
@@ -56,11 +59,12 @@ impl World {
         let api = FakeApi::default();
         api.refuse(refuses);
         let clock = Clock::virtual_from(jiff::Timestamp::from_second(START).unwrap());
+        let turns = Limiter::new(0.5, 1000, &clock);
         let seed = Seed::new(1);
         let bus = Server::new(ServerOptions::default(), &clock, &seed);
         let (spans, recorder) = Spans::recorded(&seed);
         let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()),
+            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone()),
             bus: Bus::in_process(&bus),
             clock: clock.clone(),
             seed: seed.clone(),
@@ -79,6 +83,7 @@ impl World {
         let stage = tokio::spawn(run(mk_options(), env.clone()));
         Self {
             api,
+            turns,
             bus,
             clock,
             env,
@@ -113,6 +118,16 @@ impl World {
                 self.api.put(LEASES, mk_lease(node, &self.clock));
             }
         }
+    }
+
+    /// From now on requests wait for their turns: the first for more than two seconds, each for two seconds more.
+    async fn use_up_turns(&self) {
+        let soon = Duration::from_millis(1);
+        while tokio::time::timeout(soon, self.turns.take()).await.is_ok() {}
+        // Somebody is before them.
+        let turns = self.turns.clone();
+        tokio::spawn(async move { turns.take().await });
+        tokio::task::yield_now().await;
     }
 
     async fn pass(&self, seconds: u64) {

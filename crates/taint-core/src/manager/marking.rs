@@ -8,7 +8,7 @@
 //! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
 //! is still to be marked then.
 
-use bailiff_model::{Holds, NodeName, PodUid, Profile, ReadyStatus, Zone};
+use bailiff_model::{Holds, NodeName, PodRef, PodUid, Profile, ReadyStatus, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -98,6 +98,7 @@ impl Manager {
         for uid in self.held_marks.take_all() {
             self.want_mark(&uid);
         }
+        self.call_off_held();
     }
 
     /// What health records say about zones that the monitor holds: those of all shards, because a zone is held whole.
@@ -121,6 +122,7 @@ impl Manager {
                 self.want_mark(&uid);
             }
         }
+        self.call_off_held();
     }
 
     /// The node is about to leave its zone: its marks wait for nothing there.
@@ -128,6 +130,16 @@ impl Manager {
         let Some(node) = self.nodes.get(name) else { return };
         for uid in self.held_marks.take_node(&node.facts.zone, name) {
             self.want_mark(&uid);
+        }
+    }
+
+    /// Takes marks back of pods that may not be marked by now: they may wait for their turn.
+    fn call_off_held(&mut self) {
+        let is_held = |uid: &&PodUid| self.pods.get(uid).is_some_and(|pod| self.is_held(&pod.node));
+        let held: Vec<PodUid> = self.marking.iter().filter(is_held).cloned().collect();
+        for uid in held {
+            self.marking.remove(&uid);
+            self.effects.push(Effect::CallOff(uid));
         }
     }
 
@@ -150,16 +162,22 @@ impl Manager {
                 None => self.marks.done(&uid),
                 Some(pod) if self.is_held(&pod.node) => self.hold_mark(&uid),
                 Some(pod) if step == Step::Read => self.effects.push(Effect::ReadPod(pod.pod.clone())),
-                Some(pod) => self.effects.push(Effect::MarkPod(PodMark {
-                    pod: pod.pod.clone(),
-                    node: pod.node.clone(),
-                    since: self.now.wall,
-                })),
+                Some(pod) => {
+                    let (pod, node) = (pod.pod.clone(), pod.node.clone());
+                    self.mark(pod, node);
+                }
             }
         }
     }
 
+    fn mark(&mut self, pod: PodRef, node: NodeName) {
+        self.marking.insert(pod.uid.clone());
+        let since = self.now.wall;
+        self.effects.push(Effect::MarkPod(PodMark { pod, node, since }));
+    }
+
     pub(super) fn pod_marked(&mut self, uid: &PodUid, answer: Answer) {
+        self.marking.remove(uid);
         match answer {
             Answer::Done(_) => {
                 self.marks.done(uid);
@@ -171,6 +189,13 @@ impl Manager {
             }
             // NL-088: treated as done, nothing is said.
             Answer::Gone => self.mark_unnecessary(uid),
+            // No failure: what is true once nothing holds it counts.
+            Answer::CalledOff => {
+                self.marks.done(uid);
+                if self.pods.get(uid).is_some_and(|pod| pod.mark) {
+                    self.want_mark(uid);
+                }
+            }
             Answer::Failed { retry_after } => self.mark_failed(uid, retry_after),
         }
     }
@@ -182,11 +207,7 @@ impl Manager {
         match reading {
             Reading::Found(_) if held => self.hold_mark(uid),
             Reading::Found(facts) if wanted && facts.pod.uid == *uid && needs_mark(facts.ready) => {
-                self.effects.push(Effect::MarkPod(PodMark {
-                    pod: facts.pod,
-                    node: facts.node,
-                    since: self.now.wall,
-                }));
+                self.mark(facts.pod, facts.node);
             }
             Reading::Found(_) | Reading::Gone => self.mark_unnecessary(uid),
             Reading::Failed { retry_after } => self.mark_failed(uid, retry_after),

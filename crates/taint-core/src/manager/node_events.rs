@@ -155,6 +155,8 @@ impl Manager {
                 None => self.want_node_write(name),
             },
             Answer::Gone => self.node_writes.done(name),
+            // Patches of nodes are not called off.
+            Answer::CalledOff => self.node_write_failed(name, None),
             Answer::Failed { retry_after } => self.node_write_failed(name, retry_after),
         }
     }

@@ -26,6 +26,7 @@ pub struct Harness {
     pub all_events: Vec<Event>,
     pub patches: Vec<NodePatch>,
     pub marks: Vec<PodMark>,
+    pub called_off: Vec<String>,
     pub reads: Vec<String>,
     pub completed: usize,
     pub wake_at: Option<Mono>,
@@ -51,6 +52,7 @@ impl Harness {
             all_events: Vec::new(),
             patches: Vec::new(),
             marks: Vec::new(),
+            called_off: Vec::new(),
             reads: Vec::new(),
             completed: 0,
             wake_at: None,
@@ -105,6 +107,7 @@ impl Harness {
             Effect::PatchNode(patch) => self.patches.push(patch),
             Effect::ReadNode(name) => self.reads.push(format!("node/{name}")),
             Effect::MarkPod(mark) => self.marks.push(mark),
+            Effect::CallOff(uid) => self.called_off.push(uid.to_string()),
             Effect::ReadPod(pod) => self.reads.push(format!("pod/{}", pod.uid)),
             Effect::Event(event) => {
                 self.events.push(event.message.clone());

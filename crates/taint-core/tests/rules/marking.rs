@@ -393,3 +393,59 @@ fn two_holds_end_with_the_second() {
         assert_eq!(h.marks.len(), 1);
     }
 }
+
+/// Issue 4, pause: marks that wait for their turn when it begins are taken back, once, in its scope; that is no failure, and when it
+/// ends what is true then counts, at once. One that was sent is answered as ever.
+#[test]
+fn marks_that_were_not_sent_when_a_hold_begins_are_taken_back() {
+    let scopes = [
+        (HoldScope::All, 2),
+        (HoldScope::Zone(Zone::default()), 2),
+        (HoldScope::Node("n1".into()), 2),
+        (HoldScope::Node("n2".into()), 0),
+    ];
+    for (scope, held) in scopes {
+        let pods = vec![mk_pod_ready("p", True), mk_pod_ready("q", True), mk_pod_ready("r", True)];
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], pods);
+        h.node(mk(Unknown));
+        answer(&mut h, "r", done("2"));
+        brake(&mut h, Some(scope.clone()));
+        brake(&mut h, Some(scope.clone()));
+        assert_eq!(h.called_off.len(), held, "{scope}");
+        if held == 0 {
+            continue;
+        }
+        for uid in ["p", "q"] {
+            answer(&mut h, uid, Answer::CalledOff);
+        }
+        h.at(600);
+        assert_eq!(
+            (marked(&h).len(), h.reads.len(), h.manager.stats().failed_writes),
+            (3, 0, 0),
+            "{scope}"
+        );
+        // Somebody else marks one meanwhile.
+        h.pod(mk_pod_ready("q", False));
+        brake(&mut h, None);
+        assert_eq!(marked(&h), ["p", "q", "r", "p"], "{scope}");
+        answer(&mut h, "p", done("3"));
+        assert_eq!(h.events.len(), 2, "{scope}");
+    }
+}
+
+/// The hold ended before it was known that the mark was not sent, or the node came back: then it is sent, or not wanted any more.
+#[test]
+fn a_mark_that_was_taken_back_is_wanted_as_long_as_its_node_is_silent() {
+    for comes_back in [false, true] {
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], vec![mk_pod_ready("p", True)]);
+        h.node(mk(Unknown));
+        brake(&mut h, Some(HoldScope::All));
+        if comes_back {
+            h.node(mk(True));
+        }
+        brake(&mut h, None);
+        assert_eq!(marked(&h), ["p"], "not answered yet");
+        answer(&mut h, "p", Answer::CalledOff);
+        assert_eq!(marked(&h).len(), if comes_back { 1 } else { 2 }, "comes back: {comes_back}");
+    }
+}

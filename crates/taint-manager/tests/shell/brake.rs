@@ -26,3 +26,33 @@ async fn a_pause_holds_the_marking_of_pods() {
     world.pass(15).await;
     assert_eq!(ready(&world), "False");
 }
+
+/// Issue 4, pause: marks that wait for their turn when it begins are not sent; the node's taints are.
+#[tokio::test(start_paused = true)]
+async fn marks_that_wait_for_their_turn_when_a_pause_begins_are_not_sent() {
+    let objects = vec![
+        (NODES, mk_node("n1", "True")),
+        (PODS, mk_pod("p", "n1", None)),
+        (PODS, mk_pod("q", "n1", None)),
+    ];
+    let world = World::start(objects).await;
+    let monitor = world.monitor();
+    monitor.set(mk_health(Verdict::Healthy));
+    monitor.complete();
+    world.pass(1).await;
+    world.use_up_turns().await;
+    world.api.put(NODES, mk_node("n1", "Unknown"));
+    monitor.set(mk_health(Verdict::Unreachable));
+    world.pass(1).await;
+    let now = world.clock.wall();
+    let until = now.checked_add(Duration::from_secs(60)).unwrap();
+    let entry = json!({"node": "n1", "since": now.to_string(), "until": until.to_string(), "reason": "a test"});
+    let pauses = json!({"metadata": {"name": "bailiff-pauses"}, "data": {"x": entry.to_string()}});
+    world.api.put(PAUSES, pauses);
+    world.pass(55).await;
+    let ready = |pod: &str| world.api.get(PODS, pod)["status"]["conditions"][0]["status"].clone();
+    assert_eq!([ready("p"), ready("q")], ["True", "True"]);
+    assert_eq!(world.api.get(NODES, "n1")["spec"]["taints"][0]["effect"], "NoSchedule");
+    world.pass(15).await;
+    assert_eq!([ready("p"), ready("q")], ["False", "False"]);
+}

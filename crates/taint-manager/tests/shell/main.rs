@@ -18,6 +18,7 @@ use bailiff_event_bus::{
 };
 use bailiff_model::intent::{HealthTaint, Intent, IntentState, PodEviction};
 use bailiff_model::{NodeHealth, NodeRef, Ready, ReadyStatus, Topic, TraceContext, Verdict, Wall, Zone};
+use bailiff_runtime::client::Limiter;
 use bailiff_runtime::trace::Recorder;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
 use bailiff_stage::{Env, Error, Shard};
@@ -39,6 +40,8 @@ const START: i64 = 1_704_067_200;
 
 struct World {
     api: FakeApi,
+    /// Of the stage's client: so many turns that no test waits for one that does not use them up.
+    turns: Limiter,
     bus: Server,
     clock: Clock,
     env: Env,
@@ -62,11 +65,12 @@ impl World {
             api.put(collection, object);
         }
         let clock = Clock::virtual_from(Wall::from_second(START).unwrap());
+        let turns = Limiter::new(0.5, 1000, &clock);
         let seed = Seed::new(1);
         let bus = Server::new(ServerOptions::default(), &clock, &seed);
         let (spans, recorder) = Spans::recorded(&seed);
         let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()),
+            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone()),
             bus: Bus::in_process(&bus),
             clock: clock.clone(),
             seed: seed.clone(),
@@ -81,6 +85,7 @@ impl World {
         let stage = tokio::spawn(run(mk_options(), env.clone()));
         Self {
             api,
+            turns,
             bus,
             clock,
             env,
@@ -97,6 +102,16 @@ impl World {
         self.env.epoch += 1;
         self.stage = tokio::spawn(run(mk_options(), self.env.clone()));
         self.pass(1).await;
+    }
+
+    /// From now on requests wait for their turns: the first for more than two seconds, each for two seconds more.
+    async fn use_up_turns(&self) {
+        let soon = Duration::from_millis(1);
+        while tokio::time::timeout(soon, self.turns.take()).await.is_ok() {}
+        // Somebody is before them.
+        let turns = self.turns.clone();
+        tokio::spawn(async move { turns.take().await });
+        tokio::task::yield_now().await;
     }
 
     async fn pass(&self, seconds: u64) {
