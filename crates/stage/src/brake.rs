@@ -11,7 +11,6 @@ pub mod pauses;
 mod telling;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{View, Watch, views::Meta};
@@ -40,9 +39,6 @@ const SOURCE: Source = Source {
     field_selector: "metadata.name=bailiff-pauses",
 };
 
-/// How often the ends of pauses are looked at while there is one: the wall clock may be set at any time.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
 /// The ConfigMap. It is decoded whatever it holds: what cannot be understood is a pause, not an object to be skipped.
 #[derive(Debug, Deserialize)]
 #[serde(from = "Raw")]
@@ -70,6 +66,13 @@ impl From<Raw> for Pauses {
             data: raw.data,
             binary: raw.binary_data.as_object().is_some_and(|map| !map.is_empty()),
         }
+    }
+}
+
+impl Pauses {
+    /// True if it is the one that is meant. One that does not say who it is came by a selector that only that one meets.
+    fn is_ours(&self) -> bool {
+        self.meta.name == NAME || self.meta.name.is_empty()
     }
 }
 
@@ -138,7 +141,7 @@ impl Brake {
                 self.told = Some(holds.clone());
                 return holds;
             }
-            let look = (!self.book.is_empty()).then(|| now.mono + LOOK_EVERY);
+            let look = self.book.looked_at(now);
             self.alarm.set(look.into_iter().chain(self.scout.ends_at()).min());
             tokio::select! {
                 biased;
@@ -154,14 +157,14 @@ impl Brake {
         match event {
             Event::Snapshot(snapshot) => {
                 let live = self.sight == Sight::Fresh;
-                match snapshot.objects.into_iter().find(|object| object.meta.name == NAME) {
+                match snapshot.objects.into_iter().find(Pauses::is_ours) {
                     Some(object) => self.read(&object, live, now),
                     None if snapshot.malformed.is_empty() => self.book.clear(),
                     None => self.book.set_unreadable("it cannot be decoded".to_owned(), now),
                 }
                 self.sight = Sight::Fresh;
             }
-            Event::Applied(object) if object.meta.name == NAME => self.read(&object, true, now),
+            Event::Applied(object) if object.is_ours() => self.read(&object, true, now),
             Event::Deleted(meta) if meta.name == NAME => self.book.clear(),
             Event::Applied(_) | Event::Deleted(_) => {}
             Event::Stale { since, reason } => {
@@ -173,6 +176,9 @@ impl Brake {
     }
 
     fn read(&mut self, object: &Pauses, live: bool, now: Now) {
+        if object.meta.name.is_empty() {
+            return self.book.set_unreadable("its metadata cannot be decoded".to_owned(), now);
+        }
         if object.binary {
             return self.book.set_unreadable("it has binaryData".to_owned(), now);
         }
@@ -233,3 +239,6 @@ pub fn entries(data: &Value) -> Result<BTreeMap<String, String>, String> {
         _ => Err("its data is no map".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;

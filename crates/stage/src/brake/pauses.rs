@@ -20,6 +20,9 @@ pub const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longest reason, in bytes: it becomes part of records and Events.
 pub const LONGEST_REASON: usize = 256;
 
+/// How often the wall clock is looked at where it decides whether a pause stands.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// What is paused, why and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
@@ -182,6 +185,18 @@ impl Known {
     fn is_over(&self, now: Now) -> bool {
         now.mono >= self.latest || (now.mono >= self.earliest && now.wall >= self.pause.until)
     }
+
+    /// When to look whether it is over, or stands again; `None` if it never will. In between the wall clock decides, which may be set
+    /// at any time.
+    fn looked_at(&self, now: Now) -> Option<Mono> {
+        if now.mono >= self.latest {
+            None
+        } else if now.mono < self.earliest {
+            Some(self.earliest)
+        } else {
+            Some(self.latest.min(now.mono + LOOK_EVERY))
+        }
+    }
 }
 
 /// The entries of the ConfigMap, as they were when each was first seen.
@@ -192,9 +207,9 @@ pub struct Book {
 }
 
 impl Book {
-    /// True if there is nothing in it.
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+    /// When to look again without being told anything; `None` if time alone changes nothing any more.
+    pub fn looked_at(&self, now: Now) -> Option<Mono> {
+        self.known.values().filter_map(|known| known.looked_at(now)).min()
     }
 
     /// The ConfigMap is not there.

@@ -175,3 +175,39 @@ fn a_pause_that_ends_by_itself_is_said_once() {
     book.set(&mk_entries(&[stands]), true, at(70, 70));
     assert_eq!(book.ended(at(100, 100)), [], "resumed by hand");
 }
+
+/// Nobody is woken for an entry that is over for good, nor each second for one that stands whatever the wall clock shows.
+#[test]
+fn entries_are_looked_at_when_time_may_change_them() {
+    let looked_at = |since: Option<i64>, live: bool, now: Now| {
+        let pause = Pause {
+            since: since.map(wall_at),
+            ..mk_pause(HoldScope::All, 0, 7200)
+        };
+        let mut book = Book::default();
+        // Seen at 0 by the monotonic clock, and at 3600 by the wall clock.
+        book.set(&mk_entries(&[pause]), live, at(0, 3600));
+        book.looked_at(now).map(|at| at.since_origin().as_secs())
+    };
+    let cases = [
+        // Seen to appear: it lasts two hours, exactly.
+        (Some(0), true, at(0, 3600), Some(7200)),
+        (Some(0), true, at(7199, 99_999), Some(7200)),
+        (Some(0), true, at(7200, 3600), None),
+        // Found with an hour left: from then on the wall clock decides, for another hour.
+        (Some(0), false, at(0, 3600), Some(3600)),
+        (Some(0), false, at(3600, 7200), Some(3601)),
+        (Some(0), false, at(7199, 0), Some(7200)),
+        (Some(0), false, at(7200, 0), None),
+        (None, false, at(0, 3600), Some(3600)),
+        (None, false, at(3600, 0), None),
+    ];
+    for (since, live, now, wanted) in cases {
+        assert_eq!(
+            looked_at(since, live, now),
+            wanted,
+            "since {since:?}, live: {live}, at {now:?}"
+        );
+    }
+    assert_eq!(Book::default().looked_at(at(0, 0)), None);
+}
