@@ -8,7 +8,7 @@ use bailiff_model::health::NodeHealth;
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{Incarnation, Origin, Revision, Topic, TraceContext, Wall};
+use bailiff_model::{Incarnation, Mono, Origin, Revision, Topic, TraceContext, Wall};
 
 /// What a record says; one variant per topic.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,10 @@ pub struct Record {
     pub producer: String,
     /// When it was made, by the producer's clock: for people.
     pub produced_at: Wall,
+    /// How old it was at `received_at`, by the monotonic clocks of producer and bus; `None`: unknown.
+    pub age: Option<Duration>,
+    /// When it came here, by the monotonic clock of who holds it, bus or subscriber.
+    pub received_at: Mono,
     /// Trace it belongs to.
     pub trace: Option<TraceContext>,
     /// What it says; `None`: the key is gone.
@@ -95,6 +99,8 @@ pub struct Incoming {
     pub derived_from: Origin,
     /// When it was made, by the producer's clock.
     pub produced_at: Wall,
+    /// How long ago that was when it was sent, by the producer's monotonic clock.
+    pub age: Duration,
     /// Trace it belongs to.
     pub trace: Option<TraceContext>,
     /// What it says; `None` removes the key.
@@ -179,6 +185,12 @@ impl Record {
     /// Its place in the bus, for what is derived from it.
     pub fn origin(&self) -> Origin {
         Origin::new(self.incarnation.clone(), self.revision)
+    }
+
+    /// How old it is at `now`, on the clock of who holds it; `None`: unknown. It may be older by what it took to get here.
+    pub fn age_at(&self, now: Mono) -> Option<Duration> {
+        let here = now.saturating_since(self.received_at);
+        self.age.map(|age| age.saturating_add(here))
     }
 }
 

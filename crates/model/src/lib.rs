@@ -30,7 +30,7 @@ pub use listed::Listed;
 pub use selector::{Labels, Selector};
 pub use shard::Shard;
 pub use taint::{Effect, Operator, Taint, Tolerance, Toleration};
-pub use time::{Mono, Now, Wall, heeded_retry_after};
+pub use time::{ClockReading, Moment, Mono, Now, Wall, heeded_retry_after};
 pub use topic::{Origin, Revision, Topic};
 pub use trace::TraceContext;
 pub use zone::{Zone, ZoneState};

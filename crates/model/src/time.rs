@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 /// Wall-clock time, as Kubernetes objects carry it.
 pub type Wall = jiff::Timestamp;
 
@@ -45,6 +47,81 @@ impl std::ops::Add<Duration> for Mono {
     }
 }
 
+/// A moment on a process's monotonic clock that may lie before its origin: what earlier processes did counts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment {
+    /// Nanoseconds since the origin; negative before it.
+    nanos: i128,
+}
+
+impl Moment {
+    /// The moment that lies `after` later, or earlier if that is negative.
+    #[must_use]
+    pub fn moved(self, after: SignedDuration) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(after.as_nanos()),
+        }
+    }
+
+    /// The moment that lies `by` earlier.
+    #[must_use]
+    pub fn back(self, by: Duration) -> Self {
+        Self {
+            nanos: self.nanos.saturating_sub(i128::try_from(by.as_nanos()).unwrap_or(i128::MAX)),
+        }
+    }
+
+    /// The point that lies `after` later; the origin if that is before it, [`Mono::FAR_FUTURE`] if it cannot be expressed.
+    pub fn plus(self, after: Duration) -> Mono {
+        const SECOND: u128 = 1_000_000_000;
+        let after = i128::try_from(after.as_nanos()).unwrap_or(i128::MAX);
+        let nanos = u128::try_from(self.nanos.saturating_add(after)).unwrap_or(0);
+        match u64::try_from(nanos / SECOND) {
+            // The remainder is below a second and fits.
+            Ok(seconds) => Mono(Duration::new(seconds, (nanos % SECOND) as u32)),
+            Err(_) => Mono::FAR_FUTURE,
+        }
+    }
+
+    /// The same as a point; the origin if it is before that.
+    pub fn mono(self) -> Mono {
+        self.plus(Duration::ZERO)
+    }
+}
+
+impl From<Mono> for Moment {
+    fn from(mono: Mono) -> Self {
+        Self {
+            nanos: i128::try_from(mono.0.as_nanos()).unwrap_or(i128::MAX),
+        }
+    }
+}
+
+/// A reading of somebody's wall clock, and when that was on ours.
+///
+/// Whoever tells of wall times, and says by which clock and how long ago he read it, can be understood without that clock being right:
+/// only differences between its readings are used, so neither its error nor a step of it, or of ours, since then moves anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    wall: Wall,
+    at: Moment,
+}
+
+impl ClockReading {
+    /// The clock showed `wall`, `age` ago.
+    pub fn new(wall: Wall, age: Duration, now: Now) -> Self {
+        Self {
+            wall,
+            at: Moment::from(now.mono).back(age),
+        }
+    }
+
+    /// When that clock, if it was not touched, showed or will show `wall`.
+    pub fn moment_of(&self, wall: Wall) -> Moment {
+        self.at.moved(wall.duration_since(self.wall))
+    }
+}
+
 /// The present: one reading of both clocks, taken together.
 ///
 /// Deadlines are computed on [`Now::mono`]; [`Now::wall`] is only for stamping what is written, and for turning a wall time that
@@ -78,6 +155,22 @@ impl Now {
         }
     }
 
+    /// The moment that corresponds to `wall`.
+    pub fn moment_of(&self, wall: Wall) -> Moment {
+        ClockReading::new(self.wall, Duration::ZERO, *self).moment_of(wall)
+    }
+
+    /// The wall time that corresponds to `moment` by the clock as it is now, clamped to what a timestamp can express.
+    pub fn wall_at(&self, moment: Moment) -> Wall {
+        let since = Moment::from(self.mono);
+        let span = Duration::from_nanos_u128(since.nanos.abs_diff(moment.nanos));
+        if moment > since {
+            self.wall.checked_add(span).unwrap_or(Wall::MAX)
+        } else {
+            self.wall.checked_sub(span).unwrap_or(Wall::MIN)
+        }
+    }
+
     /// The wall time that corresponds to `mono`, clamped to what a timestamp can express.
     pub fn wall_of(&self, mono: Mono) -> Wall {
         if mono >= self.mono {
@@ -108,6 +201,29 @@ mod tests {
             let wall = now.wall + jiff::SignedDuration::from_secs(seconds);
             assert_eq!(now.wall_of(now.mono_of(wall)), wall, "{seconds} s");
         }
+    }
+
+    /// NL-065, TE-060: whose clock is right is nobody's question
+    #[test]
+    fn what_another_clock_told_is_understood_by_differences_alone() {
+        let hour = SignedDuration::from_hours(1);
+        for theirs in [-hour, SignedDuration::ZERO, hour] {
+            let read = mk_now().wall + theirs;
+            let reading = ClockReading::new(read, Duration::from_secs(150), mk_now());
+            let at = |seconds| reading.moment_of(read + SignedDuration::from_secs(seconds));
+            assert_eq!(at(70).mono(), Mono::from_origin(Duration::from_secs(20)));
+            assert_eq!(
+                at(-70).plus(Duration::from_secs(200)),
+                Mono::from_origin(Duration::from_secs(80))
+            );
+            assert_eq!(at(0).mono(), Mono::ORIGIN, "before the origin");
+            assert_eq!(mk_now().wall_at(at(0)), mk_now().wall - Duration::from_secs(150));
+            assert_eq!(mk_now().wall_at(at(170)), mk_now().wall + Duration::from_secs(20));
+        }
+        assert_eq!(mk_now().moment_of(mk_now().wall), Moment::from(mk_now().mono));
+        assert_eq!(mk_now().wall_at(Moment::from(Mono::FAR_FUTURE)), Wall::MAX);
+        assert_eq!(mk_now().moment_of(Wall::MIN).mono(), Mono::ORIGIN);
+        assert_eq!(Moment::from(Mono::FAR_FUTURE).plus(Duration::MAX), Mono::FAR_FUTURE);
     }
 
     #[test]

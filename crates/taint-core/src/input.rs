@@ -93,6 +93,8 @@ pub struct HealthRecord {
 pub struct Inherited {
     /// What it says.
     pub intent: Intent,
+    /// How long ago it was decided, by monotonic clocks; `None`: unknown, and then not long.
+    pub age: Option<Duration>,
     /// The health record it was derived from, if any.
     pub derived_from: Origin,
     /// Its trace.

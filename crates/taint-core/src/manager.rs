@@ -15,11 +15,12 @@ use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
 use crate::effect::Effect;
 use crate::held::{HeldZones, WaitingMarks};
-use crate::input::{Inherited, Input};
+use crate::input::Input;
 use crate::nodes::Node;
 use crate::pods::Pods;
 use crate::stats::Stats;
 use crate::tasks::Tasks;
+use inherit::Remembered;
 use wishes::Wish;
 
 /// The decisions of one taint-manager over the nodes it is responsible for.
@@ -72,7 +73,7 @@ struct Health {
 struct Progress {
     nodes_listed: bool,
     pods_listed: bool,
-    inherited: Option<Vec<Inherited>>,
+    inherited: Option<Vec<Remembered>>,
     /// Marking that an earlier process began was taken up.
     marking_finished: bool,
     /// Since when intents are decided; before, starts are only collected.

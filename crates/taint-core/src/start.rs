@@ -1,18 +1,16 @@
 //! When toleration times start: of each NoExecute taint of a node, as this process knows it.
 //!
-//! A taint seen to appear starts then. One that stood already starts when the bus remembers, else at `timeAdded`, else now. A start
-//! may lie before the process's monotonic origin, so it is kept as a signed number of nanoseconds.
+//! A taint seen to appear starts then. One that stood already starts when the bus remembers, else at `timeAdded`, else now.
 
 use std::time::Duration;
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect, Mono, Now, Taint, Wall};
+use bailiff_model::{ClockReading, Effect, Moment, Mono, Now, Taint, Wall};
 
 /// A moment that toleration times are counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Start {
-    /// Nanoseconds since the monotonic origin; negative before it.
-    nanos: i128,
+    moment: Moment,
     /// The same moment by the clock as it was: an identity, not to be compared with others.
     pub(crate) wall: Wall,
 }
@@ -21,16 +19,24 @@ impl Start {
     /// This moment.
     pub(crate) fn at(now: Now) -> Self {
         Self {
-            nanos: nanos_of(now.mono),
+            moment: Moment::from(now.mono),
             wall: now.wall,
         }
     }
 
-    /// The moment `wall`, which is not later than now.
+    /// The moment `wall` by our clock, which is not later than now. For what only the API tells of.
     pub(crate) fn of_wall(wall: Wall, now: Now) -> Self {
         let wall = wall.min(now.wall);
         Self {
-            nanos: nanos_of(now.mono) - now.wall.duration_since(wall).as_nanos(),
+            moment: now.moment_of(wall),
+            wall,
+        }
+    }
+
+    /// The moment `wall` by the clock of which there is this reading; it is not later than now.
+    pub(crate) fn told(wall: Wall, reading: ClockReading, now: Now) -> Self {
+        Self {
+            moment: reading.moment_of(wall).min(Moment::from(now.mono)),
             wall,
         }
     }
@@ -38,28 +44,13 @@ impl Start {
     /// The moment on the clock as it is now: its steps since then are left out, so that it can be compared with other moments told at
     /// `now`.
     pub(crate) fn told_at(self, now: Now) -> Wall {
-        let ago = nanos_of(now.mono).saturating_sub(self.nanos);
-        let ago = Duration::from_nanos_u128(u128::try_from(ago).unwrap_or(0));
-        now.wall.checked_sub(ago).unwrap_or(Wall::MIN)
+        now.wall_at(self.moment.min(Moment::from(now.mono)))
     }
 
     /// The moment that lies `after` later; the origin if that is before it, never if it cannot be expressed.
     pub(crate) fn plus(self, after: Duration) -> Mono {
-        let nanos = self
-            .nanos
-            .saturating_add(i128::try_from(after.as_nanos()).unwrap_or(i128::MAX));
-        let nanos = u128::try_from(nanos).unwrap_or(0);
-        const SECOND: u128 = 1_000_000_000;
-        match u64::try_from(nanos / SECOND) {
-            // The remainder is below a second and fits.
-            Ok(seconds) => Mono::from_origin(Duration::new(seconds, (nanos % SECOND) as u32)),
-            Err(_) => Mono::FAR_FUTURE,
-        }
+        self.moment.plus(after)
     }
-}
-
-fn nanos_of(mono: Mono) -> i128 {
-    i128::try_from(mono.since_origin().as_nanos()).unwrap_or(i128::MAX)
 }
 
 /// A NoExecute taint that stands on a node, and since when.

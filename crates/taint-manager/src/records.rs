@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bailiff_event_bus::{Body, Record, ShardStatus};
-use bailiff_model::{NodeName, Topic};
+use bailiff_model::{Mono, NodeName, Topic};
 use bailiff_taint_core::{HealthRecord, Inherited};
 
 /// A record of topic `node-health`.
@@ -19,11 +19,13 @@ pub(crate) fn health(record: Record) -> HealthRecord {
     }
 }
 
-/// A record of the own topic; `None` if it says nothing any more.
-pub(crate) fn inherited(record: Record) -> Option<Inherited> {
+/// A record of the own topic, as it is now; `None` if it says nothing any more.
+pub(crate) fn inherited(record: Record, now: Mono) -> Option<Inherited> {
+    let age = record.age_at(now);
     match record.body {
         Some(Body::Intent(intent)) => Some(Inherited {
             intent,
+            age,
             derived_from: record.derived_from,
             trace: record.trace,
         }),

@@ -235,7 +235,9 @@ impl Shell {
     fn take_over(&mut self, update: Update) {
         if let Update::Snapshot { records, .. } = update {
             self.past = None;
-            let records = records.into_iter().filter_map(records::inherited).collect();
+            let now = self.env.clock.now().mono;
+            let records = records.into_iter().filter_map(|record| records::inherited(record, now));
+            let records = records.collect();
             self.apply(Input::Inherit(records));
         }
     }

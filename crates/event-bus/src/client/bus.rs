@@ -116,7 +116,7 @@ impl Bus {
         self.client.clone()
     }
 
-    /// The records kept of a key, oldest first.
+    /// The records kept of a key, oldest first; without their ages.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -129,8 +129,10 @@ impl Bus {
         let response = within(RPC, self.client().get_history(request)).await?;
         let records: Result<Vec<Record>, _> = wire::list("records", response.records, usize::MAX);
         let incarnation = Incarnation::from(response.incarnation);
+        // People read it. Nobody counts by it, so no clock is asked when it came.
         let in_incarnation = |record| Record {
             incarnation: incarnation.clone(),
+            age: None,
             ..record
         };
         let records = records.map_err(|source| Error::Malformed { rpc: RPC, source })?;

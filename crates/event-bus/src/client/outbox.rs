@@ -5,14 +5,15 @@
 //! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
-use bailiff_model::{Origin, Revision, Topic, Wall};
+use bailiff_model::{Mono, Now, Origin, Revision, Topic};
 use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
 use super::Published;
 use crate::record::{Draft, Incoming};
-use crate::wire::envelope;
+use crate::wire::{envelope, scalar};
 
 /// Records in a batch; half of what the bus takes.
 const BATCH_RECORDS: usize = 500;
@@ -69,7 +70,10 @@ enum Replace {
 
 #[derive(Debug)]
 struct Slot {
+    /// As it was when it was made.
     incoming: Incoming,
+    /// When that was: however often it is sent, it is not made again.
+    made: Now,
     version: Version,
     /// Something of this key was sent: the bus may have it.
     is_known: bool,
@@ -107,7 +111,7 @@ impl Outbox {
 
     // === what the owner does ===
 
-    pub(super) fn set(&mut self, draft: Draft, produced_at: Wall) {
+    pub(super) fn set(&mut self, draft: Draft, now: Now) {
         let Draft {
             key,
             route,
@@ -120,7 +124,8 @@ impl Outbox {
             key,
             route,
             derived_from,
-            produced_at,
+            produced_at: now.wall,
+            age: Duration::ZERO,
             trace,
             body: Some(body),
         };
@@ -131,14 +136,14 @@ impl Outbox {
             return;
         }
         let key = incoming.key.clone();
-        self.put(incoming);
+        self.put(incoming, now);
         if is_terminal {
             self.terminal.push_back((key, self.last_version));
             self.forget_old_outcomes();
         }
     }
 
-    pub(super) fn remove(&mut self, key: &str, produced_at: Wall) {
+    pub(super) fn remove(&mut self, key: &str, now: Now) {
         let route = match self.slots.get(key) {
             Some(slot) if slot.incoming.body.is_none() => return,
             // There is nothing to remove it from.
@@ -155,23 +160,26 @@ impl Outbox {
             self.news.refuse(key.to_owned(), error.to_string());
             return;
         }
-        self.put(Incoming {
+        let incoming = Incoming {
             key: key.to_owned(),
             route,
             derived_from: Origin::default(),
-            produced_at,
+            produced_at: now.wall,
+            age: Duration::ZERO,
             trace: None,
             body: None,
-        });
+        };
+        self.put(incoming, now);
     }
 
-    fn put(&mut self, incoming: Incoming) {
+    fn put(&mut self, incoming: Incoming, made: Now) {
         let key = incoming.key.clone();
         self.last_version += 1;
         let version = self.last_version;
         let is_known = self.slots.get(&key).is_some_and(|slot| slot.is_known);
         let slot = Slot {
             incoming,
+            made,
             version,
             is_known,
         };
@@ -194,8 +202,8 @@ impl Outbox {
             let Some((key, _)) = self.terminal.pop_front() else { return };
             if is_latest && is_on_its_way {
                 // What the bus may have of it is not true any more.
-                let produced_at = self.slots[&key].incoming.produced_at;
-                self.remove(&key, produced_at);
+                let made = self.slots[&key].made;
+                self.remove(&key, made);
             } else if is_latest {
                 self.slots.remove(&key);
             }
@@ -265,12 +273,12 @@ impl Outbox {
     }
 
     /// What to send next, if anything is to be sent now.
-    pub(super) fn next_step(&mut self) -> Option<Step> {
+    pub(super) fn next_step(&mut self, now: Mono) -> Option<Step> {
         if self.inflight.len() >= WINDOW || matches!(self.replace, Replace::Ending(_)) {
             return None;
         }
         if !self.queue.is_empty() {
-            return Some(Step::Batch(self.next_batch()));
+            return Some(Step::Batch(self.next_batch(now)));
         }
         let is_replaced = self.replace == Replace::Staging && self.is_initial_state_set && self.inflight.is_empty();
         is_replaced.then(|| {
@@ -280,13 +288,17 @@ impl Outbox {
         })
     }
 
-    fn next_batch(&mut self) -> pb::Batch {
+    fn next_batch(&mut self, now: Mono) -> pb::Batch {
         let (mut records, mut sent, mut bytes) = (Vec::new(), Vec::new(), 0);
         while records.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
             let Some((version, key)) = self.queue.pop_first() else { break };
             let Some(slot) = self.slots.get_mut(&key) else { continue };
             slot.is_known = true;
-            let record = envelope::to_incoming(self.topic, &slot.incoming);
+            let age = now.saturating_since(slot.made.mono);
+            let record = pb::Envelope {
+                age: Some(scalar::to_duration(age)),
+                ..envelope::to_incoming(self.topic, &slot.incoming)
+            };
             bytes += record.encoded_len();
             records.push(record);
             sent.push((key, version));

@@ -123,14 +123,14 @@ pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -
 impl Publisher {
     /// Sets the latest state of a key. Never blocks; drafts of one key that were not sent yet coalesce.
     pub fn set(&self, draft: Draft) {
-        let produced_at = self.shared.clock.wall();
-        self.shared.change(|state| state.outbox.set(draft, produced_at));
+        let now = self.shared.clock.now();
+        self.shared.change(|state| state.outbox.set(draft, now));
     }
 
     /// Removes a key.
     pub fn remove(&self, key: &str) {
-        let produced_at = self.shared.clock.wall();
-        self.shared.change(|state| state.outbox.remove(key, produced_at));
+        let now = self.shared.clock.now();
+        self.shared.change(|state| state.outbox.remove(key, now));
     }
 
     /// The initial state is set: what was set so far replaces what the shard held before, as one change.

@@ -198,7 +198,8 @@ impl Session<'_> {
 
     fn send_steps(&self) -> Result<(), Status> {
         loop {
-            let Some(step) = self.shared.lock().outbox.next_step() else {
+            let now = self.shared.clock.now().mono;
+            let Some(step) = self.shared.lock().outbox.next_step(now) else {
                 return Ok(());
             };
             send(

@@ -299,6 +299,7 @@ impl Subscription {
             match Record::try_from(Wire(envelope)) {
                 Ok(record) => self.partial.records.push(Record {
                     incarnation: self.incarnation.clone(),
+                    received_at: self.heard,
                     ..record
                 }),
                 Err(error) => {

@@ -212,10 +212,11 @@ impl Reader {
     /// The next part of the set that is being sent.
     fn next_chunk(&mut self) -> Option<Step> {
         let pending = self.set.as_mut()?;
+        let now = self.hub.now().mono;
         let (mut records, mut bytes) = (Vec::new(), 0);
         while records.len() < CHUNK_RECORDS && bytes < self.hub.options.chunk_bytes {
             let Some(record) = pending.records.next() else { break };
-            let envelope = envelope::to_envelope(&record);
+            let envelope = envelope::to_envelope(&record, now);
             bytes += envelope.encoded_len();
             records.push(envelope);
         }

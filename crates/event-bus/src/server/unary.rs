@@ -12,9 +12,10 @@ use crate::wire::envelope;
 pub(super) fn history(hub: &Hub, request: &pb::GetHistoryRequest) -> Result<pb::GetHistoryResponse, Status> {
     let topic = envelope::topic("topic", &request.topic).map_err(|error| hub.refuse_invalid(&error))?;
     let key = envelope::key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
+    let now = hub.now().mono;
     let (records, incarnation) = hub.read(|engine| (engine.history(topic, &key), engine.incarnation().to_owned()));
     Ok(pb::GetHistoryResponse {
-        records: records.iter().map(|record| envelope::to_envelope(record)).collect(),
+        records: records.iter().map(|record| envelope::to_envelope(record, now)).collect(),
         incarnation,
     })
 }

@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Incarnation, Revision, Topic, Zone};
+use bailiff_model::{Incarnation, Mono, Revision, Topic, Zone};
 use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
@@ -51,6 +51,7 @@ pub fn incoming(topic: Topic, envelope: pb::Envelope) -> Result<Incoming, Error>
         route,
         derived_from: scalar::origin("derived_from", envelope.derived_from, envelope.derived_from_incarnation)?,
         produced_at: scalar::time("produced_at", envelope.produced_at)?,
+        age: scalar::duration_if_any("age", envelope.age)?.unwrap_or_default(),
         trace: scalar::trace("traceparent", &envelope.traceparent)?,
         body,
     })
@@ -78,6 +79,8 @@ impl TryFrom<Wire<pb::Envelope>> for Record {
             shard: envelope.shard,
             producer: scalar::identity("producer", envelope.producer)?,
             produced_at: scalar::time("produced_at", envelope.produced_at)?,
+            age: scalar::duration_if_any("age", envelope.age)?,
+            received_at: Mono::ORIGIN,
             trace: scalar::trace("traceparent", &envelope.traceparent)?,
             body,
             tombstone,
@@ -231,8 +234,8 @@ fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<Tombst
     Ok((Some(body), None))
 }
 
-/// The wire form of a record.
-pub fn to_envelope(record: &Record) -> pb::Envelope {
+/// The wire form of a record that is delivered at `now`.
+pub fn to_envelope(record: &Record, now: Mono) -> pb::Envelope {
     pb::Envelope {
         topic: record.topic.to_string(),
         key: record.key.clone(),
@@ -243,6 +246,7 @@ pub fn to_envelope(record: &Record) -> pb::Envelope {
         epoch: record.epoch,
         producer: record.producer.clone(),
         produced_at: Some(scalar::to_time(record.produced_at)),
+        age: record.age_at(now).map(scalar::to_duration),
         traceparent: scalar::to_trace(record.trace),
         shard: record.shard,
         body: Some(to_body(record.body.as_ref(), record.tombstone)),
@@ -258,6 +262,7 @@ pub fn to_incoming(topic: Topic, incoming: &Incoming) -> pb::Envelope {
         derived_from: incoming.derived_from.revision.0,
         derived_from_incarnation: incoming.derived_from.incarnation.to_string(),
         produced_at: Some(scalar::to_time(incoming.produced_at)),
+        age: Some(scalar::to_duration(incoming.age)),
         traceparent: scalar::to_trace(incoming.trace),
         body: Some(to_body(incoming.body.as_ref(), None)),
         ..pb::Envelope::default()

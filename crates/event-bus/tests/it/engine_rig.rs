@@ -145,6 +145,7 @@ pub fn mk_incoming(body: Body) -> Incoming {
         route: body.route(),
         derived_from: Origin::default(),
         produced_at: Wall::UNIX_EPOCH,
+        age: Duration::ZERO,
         trace: None,
         body: Some(body),
     }
@@ -156,6 +157,7 @@ pub fn mk_removal(key: &str) -> Incoming {
         route: String::new(),
         derived_from: Origin::default(),
         produced_at: Wall::UNIX_EPOCH,
+        age: Duration::ZERO,
         trace: None,
         body: None,
     }

@@ -11,8 +11,8 @@ use bailiff_model::intent::{
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, RefusedReason, ZoneStatus};
 use bailiff_model::rollout::{Counts, DaemonSetSync, NodeReason, WhyNot};
 use bailiff_model::{
-    Effect, Hold, HoldReason, Incarnation, NodeRef, Operator, Origin, PodRef, Revision, Taint, Toleration, Topic, TraceContext,
-    Wall, Zone, ZoneState,
+    Effect, Hold, HoldReason, Incarnation, Mono, NodeRef, Operator, Origin, PodRef, Revision, Taint, Toleration, Topic,
+    TraceContext, Wall, Zone, ZoneState,
 };
 use bailiff_proto::v1 as pb;
 use proptest::collection::vec;
@@ -366,23 +366,32 @@ fn record() -> impl Strategy<Value = Record> {
         (1..u64::MAX).prop_map(|revision| Origin::new("bus-1".into(), Revision(revision))),
     ];
     let numbers = (any::<u64>(), origin, any::<u64>(), any::<u32>());
-    (body(), option::weighted(0.1, tombstone), trace, numbers, wall()).prop_map(
-        |(body, tombstone, trace, (revision, derived_from, epoch, shard), produced_at)| Record {
-            topic: body.topic(),
-            key: body.key(),
-            route: body.route(),
-            incarnation: Incarnation::default(),
-            revision: Revision(revision),
-            derived_from,
-            epoch,
-            shard,
-            producer: "producer 1".to_owned(),
-            produced_at,
-            trace: trace.map(|(trace_id, span_id)| TraceContext { trace_id, span_id }),
-            body: tombstone.is_none().then_some(body),
-            tombstone,
-        },
+    (
+        body(),
+        option::weighted(0.1, tombstone),
+        trace,
+        numbers,
+        (wall(), option::of((0..u64::MAX / 4, 0..1_000_000_000_u32))),
     )
+        .prop_map(
+            |(body, tombstone, trace, (revision, derived_from, epoch, shard), (produced_at, age))| Record {
+                topic: body.topic(),
+                key: body.key(),
+                route: body.route(),
+                incarnation: Incarnation::default(),
+                revision: Revision(revision),
+                derived_from,
+                epoch,
+                shard,
+                producer: "producer 1".to_owned(),
+                produced_at,
+                age: age.map(|(seconds, nanos)| Duration::new(seconds, nanos)),
+                received_at: Mono::ORIGIN,
+                trace: trace.map(|(trace_id, span_id)| TraceContext { trace_id, span_id }),
+                body: tombstone.is_none().then_some(body),
+                tombstone,
+            },
+        )
 }
 
 proptest! {
@@ -390,7 +399,7 @@ proptest! {
 
     #[test]
     fn a_record_survives_the_wire(record in record()) {
-        let bytes = envelope::to_envelope(&record).encode_to_vec();
+        let bytes = envelope::to_envelope(&record, Mono::ORIGIN).encode_to_vec();
         let arrived = pb::Envelope::decode(bytes.as_slice()).unwrap();
         prop_assert_eq!(Record::try_from(Wire(arrived)).unwrap(), record);
     }
@@ -398,7 +407,7 @@ proptest! {
     /// What a bit flip, a bug or an enemy makes of a record is accepted or refused, and what is accepted survives the wire again.
     #[test]
     fn damaged_records_are_refused_or_sound(record in record(), place in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let mut bytes = envelope::to_envelope(&record).encode_to_vec();
+        let mut bytes = envelope::to_envelope(&record, Mono::ORIGIN).encode_to_vec();
         let place = place.index(bytes.len());
         bytes[place] = byte;
         let Ok(damaged) = pb::Envelope::decode(bytes.as_slice()) else { return Ok(()) };
@@ -408,7 +417,7 @@ proptest! {
             }
         }
         if let Ok(accepted) = Record::try_from(Wire(damaged)) {
-            let again = Record::try_from(Wire(envelope::to_envelope(&accepted)));
+            let again = Record::try_from(Wire(envelope::to_envelope(&accepted, Mono::ORIGIN)));
             prop_assert_eq!(again, Ok(accepted));
         }
     }

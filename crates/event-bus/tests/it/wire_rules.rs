@@ -1,5 +1,7 @@
 //! What the contract forbids is refused with the field, the value and what is allowed.
 
+use std::time::Duration;
+
 use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::wire::envelope;
 use bailiff_event_bus::{Body, Draft};
@@ -19,6 +21,7 @@ fn mk_envelope(body: Body) -> pb::Envelope {
         route: draft.route,
         derived_from: Origin::new("bus-1".into(), Revision(3)),
         produced_at: Wall::UNIX_EPOCH,
+        age: Duration::ZERO,
         trace: None,
         body: Some(draft.body),
     };
@@ -105,7 +108,7 @@ fn health_case(change: impl Fn(&mut pb::Envelope, &mut pb::NodeHealth)) -> Strin
 #[test]
 fn a_health_record_is_checked_field_by_field() {
     type Change = fn(&mut pb::Envelope, &mut pb::NodeHealth);
-    let cases: [(&str, Change); 23] = [
+    let cases: [(&str, Change); 24] = [
         ("node_health.node: absent", |_, h| h.node = None),
         ("node_health.node.name: \"\"", |_, h| h.node.as_mut().unwrap().name.clear()),
         ("node_health.node.name: \"a/b\"", |_, h| {
@@ -149,6 +152,7 @@ fn a_health_record_is_checked_field_by_field() {
         ("derived_from_incarnation: \"bus-1\"", |e, _| e.derived_from = 0),
         ("derived_from_incarnation: \"\"", |e, _| e.derived_from_incarnation.clear()),
         ("traceparent: \"x\"", |e, _| e.traceparent = "x".to_owned()),
+        ("age: \"-1 s 0 ns\"", |e, _| e.age.as_mut().unwrap().seconds = -1),
     ];
     for (wanted, change) in cases {
         let text = health_case(change);

@@ -2,12 +2,16 @@
 //!
 //! A restart does not start toleration times again (TE-057, TE-102): since when a taint was counted, and until when a pod may stay, is
 //! in the intents that were published before. Under the upstream profile none of that is used.
+//!
+//! They tell it by the clock of who decided, as it was then, and say when that was by the same clock; the bus says how long ago that
+//! is. Only these differences are used: no clock has to be right, or to have stayed as it was, for a time to be over no earlier than it
+//! is (TE-060). Where the bus does not know how old an intent is, it counts as just decided, which makes nothing earlier.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
-use bailiff_model::{EvictionMode, NodeName, PodUid, Profile, Taint};
+use bailiff_model::{ClockReading, EvictionMode, NodeName, Origin, PodUid, Profile, Taint, TraceContext};
 
 use super::Manager;
 use super::evict::Word;
@@ -21,17 +25,39 @@ use crate::start::{Standing, Start, follow};
 /// would hold evictions for hand-made taints, which need no verdicts; without these, what health causes is held anyway.
 const HEALTH_WAIT: Duration = Duration::from_secs(30);
 
+/// What was said of a pod before this process.
+#[derive(Clone, Debug)]
+pub(super) struct Remembered {
+    eviction: PodEviction,
+    /// Of the clock that its times are told by, from when it was decided.
+    reading: ClockReading,
+    derived_from: Origin,
+    trace: Option<TraceContext>,
+}
+
 impl Manager {
     /// What the own topic held when this process came to it. Later snapshots of it are this process's own words.
     pub(super) fn inherit(&mut self, records: Vec<Inherited>) {
         if self.progress.begun.is_some() || self.progress.inherited.is_some() {
             return;
         }
-        let (pods, nodes): (Vec<Inherited>, Vec<Inherited>) = records
-            .into_iter()
-            .partition(|record| matches!(record.intent, Intent::Pod(_)));
-        for record in nodes {
-            self.inherit_wish(record.intent, record.derived_from, record.trace);
+        let mut pods = Vec::new();
+        for record in records {
+            let Inherited {
+                intent,
+                age,
+                derived_from,
+                trace,
+            } = record;
+            match intent {
+                Intent::Pod(eviction) => pods.push(Remembered {
+                    reading: ClockReading::new(eviction.decided_at, age.unwrap_or_default(), self.now),
+                    eviction,
+                    derived_from,
+                    trace,
+                }),
+                wish => self.inherit_wish(wish, derived_from, trace),
+            }
         }
         self.progress.inherited = Some(pods);
     }
@@ -78,60 +104,61 @@ impl Manager {
             let bound = pod.bound.take().map_or(now, |bound| *bound);
             let node_gone = self.nodes.get(&pod.node).is_some_and(|node| !node.present);
             match remembered.get(uid) {
-                Some((record, eviction)) if node_gone => self.stand_by(record, eviction),
+                Some(record) if node_gone => self.stand_by(record),
                 _ => self.judge_pod(uid, bound),
             }
         }
     }
 
-    /// The Node is gone; what was decided because of it stands as it was (TE-034).
-    fn stand_by(&mut self, record: &Inherited, eviction: &PodEviction) {
+    /// The Node is gone; what was decided because of it stands as it was (TE-034). Its times are told by the clock as it is now.
+    fn stand_by(&mut self, record: &Remembered) {
         if !self.config.duties.taint_eviction {
             return;
         }
-        let (uid, due) = (&eviction.pod.uid, self.now.mono_of(eviction.due_at));
+        let eviction = &record.eviction;
+        let (uid, due) = (&eviction.pod.uid, record.reading.moment_of(eviction.due_at).mono());
         if eviction.state == IntentState::Scheduled {
             self.deadlines.set(Timer::Pod(uid.clone()), due);
+        }
+        let (mut cause, mut starts) = (eviction.cause.clone(), Vec::new());
+        if let EvictionCause::Taints { taints, .. } = &mut cause {
+            for since in taints.iter_mut().filter_map(|taint| taint.time_added.as_mut()) {
+                let start = Start::told(*since, record.reading, self.now);
+                *since = start.told_at(self.now);
+                starts.push(start);
+            }
         }
         let word = Word {
             state: eviction.state,
             trigger: eviction.trigger,
             due,
-            cause: eviction.cause.clone(),
-            starts: self.starts(&eviction.cause),
+            cause,
+            starts,
             derived_from: record.derived_from.clone(),
             trace: record.trace,
         };
         self.publish_pod(uid, word);
     }
 
-    fn starts(&self, cause: &EvictionCause) -> Vec<Start> {
-        let EvictionCause::Taints { taints, .. } = cause else {
-            return Vec::new();
-        };
-        let told = taints.iter().filter_map(|taint| taint.time_added);
-        told.map(|since| Start::of_wall(since, self.now)).collect()
-    }
-
     /// Takes over starts and times; returns what there was to take over, by pod.
-    fn take_over<'a>(&mut self, inherited: &'a [Inherited]) -> BTreeMap<PodUid, (&'a Inherited, &'a PodEviction)> {
+    fn take_over<'a>(&mut self, inherited: &'a [Remembered]) -> BTreeMap<PodUid, &'a Remembered> {
         let mut pods = BTreeMap::new();
-        let mut remembered: BTreeMap<NodeName, Vec<Standing>> = BTreeMap::new();
+        let mut nodes: BTreeMap<NodeName, Vec<Standing>> = BTreeMap::new();
         for record in inherited {
-            if let Intent::Pod(eviction) = &record.intent
-                && let EvictionCause::Taints { taints, .. } = &eviction.cause
+            let eviction = &record.eviction;
+            if let EvictionCause::Taints { taints, .. } = &eviction.cause
                 && matches!(eviction.state, IntentState::Scheduled | IntentState::Due)
                 && self.is_about_present(eviction)
             {
-                pods.insert(eviction.pod.uid.clone(), (record, eviction));
-                self.take_over_time(eviction, taints);
-                let known = remembered.entry(eviction.node.name.clone()).or_default();
+                pods.insert(eviction.pod.uid.clone(), record);
+                self.take_over_time(record, taints);
+                let known = nodes.entry(eviction.node.name.clone()).or_default();
                 for taint in taints {
-                    self.remember(known, taint);
+                    self.remember(known, taint, record.reading);
                 }
             }
         }
-        for (name, known) in remembered {
+        for (name, known) in nodes {
             self.take_over_starts(&name, &known);
         }
         pods
@@ -154,7 +181,8 @@ impl Manager {
     }
 
     /// The time that ran, or was over. What was due because nothing tolerated it had none.
-    fn take_over_time(&mut self, eviction: &PodEviction, taints: &[Taint]) {
+    fn take_over_time(&mut self, record: &Remembered, taints: &[Taint]) {
+        let (eviction, reading) = (&record.eviction, record.reading);
         let since = taints.iter().filter_map(|taint| taint.time_added).min();
         let now = self.now;
         if let Some(pod) = self.pods.get_mut(&eviction.pod.uid)
@@ -162,16 +190,16 @@ impl Manager {
             && eviction.trigger == Trigger::Expired
         {
             pod.armed = Some(Box::new(Armed {
-                since: Start::of_wall(since, now),
-                due: now.mono_of(eviction.due_at),
+                since: Start::told(since, reading, now),
+                due: reading.moment_of(eviction.due_at).mono(),
             }));
         }
     }
 
     /// Keeps the earliest start of a taint that any pod's time counted from.
-    fn remember(&self, known: &mut Vec<Standing>, taint: &Taint) {
+    fn remember(&self, known: &mut Vec<Standing>, taint: &Taint, reading: ClockReading) {
         let Some(since) = taint.time_added else { return };
-        let since = Start::of_wall(since, self.now);
+        let since = Start::told(since, reading, self.now);
         let same = |standing: &&mut Standing| standing.taint.key == taint.key && standing.taint.value == taint.value;
         match known.iter_mut().find(same) {
             Some(standing) => standing.since = standing.since.min(since),

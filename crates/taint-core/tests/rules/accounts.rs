@@ -224,7 +224,7 @@ fn only_the_first_memory_counts() {
         vec![mk_pod("p", "n1", &[("m", Some(60))])],
     );
     before.at(1);
-    let memory = before.memory();
+    let memory = before.memory_at(30);
     let mut h = Harness::new(Config::default());
     h.millis = 30_000;
     h.apply(Input::Inherit(memory));

@@ -19,9 +19,11 @@ pub const EPOCH: i64 = 1_000_000;
 pub struct Harness {
     pub manager: Manager,
     pub millis: u64,
-    /// By so much the wall clock was put back, in seconds.
-    pub put_back: u64,
+    /// By so much the wall clock is ahead, in seconds.
+    pub ahead: i64,
     pub published: BTreeMap<String, Inherited>,
+    /// When each record was published, in milliseconds.
+    published_at: BTreeMap<String, u64>,
     pub events: Vec<String>,
     pub all_events: Vec<Event>,
     pub patches: Vec<NodePatch>,
@@ -46,8 +48,9 @@ impl Harness {
         Self {
             manager: Manager::new(config),
             millis: 0,
-            put_back: 0,
+            ahead: 0,
             published: BTreeMap::new(),
+            published_at: BTreeMap::new(),
             events: Vec::new(),
             all_events: Vec::new(),
             patches: Vec::new(),
@@ -76,7 +79,7 @@ impl Harness {
     pub fn now(&self) -> Now {
         Now {
             mono: Mono::from_origin(Duration::from_millis(self.millis)),
-            wall: wall(0) + Duration::from_millis(self.millis) - Duration::from_secs(self.put_back),
+            wall: wall(self.ahead) + Duration::from_millis(self.millis),
         }
     }
 
@@ -126,9 +129,11 @@ impl Harness {
                 };
                 let record = Inherited {
                     intent: *intent,
+                    age: None,
                     derived_from,
                     trace,
                 };
+                self.published_at.insert(key.clone(), self.millis);
                 self.published.insert(key, record);
             }
             Effect::Remove { key } => {
@@ -173,9 +178,22 @@ impl Harness {
         Some(seconds(self.eviction(uid)?.due_at))
     }
 
-    /// What the bus would remember.
+    /// What the bus would remember now.
     pub fn memory(&self) -> Vec<Inherited> {
-        self.published.values().cloned().collect()
+        self.memory_at_millis(self.millis)
+    }
+
+    /// What the bus would remember in second `seconds`, had this process died before.
+    pub fn memory_at(&self, seconds: u64) -> Vec<Inherited> {
+        self.memory_at_millis(seconds * 1000)
+    }
+
+    fn memory_at_millis(&self, millis: u64) -> Vec<Inherited> {
+        let aged = |(key, record): (&String, &Inherited)| Inherited {
+            age: Some(Duration::from_millis(millis - self.published_at[key])),
+            ..record.clone()
+        };
+        self.published.iter().map(aged).collect()
     }
 
     /// Asserts state and due time, in seconds of the test, of pod `uid`.

@@ -1,6 +1,6 @@
 //! What a restart keeps, and what it must not do.
 
-use bailiff_model::intent::{Intent, IntentState};
+use bailiff_model::intent::{EvictionCause, Intent, IntentState};
 use bailiff_model::{Taint, Verdict};
 use bailiff_taint_core::{Effect, Inherited, Input, NodeFacts, Profile};
 
@@ -14,7 +14,7 @@ fn restart(profile: Profile, keep: impl Fn(&mut Vec<Inherited>), node: NodeFacts
     let mut before = Harness::begun(profile, vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[("m", Some(8))])]);
     before.at(2).node(mk_node("n1", &["m"]));
     before.assert_state("p", Scheduled, 10);
-    let mut memory = before.memory();
+    let mut memory = before.memory_at(6);
     keep(&mut memory);
     let mut after = Harness::new(mk_config(profile));
     after
@@ -96,7 +96,7 @@ fn memory_of_what_ended_is_dropped() {
     h.assert_only(&[]);
     assert!(h.events.is_empty());
     let mut late = Harness::new(mk_config(Profile::Bailiff));
-    let memory = restart(Profile::Bailiff, |_| {}, mk_node("n1", &["m"])).memory();
+    let memory = restart(Profile::Bailiff, |_| {}, mk_node("n1", &["m"])).memory_at(60);
     late.at(60).begin(
         vec![mk_node("n1", &["m"])],
         vec![mk_pod("p", "n1", &[("m", Some(8))])],
@@ -119,7 +119,7 @@ fn a_restart_makes_nothing_earlier() {
     after.at(6).begin(
         vec![mk_node("n1", &["m"])],
         vec![mk_pod("p", "n1", &[("m", Some(3))])],
-        before.memory(),
+        before.memory_at(6),
     );
     after.assert_state("p", Scheduled, 50);
 }
@@ -138,8 +138,61 @@ fn a_swap_while_nobody_looked_keeps_the_deadline() {
     let mut after = Harness::new(mk_config(Profile::Bailiff));
     after
         .at(60)
-        .begin(vec![mk_node("n1", &[not_ready])], vec![pod()], before.memory());
+        .begin(vec![mk_node("n1", &[not_ready])], vec![pod()], before.memory_at(60));
     after.assert_state("p", Scheduled, 302);
+}
+
+/// TE-057, TE-060, TE-102: the clock is stepped and the process starts again, or another takes over whose clock is another. Nothing is
+/// early, nothing late; nor when it was put right in the end.
+#[test]
+fn a_clock_step_across_a_restart_moves_no_deadline() {
+    for ahead in [-3600, -300, -7, 0, 7, 300, 3600] {
+        let pod = |seconds| vec![mk_pod("p", "n1", &[("m", Some(seconds))])];
+        let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], pod(8));
+        before.at(2).node(mk_node("n1", &["m"]));
+        let mut after = Harness::new(mk_config(Profile::Bailiff));
+        after.ahead = ahead;
+        after.at(6).begin(vec![mk_node("n1", &["m"])], pod(8), before.memory_at(6));
+        after.assert_state("p", Scheduled, 10 + ahead);
+        let mut last = Harness::new(mk_config(Profile::Bailiff));
+        last.at(8).begin(vec![mk_node("n1", &["m"])], pod(8), after.memory_at(8));
+        last.at(9).assert_state("p", Scheduled, 10);
+        last.at(10).assert_state("p", Due, 10);
+        // The start of the taint is where it was, too.
+        after.at(9).pod(mk_pod("p", "n1", &[("m", Some(20))]));
+        after.assert_state("p", Scheduled, 22 + ahead);
+    }
+}
+
+/// TE-034, TE-060: neither does it where there is no Node any more to judge by
+#[test]
+fn a_clock_step_moves_nothing_of_a_gone_node() {
+    for ahead in [-3600, 3600] {
+        let pods = || vec![mk_pod("p", "n1", &[("m", Some(8))])];
+        let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods());
+        before.at(2);
+        let mut after = Harness::new(mk_config(Profile::Bailiff));
+        after.ahead = ahead;
+        after.at(4).begin(Vec::new(), pods(), before.memory_at(4));
+        after.assert_state("p", Scheduled, 8 + ahead);
+        let mut last = Harness::new(mk_config(Profile::Bailiff));
+        last.at(6).begin(Vec::new(), pods(), after.memory_at(6));
+        last.at(7).assert_state("p", Scheduled, 8);
+        let told = last.eviction("p").expect("published");
+        let EvictionCause::Taints { taints, .. } = &told.cause else {
+            unreachable!("taint mode")
+        };
+        assert_eq!(taints[0].time_added, Some(wall(0)), "by the clock that due-at is told by");
+        last.at(8).assert_state("p", Due, 8);
+    }
+}
+
+/// TE-102: a bus that does not tell how old a record is. What was left of the time when it was decided is the longest that can be left
+#[test]
+fn a_record_of_unknown_age_is_as_good_as_new() {
+    let forget_age = |memory: &mut Vec<Inherited>| memory.iter_mut().for_each(|record| record.age = None);
+    let h = restart(Profile::Bailiff, forget_age, mk_node("n1", &["m"]));
+    h.assert_state("p", Scheduled, 14);
 }
 
 /// TE-034: a Node that is gone leaves its intents standing, also across a restart
@@ -149,7 +202,7 @@ fn intents_of_a_gone_node_survive_a_restart() {
     let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods());
     before.at(2);
     let mut after = Harness::new(mk_config(Profile::Bailiff));
-    after.at(4).begin(Vec::new(), pods(), before.memory());
+    after.at(4).begin(Vec::new(), pods(), before.memory_at(4));
     after.assert_state("waits", Scheduled, 8);
     assert_eq!(after.state("due"), Some(Due));
     after.at(8).assert_state("waits", Due, 8);
@@ -169,7 +222,7 @@ fn a_taint_put_back_before_the_beginning_starts_anew() {
     after.apply(Input::Pods(vec![mk_pod("p", "n1", &[("m", Some(8))])].into()));
     after.at(4).node(mk_node("n1", &[]));
     after.at(30).node(mk_node("n1", &["m"]));
-    after.at(35).apply(Input::Inherit(before.memory()));
+    after.at(35).apply(Input::Inherit(before.memory_at(35)));
     after.assert_state("p", Scheduled, 38);
 }
 
@@ -277,7 +330,7 @@ fn a_restart_starts_node_timeouts_again() {
         let mut after = Harness::new(config);
         after
             .at(100)
-            .begin(vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[])], before.memory());
+            .begin(vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[])], before.memory_at(100));
         assert_eq!(not_before(&after), 400);
         after.at(101).apply(Input::Health {
             snapshot: true,

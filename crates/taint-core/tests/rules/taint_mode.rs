@@ -65,7 +65,7 @@ fn a_clock_that_is_put_back_does_not_belie_what_is_due() {
         assert_eq!(since + std::time::Duration::from_secs(seconds), eviction.due_at, "{uid}");
     };
     h.at(2).node(mk_node("n1", &["m"]));
-    h.at(100).put_back = 60;
+    h.at(100).ahead = -60;
     let before = h.publications;
     h.node(at_version(mk_node("n1", &["m"]), "2"));
     h.at(202).assert_state("q", Due, 142);

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use bailiff_model::health::{NodeHealth, Ready, Verdict};
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
-use bailiff_model::{NodeRef, PodRef, Zone};
+use bailiff_model::{NodeRef, PodRef, Wall, Zone};
 
 use super::*;
 use crate::record::Body;
 
-const NOW: Wall = Wall::UNIX_EPOCH;
+const NOW: Now = Now {
+    mono: Mono::ORIGIN,
+    wall: Wall::UNIX_EPOCH,
+};
 
 fn mk_node(name: &str) -> NodeRef {
     NodeRef {
@@ -28,9 +31,9 @@ fn mk_draft(name: &str, content: u64) -> Draft {
         verdict: Verdict::Healthy,
         last_sign_of_life: None,
         late_since: None,
-        counted_from: NOW,
+        counted_from: NOW.wall,
         grace: Duration::from_secs(content),
-        decided_at: NOW,
+        decided_at: NOW.wall,
         held: None,
     }))
 }
@@ -48,7 +51,7 @@ fn mk_outcome(number: usize) -> Draft {
         state: PodOutcomeState::Deleted,
         failed_attempts: 0,
         detail: String::new(),
-        since: NOW,
+        since: NOW.wall,
     })))
 }
 
@@ -57,7 +60,7 @@ fn mk_connected(topic: Topic) -> Outbox {
     let mut outbox = Outbox::new(topic);
     outbox.complete();
     outbox.connected("bus-1", true);
-    let Some(Step::EndReplace(end)) = outbox.next_step() else {
+    let Some(Step::EndReplace(end)) = outbox.next_step(NOW.mono) else {
         panic!("there is nothing to stage");
     };
     assert!(outbox.acknowledged(end.id, &[1]));
@@ -66,7 +69,7 @@ fn mk_connected(topic: Topic) -> Outbox {
 }
 
 fn next_keys(outbox: &mut Outbox) -> (u64, Vec<String>) {
-    match outbox.next_step() {
+    match outbox.next_step(NOW.mono) {
         Some(Step::Batch(batch)) => (batch.id, batch.records.into_iter().map(|record| record.key).collect()),
         step => panic!("{step:?} is no batch"),
     }
@@ -86,7 +89,7 @@ fn a_key_has_one_place_and_the_latest_draft() {
     outbox.set(mk_draft("n1", 10), NOW);
     let (id, keys) = next_keys(&mut outbox);
     assert_eq!(keys, ["n2", "n1"]);
-    assert_eq!(outbox.next_step(), None);
+    assert_eq!(outbox.next_step(NOW.mono), None);
     outbox.acknowledged(id, &[6, 5]);
     assert!(outbox.is_settled());
     let acknowledged = |key: &str, revision| {
@@ -143,7 +146,7 @@ fn the_window_is_bounded() {
         outbox.set(mk_draft(&format!("n{number}"), 1), NOW);
     }
     let batches: Vec<u64> = (0..WINDOW).map(|_| next_keys(&mut outbox).0).collect();
-    assert_eq!(outbox.next_step(), None);
+    assert_eq!(outbox.next_step(NOW.mono), None);
     outbox.acknowledged(batches[0], &[1; BATCH_RECORDS]);
     assert_eq!(next_keys(&mut outbox).1.len(), BATCH_RECORDS);
 }
@@ -178,7 +181,7 @@ fn old_outcomes_are_forgotten_once_they_are_on_the_bus() {
         TERMINAL_KEPT + 10,
         "nothing is forgotten that is not on the bus"
     );
-    while let Some(Step::Batch(batch)) = outbox.next_step() {
+    while let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono) {
         let revisions = vec![1; batch.records.len()];
         outbox.acknowledged(batch.id, &revisions);
     }
@@ -238,4 +241,32 @@ fn outcomes_do_not_pile_up_while_the_bus_is_away() {
         stale.incoming.body, None,
         "the bus would say for ever that it is being evicted"
     );
+}
+
+/// TE-102: however often a record is sent, it is as old as it is, whatever happened to the wall clock
+#[test]
+fn what_is_published_again_carries_its_age() {
+    let at = |seconds| Now {
+        mono: Mono::from_origin(Duration::from_secs(seconds)),
+        wall: NOW.wall,
+    };
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    let ages = |outbox: &mut Outbox, now: Now| match outbox.next_step(now.mono) {
+        Some(Step::Batch(batch)) => {
+            let age = |record: &pb::Envelope| (record.key.clone(), record.age.map(|age| age.seconds));
+            let ages: Vec<_> = batch.records.iter().map(age).collect();
+            outbox.acknowledged(batch.id, &vec![1; ages.len()]);
+            ages
+        }
+        step => panic!("{step:?} is no batch"),
+    };
+    outbox.set(mk_draft("n1", 1), at(10));
+    outbox.set(mk_draft("n2", 1), at(10));
+    let wanted = |one, other| [("n1".to_owned(), Some(one)), ("n2".to_owned(), Some(other))];
+    assert_eq!(ages(&mut outbox, at(12)), wanted(2, 2));
+    outbox.set(mk_draft("n2", 2), at(40));
+    assert_eq!(ages(&mut outbox, at(40)), [("n2".to_owned(), Some(0))]);
+    outbox.disconnected();
+    outbox.connected("bus-2", true);
+    assert_eq!(ages(&mut outbox, at(70)), wanted(60, 30));
 }

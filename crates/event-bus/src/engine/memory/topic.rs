@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bailiff_model::{Incarnation, Mono, Now, Origin, Revision, Topic};
 
@@ -162,6 +163,8 @@ impl TopicState {
             shard: stamp.shard,
             producer: stamp.producer.clone(),
             produced_at: incoming.produced_at,
+            age: Some(incoming.age),
+            received_at: now.mono,
             trace: incoming.trace,
             body: incoming.body,
             tombstone,
@@ -181,6 +184,8 @@ impl TopicState {
             shard: stamp.shard,
             producer: stamp.producer.clone(),
             produced_at: now.wall,
+            age: Some(Duration::ZERO),
+            received_at: now.mono,
             body: None,
             tombstone: Some(reason),
             ..Record::clone(latest)
