@@ -150,6 +150,8 @@ impl Cluster {
             } else {
                 Origin::default()
             },
+            produced_at: self.wall(),
+            age: None,
             trace: None,
             body,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext};
+use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext, Wall};
 
 use crate::effect::Ticket;
 use crate::fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
@@ -86,6 +86,10 @@ pub struct Record {
     pub origin: Origin,
     /// The record it was derived from, if any.
     pub derived_from: Origin,
+    /// When it was made, by its producer's clock.
+    pub produced_at: Wall,
+    /// How long ago that was, by monotonic clocks; `None`: unknown.
+    pub age: Option<Duration>,
     /// Trace.
     pub trace: Option<TraceContext>,
     /// Payload; `None` is a tombstone.

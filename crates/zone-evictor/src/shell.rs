@@ -6,7 +6,7 @@ use bailiff_event_bus::{
     Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped,
     SubscribeOptions, Subscription, Update,
 };
-use bailiff_model::{Duties, Listed, NodeName, Origin, Topic};
+use bailiff_model::{Duties, Listed, Mono, NodeName, Origin, Topic, Wall};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage, settle};
@@ -136,7 +136,7 @@ impl Shell {
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
-            update = self.bus.next() => Turn::Input(from_bus(update)),
+            update = self.bus.next() => Turn::Input(from_bus(update, self.env.clock.now().mono)),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
             () = self.alarm.due() => Turn::Input(Input::Wake),
@@ -329,14 +329,14 @@ fn readable(view: NodeView) -> Option<NodeFacts> {
     facts
 }
 
-fn from_bus(update: Update) -> Input {
+fn from_bus(update: Update, now: Mono) -> Input {
     match update {
         Update::Snapshot {
             records,
             skipped,
             shards,
         } => Input::Snapshot {
-            records: all_records(records, skipped),
+            records: all_records(records, skipped, now),
             shards: shards.into_iter().map(shard).collect(),
         },
         Update::Changes {
@@ -344,7 +344,7 @@ fn from_bus(update: Update) -> Input {
             skipped,
             shards,
         } => Input::Changes {
-            records: all_records(records, skipped),
+            records: all_records(records, skipped, now),
             shards: shards.into_iter().map(shard).collect(),
         },
         Update::Status { shards } => Input::Status(shards.into_iter().map(shard).collect()),
@@ -353,21 +353,25 @@ fn from_bus(update: Update) -> Input {
 }
 
 /// The records of a set, and what stands for those that were skipped: each key is there once, so their order does not matter.
-fn all_records(records: Vec<BusRecord>, skipped: Vec<Skipped>) -> Vec<Record> {
+fn all_records(records: Vec<BusRecord>, skipped: Vec<Skipped>, now: Mono) -> Vec<Record> {
     let skipped = skipped.into_iter().map(|skipped| Record {
         topic: skipped.topic,
         key: skipped.key,
         origin: Origin::default(),
         derived_from: Origin::default(),
+        produced_at: Wall::UNIX_EPOCH,
+        age: None,
         trace: None,
         body: Some(Body::Unreadable),
     });
-    records.into_iter().map(record).chain(skipped).collect()
+    records.into_iter().map(|one| record(one, now)).chain(skipped).collect()
 }
 
-fn record(record: BusRecord) -> Record {
+fn record(record: BusRecord, now: Mono) -> Record {
     Record {
         origin: record.origin(),
+        age: record.age_at(now),
+        produced_at: record.produced_at,
         topic: record.topic,
         key: record.key,
         derived_from: record.derived_from,

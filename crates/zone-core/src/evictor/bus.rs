@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{NodeName, Now, Origin, PodUid, Topic};
+use bailiff_model::{ClockReading, NodeName, Now, Origin, PodUid, Topic};
 
 use super::Evictor;
 use super::nodes::{Health, Wish};
@@ -76,7 +76,10 @@ impl Evictor {
                         self.take_wish(NodeName::from(name), Some(wish));
                     }
                 }
-                Some(Body::Outcome(outcome)) => self.inherit(outcome, now),
+                Some(Body::Outcome(outcome)) => {
+                    let reading = record.age.map(|age| ClockReading::new(record.produced_at, age, now));
+                    self.inherit(outcome, reading, now);
+                }
                 Some(Body::Unreadable) => self.take_unreadable(record.topic, record.key),
             }
         }

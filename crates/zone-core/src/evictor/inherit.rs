@@ -1,13 +1,15 @@
 //! What survives a restart: each zone's last grant, which nodes are evicted already (node mode), and which pods are.
 //!
 //! A restart never gives a free node (NL-034). The last grant is the later of what the stage's own topic remembers and of the
-//! youngest `timeAdded` of a health NoExecute taint in the zone. A zone that is remembered as stopped leaves the stop now, which
+//! youngest `timeAdded` of a health NoExecute taint in the zone. What the topic remembers is counted from how long before the record
+//! the grant was, and how old the record is: no clock has to be right, or to have stayed as it was (NL-065). A zone that is remembered as stopped leaves the stop now, which
 //! costs a whole interval (NL-082).
 //!
 //! Where the bus remembers nothing, the API is asked whom somebody may have granted: a node that carries the taint, one that was
 //! and is Ready again by now (it was granted before it recovered), and, where nodes that could be isolated are not, one that is
 //! gone since: then the zone begins without a token, as if the grant was just now. Where none of this is so the start is a fresh
-//! one, and the zone begins with its token, as upstream's (NL-024).
+//! one, and the zone begins with its token, as upstream's (NL-024). So it is, too, where the bus remembers and does not know how old
+//! that is.
 //!
 //! Only the first view of the bus is inherited: later records of the own topic are our own echo, or the last words of an instance
 //! that is being replaced, of which only the grant counts.
@@ -16,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
-use bailiff_model::{NodeName, NodeUid, Now, PodUid, ReadyStatus, Topic, Wall, Zone};
+use bailiff_model::{ClockReading, Moment, NodeName, NodeUid, Now, PodUid, ReadyStatus, Topic, Wall, Zone};
 
 use super::Evictor;
 use crate::rate::{Bucket, interval};
@@ -29,10 +31,47 @@ const TIME_RESOLUTION: Duration = Duration::from_secs(1);
 pub(super) struct Inherited {
     /// The first view of the bus was taken in.
     taken: bool,
-    zones: BTreeMap<Zone, ZoneStatus>,
+    zones: BTreeMap<Zone, Remembered>,
     evicted: BTreeMap<NodeName, NodeUid>,
     /// Pods whose deletion was accepted, or that were gone; until all intents are known, by which time those that matter took it.
     finished: BTreeMap<PodUid, PodOutcomeState>,
+}
+
+/// A zone as an earlier instance said.
+#[derive(Clone, Debug)]
+struct Remembered {
+    status: ZoneStatus,
+    last_grant: Option<Moment>,
+    /// The age of what was said is known: otherwise the grant is by clocks that may be wrong.
+    is_dated: bool,
+}
+
+impl Remembered {
+    fn new(status: ZoneStatus, reading: Option<ClockReading>, now: Now) -> Self {
+        Self {
+            last_grant: status.last_grant.map(|grant| moment_of(grant, reading, now)),
+            is_dated: reading.is_some(),
+            status,
+        }
+    }
+
+    /// When the zone's token was taken at the latest, with what the API tells of it; `None`: nobody may have taken it.
+    fn taken_at(&self, traces: &Traces, now: Now) -> Option<Moment> {
+        let present = Moment::from(now.mono);
+        let told = self.last_grant.max(traces.tainted);
+        match self.is_dated {
+            _ if self.status.rate_per_second <= 0.0 => Some(present),
+            true => told,
+            false if traces.waiting || self.status.queue_length > 0 => Some(present),
+            false => told.max(traces.recovered),
+        }
+    }
+}
+
+/// When that was by the clock that it is told by, or if that is not known, by ours; not later than now.
+fn moment_of(grant: Wall, reading: Option<ClockReading>, now: Now) -> Moment {
+    let moment = reading.map_or_else(|| now.moment_of(grant), |reading| reading.moment_of(grant));
+    moment.min(Moment::from(now.mono))
 }
 
 impl Inherited {
@@ -52,30 +91,34 @@ impl Inherited {
     }
 
     /// When the zone was last granted, as far as an earlier instance said.
-    pub(super) fn last_grant(&self, zone: &Zone) -> Option<Wall> {
-        self.zones.get(zone).and_then(|status| status.last_grant)
+    pub(super) fn last_grant(&self, zone: &Zone) -> Option<Moment> {
+        self.zones.get(zone).and_then(|remembered| remembered.last_grant)
     }
 
     /// What was said of a zone in which nothing was decided yet: it is said again until something is.
     pub(super) fn said_of(&self, zone: &Zone) -> Option<&ZoneStatus> {
-        self.zones.get(zone)
+        self.zones.get(zone).map(|remembered| &remembered.status)
     }
 }
 
 impl Evictor {
-    pub(super) fn inherit(&mut self, outcome: Outcome, now: Now) {
+    /// Takes in what was said in the own topic; `reading` is of the clock that its times are told by, from when it was said.
+    pub(super) fn inherit(&mut self, outcome: Outcome, reading: Option<ClockReading>, now: Now) {
         match outcome {
-            Outcome::Zone(status) if self.begun => self.heed_other_grant(&status, now),
+            Outcome::Zone(status) if self.begun => self.heed_other_grant(&status, reading, now),
             Outcome::Zone(status) if !self.inherited.taken => {
-                if let Some(entry) = self.zones.get_mut(&status.zone) {
-                    entry.last_grant = status.last_grant;
+                let zone = status.zone.clone();
+                let remembered = Remembered::new(status, reading, now);
+                if let Some(entry) = self.zones.get_mut(&zone) {
+                    entry.last_grant = remembered.last_grant;
                 }
-                self.inherited.zones.insert(status.zone.clone(), status);
+                self.inherited.zones.insert(zone, remembered);
             }
             Outcome::Zone(status) => {
-                let remembered = self.inherited.zones.get_mut(&status.zone);
-                if let Some(remembered) = remembered.filter(|remembered| remembered.last_grant < status.last_grant) {
-                    *remembered = status;
+                let newer = Remembered::new(status, reading, now);
+                let known = self.inherited.zones.get_mut(&newer.status.zone);
+                if let Some(known) = known.filter(|known| known.last_grant < newer.last_grant) {
+                    *known = newer;
                 }
             }
             Outcome::Node(node) if !self.inherited.taken && node.state == NodeOutcomeState::Evicted => {
@@ -90,14 +133,20 @@ impl Evictor {
     }
 
     /// Another instance granted after we began: its last words before it was fenced. That token is gone for us too.
-    fn heed_other_grant(&mut self, status: &ZoneStatus, now: Now) {
+    fn heed_other_grant(&mut self, status: &ZoneStatus, reading: Option<ClockReading>, now: Now) {
         let Some(entry) = self.zones.get_mut(&status.zone) else {
             return;
         };
-        let theirs = status.last_grant.map(|grant| grant.min(now.wall));
-        if theirs > entry.last_grant {
-            entry.last_grant = theirs;
-            entry.bucket.take(theirs.map_or(now.mono, |grant| now.mono_of(grant)));
+        // Our own echo: by what it took to come back it would be of later than it is, again and again.
+        if entry.has_said(status.last_grant) {
+            return;
+        }
+        let Some(theirs) = status.last_grant.map(|grant| moment_of(grant, reading, now)) else {
+            return;
+        };
+        if entry.last_grant.is_none_or(|ours| ours < theirs) {
+            entry.last_grant = Some(theirs);
+            entry.bucket.take(theirs.mono());
             self.changed_zones.insert(status.zone.clone());
         }
     }
@@ -109,13 +158,10 @@ impl Evictor {
         }
         // A zone whose nodes are all gone by now still owes the interval after its last grant (NL-025).
         let interval = interval(self.config.rates.primary).unwrap_or(Duration::MAX);
-        let recent = |grant: Wall| now.mono < now.mono_of(grant) + interval;
-        let owing = self
-            .inherited
-            .zones
-            .values()
-            .filter(|status| status.last_grant.is_some_and(recent));
-        let zones: Vec<Zone> = owing.map(|status| status.zone.clone()).collect();
+        let recent = |grant: Moment| now.mono < grant.plus(interval);
+        let owing = self.inherited.zones.iter();
+        let owing = owing.filter(|(_, remembered)| remembered.last_grant.is_some_and(recent));
+        let zones: Vec<Zone> = owing.map(|(zone, _)| zone.clone()).collect();
         for zone in zones {
             self.register_zone(&zone);
         }
@@ -132,14 +178,13 @@ impl Evictor {
         for (zone, entry) in &mut self.zones {
             let traces = traces.get(zone).copied().unwrap_or_default();
             let last = match self.inherited.zones.get(zone) {
-                Some(status) if status.rate_per_second <= 0.0 => Some(now.wall),
-                Some(status) => status.last_grant.max(traces.tainted),
-                None if traces.waiting => Some(now.wall),
+                Some(remembered) => remembered.taken_at(&traces, now),
+                None if traces.waiting => Some(Moment::from(now.mono)),
                 None => traces.tainted.max(traces.recovered),
             };
-            entry.last_grant = last.map(|last| last.min(now.wall));
-            let bucket = match entry.last_grant {
-                Some(granted) => Bucket::empty(primary, now.mono_of(granted)),
+            entry.last_grant = last;
+            let bucket = match last {
+                Some(granted) => Bucket::empty(primary, granted.mono()),
                 None => Bucket::full(primary),
             };
             entry.bucket = bucket.of(self.config.profile);
@@ -154,11 +199,11 @@ impl Evictor {
         for node in self.nodes.values() {
             let Some(facts) = &node.facts else { continue };
             let traces = zones.entry(facts.zone.clone()).or_default();
-            let later = |wall: Wall| wall.checked_add(TIME_RESOLUTION).unwrap_or(wall);
             // One without time, or by a clock ahead of ours, may be of now.
+            let later = |wall: Wall| moment_of(wall.checked_add(TIME_RESOLUTION).unwrap_or(wall), None, now);
             let tainted = facts
                 .health_taints()
-                .map(|(_, taint)| taint.time_added.map_or(now.wall, later))
+                .map(|(_, taint)| taint.time_added.map_or(Moment::from(now.mono), later))
                 .max();
             traces.tainted = traces.tainted.max(tainted);
             traces.recovered = traces.recovered.max(facts.recovered_at.map(later));
@@ -178,9 +223,9 @@ const fn is_finished(state: &PodOutcomeState) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 struct Traces {
     /// The youngest health NoExecute taint is not younger than this.
-    tainted: Option<Wall>,
+    tainted: Option<Moment>,
     /// A node that is Ready was granted before this, if it was.
-    recovered: Option<Wall>,
+    recovered: Option<Moment>,
     /// A node that could be isolated is not.
     waiting: bool,
 }

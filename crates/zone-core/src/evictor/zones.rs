@@ -1,7 +1,7 @@
 //! Zones: their states, why they are held, and the rate they are granted.
 
 use bailiff_model::outcome::{Outcome, ZoneStatus};
-use bailiff_model::{EvictionMode, Hold, HoldReason, Mono, NodeName, Now, Origin, Profile, Topic, Wall, Zone, ZoneState};
+use bailiff_model::{EvictionMode, Hold, HoldReason, Moment, Mono, NodeName, Now, Origin, Profile, Topic, Wall, Zone, ZoneState};
 
 use super::{Evictor, Timer};
 use crate::queue::{Place, Queue};
@@ -17,7 +17,7 @@ const TOLD_ABOUT_ZONE_HOLDS: usize = 100;
 pub(super) struct Grant {
     pub(super) node: NodeName,
     /// The bucket before, in case the grant turns out to be for nothing.
-    before: (Option<Mono>, Option<Wall>),
+    before: (Option<Mono>, Option<Moment>),
 }
 
 /// What is kept of a zone. Entries are never dropped: their number is that of zones ever seen (NL-025, NL-142).
@@ -27,13 +27,21 @@ pub(super) struct Entry {
     /// Slower than the bucket's rate if late nodes would make the zone partially disrupted.
     ceiling: f64,
     pub(super) bucket: Bucket,
-    pub(super) last_grant: Option<Wall>,
+    pub(super) last_grant: Option<Moment>,
     pub(super) queue: Queue,
     pub(super) granted: Option<Grant>,
     pub(super) held: Option<Hold>,
     /// The newest health record that was counted here.
     origin: Origin,
-    said: Option<ZoneStatus>,
+    said: Option<Said>,
+}
+
+/// What was published last of a zone.
+#[derive(Clone, Debug)]
+struct Said {
+    status: ZoneStatus,
+    /// The last grant, apart from what the clock says to it.
+    last_grant: Option<Moment>,
 }
 
 /// A zone, for metrics and readiness.
@@ -70,7 +78,7 @@ impl ZoneView {
 // === impl Entry ===
 
 impl Entry {
-    fn new(bucket: Bucket, last_grant: Option<Wall>) -> Self {
+    fn new(bucket: Bucket, last_grant: Option<Moment>) -> Self {
         Self {
             state: ZoneState::Initial,
             ceiling: f64::INFINITY,
@@ -105,7 +113,30 @@ impl Entry {
         Some(now.wall_of(first + interval.saturating_mul(before)))
     }
 
-    fn status(&self, zone: &Zone, tally: Tally) -> ZoneStatus {
+    /// True if that is the last grant as we told of it last: nobody else's word.
+    pub(super) fn has_said(&self, last_grant: Option<Wall>) -> bool {
+        self.said.as_ref().is_some_and(|said| said.status.last_grant == last_grant)
+    }
+
+    /// Takes in what is to be said; false if it is what was said already. The last grant is told by the clock as it is now.
+    fn says(&mut self, status: &ZoneStatus) -> bool {
+        let is_said = self.said.as_ref().is_some_and(|said| {
+            let at_that_time = ZoneStatus {
+                last_grant: said.status.last_grant,
+                ..status.clone()
+            };
+            said.last_grant == self.last_grant && said.status == at_that_time
+        });
+        if !is_said {
+            self.said = Some(Said {
+                status: status.clone(),
+                last_grant: self.last_grant,
+            });
+        }
+        !is_said
+    }
+
+    fn status(&self, zone: &Zone, tally: Tally, now: Now) -> ZoneStatus {
         ZoneStatus {
             zone: zone.clone(),
             state: self.state,
@@ -113,7 +144,7 @@ impl Entry {
             not_ready: tally.not_ready,
             late: tally.late,
             rate_per_second: self.rate(),
-            last_grant: self.last_grant,
+            last_grant: self.last_grant.map(|grant| now.wall_at(grant)),
             queue_length: u32::try_from(self.queue.len()).unwrap_or(u32::MAX),
             held: self.held.clone(),
         }
@@ -277,7 +308,7 @@ impl Evictor {
             before: (entry.bucket.empty_since(), entry.last_grant),
         });
         entry.bucket.take(now.mono);
-        entry.last_grant = Some(now.wall);
+        entry.last_grant = Some(Moment::from(now.mono));
         Some(place)
     }
 
@@ -298,7 +329,7 @@ impl Evictor {
             GrantEnd::Void if self.config.profile == Profile::Upstream => {}
             GrantEnd::Spent => {
                 entry.bucket.take(now.mono);
-                entry.last_grant = Some(now.wall);
+                entry.last_grant = Some(Moment::from(now.mono));
             }
             GrantEnd::Kept => {}
             GrantEnd::Void => {
@@ -309,7 +340,7 @@ impl Evictor {
         self.changed_zones.insert(zone.clone());
     }
 
-    pub(super) fn say_zones(&mut self, _now: Now) {
+    pub(super) fn say_zones(&mut self, now: Now) {
         // Before a view of the bus was received, what it remembers would be overwritten with less.
         if !self.topics.is_connected_once() {
             return;
@@ -324,10 +355,9 @@ impl Evictor {
             let Some(entry) = self.zones.get_mut(&zone) else {
                 continue;
             };
-            let mut status = entry.status(&zone, tally);
+            let mut status = entry.status(&zone, tally, now);
             status.rate_per_second = remembered.unwrap_or(status.rate_per_second);
-            if entry.said.as_ref() != Some(&status) {
-                entry.said = Some(status.clone());
+            if entry.says(&status) {
                 let (key, origin) = (zone.to_string(), entry.origin.clone());
                 self.publish(format!("zone/{key}"), key, origin, None, Outcome::Zone(status));
             }

@@ -61,6 +61,80 @@ fn the_last_grant_is_inherited_from_the_own_topic() {
     assert_eq!(world.isolations(), [("n1", 1010), ("n2", 1020)]);
 }
 
+/// The steps of a clock, or differences between two machines' clocks, that change nothing, in seconds.
+const STEPS: [i64; 7] = [-3600, -300, -7, 0, 7, 300, 3600];
+
+/// NL-034, NL-065: the clock is stepped after a grant and the process starts again, or another takes over whose clock is another, and
+/// once more when it was put right: no free node, and no longer wait.
+#[test]
+fn a_clock_step_across_a_restart_gives_no_free_node() {
+    for seconds in STEPS {
+        let mut world = mk_world();
+        world.fall_silent(&["n1", "n2"]);
+        world.come_back(&["n1"]);
+        world.pass(secs(1));
+        world.step_clock(seconds);
+        world.restart();
+        world.pass(secs(4));
+        world.step_clock(-seconds);
+        world.restart();
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n2", 10)], "{seconds} s");
+    }
+}
+
+/// NL-034, NL-065: what is said again after a step tells of the last grant by the clock as it is then.
+#[test]
+fn a_grant_that_is_told_again_after_a_clock_step_is_told_right() {
+    for seconds in STEPS {
+        let mut world = mk_world();
+        world.fall_silent(&["n1", "n2"]);
+        world.come_back(&["n1"]);
+        world.pass(secs(1));
+        world.step_clock(seconds);
+        world.pass(secs(1));
+        world.fall_silent(&["n3"]);
+        assert_eq!(world.zone_status("a").queue_length, 2);
+        world.restart();
+        world.pass(secs(60));
+        let moments: Vec<u64> = world.isolations().iter().map(|(_, at)| *at).collect();
+        assert_eq!(moments, [0, 10, 20], "{seconds} s");
+    }
+}
+
+/// NL-034: a bus that does not tell how old a record is. With nodes waiting, somebody may just have been granted.
+#[test]
+fn a_grant_of_unknown_age_may_be_of_now() {
+    for seconds in STEPS {
+        let mut world = mk_world();
+        world.tells_age = false;
+        world.fall_silent(&["n1", "n2"]);
+        world.come_back(&["n1"]);
+        world.pass(secs(1));
+        world.step_clock(seconds);
+        world.restart();
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n2", 11)], "{seconds} s");
+    }
+}
+
+/// NL-081: our own word comes back a while after it was said. That is no other grant, however old the bus thinks it is.
+#[test]
+fn an_echo_delays_nothing() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2"]);
+    let key = (Topic::EvictionOutcomes, "zone/:a".to_owned());
+    for _ in 0..3 {
+        world.pass(secs(2));
+        let published = world.published;
+        let echo = world.bus[&key].clone();
+        world.publish(vec![echo]);
+        assert_eq!(world.published, published);
+    }
+    world.pass(secs(60));
+    assert_eq!(world.isolations(), [("n1", 0), ("n2", 10)]);
+}
+
 /// NL-024, NL-034: nothing is remembered. All nodes ready: the token is there, as upstream's. Some unhealthy already: somebody may
 /// just have been granted, and the token is not there.
 #[test]
@@ -367,22 +441,26 @@ fn answers_to_nobody_are_ignored() {
     assert_eq!(world.evictor.apply(Input::PodAnswer { ticket, result }, world.now), []);
 }
 
-/// Design §2, fencing: the last words of an instance that was replaced count.
+/// Design §2, fencing: the last words of an instance that was replaced count, whatever its clock shows.
 #[test]
 fn a_grant_of_the_instance_before_that_is_heard_of_late_counts() {
-    let mut world = mk_world();
-    let mut status = world.zone_status("a").clone();
-    world.pass(secs(8));
-    status.last_grant = Some(world.now.wall);
-    let body = Some(bailiff_zone_core::Body::Outcome(bailiff_model::outcome::Outcome::Zone(
-        status,
-    )));
-    let record = world.mk_record(Topic::EvictionOutcomes, "zone/:a".to_owned(), body);
-    world.publish(vec![record]);
-    world.pass(secs(1));
-    world.fall_silent(&["n1"]);
-    world.pass(secs(60));
-    assert_eq!(world.isolations(), [("n1", 18)]);
+    for seconds in STEPS {
+        let mut world = mk_world();
+        let mut status = world.zone_status("a").clone();
+        world.pass(secs(8));
+        world.step_clock(seconds);
+        status.last_grant = Some(world.now.wall);
+        let body = Some(bailiff_zone_core::Body::Outcome(bailiff_model::outcome::Outcome::Zone(
+            status,
+        )));
+        let record = world.mk_record(Topic::EvictionOutcomes, "zone/:a".to_owned(), body);
+        world.step_clock(-seconds);
+        world.publish(vec![record]);
+        world.pass(secs(1));
+        world.fall_silent(&["n1"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 18)], "{seconds} s");
+    }
 }
 
 /// A bus that lost its memory: an intent that was derived from a record of the old bus is of unknown age. It is not acted on, until

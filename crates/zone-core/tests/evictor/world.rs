@@ -74,6 +74,10 @@ pub struct World {
     wake_at: Option<Mono>,
     version: u64,
     revision: u64,
+    /// When the record of each revision was made.
+    made_at: BTreeMap<Revision, Mono>,
+    /// The bus tells how old its records are.
+    pub tells_age: bool,
     /// Of the bus.
     incarnation: &'static str,
 }
@@ -153,6 +157,8 @@ impl World {
             wake_at: None,
             version: 100,
             revision: 0,
+            made_at: BTreeMap::new(),
+            tells_age: true,
             incarnation: "bus-1",
         }
     }
@@ -160,6 +166,7 @@ impl World {
     /// The bus loses its memory: nothing of it is there any more, and it counts from 1 again.
     pub fn lose_the_bus(&mut self) {
         self.bus.clear();
+        self.made_at.clear();
         (self.revision, self.incarnation) = (0, "bus-2");
     }
 

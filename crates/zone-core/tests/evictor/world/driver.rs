@@ -9,9 +9,24 @@ impl World {
         if self.config.mode == EvictionMode::Node {
             self.tell(Input::DaemonSets(self.daemon_sets.iter().cloned().collect()));
         }
-        let records = self.bus.values().cloned().collect();
+        let records = self.bus.values().map(|record| self.aged(record)).collect();
         let shards = self.shards();
         self.tell(Input::Snapshot { records, shards });
+    }
+
+    /// A record as the bus delivers it now.
+    fn aged(&self, record: &Record) -> Record {
+        let age = self.now.mono.saturating_since(self.made_at[&record.origin.revision]);
+        Record {
+            age: self.tells_age.then_some(age),
+            ..record.clone()
+        }
+    }
+
+    /// The wall clock of the evictor's machine is stepped, or another machine takes over.
+    pub fn step_clock(&mut self, seconds: i64) {
+        let by = secs(seconds.unsigned_abs());
+        self.now.wall = if seconds < 0 { self.now.wall - by } else { self.now.wall + by };
     }
 
     /// The process dies; another one takes over, with what API and bus hold.

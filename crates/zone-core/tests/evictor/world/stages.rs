@@ -188,9 +188,12 @@ impl World {
             .map(|record| record.origin.revision)
             .max();
         let incarnation = bailiff_model::Incarnation::from(self.incarnation);
+        self.made_at.insert(Revision(self.revision), self.now.mono);
         Record {
             topic,
             key,
+            produced_at: self.now.wall,
+            age: Some(Duration::ZERO),
             derived_from: newest.map_or_else(Origin::default, |newest| Origin::new(incarnation.clone(), newest)),
             origin: Origin::new(incarnation, Revision(self.revision)),
             trace: None,
