@@ -64,7 +64,7 @@ impl Evictor {
             match record.body {
                 None => self.take_tombstone(record.topic, &record.key, now),
                 Some(Body::Health(health)) => {
-                    let health = Health::new(record.origin, record.trace, health, self.config.profile);
+                    let health = Health::new(record.origin, record.trace, health, self.config.profile, now);
                     self.take_health(NodeName::from(record.key), Some(health));
                 }
                 Some(Body::Intent(Intent::Pod(intent))) => {

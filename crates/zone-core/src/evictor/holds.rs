@@ -8,7 +8,6 @@ use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, Profile, ReadyStatus
 
 use super::Evictor;
 use crate::config::AcceptIntents;
-use crate::fact::NodeFacts;
 use crate::judge::is_caused_by_health;
 
 /// What holds depend on. A change of it is the one thing that is looked at for everything that waits.
@@ -162,7 +161,7 @@ impl Evictor {
             })
             .or_else(|| by_health.then(|| self.unreadable_hold(name)).flatten())
             .or_else(|| self.unreadable_pod_hold(intent))
-            .or_else(|| by_health.then(|| self.ready_again_hold(intent, facts)).flatten())
+            .or_else(|| by_health.then(|| self.ready_again_hold(intent)).flatten())
             .or_else(|| {
                 (intent.cause == EvictionCause::Node)
                     .then(|| self.daemon_sets_hold().or_else(|| self.node_mode_hold(name)))
@@ -172,17 +171,33 @@ impl Evictor {
 
     /// A node that says that it is Ready is about to lose its health taints (NL-074): what they cause waits until it has lost them, or
     /// says otherwise. In node mode such intents are refused. Upstream evicts for any taint that stands (TE-052).
-    fn ready_again_hold(&self, intent: &PodEviction, node: Option<&NodeFacts>) -> Option<Reason> {
-        let node = node.filter(|node| node.uid == intent.node.uid && node.ready == ReadyStatus::True)?;
-        let tainted = node.health_taints().next().is_some();
-        let by_wish = intent.cause != EvictionCause::Node && self.config.accept == AcceptIntents::Justified;
-        let judged = by_wish && self.config.profile == Profile::Bailiff;
-        (tainted && judged).then(|| {
-            (
-                HoldReason::OutdatedIntent,
-                format!("node {} says that it is Ready", node.name),
-            )
-        })
+    ///
+    /// That the monitor says so counts as much: a watch of ours that is half-open is fresh for a while, and shows a node as it was. Then
+    /// a read decides ([`Self::ask_if_ready`]), so that this hold ends.
+    fn ready_again_hold(&self, intent: &PodEviction) -> Option<Reason> {
+        let node = self.nodes.get(&intent.node.name)?;
+        let facts = node.facts.as_ref().filter(|facts| facts.uid == intent.node.uid)?;
+        let by_node = intent.cause == EvictionCause::Node;
+        let judged = by_node || self.config.profile == Profile::Bailiff;
+        if self.config.accept != AcceptIntents::Justified || !judged {
+            return None;
+        }
+        let tainted = facts.health_taints().next().is_some();
+        let detail = if facts.ready == ReadyStatus::True && tainted && !by_node {
+            format!("node {} says that it is Ready", facts.name)
+        } else if node.is_ready_elsewhere() {
+            format!("the monitor says that node {} is Ready", facts.name)
+        } else {
+            return None;
+        };
+        Some((HoldReason::OutdatedIntent, detail))
+    }
+
+    /// Asks for a read of a node that holds its pods because the monitor says that it is Ready.
+    pub(super) fn ask_if_ready(&mut self, name: &NodeName) {
+        if self.nodes.get(name).is_some_and(super::nodes::Node::is_ready_elsewhere) {
+            self.confirm_node(name);
+        }
     }
 
     fn hand_made_hold(&self, zone: &Zone) -> Option<Reason> {

@@ -37,6 +37,9 @@ pub(super) struct Health {
     uid: NodeUid,
     vote: Vote,
     since: Wall,
+    /// Ready is True, as far as the monitor knows.
+    is_ready: bool,
+    received_at: Mono,
     /// The zone it was in, and why that is held.
     pub(super) held: Option<(Zone, Hold)>,
 }
@@ -98,7 +101,7 @@ pub(super) enum Said {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) facts: Option<NodeFacts>,
-    /// When `facts` were read from the server's store, on demand.
+    /// `facts` were read from the server's store, on demand, by a read that was asked for then.
     pub(super) confirmed_at: Option<Mono>,
     pub(super) health: Option<Health>,
     pub(super) wish: Option<Wish>,
@@ -133,7 +136,8 @@ pub(super) struct Confirm {
     asked: BTreeSet<NodeName>,
     /// Failures in a row.
     failures: BTreeMap<NodeName, u32>,
-    under_way: bool,
+    /// One is under way, asked for at that moment.
+    under_way: Option<Mono>,
     not_before: Mono,
     /// Nodes with pods that are due, of which the server's store says that they do not exist. That the watch does not show a node
     /// proves nothing: it may be one that cannot be decoded.
@@ -144,7 +148,7 @@ pub(super) struct Confirm {
 
 impl Health {
     /// Upstream takes a node that says that it is ready at its word, late, heard or not (NL-097).
-    pub(super) fn new(origin: Origin, trace: Option<TraceContext>, health: NodeHealth, profile: Profile) -> Self {
+    pub(super) fn new(origin: Origin, trace: Option<TraceContext>, health: NodeHealth, profile: Profile, now: Now) -> Self {
         let vote = match Vote::of(health.verdict, health.ready.status, health.last_sign_of_life.is_some()) {
             Vote::Late if profile == Profile::Upstream => Vote::Ready,
             vote => vote,
@@ -155,6 +159,8 @@ impl Health {
             uid: health.node.uid,
             vote,
             since: health.ready.since.unwrap_or(health.decided_at),
+            is_ready: health.ready.status == ReadyStatus::True,
+            received_at: now.mono,
             held: health.held.map(|hold| (health.zone, hold)),
         }
     }
@@ -216,6 +222,16 @@ impl Node {
         let (facts, health) = (self.facts.as_ref()?, self.health.as_ref()?);
         let votes = health.uid == facts.uid && !facts.excluded_from_disruption;
         votes.then(|| (facts.zone.clone(), health.vote))
+    }
+
+    /// True if the monitor says that this incarnation is Ready and the watch does not show it: one of the two is behind. A read made
+    /// after the record came tells which.
+    pub(super) fn is_ready_elsewhere(&self) -> bool {
+        let (Some(facts), Some(health)) = (&self.facts, &self.health) else {
+            return false;
+        };
+        let sure = self.confirmed_at.is_some_and(|at| at >= health.received_at);
+        health.is_ready && health.uid == facts.uid && facts.ready != ReadyStatus::True && !sure
     }
 
     /// The taint wished for, as long as the node itself says that it is not ready. One without Ready is left alone (NL-073).

@@ -441,6 +441,10 @@ impl Evictor {
     }
 
     fn hold_pod(&mut self, uid: &PodUid, reason: HoldReason, detail: String, now: Now) {
+        let node = self.pods.all.get(uid).map(|pod| pod.intent.node.name.clone());
+        if let Some(node) = node.filter(|_| reason == HoldReason::OutdatedIntent) {
+            self.ask_if_ready(&node);
+        }
         self.pods.set_stage(uid, Stage::Held(reason));
         self.say_pod_held(uid, reason, detail, now);
     }

@@ -330,3 +330,20 @@ fn eviction_is_inherited_or_earned_again() {
         assert_eq!(deleted(&world).len(), 2);
     }
 }
+
+/// NL-204: a node that the monitor says is Ready, and that a half-open watch still shows as silent, is read before a pod of it goes.
+#[test]
+fn pods_of_an_evicted_node_that_the_monitor_calls_ready_wait_for_a_read() {
+    let mut world = mk_world(0.1);
+    fall_due(&mut world, "n1");
+    assert_eq!(deleted(&world), ["p-n1"]);
+    world.is_watch_stalled = true;
+    world.change_node("n1", |facts| facts.ready = ReadyStatus::True);
+    world.health("n1", Verdict::Healthy);
+    let before = world.reads;
+    let later = world.add_pod("later", "n1", vec![]);
+    world.due_with_node(&later);
+    world.pass(secs(60));
+    assert_eq!((deleted(&world), world.reads), (vec!["p-n1".to_owned()], before + 1));
+    assert_ne!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+}

@@ -2,11 +2,11 @@
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, ReadyStatus, Taint};
-use bailiff_zone_core::{Count, Input, NodeFacts};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, ReadyStatus, Taint, Verdict};
+use bailiff_zone_core::{Body, Count, Input, NodeFacts};
 
 use crate::isolation::report_false;
-use crate::world::{World, mk_config, secs};
+use crate::world::{Happened, World, mk_config, secs};
 
 /// Design §3: reads made to be sure are in the order they were asked for, and a node that cannot be read keeps nobody waiting.
 #[test]
@@ -227,4 +227,107 @@ fn a_node_that_is_paused_gives_its_turn_back_and_withdrawing_goes_on() {
     pause(&mut world, &HoldScope::All);
     world.answer_all();
     assert_eq!(world.isolated(), [].into());
+}
+
+/// The evictor's own watch is half-open: it still shows a node as silent that the monitor says is Ready. What its health caused waits for
+/// a read of the node, which ends the wait either way, and removes the taints if it is Ready.
+#[test]
+fn pods_of_a_node_that_the_monitor_calls_ready_wait_for_a_read() {
+    for ready in [true, false] {
+        let mut world = mk_world();
+        world.fall_silent(&["n1"]);
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.is_watch_stalled = true;
+        world.change_node("n1", |facts| facts.ready = ReadyStatus::True);
+        world.health("n1", Verdict::Healthy);
+        if !ready {
+            // Silent again; the monitor's next word is not there yet.
+            world.mark_unknown("n1");
+        }
+        let before = world.reads;
+        world.unreadable.insert("n1".into());
+        world.due(&pod);
+        world.pass(secs(3));
+        let held = (world.deleted(), world.pod_held(&pod));
+        assert_eq!(held, (0, Some(HoldReason::OutdatedIntent)), "ready: {ready}");
+        assert!(world.reads > before, "it is asked");
+        assert_eq!(world.isolated(), ["n1"].into());
+        world.unreadable.clear();
+        world.pass(secs(31));
+        let (isolated, reads) = (world.isolated().len(), world.reads);
+        assert_eq!((world.deleted(), isolated), if ready { (0, 0) } else { (1, 1) });
+        world.pass(secs(600));
+        assert_eq!(world.reads, reads, "a read that was answered is enough");
+        assert_eq!(world.pods.contains_key(&pod), ready);
+    }
+}
+
+/// The same while a request waits for its turn: it is not sent.
+#[test]
+fn what_is_not_sent_is_called_off_when_the_monitor_calls_its_node_ready() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1"]);
+    let pod = world.add_pod("p", "n1", vec![]);
+    (world.is_slow, world.is_unsent, world.is_watch_stalled) = (true, true, true);
+    world.due(&pod);
+    world.change_node("n1", |facts| facts.ready = ReadyStatus::True);
+    world.health("n1", Verdict::Healthy);
+    world.answer_all();
+    world.pass(secs(600));
+    assert_eq!((world.deleted(), world.pods.contains_key(&pod)), (0, true));
+    assert!(
+        !world.happened().contains(&Happened::Marked("p".to_owned())),
+        "not even marked"
+    );
+    assert!(world.isolated().is_empty());
+}
+
+/// Only what health causes waits for that, and only for a word about this very node.
+#[test]
+fn a_node_that_the_monitor_calls_ready_is_emptied_for_a_taint_set_by_hand() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2"]);
+    world.taint("n1", "maintenance", Effect::NoExecute);
+    let pods = ["n1", "n2"].map(|node| world.add_pod(&format!("p-{node}"), node, vec![]));
+    world.is_watch_stalled = true;
+    world.pass(secs(20));
+    for node in ["n1", "n2"] {
+        world.change_node(node, |facts| facts.ready = ReadyStatus::True);
+    }
+    world.health("n1", Verdict::Healthy);
+    let mut stranger = world.mk_health("n2", Verdict::Healthy);
+    if let Some(Body::Health(health)) = &mut stranger.body {
+        health.node.uid = "another".into();
+    }
+    world.publish(vec![stranger]);
+    let before = world.reads;
+    for pod in &pods {
+        world.due(pod);
+    }
+    assert_eq!((world.deleted(), world.reads), (2, before));
+}
+
+/// A read makes sure of what came before it was asked for, not of what came while it was under way.
+#[test]
+fn a_read_that_was_under_way_when_the_monitor_spoke_makes_sure_of_nothing() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1"]);
+    let pod = world.add_pod("p", "n1", vec![]);
+    (world.is_slow, world.is_watch_stalled) = (true, true);
+    let speak_again = |world: &mut World| {
+        world.change_node("n1", |facts| facts.ready = ReadyStatus::True);
+        world.health("n1", Verdict::Healthy);
+    };
+    speak_again(&mut world);
+    world.due(&pod);
+    world.pass(secs(1));
+    speak_again(&mut world);
+    // It shows the node as it was before that.
+    world.mark_unknown("n1");
+    world.answer_first();
+    speak_again(&mut world);
+    assert_eq!(world.pod_held(&pod), Some(HoldReason::OutdatedIntent));
+    world.answer_all();
+    world.pass(secs(60));
+    assert_eq!((world.deleted(), world.isolated().len()), (0, 0));
 }

@@ -238,7 +238,7 @@ impl Evictor {
             confirm.later.pop_first();
             confirm.wanted.push_back(name);
         }
-        if confirm.under_way {
+        if confirm.under_way.is_some() {
             return;
         }
         let next = match (confirm.wanted.front(), confirm.later.first()) {
@@ -251,7 +251,7 @@ impl Evictor {
         }
         if let Some(node) = confirm.wanted.pop_front() {
             confirm.asked.remove(&node);
-            confirm.under_way = true;
+            confirm.under_way = Some(now.mono);
             confirm.not_before = now.mono + CONFIRM_EVERY;
             let ticket = self.ticket(Asker::Confirm(node.clone()));
             self.effects.push(Effect::ReadNode { ticket, node });
@@ -268,7 +268,8 @@ impl Evictor {
     }
 
     pub(in crate::evictor) fn node_confirmed(&mut self, name: &NodeName, result: Result<NodeFacts, Failure>, now: Now) {
-        self.confirm.under_way = false;
+        // What it shows may be as old as when it was asked for.
+        let asked = self.confirm.under_way.take().unwrap_or(now.mono);
         let known = self.nodes.get(name).and_then(|node| node.facts.as_ref());
         let confirmed: Option<Mono> = match result {
             // Either the watch was faster than this read, or the server went back and the watch will say so with a list. Neither makes
@@ -282,12 +283,12 @@ impl Evictor {
             }
             Ok(facts) => {
                 self.node_applied(facts, now);
-                Some(now.mono)
+                Some(asked)
             }
             Err(failure) if failure.kind == FailureKind::Gone => {
                 self.node_deleted(name, None, now);
                 self.confirm.gone.insert(name.clone());
-                Some(now.mono)
+                Some(asked)
             }
             Err(failure) => {
                 self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
