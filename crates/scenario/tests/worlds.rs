@@ -1,5 +1,7 @@
 //! Worlds: the same seed gives the same run, and whatever dies while nodes are failing, nothing is evicted that should not be.
 
+#[path = "worlds/crowd.rs"]
+mod crowd;
 #[path = "worlds/loss.rs"]
 mod loss;
 #[path = "worlds/rival.rs"]
@@ -9,11 +11,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bailiff_event_bus::{Body, SubscribeOptions, Subscription, Update, subscribe};
-use bailiff_model::outcome::Outcome;
+use bailiff_model::outcome::{Outcome, PodOutcomeState};
 use bailiff_model::{HoldReason, Mono, NodeName, Topic};
 use bailiff_runtime::Seed;
 use bailiff_sandbox::kubelet::{Change, Target};
-use bailiff_sandbox::{User, Verb};
+use bailiff_sandbox::{Observation, User, Verb};
 use bailiff_scenario::demo::{self, Plan};
 use bailiff_scenario::report::{Figures, Finding, Reader};
 use bailiff_scenario::{Fixture, StageName, Transport, world};

@@ -134,3 +134,81 @@ fn without_the_flag_a_loss_is_treated_as_upstream_does() {
         assert_eq!(played.events, Vec::<String>::new(), "{profile}");
     }
 }
+
+/// The cluster's own scope: where six of eight leases stop, a zone that lost only two of its four is held with the others. With five of
+/// eight it is not, while the other zone, which lost three of four, is.
+#[test]
+fn a_loss_of_the_cluster_holds_a_zone_that_lost_less() {
+    for (lost_in_other, detected) in [(4, 0), (3, 2)] {
+        let plan = Plan {
+            more_flags: vec![LIMIT.to_owned()],
+            ..mk_plan()
+        };
+        world::run(async |clock| {
+            let fixture = demo::set_up(&plan, Transport::InProcess, clock, Seed::new(11))
+                .await
+                .expect("a world");
+            let mut observer = Observer::new(&fixture, &plan);
+            observer.follow(&fixture, plan.quiet).await;
+            let zones = plan.cluster().layout().zones;
+            let silent: Vec<NodeName> = zones[0].1[..2].iter().chain(&zones[1].1[..lost_in_other]).cloned().collect();
+            set_alive(&fixture, &silent, false).await;
+            observer.follow(&fixture, Duration::from_secs(40)).await;
+            let found = observer.reader.figures().nodes_detected;
+            assert_eq!(found, detected, "{lost_in_other} in the other zone");
+            set_alive(&fixture, &silent, true).await;
+            observer.follow(&fixture, Duration::from_secs(30)).await;
+            let figures = observer.reader.figures();
+            assert_eq!((figures.nodes_detected, figures.not_recovered), (detected, Vec::new()));
+            let told = events(&fixture);
+            let scopes = if detected == 0 { 2 } else { 1 };
+            let count = |reason: &str| told.iter().filter(|told| *told == reason).count();
+            assert_eq!((count("CorrelatedLoss"), count("CorrelatedLossEnded")), (scopes, scopes));
+        });
+    }
+}
+
+/// The monitor dies in the middle of a loss, with the bus or without it. What was held stays held while nobody is known to be late, and
+/// when the leases return nothing was lost.
+#[test]
+fn a_hold_outlives_the_monitor_and_the_bus() {
+    for bus_too in [false, true] {
+        let plan = Plan {
+            more_flags: vec![LIMIT.to_owned()],
+            eviction_rate: 0.5,
+            ..mk_plan()
+        };
+        world::run(async |clock| {
+            let mut fixture = demo::set_up(&plan, Transport::InProcess, clock, Seed::new(11))
+                .await
+                .expect("a world");
+            let mut observer = Observer::new(&fixture, &plan);
+            observer.follow(&fixture, plan.quiet).await;
+            let (_, silent) = plan.silent();
+            set_alive(&fixture, &silent[..1], false).await;
+            observer.follow(&fixture, Duration::from_secs(4)).await;
+            set_alive(&fixture, &silent[1..], false).await;
+            // The pods of the first node are due by then.
+            observer.follow(&fixture, Duration::from_secs(16)).await;
+            assert_eq!(observer.acts, 2, "the first node and its pod that tolerates nothing");
+            fixture.kill_stage(StageName::NodeHealthMonitor);
+            if bus_too {
+                fixture.server.kill();
+                observer.follow(&fixture, Duration::from_secs(2)).await;
+                fixture.server.restart();
+            }
+            fixture.start_stage(StageName::NodeHealthMonitor).await.expect("it can start");
+            observer.follow(&fixture, Duration::from_secs(20)).await;
+            assert_eq!(observer.acts, 2, "the bus too: {bus_too}");
+            set_alive(&fixture, &silent, true).await;
+            observer.follow(&fixture, plan.silence).await;
+            let figures = observer.reader.figures();
+            assert_eq!(
+                (figures.nodes_detected, figures.nodes_isolated, figures.pods_evicted),
+                (1, 1, 1),
+                "the bus too: {bus_too}"
+            );
+            assert_eq!(figures.not_recovered, Vec::<String>::new());
+        });
+    }
+}
