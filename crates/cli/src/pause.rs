@@ -189,12 +189,14 @@ pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
         } else {
             println!("there was no pause of {left}");
         }
-        for (key, pause) in store.read().await?.standing(now) {
+        let found = store.read().await?;
+        for (key, pause) in found.standing(now) {
             println!(
                 "still paused: {} until {:.0} (entry {key}): {}",
                 pause.scope, pause.until, pause.reason
             );
         }
+        print!("{}", unreadable(&found));
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -208,6 +210,14 @@ pub fn pauses(args: ListArgs) -> Result<ExitCode, Failure> {
         print!("{}", listing(&found, output, clock.wall()));
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What pauses everything because it cannot be read, and what ends that.
+fn unreadable(found: &Pauses) -> String {
+    let line = |(key, why): (&String, &String)| {
+        format!("UNREADABLE, so everything is paused: entry {key}: {why}; to remove it: bailiff resume --entry {key}\n")
+    };
+    found.unreadable.iter().map(line).collect()
 }
 
 fn listing(found: &Pauses, output: Output, now: Wall) -> String {
@@ -246,9 +256,7 @@ fn listing(found: &Pauses, output: Output, now: Wall) -> String {
                 );
                 text.push_str(&line);
             }
-            for (key, why) in &found.unreadable {
-                text.push_str(&format!("UNREADABLE, so everything is paused: entry {key}: {why}\n"));
-            }
+            text.push_str(&unreadable(found));
             if text.is_empty() {
                 text.push_str("nothing is paused\n");
             }
@@ -369,6 +377,18 @@ mod tests {
             let refusal = parse_from::<Cli>(arguments).expect_err(flag);
             assert!(refusal.to_string().contains(part), "{flag}: {refusal}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_listed_with_what_ends_it() {
+        let now = Wall::UNIX_EPOCH;
+        let mut found = Pauses::default();
+        assert_eq!(listing(&found, Output::Text, now), "nothing is paused\n");
+        found.unreadable.insert("x".to_owned(), "it is in binaryData".to_owned());
+        let wanted = "UNREADABLE, so everything is paused: entry x: it is in binaryData; to remove it: bailiff resume --entry x\n";
+        assert_eq!(listing(&found, Output::Text, now), wanted);
+        let json: serde_json::Value = serde_json::from_str(&listing(&found, Output::Json, now)).expect("JSON");
+        assert_eq!(json["unreadable"], json!([{"entry": "x", "error": "it is in binaryData"}]));
     }
 
     #[test]

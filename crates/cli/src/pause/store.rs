@@ -30,15 +30,20 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    fn new(entries: &BTreeMap<String, String>) -> Self {
+    /// What the ConfigMap says; `Err` if its data is no map of texts.
+    fn of(found: &ConfigMap) -> Result<Self, String> {
         let mut pauses = Self::default();
-        for (key, text) in entries {
-            match Pause::parse(text) {
-                Ok(pause) => drop(pauses.readable.insert(key.clone(), pause)),
-                Err(error) => drop(pauses.unreadable.insert(key.clone(), error.to_string())),
+        for (key, text) in entries(&found.data)? {
+            match Pause::parse(&text) {
+                Ok(pause) => drop(pauses.readable.insert(key, pause)),
+                Err(error) => drop(pauses.unreadable.insert(key, error.to_string())),
             }
         }
-        pauses
+        for key in found.binary_keys() {
+            let why = "it is in binaryData, where nothing is read".to_owned();
+            pauses.unreadable.insert(key.clone(), why);
+        }
+        Ok(pauses)
     }
 
     /// Those that are not over.
@@ -52,6 +57,14 @@ struct ConfigMap {
     metadata: Meta,
     #[serde(default)]
     data: Value,
+    #[serde(default, rename = "binaryData")]
+    binary_data: Value,
+}
+
+impl ConfigMap {
+    fn binary_keys(&self) -> impl Iterator<Item = &String> {
+        self.binary_data.as_object().into_iter().flat_map(serde_json::Map::keys)
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -97,7 +110,7 @@ impl Store {
         let Some(found) = self.get().await? else {
             return Ok(Pauses::default());
         };
-        Ok(Pauses::new(&entries(&found.data)?))
+        Ok(Pauses::of(&found)?)
     }
 
     /// Pauses. Entries that are over, or mean the same, go with the same write.
@@ -158,13 +171,8 @@ impl Store {
         let mut attempt = 1;
         loop {
             let found = self.get().await?;
-            // Of data that is no map nothing can be said, and everything be replaced.
-            let known = found
-                .as_ref()
-                .map(|found| entries(&found.data))
-                .transpose()?
-                .unwrap_or_default();
-            let data = change(&Pauses::new(&known));
+            let known = found.as_ref().map(Pauses::of).transpose()?.unwrap_or_default();
+            let data = change(&known);
             if data.is_empty() {
                 return Ok(None);
             }
@@ -180,7 +188,10 @@ impl Store {
         let written: ConfigMap = match found {
             Some(found) => {
                 let metadata = json!({"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version});
-                let patch = Patch::Merge(json!({"metadata": metadata, "data": data}));
+                // A key is in one of both: what is set or removed is not in the other one afterwards.
+                let binary = found.binary_keys().filter(|key| data.contains_key(*key));
+                let binary: BTreeMap<&String, Value> = binary.map(|key| (key, Value::Null)).collect();
+                let patch = Patch::Merge(json!({"metadata": metadata, "data": data, "binaryData": binary}));
                 self.api.patch(&path(), &patch).await?
             }
             None => {
@@ -353,6 +364,29 @@ mod tests {
         assert!(store.remove("x", "ada", at(0)).await.expect("removed"));
         assert!(!store.remove("x", "ada", at(0)).await.expect("there is none"));
         assert!(store.read().await.expect("readable").unreadable.is_empty());
+    }
+
+    /// What stages take for a pause of everything is told as one, and ended by its key; the rest stays.
+    #[tokio::test(start_paused = true)]
+    async fn binary_data_is_listed_and_removed_by_its_key() {
+        let (_sandbox, store) = mk();
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME},
+            "binaryData": {"all": "AA==", "x": "AA=="}});
+        store.api.create::<IgnoredAny>(COLLECTION, &object).await.expect("created");
+        let unreadable = async || {
+            let found = store.read().await.expect("readable");
+            found.unreadable.into_keys().collect::<Vec<String>>()
+        };
+        assert_eq!(unreadable().await, ["all", "x"]);
+        assert!(!store.resume(&HoldScope::All, "ada", at(0)).await.expect("there is none"));
+        // A pause takes the place of what is under its key.
+        store.pause(&mk_pause(HoldScope::All, 60), at(0)).await.expect("written");
+        assert_eq!(
+            (unreadable().await, keys(&store).await),
+            (vec!["x".to_owned()], vec!["all".to_owned()])
+        );
+        assert!(store.remove("x", "ada", at(0)).await.expect("removed"));
+        assert_eq!((unreadable().await, keys(&store).await), (Vec::new(), vec!["all".to_owned()]));
     }
 
     /// Two people at once: neither pause is lost.
