@@ -7,9 +7,10 @@ mod node_events;
 mod pod_events;
 mod wishes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Wall};
+use indexmap::IndexMap;
 
 use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
@@ -36,9 +37,10 @@ pub struct Manager {
     config: Config,
     now: Now,
     effects: Vec<Effect>,
-    nodes: BTreeMap<NodeName, Node>,
+    // IndexMap: a lookup costs the same in any cluster; its order is that of arrival, not the hasher's.
+    nodes: IndexMap<NodeName, Node>,
     pods: Pods,
-    wishes: BTreeMap<NodeName, Wish>,
+    wishes: IndexMap<NodeName, Wish>,
     health: Health,
     deadlines: Deadlines,
     node_writes: Tasks<NodeName>,
@@ -91,9 +93,9 @@ impl Manager {
                 wall: Wall::UNIX_EPOCH,
             },
             effects: Vec::new(),
-            nodes: BTreeMap::new(),
+            nodes: IndexMap::new(),
             pods: Pods::default(),
-            wishes: BTreeMap::new(),
+            wishes: IndexMap::new(),
             health: Health::default(),
             deadlines: Deadlines::default(),
             node_writes: Tasks::new(config.node_writes),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
 use bailiff_model::{Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Toleration, TraceContext};
+use indexmap::IndexMap;
 
 use crate::facts::PodFacts;
 use crate::judge::Armed;
@@ -51,7 +52,7 @@ pub(crate) struct Published {
 /// All pods that are assigned to a node.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    by_uid: BTreeMap<PodUid, Pod>,
+    by_uid: IndexMap<PodUid, Pod>,
     tolerations: BTreeMap<Arc<[Toleration]>, usize>,
     namespaces: BTreeMap<Namespace, usize>,
 }
@@ -112,7 +113,7 @@ impl Pods {
     }
 
     pub(crate) fn remove(&mut self, uid: &PodUid) -> Option<Pod> {
-        let pod = self.by_uid.remove(uid)?;
+        let pod = self.by_uid.swap_remove(uid)?;
         release(&mut self.tolerations, &pod.tolerations);
         release(&mut self.namespaces, &pod.pod.namespace);
         Some(pod)

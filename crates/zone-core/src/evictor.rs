@@ -16,11 +16,11 @@ mod nodes;
 mod pods;
 mod zones;
 
-use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
+use indexmap::IndexMap;
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};

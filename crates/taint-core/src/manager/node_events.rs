@@ -104,7 +104,7 @@ impl Manager {
     pub(super) fn drop_unused_node(&mut self, name: &NodeName) {
         let unused = self.nodes.get(name).is_some_and(|node| !node.present && node.pods.is_empty());
         if unused {
-            self.nodes.remove(name);
+            self.nodes.swap_remove(name);
             self.orphan_without_pods(name);
         }
     }

@@ -221,7 +221,7 @@ impl Manager {
     }
 
     fn remove_wish(&mut self, name: &NodeName) -> bool {
-        if self.wishes.remove(name).is_none() {
+        if self.wishes.swap_remove(name).is_none() {
             return false;
         }
         self.deadlines.cancel(&Timer::Node(name.clone()));

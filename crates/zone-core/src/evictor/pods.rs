@@ -22,12 +22,12 @@ mod say;
 mod spared;
 mod steps;
 
-use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
+use indexmap::IndexMap;
 
 use super::{Asker, Evictor, Timer};
 use crate::effect::{Count, Effect, Mark, Ticket};
