@@ -21,6 +21,7 @@ pub mod driver;
 mod effect;
 mod facts;
 mod gc;
+mod go_json;
 pub mod kubelet;
 pub mod patch;
 pub mod protobuf;

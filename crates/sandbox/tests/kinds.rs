@@ -14,6 +14,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const DAEMONSETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const JSON: &str = "application/json";
 
@@ -117,6 +118,39 @@ async fn annotations_of_a_deployment_count_and_its_status_brings_no_labels() {
         (code, answer)
     };
     assert_eq!(code, 400, "{answer}");
+}
+
+/// DS-171
+#[tokio::test(start_paused = true)]
+async fn a_new_daemonset_may_bring_the_generation_of_its_template() {
+    let server = Server::new();
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let annotation = "deprecated.daemonset.template.generation";
+    for (name, given, created, changed) in [
+        ("none", None, "1", "2"),
+        ("higher", Some("5"), "5", "6"),
+        ("lower", Some("-3"), "1", "2"),
+    ] {
+        let annotations = given.map_or(json!({}), |given| json!({annotation: given}));
+        let set = json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template},
+        });
+        let (code, answer) = server.post(DAEMONSETS, &set).await;
+        assert_eq!(
+            (code, &answer["metadata"]["annotations"][annotation]),
+            (201, &json!(created)),
+            "{name}"
+        );
+        // Afterwards it only counts.
+        let change = json!({
+            "metadata": {"annotations": {annotation: "9"}},
+            "spec": {"template": {"metadata": {"labels": {"c": "d"}}}},
+        });
+        let (_, answer) = server.patch(&format!("{DAEMONSETS}/{name}"), MERGE, change).await;
+        assert_eq!(answer["metadata"]["annotations"][annotation], changed, "{name}");
+        assert_eq!(answer["metadata"]["generation"], 2, "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,6 +73,28 @@ async fn bytes_are_kept_and_only_canonical_ones_can_be_written_over() {
     }
 }
 
+/// DS-151, DS-207: what a controller posts it finds again, byte for byte, in either form.
+#[tokio::test(start_paused = true)]
+async fn what_go_escapes_stays_escaped() {
+    let server = Server::new();
+    let data = r#"{"\u003c":"\u003ca\u003e\u0026\u2028\u2029\"\n"}"#;
+    create(&server, JSON, data).await;
+    let one = format!("{REVISIONS}/r");
+    for path in [&*one, REVISIONS] {
+        for accept in [PROTOBUF, JSON] {
+            assert!(contains(&read(&server, path, accept).await, data), "{path} {accept}");
+        }
+    }
+    let watched = format!("{REVISIONS}?watch=true&timeoutSeconds=1");
+    for accept in [format!("{PROTOBUF};stream=watch"), JSON.to_owned()] {
+        assert!(contains(&read(&server, &watched, &accept).await, data), "watch {accept}");
+    }
+    // What is not canonical is shown as if it were, but through protobuf.
+    let server = Server::new();
+    create(&server, JSON, r#"{"a":"<"}"#).await;
+    assert!(contains(&read(&server, &one, JSON).await, r#"{"a":"\u003c"}"#));
+}
+
 /// DS-209
 #[tokio::test(start_paused = true)]
 async fn an_update_must_repeat_the_bytes() {

@@ -14,7 +14,7 @@ use super::request::Request;
 use super::write::Stored;
 use super::{Call, table};
 use crate::store::Object;
-use crate::{Status, protobuf};
+use crate::{Status, go_json, protobuf};
 
 /// Answers below this many bytes are not worth compressing, as the real server sees it.
 const COMPRESS_FROM: usize = 128 * 1024;
@@ -121,7 +121,7 @@ fn whole_list(call: &Call<'_>, objects: &[Arc<Object>], metadata: &Map<String, V
                 fields.shift_remove("kind");
                 fields.shift_remove("apiVersion");
             }
-            bytes.put_slice(value.to_string().as_bytes());
+            bytes.put_slice(&go_json::bytes(&value));
         } else if kind.custom.is_some() {
             // Their items have no type that is known from the list's.
             bytes.put_slice(object.json());
@@ -158,7 +158,7 @@ pub fn finish(mut reply: Reply, request: &Request, accepted: Accepted, kinds: &K
     let body = match reply.body {
         Content::Object(value) => match accepted.encoding {
             Encoding::Yaml if !has_type => yaml(&value),
-            _ => Some(serde_json::to_vec(&value).unwrap_or_default().into()),
+            _ => Some(go_json::bytes(&value).into()),
         },
         Content::Full(bytes) if accepted.encoding == Encoding::Yaml && !has_type => {
             let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 
 use super::Call;
 use super::request::Body;
-use crate::protobuf;
 use crate::status::Cause;
 use crate::store::Object;
+use crate::{go_json, protobuf};
 
 /// Whether objects of this schema have such a field.
 fn is_kept(schema: &str) -> bool {
@@ -57,7 +57,7 @@ fn canonical(object: &Value) -> Box<[u8]> {
     let mut data = object.get("data").cloned().unwrap_or_default();
     data.sort_all_objects();
     whole_numbers(&mut data);
-    escaped(&data)
+    go_json::bytes(&data).into()
 }
 
 /// Go writes a float without a fraction as an integer.
@@ -95,24 +95,7 @@ pub fn changed(call: &Call<'_>, object: &Value, bytes: Option<&[u8]>, current: &
     (!is_same && Some(&data) == old.get("data")).then(|| Cause::invalid("data", &data, "field is immutable"))
 }
 
-/// The field as the value itself is written.
+/// The field as the value itself is written: in JSON, and, where no other bytes are kept, in protobuf.
 fn plain(object: &Value) -> Box<[u8]> {
-    escaped(object.get("data").unwrap_or(&Value::Null))
-}
-
-/// Compact JSON with the escapes that Go's encoder adds for HTML.
-fn escaped(value: &Value) -> Box<[u8]> {
-    let text = value.to_string();
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '<' => escaped.push_str("\\u003c"),
-            '>' => escaped.push_str("\\u003e"),
-            '&' => escaped.push_str("\\u0026"),
-            '\u{2028}' => escaped.push_str("\\u2028"),
-            '\u{2029}' => escaped.push_str("\\u2029"),
-            other => escaped.push(other),
-        }
-    }
-    escaped.into_bytes().into()
+    go_json::bytes(object.get("data").unwrap_or(&Value::Null)).into()
 }

@@ -20,7 +20,7 @@ use super::negotiate::{Encoding, Shape};
 use super::selector::Selector;
 use super::{Call, input, read, table};
 use crate::store::{Change, Event, Interest, Key, Lookup, NODE, Object};
-use crate::{Sandbox, Status, protobuf};
+use crate::{Sandbox, Status, go_json, protobuf};
 
 /// How long a watch lasts at least if the client does not say; the real server adds as much again by chance.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -339,7 +339,7 @@ impl Drop for Stream {
 }
 
 fn line(event: &Value) -> Bytes {
-    let mut text = event.to_string();
-    text.push('\n');
+    let mut text = go_json::bytes(event);
+    text.push(b'\n');
     text.into()
 }

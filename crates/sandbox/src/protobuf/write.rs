@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::{Paths, paths};
+use crate::go_json;
 use crate::schema::Type;
 
 const VARINT: u64 = 0;
@@ -87,8 +88,8 @@ fn field(bytes: &mut Vec<u8>, number: u32, ty: &Type, value: &Value) {
         (Type::Any, value) => {
             let mut inner = Vec::new();
             // A text stands for JSON in the bytes it was given in.
-            let given = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            message(&mut inner, 1, given.as_bytes());
+            let given = value.as_str().map(|given| given.as_bytes().to_vec());
+            message(&mut inner, 1, &given.unwrap_or_else(|| go_json::bytes(value)));
             message(bytes, number, &inner);
         }
         _ => {}

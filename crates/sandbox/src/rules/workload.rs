@@ -53,7 +53,7 @@ impl Rules for DaemonSets {
     fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) -> Result<(), Status> {
         object["status"] =
             json!({"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0});
-        annotate(object, 1);
+        annotate(object, template_generation(object).max(1));
         Ok(())
     }
 

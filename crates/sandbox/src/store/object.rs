@@ -5,6 +5,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::table::Change;
+use crate::go_json;
 
 /// What field selectors can ask for, in the order of the resource's own table.
 pub type Fields = Vec<(&'static str, Box<str>)>;
@@ -170,7 +171,7 @@ fn encoded(value: &Value, change: Change) -> (Bytes, Bytes) {
         Change::Deleted => b"{\"type\":\"DELETED\",\"object\":",
     };
     let mut line = head.to_vec();
-    serde_json::to_writer(&mut line, value).expect("a JSON value can be encoded into memory");
+    go_json::append(&mut line, value);
     let end = line.len();
     line.extend_from_slice(b"}\n");
     // A vector that grew has room for nearly as much again, which would be kept for as long as the object.

@@ -4,3 +4,4 @@ mod defaults;
 mod faithful;
 mod player;
 mod recordings;
+mod revisions;
