@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 /// The fields of one line, without its time.
 pub type Fields = Map<String, Value>;
 
+/// Times are recorded to a hundredth of a second.
+pub const ROUNDING: f64 = 0.005;
+
 /// A span of times, in seconds since time zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span(pub f64, pub f64);
@@ -65,8 +68,6 @@ impl Span {
 
     /// Whether `t` lies in it, or no more than `tolerance` outside.
     pub fn holds(self, t: f64, tolerance: f64) -> bool {
-        // Times are recorded to a hundredth of a second.
-        const ROUNDING: f64 = 0.005;
         t >= self.0 - tolerance - ROUNDING && t <= self.1 + tolerance + ROUNDING
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Difference, Kind};
 use crate::oracle::file::Scenario;
-use crate::oracle::lines::{Line, Span, canonical, is_status, text};
+use crate::oracle::lines::{Line, ROUNDING, Span, canonical, is_status, text};
 use crate::oracle::observe::Step;
 
 /// A value that holds for so long must be a recorded one.
@@ -102,7 +102,7 @@ fn one(object: &str, field: &str, wanted: &[(&Value, Span)], holds: &[Hold], tol
         }
     }
     let steady = steady(holds);
-    for hold in holds.iter().skip(1).filter(|hold| hold.to - hold.from >= LONG) {
+    for hold in holds.iter().skip(1).filter(|hold| hold.lasts(LONG)) {
         // A blip just before does not make it a new value.
         let merged = steady
             .iter()
@@ -132,7 +132,7 @@ fn one(object: &str, field: &str, wanted: &[(&Value, Span)], holds: &[Hold], tol
 /// The values without those that held only briefly, as recordings have them.
 fn steady(holds: &[Hold]) -> Vec<Hold> {
     let mut steady: BTreeMap<usize, Hold> = BTreeMap::new();
-    for hold in holds.iter().filter(|hold| hold.to - hold.from >= BRIEF) {
+    for hold in holds.iter().filter(|hold| hold.lasts(BRIEF)) {
         match steady.last_entry() {
             Some(mut last) if last.get().value == hold.value => last.get_mut().to = hold.to,
             _ => {
@@ -146,6 +146,11 @@ fn steady(holds: &[Hold]) -> Vec<Hold> {
 // === impl Hold ===
 
 impl Hold {
+    /// Whether it held for `seconds`, as far as times are known.
+    fn lasts(&self, seconds: f64) -> bool {
+        self.to - self.from >= seconds - ROUNDING
+    }
+
     fn describe(&self) -> String {
         if self.from == f64::NEG_INFINITY {
             format!("{} from the beginning", canonical(&self.value))

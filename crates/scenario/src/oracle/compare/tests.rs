@@ -124,12 +124,17 @@ fn a_status_is_a_value_over_time() {
     ]));
     /// What happens, the values from when on, and what differs.
     type Case<'a> = (&'a str, &'a [(f64, u32)], &'a [Kind]);
-    let cases: [Case<'_>; 9] = [
+    let cases: [Case<'_>; 10] = [
         ("as recorded", &[(1.0, 2), (8.0, 3)], &[]),
         ("brief values do not matter", &[(0.5, 1), (0.9, 2), (7.5, 5), (8.1, 3)], &[]),
         (
             "a blip does not make a new value",
             &[(1.0, 2), (4.0, 1), (4.3, 2), (8.0, 3)],
+            &[],
+        ),
+        (
+            "a value of just the least length is no blip",
+            &[(1.0, 2), (8.0, 3), (9.2, 4), (9.6, 3)],
             &[],
         ),
         (
