@@ -7,7 +7,7 @@ use bailiff_model::Mono;
 
 use super::{Draft, Regarding, Severity};
 
-/// Events about one object, of one severity, that go out at once; then one per [`REFILL`] (NL-132).
+/// Different things said about one object, of one severity, that go out at once; then one per [`REFILL`] (NL-132).
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
 
@@ -17,7 +17,7 @@ const SERIES_EVERY: Duration = Duration::from_secs(30);
 /// What was not said for so long begins a new Event; what differs only in its note within that time is similar (NL-132).
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
-/// Similar Events with a note of their own; more are merged into one (NL-132).
+/// From this one on, similar Events are merged into one, whose note is that of the newest (NL-132): nine have an Event of their own.
 const SIMILAR: u32 = 10;
 
 /// What the note of merged Events begins with (NL-132).
@@ -29,12 +29,14 @@ const MAX_ENTRIES: usize = 4096;
 /// An Event that is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saying {
-    /// As said last; the note as it was said first.
+    /// As said last.
     pub draft: Draft,
     /// Name of the Event.
     pub name: String,
     /// How often it was said, the first time included.
     pub count: u32,
+    /// It stands for several, so that its note changes.
+    pub is_merged: bool,
 }
 
 /// What to do.
@@ -98,17 +100,25 @@ impl Correlator {
             draft.note.insert_str(0, COMBINED);
             (own.0, None)
         };
-        if self.is_said(&text, now) {
+        let (is_said, is_merged) = (self.is_said(&text, now), text.1.is_none());
+        self.note_similar(&text, !is_said, now);
+        if is_said && !is_merged {
             return self.repeat(&text, draft, now);
         }
-        if !self.take_token(&draft, now) {
+        let is_granted = self.take_token(&draft, now);
+        if is_said {
+            return self.merge(&text, draft, is_granted, now);
+        }
+        if !is_granted {
             return Action::Drop;
         }
-        if text.1.is_some() {
-            self.note_similar(&text.0, now);
-        }
         self.make_room();
-        let saying = Saying { draft, name, count: 1 };
+        let saying = Saying {
+            draft,
+            name,
+            count: 1,
+            is_merged,
+        };
         let said = Said {
             saying: saying.clone(),
             last: now,
@@ -138,16 +148,10 @@ impl Correlator {
         sayings
     }
 
-    /// The series of `draft` could not be written now: it is answered again later.
-    pub fn postpone(&mut self, draft: &Draft, now: Mono) {
-        let Some((text, said)) = self.find(draft) else { return };
-        said.written = now;
-        self.wait(&text);
-    }
-
     /// The Event of `draft` is gone from the server: it is created anew under its name, and counts from one.
     pub fn restart(&mut self, draft: &Draft, now: Mono) {
-        if let Some((_, said)) = self.find(draft) {
+        let note = (!draft.note.starts_with(COMBINED)).then(|| draft.note.clone());
+        if let Some(said) = self.said.get_mut(&(kinship(draft), note)) {
             said.saying.count = 1;
             (said.is_unwritten, said.written) = (false, now);
         }
@@ -168,6 +172,25 @@ impl Correlator {
         Action::Repeat(said.saying.clone())
     }
 
+    /// What was merged says the newest, as soon as it may: a row of Events that differ should end with the last of them.
+    fn merge(&mut self, text: &Text, draft: Draft, is_granted: bool, now: Mono) -> Action {
+        let Some(said) = self.said.get_mut(text) else {
+            return Action::Drop;
+        };
+        said.saying.count = said.saying.count.saturating_add(1);
+        said.last = now;
+        if !is_granted {
+            self.wait(text);
+            return Action::Count;
+        }
+        said.saying.draft = draft;
+        if std::mem::take(&mut said.is_unwritten) {
+            self.due.remove(&(said.written + SERIES_EVERY, text.clone()));
+        }
+        said.written = now;
+        Action::Repeat(said.saying.clone())
+    }
+
     /// Has the count of `text` written once it may be.
     fn wait(&mut self, text: &Text) {
         if let Some(said) = self.said.get_mut(text)
@@ -175,13 +198,6 @@ impl Correlator {
         {
             self.due.insert((said.written + SERIES_EVERY, text.clone()));
         }
-    }
-
-    fn find(&mut self, draft: &Draft) -> Option<(Text, &mut Said)> {
-        let note = (!draft.note.starts_with(COMBINED)).then(|| draft.note.clone());
-        let text = (kinship(draft), note);
-        let said = self.said.get_mut(&text)?;
-        Some((text, said))
     }
 
     fn is_said(&self, text: &Text, now: Mono) -> bool {
@@ -192,15 +208,16 @@ impl Correlator {
     /// Not too much of the kind was said yet.
     fn is_distinct(&self, kinship: &Kinship, now: Mono) -> bool {
         let similar = self.similar.get(kinship);
-        similar.is_none_or(|similar| similar.notes < SIMILAR || now.saturating_since(similar.last) >= FORGET_AFTER)
+        similar.is_none_or(|similar| similar.notes + 1 < SIMILAR || now.saturating_since(similar.last) >= FORGET_AFTER)
     }
 
-    fn note_similar(&mut self, kinship: &Kinship, now: Mono) {
-        let similar = self.similar.entry(kinship.clone()).or_insert(Similar { notes: 0, last: now });
+    /// Something of the kind is said; it counts if it is new. While that goes on nothing is forgotten.
+    fn note_similar(&mut self, text: &Text, is_new: bool, now: Mono) {
+        let similar = self.similar.entry(text.0.clone()).or_insert(Similar { notes: 0, last: now });
         if now.saturating_since(similar.last) >= FORGET_AFTER {
             similar.notes = 0;
         }
-        similar.notes += 1;
+        similar.notes += u32::from(is_new && text.1.is_some());
         similar.last = now;
     }
 
@@ -278,6 +295,9 @@ mod tests {
     fn text(action: Action) -> String {
         match action {
             Action::Create(saying) => format!("create {} {:?}", saying.name, saying.draft.note),
+            Action::Repeat(saying) if saying.is_merged => {
+                format!("repeat {} {} {:?}", saying.name, saying.count, saying.draft.note)
+            }
             Action::Repeat(saying) => format!("repeat {} {}", saying.name, saying.count),
             Action::Count => "count".to_owned(),
             Action::Drop => "drop".to_owned(),
@@ -308,29 +328,59 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_is_written_later_and_what_is_gone_counts_anew() {
+    fn what_is_gone_counts_anew() {
         let mut correlator = Correlator::default();
         let draft = || mk_draft("n", "x");
         correlator.apply(draft(), "n.0".to_owned(), at(0));
         correlator.apply(draft(), "n.1".to_owned(), at(1));
-        correlator.postpone(&draft(), at(1));
-        assert_eq!(counts(correlator.unwritten(at(31))), [2]);
         correlator.restart(&draft(), at(32));
         assert_eq!(text(correlator.apply(draft(), "n.2".to_owned(), at(33))), "repeat n.0 2");
     }
 
-    /// NL-132
+    /// NL-132, DS-187
     #[test]
-    fn similar_events_are_merged_beyond_ten() {
+    fn the_tenth_of_similar_events_and_what_follows_are_one_that_says_the_newest() {
         let mut correlator = Correlator::default();
         let mut say = |note: &str, seconds| text(correlator.apply(mk_draft("n", note), format!("n.{note}"), at(seconds)));
-        for n in 0..10 {
+        for n in 0..9 {
             assert_eq!(say(&n.to_string(), n), format!("create n.{n} \"{n}\""));
         }
         assert_eq!(say("3", 10), "repeat n.3 2");
         assert_eq!(say("x", 11), r#"create n.x "(combined from similar events): x""#);
-        assert_eq!(say("y", 12), "repeat n.x 2");
-        assert_eq!(say("z", 700), r#"create n.z "z""#, "long after");
+        assert_eq!(say("y", 12), r#"repeat n.x 2 "(combined from similar events): y""#);
+        assert_eq!(say("z", 13), r#"repeat n.x 3 "(combined from similar events): z""#);
+        assert_eq!(say("3", 14), "count", "of its own");
+        assert_eq!(
+            say("late", 612),
+            r#"repeat n.x 4 "(combined from similar events): late""#,
+            "the kind was not silent for ten minutes"
+        );
+        assert_eq!(say("z", 1300), r#"create n.z "z""#, "long after");
+    }
+
+    /// NL-132
+    #[test]
+    fn what_is_merged_uses_the_budget_up_and_is_counted_beyond() {
+        let mut correlator = Correlator::default();
+        let say = |correlator: &mut Correlator, n: u32, seconds| {
+            text(correlator.apply(mk_draft("n", &format!("note {n}")), format!("n.{n}"), at(seconds)))
+        };
+        for n in 1..=BURST {
+            say(&mut correlator, n, 1);
+        }
+        for n in 26..40 {
+            assert_eq!(say(&mut correlator, n, 2), "count");
+        }
+        let sayings = correlator.unwritten(at(31));
+        assert_eq!(sayings.len(), 1);
+        assert_eq!((sayings[0].count, &*sayings[0].name), (30, "n.10"));
+        assert!(sayings[0].draft.note.ends_with("note 25"), "{:?}", sayings[0].draft.note);
+        assert_eq!(say(&mut correlator, 40, 32), "count");
+        assert_eq!(
+            say(&mut correlator, 41, 301),
+            r#"repeat n.10 32 "(combined from similar events): note 41""#
+        );
+        assert_eq!(correlator.wake_at(), None, "nothing is left to be written");
     }
 
     /// NL-132

@@ -1,6 +1,6 @@
 //! Sends Events: a few at a time, each again if nobody answered, none in the way of another.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bailiff_model::Mono;
@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
 use super::correlator::{Action, Correlator, Saying};
-use super::wire::{Reporter, collection, event, series};
+use super::wire::{Reporter, collection, event, repetition};
 use super::{Draft, QUEUE};
 use crate::api::{Api, Patch};
 use crate::error::{Error, Kind};
@@ -44,8 +44,8 @@ pub(super) struct Sender {
     /// To be tried again, in the order they came.
     deferred: VecDeque<(Mono, Job)>,
     under_way: FuturesUnordered<BoxFuture<'static, (Job, Result<(), Error>)>>,
-    /// Names of Events that are ready, deferred or under way: one request per Event at a time.
-    busy: BTreeSet<String>,
+    /// Names of Events that are ready, deferred or under way: one request per Event at a time. With what is to be written next.
+    busy: BTreeMap<String, Option<Saying>>,
 }
 
 impl Sender {
@@ -58,7 +58,7 @@ impl Sender {
             ready: VecDeque::new(),
             deferred: VecDeque::new(),
             under_way: FuturesUnordered::new(),
-            busy: BTreeSet::new(),
+            busy: BTreeMap::new(),
         }
     }
 
@@ -84,6 +84,7 @@ impl Sender {
         self.begin();
         while let Some((job, result)) = self.under_way.next().await {
             self.count(&job, &result);
+            self.follow(&job.saying.name);
             self.begin();
         }
     }
@@ -103,9 +104,9 @@ impl Sender {
     }
 
     fn repeat(&mut self, saying: Saying) {
-        if self.busy.contains(&saying.name) {
-            // Its count is written when it is its turn again.
-            return self.correlator.postpone(&saying.draft, self.now());
+        if let Some(next) = self.busy.get_mut(&saying.name) {
+            *next = Some(saying);
+            return;
         }
         let count = saying.count;
         self.push(Job {
@@ -119,8 +120,15 @@ impl Sender {
         if self.ready.len() + self.deferred.len() >= QUEUE {
             return self.api.metrics().event("dropped_queue_full");
         }
-        self.busy.insert(job.saying.name.clone());
+        self.busy.entry(job.saying.name.clone()).or_default();
         self.ready.push_back(job);
+    }
+
+    /// A request about the Event of this name is over; what has come up meanwhile is next.
+    fn follow(&mut self, name: &str) {
+        if let Some(saying) = self.busy.remove(name).flatten() {
+            self.repeat(saying);
+        }
     }
 
     /// Begins what is ready while there is room.
@@ -128,16 +136,16 @@ impl Sender {
         while self.under_way.len() < UNDER_WAY {
             let Some(job) = self.ready.pop_front() else { return };
             let api = self.api.clone();
-            let path = collection(&job.saying.draft);
             let now = api.clock().wall();
-            let (draft, name) = (&job.saying.draft, &job.saying.name);
             self.under_way.push(match job.count {
                 1 => {
-                    let body = event(draft, name, &self.reporter, now);
+                    let path = collection(&job.saying.draft);
+                    let body = event(&job.saying.draft, &job.saying.name, &self.reporter, now);
                     Box::pin(async move { (job, api.create::<IgnoredAny>(&path, &body).await.map(drop)) })
                 }
                 count => {
-                    let (path, patch) = (format!("{path}/{name}"), Patch::Merge(series(draft, count, now)));
+                    let (path, body) = repetition(&job.saying, count, now);
+                    let patch = Patch::Merge(body);
                     Box::pin(async move { (job, api.patch::<IgnoredAny>(&path, &patch).await.map(drop)) })
                 }
             });
@@ -145,24 +153,27 @@ impl Sender {
     }
 
     fn ended(&mut self, job: Job, result: Result<(), Error>) {
-        self.busy.remove(&job.saying.name);
         match &result {
             Err(error) if error.kind == Kind::NotFound && job.count > 1 => {
-                // The first one expired on the server: begin again under its name.
-                self.correlator.restart(&job.saying.draft, self.now());
+                // The first one expired on the server: begin again under its name, with what is said by now.
+                let next = self.busy.remove(&job.saying.name).flatten();
+                let saying = next.unwrap_or(job.saying);
+                self.correlator.restart(&saying.draft, self.now());
                 self.push(Job {
+                    saying,
                     count: 1,
                     attempt: 1,
-                    ..job
                 });
             }
             Err(error) if is_worth_another_try(error) && job.attempt < ATTEMPTS => {
                 let due = self.now() + self.seed.jitter(PAUSE, 0.2);
-                self.busy.insert(job.saying.name.clone());
                 let attempt = job.attempt + 1;
                 self.deferred.push_back((due, Job { attempt, ..job }));
             }
-            _ => self.count(&job, &result),
+            _ => {
+                self.count(&job, &result);
+                self.follow(&job.saying.name);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use bailiff_model::Wall;
 use serde_json::{Map, Value, json};
 
 use super::Draft;
+use super::correlator::Saying;
 
 /// Longest `note` that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -53,13 +54,21 @@ pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -
     })
 }
 
-/// What repetitions change of an Event: everything but its series and its annotations is immutable.
-pub(super) fn series(draft: &Draft, count: u32, now: Wall) -> Value {
+/// Path and merge patch of the repetition of an Event.
+///
+/// In events.k8s.io/v1 everything but its series and its annotations is immutable. What stands for several, and so says something
+/// else each time, is changed as the core/v1 Event that it is too: there a message may change.
+pub(super) fn repetition(saying: &Saying, count: u32, now: Wall) -> (String, Value) {
+    let (draft, name) = (&saying.draft, &saying.name);
     let mut patch = json!({"series": {"count": count, "lastObservedTime": micro_time(now)}});
     if !draft.annotations.is_empty() {
         patch["metadata"] = json!({"annotations": annotations(draft)});
     }
-    patch
+    if !saying.is_merged {
+        return (format!("{}/{name}", collection(draft)), patch);
+    }
+    patch["message"] = json!(shorten(&draft.note));
+    (format!("/api/v1/namespaces/{}/events/{name}", namespace(draft)), patch)
 }
 
 fn annotations(draft: &Draft) -> Value {

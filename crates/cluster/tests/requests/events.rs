@@ -125,6 +125,30 @@ async fn a_series_that_is_gone_begins_again() {
     assert_eq!((server.events("created"), server.events("repeated")), (2, 1));
 }
 
+/// NL-132, DS-187: also what came up while a request was under way is written, and nothing else.
+#[tokio::test(start_paused = true)]
+async fn similar_events_end_with_the_newest() {
+    let server = Server::new([]);
+    let recorder = mk_recorder(&server);
+    for n in 1..=12 {
+        recorder.emit(mk_draft(&format!("note {n}")));
+    }
+    pass(1).await;
+    recorder.emit(mk_draft("note 13"));
+    pass(60).await;
+    let asked = server.asked();
+    let (created, changed): (Vec<_>, Vec<_>) = asked.iter().partition(|one| one.what.starts_with("POST"));
+    assert_eq!((created.len(), changed.len()), (10, 2), "{asked:?}");
+    assert_eq!(created[9].body["note"], "(combined from similar events): note 10");
+    let name = created[9].body["metadata"]["name"].as_str().expect("a name");
+    for (change, count, note) in [(changed[0], 3, "note 12"), (changed[1], 4, "note 13")] {
+        assert_eq!(change.what, format!("PATCH /api/v1/namespaces/d/events/{name}"));
+        assert_eq!(change.body["series"]["count"], count);
+        assert_eq!(change.body["message"], format!("(combined from similar events): {note}"));
+        assert_eq!(change.body["metadata"]["annotations"]["trace"], note);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_answer_does_not_hold_up_the_rest() {
     let server = Server::new([Answer::Never, Answer::Never]);
