@@ -1,6 +1,10 @@
 //! Whatever happens, the invariants hold: seeded stories, and one fault at every place of fixed situations.
 
-use bailiff_scenario::chaos::{Campaign, Enumerated, Story, play, situations};
+use std::time::Duration;
+
+use bailiff_scenario::StageName;
+use bailiff_scenario::chaos::{Campaign, Deed, Enumerated, Story, Terms, play, situations};
+use jiff::SignedDuration;
 
 /// How many stories are played. `cargo xtask soak --seeds N` plays more.
 const SEEDS: u64 = 300;
@@ -27,6 +31,70 @@ fn whatever_happens_the_invariants_hold() {
         Vec::<&str>::new(),
         "invariants that nothing could have broken"
     );
+}
+
+/// NL-034, TE-102: a stage dies a moment after a grant, while a toleration time runs and nodes wait; the next one begins with a clock
+/// that is an hour off, or a few minutes, as another machine's may be. Pods do not go early, and no node is free.
+#[test]
+fn a_restart_with_a_wrong_clock_makes_nothing_early() {
+    let nodes = |zone: &str, count| {
+        (0..count)
+            .map(move |n| (format!("{zone}-n{n}"), zone.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let names = |zone| nodes(zone, 3).into_iter().map(|(node, _)| node).collect::<Vec<_>>();
+    let at = Duration::from_secs;
+    for stage in [StageName::TaintManager, StageName::ZoneEvictor] {
+        for minutes in [-60, -5, 5, 60] {
+            let story = Story {
+                seed: 1,
+                terms: Terms {
+                    rate: 0.05,
+                    ..Terms::default()
+                },
+                nodes: [nodes("z0", 3), nodes("z1", 2)].concat(),
+                deeds: vec![
+                    (at(3), mk_pod("p0", "z0-n0")),
+                    (at(3), mk_pod("p1", "z1-n0")),
+                    (at(12), Deed::Silence(names("z0"))),
+                    (at(18), mk_taint("z1-n0")),
+                    (at(21), Deed::Step(stage, SignedDuration::from_mins(minutes))),
+                    (at(21), Deed::Kill(stage, Duration::from_secs(1))),
+                ],
+                end: at(120),
+            };
+            let ended = play(&story).expect("a world can be set up");
+            let log = ended.log.join("\n");
+            assert_eq!(ended.failures(), Vec::<String>::new(), "{story}\n\n{log}");
+            for name in [
+                "no pod is evicted before its time",
+                "no zone loses nodes faster than its rate",
+            ] {
+                let premises = ended
+                    .verdicts
+                    .iter()
+                    .find(|(found, _)| *found == name)
+                    .map(|(_, verdict)| verdict.premises);
+                assert!(premises > Some(1), "{name}\n{story}\n\n{log}");
+            }
+        }
+    }
+}
+
+fn mk_pod(name: &str, node: &str) -> Deed {
+    Deed::CreatePod {
+        name: name.to_owned(),
+        node: node.to_owned(),
+        tolerates: Some(30),
+    }
+}
+
+fn mk_taint(node: &str) -> Deed {
+    Deed::Taint {
+        node: node.to_owned(),
+        key: "example.com/a".to_owned(),
+        value: "1".to_owned(),
+    }
 }
 
 /// `cargo xtask soak --places` does the same for all situations.

@@ -22,7 +22,7 @@ const SETTLING: Duration = Duration::from_secs(150);
 /// After that nothing may be written for so long.
 pub const STILL: Duration = Duration::from_secs(20);
 /// Where nothing is late, what a stage acts on is as old as its requests in a row take, and here they take no time.
-const PROMPT: Duration = Duration::from_millis(1200);
+pub(super) const PROMPT: Duration = Duration::from_millis(1200);
 /// Tolerations of pods, in seconds; `None` is for ever.
 const TOLERATIONS: [Option<i64>; 6] = [Some(0), Some(3), Some(10), Some(30), None, Some(-1)];
 
@@ -300,8 +300,9 @@ impl Author {
     }
 
     fn terms(&self) -> Terms {
+        // Not 1.0: in upstream's profile a zone that was stopped stays so at exactly that (NL-083).
         Terms {
-            rate: [0.2, 0.5, 1.0, 5.0][self.draw.below(4) as usize],
+            rate: [0.2, 0.5, 1.5, 5.0][self.draw.below(4) as usize],
             mode: if self.draw.below(4) == 0 {
                 EvictionMode::Node
             } else {
