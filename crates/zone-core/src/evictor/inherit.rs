@@ -2,14 +2,13 @@
 //!
 //! A restart never gives a free node (NL-034). The last grant is the later of what the stage's own topic remembers and of the
 //! youngest `timeAdded` of a health NoExecute taint in the zone. What the topic remembers is counted from how long before the record
-//! the grant was, and how old the record is: no clock has to be right, or to have stayed as it was (NL-065). A zone that is remembered as stopped leaves the stop now, which
-//! costs a whole interval (NL-082).
+//! the grant was, and how old the record is: no clock has to be right, or to have stayed as it was (NL-065). A zone that is remembered
+//! as stopped leaves the stop now, which costs a whole interval (NL-082).
 //!
-//! Where the bus remembers nothing, the API is asked whom somebody may have granted: a node that carries the taint, one that was
-//! and is Ready again by now (it was granted before it recovered), and, where nodes that could be isolated are not, one that is
-//! gone since: then the zone begins without a token, as if the grant was just now. Where none of this is so the start is a fresh
-//! one, and the zone begins with its token, as upstream's (NL-024). So it is, too, where the bus remembers and does not know how old
-//! that is.
+//! Where the bus remembers nothing, or not how old what it remembers is, the API is asked whom somebody may have granted: a node that
+//! carries the taint, one that was and is Ready again by now (it was granted before it recovered), and, where nodes that could be
+//! isolated are not, one that is gone since: then the zone begins without a token, as if the grant was just now. Where none of this is
+//! so the start is a fresh one, and the zone begins with its token, as upstream's (NL-024).
 //!
 //! Only the first view of the bus is inherited: later records of the own topic are our own echo, or the last words of an instance
 //! that is being replaced, of which only the grant counts.

@@ -107,7 +107,7 @@ impl Evictor {
             node.failures = 0;
         }
         if purpose == Purpose::Clear {
-            self.is_clear(name);
+            self.was_cleared(name);
         }
         self.node_applied(facts, now);
         if purpose == Purpose::Isolate {

@@ -34,7 +34,7 @@ impl Evictor {
         self.effects.extend(held);
     }
 
-    /// The taints were not written: no failure. The token is given back, and the node is planned anew.
+    /// The taints were not written: no failure. The token is given back, except in upstream's profile, and the node is planned anew.
     pub(super) fn taints_called_off(&mut self, name: &NodeName, now: Now) {
         self.set_work(name, Work::Idle);
         self.end_node_grant(name, GrantEnd::Void, now);

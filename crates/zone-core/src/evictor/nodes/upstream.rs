@@ -45,7 +45,8 @@ impl Evictor {
         }
     }
 
-    pub(super) fn is_clear(&mut self, name: &NodeName) {
+    /// Its health taints were taken off.
+    pub(super) fn was_cleared(&mut self, name: &NodeName) {
         if let Some(node) = self.nodes.get_mut(name) {
             node.upstream.disrupted = false;
         }
