@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, heeded_retry_after};
+use bailiff_model::{Backoff, Mono};
 
-/// First pause after a failed request and the longest one: upstream's per-item rate limit (DS-006).
-const REQUEST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1000));
+/// After failed requests: upstream's per-item rate limit (DS-006).
+const REQUEST: Backoff = Backoff {
+    first: Duration::from_millis(5),
+    longest: Duration::from_secs(1000),
+};
 
 /// First delay of failed pods and the longest one (DS-003).
 const POD: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15 * 60));
-
-fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
-    first
-        .saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX))
-        .min(longest)
-}
 
 /// Pauses after failed requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,9 +23,8 @@ pub(crate) struct Retry {
 impl Retry {
     /// Notes a failure; returns when to try again: at the earliest after what the server asked for.
     pub(crate) fn fail(&mut self, now: Mono, at_least: Option<Duration>) -> Mono {
-        let pause = doubled(REQUEST.0, self.failures.min(31), REQUEST.1);
-        let until = now + pause.max(heeded_retry_after(at_least));
         self.failures = self.failures.saturating_add(1);
+        let until = now + REQUEST.heeding(self.failures, at_least);
         self.until = Some(until);
         until
     }

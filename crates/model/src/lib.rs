@@ -5,6 +5,7 @@
 //! implementation of toleration matching), and the domain form of what crosses the bus ([`health`], [`intent`], [`outcome`],
 //! [`rollout`]). Wire types stop at the event bus, which converts to and from these.
 
+pub mod backoff;
 pub mod duty;
 pub mod health;
 pub mod hold;
@@ -22,6 +23,7 @@ pub mod trace;
 pub mod wellknown;
 pub mod zone;
 
+pub use backoff::{Backoff, heeded_retry_after};
 pub use duty::{Duties, EvictionMode, Profile};
 pub use health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
 pub use hold::{Hold, HoldReason, HoldScope, Holds};
@@ -30,7 +32,7 @@ pub use listed::Listed;
 pub use selector::{Labels, Selector};
 pub use shard::Shard;
 pub use taint::{Effect, Operator, Taint, Tolerance, Toleration};
-pub use time::{ClockReading, Moment, Mono, Now, Wall, heeded_retry_after};
+pub use time::{ClockReading, Moment, Mono, Now, Wall};
 pub use topic::{Origin, Revision, Topic};
 pub use trace::TraceContext;
 pub use zone::{Zone, ZoneState};

@@ -134,15 +134,6 @@ pub struct Now {
     pub wall: Wall,
 }
 
-/// The longest that a server's Retry-After is heeded, by every stage. A minute is more than servers ask for and less than a grace and a
-/// half; a wrong one, or a proxy's, must not silence a stage for an hour.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
-
-/// What is heeded of a server's Retry-After; nothing if there was none.
-pub fn heeded_retry_after(asked: Option<Duration>) -> Duration {
-    asked.unwrap_or_default().min(LONGEST_RETRY_AFTER)
-}
-
 impl Now {
     /// The monotonic point that corresponds to `wall`, clamped to the origin for the far past.
     pub fn mono_of(&self, wall: Wall) -> Mono {
@@ -224,12 +215,6 @@ mod tests {
         assert_eq!(mk_now().wall_at(Moment::from(Mono::FAR_FUTURE)), Wall::MAX);
         assert_eq!(mk_now().moment_of(Wall::MIN).mono(), Mono::ORIGIN);
         assert_eq!(Moment::from(Mono::FAR_FUTURE).plus(Duration::MAX), Mono::FAR_FUTURE);
-    }
-
-    #[test]
-    fn a_server_cannot_ask_for_more_than_a_minute() {
-        let heeded = |asked: Option<u64>| heeded_retry_after(asked.map(Duration::from_secs)).as_secs();
-        assert_eq!([None, Some(7), Some(60), Some(u64::MAX)].map(heeded), [0, 7, 60, 60]);
     }
 
     #[test]

@@ -13,13 +13,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bailiff_model::{Mono, Now, ResourceVersion, heeded_retry_after};
+use bailiff_model::{Backoff, Mono, Now, ResourceVersion};
 
-/// First pause after a failure: upstream's pause after a conflict (NL-005).
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// Longest pause between two tries: an API server that is back is noticed within half a minute.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// After failures: upstream's pause after a conflict first (NL-005), and an API server that is back is noticed within half a minute.
+const FAILED: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    longest: Duration::from_secs(30),
+};
 
 /// How long to wait until the watch shows a write: far beyond the delay of a healthy watch. A stale one resumes with a new list.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -163,10 +163,8 @@ impl<K: Ord + Clone> Tasks<K> {
         let task = self.tasks.get_mut(key)?;
         task.phase = Phase::Backoff;
         task.seen.clear();
-        let doublings = task.failures.min(16);
         task.failures = task.failures.saturating_add(1);
-        let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-        Some(now.mono + pause.max(heeded_retry_after(retry_after)))
+        Some(now.mono + FAILED.heeding(task.failures, retry_after))
     }
 
     /// The moment given by [`Self::failed`] or [`Self::settle`] has come. True if the key became idle by it.

@@ -2,34 +2,32 @@
 
 use std::time::Duration;
 
-use bailiff_model::heeded_retry_after;
+use bailiff_model::Backoff;
 
-/// The first pause. Upstream tries five times, 10 ms apart, and gives up (TE-004, TE-076); we go on, so we begin slower.
-const FIRST: Duration = Duration::from_millis(100);
+/// Upstream tries five times, 10 ms apart, and gives up (TE-004, TE-076); we go on, so we begin slower. An API that is back is noticed
+/// within the longest pause, and 10,000 failing requests cost it about 300/s at most.
+const FAILED: Backoff = Backoff {
+    first: Duration::from_millis(100),
+    longest: Duration::from_secs(30),
+};
 
-/// The longest pause: an API that is back is noticed within this, and 10,000 failing requests cost it about 300/s at most.
-const LONGEST: Duration = Duration::from_secs(30);
-
-/// The first pause after a request that the server will not have as it is: a policy or a webhook that says so is changed by people.
-const FIRST_REFUSED: Duration = Duration::from_secs(5);
-
-/// The longest pause after such a request. One pod costs nothing then, and a policy that is gone is noticed soon enough.
-const LONGEST_REFUSED: Duration = Duration::from_secs(300);
+/// After a request that the server will not have as it is: a policy or a webhook that says so is changed by people. One pod costs nothing
+/// then, and a policy that is gone is noticed soon enough.
+const REFUSED: Backoff = Backoff {
+    first: Duration::from_secs(5),
+    longest: Duration::from_secs(300),
+};
 
 /// The pause after the `failures`-th failure in a row (from 1) if the last one was that the server will not have the request.
 pub fn pause_refused(failures: u32) -> Duration {
-    doubled(FIRST_REFUSED, failures).min(LONGEST_REFUSED)
-}
-
-fn doubled(first: Duration, failures: u32) -> Duration {
-    first.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX))
+    REFUSED.after(failures)
 }
 
 /// The pause after the `failures`-th failure in a row (from 1), not shorter than what the server asked for.
 ///
 /// There is no jitter: requests of one evictor are bounded in number anyhow, and only one evictor works on a zone.
 pub fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
-    doubled(FIRST, failures).min(LONGEST).max(heeded_retry_after(retry_after))
+    FAILED.heeding(failures, retry_after)
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use bailiff_model::Backoff as Pauses;
 use bailiff_runtime::Seed;
 
-/// First wait: long enough not to spin, short enough to fit many attempts into the bus's 5 s reconnect grace.
-const FIRST: Duration = Duration::from_millis(100);
-/// Doublings at most: the longest wait, 3.2 s and jitter, stays within the reconnect grace of a bus that came back.
-const DOUBLINGS: u32 = 5;
+/// The first is long enough not to spin, short enough to fit many attempts into the bus's 5 s reconnect grace; the longest, with jitter,
+/// stays within that grace of a bus that came back.
+const PAUSES: Pauses = Pauses {
+    first: Duration::from_millis(100),
+    longest: Duration::from_millis(3200),
+};
 /// Clients that lost the same bus at the same moment must not come back at the same moment.
 const JITTER: f64 = 0.5;
 
@@ -25,9 +28,8 @@ impl Backoff {
 
     /// The wait after one more failure.
     pub(super) fn failed(&mut self) -> Duration {
-        let base = FIRST * 2_u32.pow(self.failures.min(DOUBLINGS));
         self.failures = self.failures.saturating_add(1);
-        self.seed.jitter(base, JITTER)
+        self.seed.jitter(PAUSES.after(self.failures), JITTER)
     }
 
     /// The attempt succeeded.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeName, NodeRef, Now, ReadyStatus, heeded_retry_after};
+use bailiff_model::{Backoff, Mono, NodeName, NodeRef, Now, ReadyStatus};
 
 use super::Monitor;
 use crate::effect::{Effect, EventKind, Judgement, Measurement, ReadBy};
@@ -238,11 +238,12 @@ impl Monitor {
     /// A request failed: no verdict and no vote (NL-057, NL-152); tried again later.
     fn postpone(&mut self, name: &NodeName, retry_after: Option<Duration>, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let doublings = node.failures.min(16);
-        let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(self.config.period);
-        let asked_for = heeded_retry_after(retry_after);
+        let backoff = Backoff {
+            first: FIRST_PAUSE,
+            longest: self.config.period,
+        };
         node.failures = node.failures.saturating_add(1);
-        node.not_before = now.mono + pause.max(asked_for);
+        node.not_before = now.mono + backoff.heeding(node.failures, retry_after);
         node.unsaid = true;
         self.refresh(name, now, out);
     }
