@@ -249,3 +249,17 @@ impl SpanKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NL-002, TE-002: Events come from upstream's controllers; spans are named as the documentation of traces has it.
+    #[test]
+    fn others_find_us_by_name() {
+        assert_eq!(Component::Node.as_str(), "node-controller");
+        assert_eq!(Component::TaintEviction.as_str(), "taint-eviction-controller");
+        let spans = [SpanKind::QueueWait, SpanKind::Isolation, SpanKind::Eviction];
+        assert_eq!(spans.map(SpanKind::as_str), ["zone queue wait", "isolation", "pod eviction"]);
+    }
+}

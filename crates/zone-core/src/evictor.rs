@@ -14,6 +14,8 @@ mod inherit;
 mod node_mode;
 mod nodes;
 mod pods;
+#[cfg(test)]
+mod tests;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -131,6 +131,8 @@ mod tests {
             (Bucket::empty(1.0, at(0)), 0.1, at(0)),
             (Bucket::empty(0.1, at(0)), 0.1, at(10_000)),
             (Bucket::full(0.1), 0.0, Mono::FAR_FUTURE),
+            // The token comes at the very moment of the change.
+            (Bucket::empty(0.2, at(0)), 0.5, at(0)),
         ];
         for (mut bucket, rate, wanted) in cases {
             let before = bucket.clone();
@@ -142,6 +144,17 @@ mod tests {
                 assert_eq!(found, wanted, "{before:?} -> {rate}");
             }
         }
+    }
+
+    /// NL-081: a token that was taken for nothing is as old as it was, which a slower ceiling counts from.
+    #[test]
+    fn a_token_given_back_is_as_old_as_before() {
+        let mut bucket = Bucket::empty(0.1, at(0));
+        let before = bucket.empty_since();
+        bucket.take(at(20_000));
+        bucket.give_back(before);
+        assert_eq!(bucket.available_at(0.01), at(100_000));
+        assert_eq!(bucket.available_at(f64::INFINITY), at(10_000));
     }
 
     /// NL-083: as upstream has it.

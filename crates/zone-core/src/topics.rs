@@ -181,6 +181,9 @@ mod tests {
         topics.note(vec![mk_shard(0, 2, true, true), dead]);
         let why = topics.why_not_live(Topic::NodeHealth);
         assert_eq!(why, "shard 1 of topic node-health is not live: its producer left");
+        topics.note(vec![mk_shard(0, 2, true, false)]);
+        let why = topics.why_not_live(Topic::NodeHealth);
+        assert_eq!(why, "shard 0 of topic node-health is not live", "nobody said why");
         topics.note(vec![mk_shard(0, 1, true, true)]);
         topics.lost(Mono::ORIGIN);
         let why = topics.why_not_live(Topic::NodeHealth);

@@ -1,14 +1,20 @@
 //! The evictor against a small model of the API and of the stages before it.
 
 mod budgets;
+mod conflicts;
 mod histories;
 mod holds;
+mod incarnations;
+mod inheritance;
 mod isolation;
+mod lost_nodes;
 mod node_mode;
 mod once;
 mod pods;
 mod rates;
 mod recall;
 mod restarts;
+mod shards;
+mod told;
 mod upstream;
 mod world;

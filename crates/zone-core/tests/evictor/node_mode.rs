@@ -6,9 +6,9 @@ use bailiff_zone_core::{Component, Count, DaemonSetFacts, EvictionMode, Input};
 
 use crate::world::{Happened, World, mk_config, secs, zone};
 
-const NODES: [(&str, &str); 5] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a"), ("n5", "a")];
+pub const NODES: [(&str, &str); 5] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a"), ("n5", "a")];
 
-fn mk_world(rate: f64) -> World {
+pub fn mk_world(rate: f64) -> World {
     let config = mk_config(|config| {
         config.mode = EvictionMode::Node;
         config.rates.primary = rate;
@@ -17,7 +17,7 @@ fn mk_world(rate: f64) -> World {
 }
 
 /// The node is silent and due, with one pod.
-fn fall_due(world: &mut World, name: &str) -> bailiff_model::PodUid {
+pub fn fall_due(world: &mut World, name: &str) -> bailiff_model::PodUid {
     world.mark_unknown(name);
     world.health(name, Verdict::Unreachable);
     world.wish_evicted(name);
@@ -26,7 +26,7 @@ fn fall_due(world: &mut World, name: &str) -> bailiff_model::PodUid {
     pod
 }
 
-fn deleted(world: &World) -> Vec<String> {
+pub fn deleted(world: &World) -> Vec<String> {
     let only = |happened: &Happened| match happened {
         Happened::Deleted(name) => Some(name.clone()),
         _ => None,
@@ -164,7 +164,7 @@ fn a_terminating_pod_is_marked_only() {
     assert!(world.events.iter().all(|event| event.reason != "NodeControllerEviction"));
 }
 
-fn mk_daemon_set(namespace: &str, name: &str, app: &str) -> DaemonSetFacts {
+pub fn mk_daemon_set(namespace: &str, name: &str, app: &str) -> DaemonSetFacts {
     DaemonSetFacts {
         key: (namespace.into(), name.to_owned()),
         selector: Selector::new([("app", app)], []),

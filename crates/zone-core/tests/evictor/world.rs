@@ -13,7 +13,7 @@ use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneSta
 use bailiff_model::taint::used;
 use bailiff_model::{
     Effect as TaintEffect, Hold, HoldReason, Labels, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef,
-    PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, Verdict, Wall, Zone,
+    PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, TraceContext, Verdict, Wall, Zone,
 };
 use bailiff_zone_core::{
     Block, Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark,
@@ -48,6 +48,8 @@ pub struct World {
     pub counts: Vec<Count>,
     pub spans: Vec<Span>,
     pub outcomes: BTreeMap<String, Outcome>,
+    /// What each of them was said to follow from, and its trace.
+    pub sources: BTreeMap<String, (Origin, Option<TraceContext>)>,
     pub published: usize,
     pub requests: usize,
     pub reads: usize,
@@ -139,6 +141,7 @@ impl World {
             counts: Vec::new(),
             spans: Vec::new(),
             outcomes: BTreeMap::new(),
+            sources: BTreeMap::new(),
             published: 0,
             requests: 0,
             reads: 0,

@@ -15,7 +15,7 @@ impl Evictor {
         let Some(node) = self.nodes.get(name) else {
             return;
         };
-        let Some(zone) = node.zone().cloned() else {
+        let (Some(zone), Some(of_node)) = (node.zone().cloned(), reference(node)) else {
             return;
         };
         let entry = self.zones.get(&zone);
@@ -44,7 +44,7 @@ impl Evictor {
             Said::Evicted => NodeOutcomeState::Evicted,
         };
         let outcome = NodeOutcome {
-            node: reference(name, node),
+            node: of_node,
             zone: zone.clone(),
             state,
             since: now.wall,
@@ -95,11 +95,8 @@ impl Evictor {
     }
 }
 
-fn reference(name: &NodeName, node: &Node) -> NodeRef {
+/// The node as its outcome names it; if it is gone as its wish did.
+fn reference(node: &Node) -> Option<NodeRef> {
     let of_facts = node.facts.as_ref().map(crate::NodeFacts::reference);
-    let of_wish = || node.wish.as_ref().map(|wish| wish.node.clone());
-    of_facts.or_else(of_wish).unwrap_or_else(|| NodeRef {
-        name: name.clone(),
-        ..NodeRef::default()
-    })
+    of_facts.or_else(|| node.wish.as_ref().map(|wish| wish.node.clone()))
 }

@@ -18,19 +18,18 @@ const CONFLICTS: u32 = 5;
 
 impl Evictor {
     pub(in crate::evictor) fn pod_answered(&mut self, uid: &PodUid, ticket: Ticket, result: Result<PodAnswer, Failure>, now: Now) {
-        let Some(stage) = self.pods.all.get(uid).map(|pod| pod.stage) else {
+        let stage = self.pods.all.get(uid).map(|pod| pod.stage);
+        let Some(stage) = stage.filter(|stage| stage.ticket() == Some(ticket)) else {
             return;
         };
         match (stage, result) {
-            (Stage::Reading(of) | Stage::Marking(of), Ok(PodAnswer::Facts(facts))) if of == ticket => {
+            (Stage::Reading(_) | Stage::Marking(_), Ok(PodAnswer::Facts(facts))) => {
                 self.pod_seen(uid, facts, matches!(stage, Stage::Marking(_)), now);
             }
-            (Stage::Deleting(of), Ok(PodAnswer::Blocked(block))) if of == ticket => self.pod_blocked(uid, block, now),
-            (Stage::Deleting(of), Ok(_)) if of == ticket => self.pod_deleted(uid, now),
-            (Stage::Reading(of) | Stage::Marking(of) | Stage::Deleting(of), Err(failure)) if of == ticket => {
-                self.pod_failed(uid, stage, failure, now);
-            }
-            _ => {}
+            (Stage::Deleting(_), Ok(PodAnswer::Blocked(block))) => self.pod_blocked(uid, block, now),
+            (Stage::Deleting(_), Ok(_)) => self.pod_deleted(uid, now),
+            (_, Err(failure)) => self.pod_failed(uid, stage, failure, now),
+            (_, Ok(_)) => {}
         }
     }
 

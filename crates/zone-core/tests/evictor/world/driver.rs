@@ -15,7 +15,7 @@ impl World {
     }
 
     /// A record as the bus delivers it now.
-    fn aged(&self, record: &Record) -> Record {
+    pub fn aged(&self, record: &Record) -> Record {
         let age = self.now.mono.saturating_since(self.made_at[&record.origin.revision]);
         Record {
             age: self.tells_age.then_some(age),
@@ -106,6 +106,7 @@ impl World {
             Some(Body::Outcome(draft.outcome.clone())),
         );
         self.bus.insert((Topic::EvictionOutcomes, draft.key.clone()), record);
+        self.sources.insert(draft.key.clone(), (draft.derived_from, draft.trace));
         self.outcomes.insert(draft.key, draft.outcome);
     }
 

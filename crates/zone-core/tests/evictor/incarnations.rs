@@ -1,0 +1,95 @@
+//! Nodes that go, come back, or are others by now, and views that come in another order than things happened.
+
+use bailiff_model::intent::HealthTaint;
+use bailiff_model::outcome::NodeOutcomeState;
+use bailiff_model::{HoldReason, ReadyStatus, Verdict};
+use bailiff_zone_core::Input;
+
+use crate::world::{World, mk_config, secs};
+
+const FOUR: [(&str, &str); 4] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a")];
+
+fn mk_world() -> World {
+    World::new(mk_config(|_| ()), &FOUR)
+}
+
+/// NL-032: a list tells also who is gone: no vote any more, nothing said, no place. Who is listed stays what it was.
+#[test]
+fn a_node_that_is_not_listed_any_more_is_gone() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2"]);
+    world.is_watch_stalled = true;
+    world.delete_node("n2");
+    world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+    assert_eq!((world.zone_status("a").voting, world.zone_status("a").queue_length), (3, 0));
+    assert_eq!(
+        (world.node_state("n1"), world.node_state("n2")),
+        (Some(&NodeOutcomeState::Isolated), None)
+    );
+}
+
+/// NL-077: a watch may deliver what the answer to a write has overtaken; that is not how the node is.
+#[test]
+fn an_older_state_of_a_node_is_not_believed() {
+    let mut world = mk_world();
+    world.mark_unknown("n1");
+    let before = world.node("n1").clone();
+    world.fall_silent(&["n1"]);
+    let requests = world.requests;
+    world.pass(secs(30));
+    world.tell(Input::NodeApplied(before));
+    world.pass(secs(30));
+    assert_eq!(
+        (world.requests, world.node_state("n1")),
+        (requests, Some(&NodeOutcomeState::Isolated))
+    );
+}
+
+/// NL-036, NL-090: the monitor's word about the next incarnation may come before the watch shows it. It counts once it does.
+#[test]
+fn a_verdict_that_comes_before_its_node_counts_when_that_comes() {
+    let mut world = mk_world();
+    world.is_watch_stalled = true;
+    world.delete_node("n1");
+    world.add_node("n1", "a");
+    world.health("n1", Verdict::Healthy);
+    assert_eq!(world.zone_status("a").voting, 3, "about nobody that is known");
+    world.tell(Input::NodeApplied(world.node("n1").clone()));
+    assert_eq!(world.zone_status("a").voting, 4);
+}
+
+/// NL-036: a verdict about the dead incarnation does not isolate its namesake, however new the intent is.
+#[test]
+fn a_verdict_about_the_dead_does_not_isolate_the_living() {
+    let mut world = mk_world();
+    world.health("n1", Verdict::Unreachable);
+    world.delete_node("n1");
+    world.add_node("n1", "a");
+    world.mark_unknown("n1");
+    world.wish("n1", HealthTaint::Unreachable);
+    world.pass(secs(60));
+    assert_eq!(
+        (world.is_isolated("n1"), world.node_held("n1")),
+        (false, Some(HoldReason::OutdatedIntent))
+    );
+    world.fall_silent(&["n1"]);
+    assert!(world.is_isolated("n1"));
+}
+
+/// NL-071: a wish that the node's own condition does not bear out waits until one of the two changes.
+#[test]
+fn a_wish_that_the_node_itself_contradicts_is_held() {
+    let mut world = mk_world();
+    world.fall_silent(&["n2"]);
+    world.mark_unknown("n1");
+    world.health("n1", Verdict::Unreachable);
+    world.wish("n1", HealthTaint::NotReady);
+    world.pass(secs(60));
+    assert_eq!(
+        (world.is_isolated("n1"), world.node_held("n1")),
+        (false, Some(HoldReason::OutdatedIntent))
+    );
+    world.change_node("n1", |facts| facts.ready = ReadyStatus::False);
+    world.pass(secs(10));
+    assert!(world.node("n1").has_no_execute(HealthTaint::NotReady));
+}

@@ -1,0 +1,180 @@
+//! What the own topic remembers, and what of it is not believed.
+
+use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, Topic, Verdict};
+use bailiff_zone_core::{Body, EvictionMode, FailureKind, Input, Record};
+
+use crate::world::{World, mk_config, secs};
+
+const SIX: [(&str, &str); 6] = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "a"), ("n5", "a"), ("n6", "a")];
+
+fn mk_world(mode: EvictionMode) -> World {
+    World::new(mk_config(|config| config.mode = mode), &SIX)
+}
+
+/// Stops with one node granted at the start that left no trace in the API, and one waiting; what comes next does not know of node-health yet.
+fn stop_after_a_grant(world: &mut World) {
+    world.fall_silent(&["n1", "n2"]);
+    world.come_back(&["n1"]);
+    world.stop();
+    world.shards.insert(Topic::NodeHealth, (false, true));
+}
+
+/// NL-034: an instance that stops before it began passes on what it inherited, whichever view it had first.
+#[test]
+fn a_start_that_does_not_get_far_forgets_nothing() {
+    for nodes_first in [true, false] {
+        let mut world = mk_world(EvictionMode::Taint);
+        stop_after_a_grant(&mut world);
+        if nodes_first {
+            world.show_everything();
+        } else {
+            let records = world.bus.values().map(|record| world.aged(record)).collect();
+            let shards = world.shards();
+            world.tell(Input::Snapshot { records, shards });
+            world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+        }
+        assert_eq!(world.zone_held("a"), Some(HoldReason::Incomplete), "it says so");
+        world.pass(secs(2));
+        world.shards.insert(Topic::NodeHealth, (true, true));
+        world.restart();
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n2", 10)], "nodes first: {nodes_first}");
+    }
+}
+
+/// Design §2, fencing: before we begin, the last words of the instance before count if they tell of a later grant, and only then.
+#[test]
+fn a_later_grant_that_is_told_before_the_beginning_counts() {
+    // How long ago the grant was that is told of, and when the next one is.
+    for (ago, wanted) in [(Some(0), 14), (Some(3), 11), (Some(4), 10), (Some(600), 10), (None, 10)] {
+        let mut world = mk_world(EvictionMode::Taint);
+        stop_after_a_grant(&mut world);
+        world.show_everything();
+        world.pass(secs(4));
+        let mut status = world.zone_status("a").clone();
+        status.last_grant = ago.map(|ago| world.now.wall - secs(ago));
+        let record = world.mk_record(
+            Topic::EvictionOutcomes,
+            "zone/:a".to_owned(),
+            Some(Body::Outcome(Outcome::Zone(status))),
+        );
+        world.publish(vec![record]);
+        world.set_shard(Topic::NodeHealth, true, true);
+        world.pass(secs(60));
+        assert_eq!(world.isolations()[1..], [("n2", wanted)], "{ago:?} s ago");
+    }
+}
+
+/// The node is silent and due.
+fn fall_due(world: &mut World, name: &str) {
+    world.mark_unknown(name);
+    world.health(name, Verdict::Unreachable);
+    world.wish_evicted(name);
+}
+
+/// NL-202, design §2: our own word that a node was evicted, coming back late, is no turn of the node when it falls silent again.
+#[test]
+fn an_echo_evicts_nobody() {
+    let mut world = mk_world(EvictionMode::Node);
+    fall_due(&mut world, "n1");
+    let echo = world.bus[&(Topic::EvictionOutcomes, "node/n1".to_owned())].clone();
+    world.come_back(&["n1"]);
+    world.publish(vec![echo]);
+    fall_due(&mut world, "n1");
+    assert!(matches!(world.node_state("n1"), Some(NodeOutcomeState::Queued { .. })));
+    world.pass(secs(10));
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+}
+
+/// NL-202, design §2: who waited for its turn waits for it after a restart too.
+#[test]
+fn a_place_in_the_queue_is_no_turn() {
+    let mut world = mk_world(EvictionMode::Node);
+    fall_due(&mut world, "n1");
+    fall_due(&mut world, "n2");
+    world.pass(secs(3));
+    world.restart();
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+    assert!(matches!(world.node_state("n2"), Some(NodeOutcomeState::Queued { .. })));
+    world.pass(secs(7));
+    assert_eq!(world.node_state("n2"), Some(&NodeOutcomeState::Evicted));
+}
+
+/// Design §8: what an earlier instance was not done with is done after a restart, however far it had come.
+#[test]
+fn a_restart_goes_on_with_what_is_not_done() {
+    type Act = fn(&mut World);
+    let states: [(Act, &str); 3] = [
+        (|world| pause(world), "held"),
+        (|world| world.is_slow = true, "under way"),
+        (
+            |world| world.failures.push_back(FailureKind::Invalid),
+            "refused by the server",
+        ),
+    ];
+    for (act, state) in states {
+        let mut world = mk_world(EvictionMode::Taint);
+        world.taint("n1", "maintenance", Effect::NoExecute);
+        let pod = world.add_pod("p", "n1", vec![]);
+        act(&mut world);
+        world.due(&pod);
+        assert_ne!(world.pod_state(&pod), None, "{state}");
+        world.is_slow = false;
+        world.restart();
+        world.tell(Input::Braked(Holds::NONE));
+        world.pass(secs(10));
+        assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Deleted), "{state}");
+    }
+}
+
+fn pause(world: &mut World) {
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: world.now.wall,
+    };
+    world.tell(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
+}
+
+/// TE-077: what an earlier instance did to a pod stands for the intent it had. A later one is carried out like any other.
+#[test]
+fn a_new_reason_is_a_new_eviction_after_a_restart_too() {
+    for restarts in [false, true] {
+        let mut world = mk_world(EvictionMode::Taint);
+        world.taint("n1", "maintenance", Effect::NoExecute);
+        let pod = world.add_pod("p", "n1", vec![]);
+        let facts = world.pods[&pod].clone();
+        world.due(&pod);
+        world.pods.insert(pod.clone(), facts);
+        world.change_pod(&pod, |facts| facts.terminating = true);
+        world.withdraw(&pod);
+        if restarts {
+            world.restart();
+        }
+        world.due(&pod);
+        assert_eq!(world.deleted(), 2, "restarts: {restarts}");
+    }
+}
+
+/// Design §2: the own topic's records of an earlier life are read once; what others put there about pods changes nothing later.
+#[test]
+fn a_word_about_a_pod_that_comes_later_ends_nothing() {
+    let mut world = mk_world(EvictionMode::Taint);
+    world.taint("n1", "maintenance", Effect::NoExecute);
+    let pod = world.add_pod("p", "n1", vec![]);
+    world.due(&pod);
+    let told: Record = world.bus[&(Topic::EvictionOutcomes, format!("pod/{pod}"))].clone();
+    let other = world.add_pod("q", "n1", vec![]);
+    let mut body = told.body.clone();
+    if let Some(Body::Outcome(Outcome::Pod(outcome))) = &mut body {
+        outcome.pod = world.pods[&other].reference();
+    }
+    world.publish(vec![Record {
+        key: format!("pod/{other}"),
+        body,
+        ..told
+    }]);
+    world.due(&other);
+    assert_eq!(world.deleted(), 2);
+}
