@@ -119,9 +119,11 @@ impl Evictor {
             return;
         }
         let node = self.nodes.entry(name.clone()).or_default();
-        node.unhealthy_since = health
-            .as_ref()
-            .and_then(|health| health.unhealthy_since(node.unhealthy_since));
+        node.unhealthy_since = match &health {
+            Some(health) => health.unhealthy_since(node.unhealthy_since),
+            // That the monitor forgets a node takes nobody's place away: one that is deleted keeps it (NL-205).
+            None => node.unhealthy_since.filter(|_| node.place.is_some()),
+        };
         let before = node.health.take().and_then(|health| health.held);
         let after = health.as_ref().and_then(|health| health.held.clone());
         node.health = health;

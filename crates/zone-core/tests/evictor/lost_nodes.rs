@@ -141,6 +141,30 @@ fn later_pods_of_a_deleted_node_that_had_its_turn_go_at_once() {
     assert_eq!(deleted(&world), ["p-n1", "later"]);
 }
 
+/// NL-032, NL-205: a node deleted while it waits keeps its place although the monitor forgets it.
+#[test]
+fn a_deleted_node_keeps_its_place_when_the_monitor_forgets_it() {
+    let mut world = mk_world(0.1);
+    fall_due(&mut world, "n1");
+    for name in ["n2", "n3"] {
+        world.pass(secs(1));
+        world.mark_unknown(name);
+        world.health(name, Verdict::Unreachable);
+    }
+    // The one that was silent first is wished for last.
+    for name in ["n3", "n2"] {
+        world.pass(secs(1));
+        world.wish_evicted(name);
+        let pod = world.add_pod(&format!("p-{name}"), name, vec![]);
+        world.due_with_node(&pod);
+    }
+    world.delete_node("n2");
+    let forgotten = world.mk_record(Topic::NodeHealth, "n2".to_owned(), None);
+    world.publish(vec![forgotten]);
+    world.pass(secs(10));
+    assert_eq!(deleted(&world), ["p-n1", "p-n2"]);
+}
+
 /// NL-009, NL-203: whole nodes are evicted in node mode, by who has the duty. Others leave such intents alone.
 #[test]
 fn an_intent_for_a_whole_node_is_nobodys_in_taint_mode() {
