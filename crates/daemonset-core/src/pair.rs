@@ -283,7 +283,13 @@ fn manage_surge(rules: &Rules<'_>, running: &[Look<'_>], judgement: &mut Judgeme
     }
     let is_new = |look: &Look<'_>| look.pod.hash() == rules.hash;
     let new = running.iter().position(is_new);
-    let old = running.iter().position(|look| !is_new(look));
+    // The oldest; of several that were created within the same second, which names would decide among by chance, one that serves.
+    let old = running
+        .iter()
+        .enumerate()
+        .filter(|(_, look)| !is_new(look))
+        .min_by_key(|(index, look)| (!look.pod.bound, look.pod.created, !is_available(rules, look.pod), *index));
+    let old = old.map(|(index, _)| index);
     let others = running
         .iter()
         .enumerate()

@@ -193,6 +193,12 @@ fn manage_keeps_one_new_and_one_old_pod_while_surging() {
         ("one", surge(), &["old"], ""),
         ("new unready and old ready", surge(), &["young", "old ready"], ""),
         (
+            "of old ones of the same second the one that serves is kept",
+            surge(),
+            &["young", "old", "old ready"],
+            "1",
+        ),
+        (
             "current and oldest ready old kept, younger old deleted",
             surge(),
             &["young", "old ready", "old young ready"],
