@@ -180,6 +180,8 @@ pub enum Request {
     CreatePod {
         /// The pod.
         blueprint: Arc<Blueprint>,
+        /// Its name: asked for again under the same one, it is created once.
+        name: PodName,
         /// Its node.
         node: NodeName,
     },

@@ -1,4 +1,4 @@
-//! Names of new revisions.
+//! Names of new revisions and pods.
 //!
 //! Upstream's hash is taken over Go's reflective dump of a struct and cannot be made outside Go (DS-156, DS-205). Nothing ever
 //! recomputes a hash, so a new revision only needs one that is stable, spread, and made of the same letters: ours is taken over
@@ -17,6 +17,22 @@ pub(crate) fn of(data: &[u8], collision_count: Option<i32>) -> String {
     }
     let letter = |digit: u8| char::from(ALPHABET[usize::from(digit) % ALPHABET.len()]);
     sum.to_string().bytes().map(letter).collect()
+}
+
+/// What tells pods of one prefix apart, as the API server's own suffixes do: five letters (DS-095). Whoever asks for the same twice gets
+/// the same.
+pub(crate) fn suffix(seed: &[u8]) -> String {
+    let mut sum = seed.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // The low bits of FNV follow those of the input; the high ones do not.
+    sum ^= sum >> 32;
+    let letter = |_| {
+        let digit = usize::try_from(sum % 27).expect("less than 27");
+        sum /= 27;
+        char::from(ALPHABET[digit])
+    };
+    (0..5).map(letter).collect()
 }
 
 fn fnv1a(start: u32, bytes: &[u8]) -> u32 {
@@ -43,5 +59,15 @@ mod tests {
             plain.len() <= 10 && plain.bytes().all(|byte| ALPHABET.contains(&byte)),
             "{plain}"
         );
+    }
+
+    /// DS-095
+    #[test]
+    fn suffixes_are_five_letters_and_rarely_the_same() {
+        let all: std::collections::BTreeSet<String> = (0..10_000_u32).map(|number| suffix(&number.to_le_bytes())).collect();
+        // Of 27^5 drawn at random, three or four pairs would be the same.
+        assert!(all.len() > 9_980, "{}", all.len());
+        assert!(all.iter().all(|text| text.len() == 5));
+        assert_eq!(suffix(b"x"), suffix(b"x"));
     }
 }

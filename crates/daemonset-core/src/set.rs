@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodUid, Profile, Wall};
+use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Pod, Strategy};
@@ -35,8 +35,8 @@ const BURST: usize = 250;
 /// How long something that was answered may stay unseen before it is no longer waited for (DS-050).
 const UNSEEN: Duration = Duration::from_secs(5 * 60);
 
-/// How long a request whose answer was lost is taken as done: long enough for the watch to show what became of it. It is decided
-/// anew on what is there then, so that nothing is repeated that was done.
+/// How long a request whose answer was lost is taken as done: mostly long enough for the watch to show what became of it. It is decided
+/// anew on what is there then; where the watch is later still, a repeated create names the same pod, and a delete the same uid.
 const AMBIGUOUS: Duration = Duration::from_secs(10);
 
 /// The surroundings of one call.
@@ -132,6 +132,8 @@ struct Pair {
     /// Orphans there that are about to be adopted.
     adopting: u32,
     creating: Option<creates::Creating>,
+    /// Name of a pod that was perhaps created there: if it is still wanted, it is asked for under that name again.
+    doubtful: Option<PodName>,
     judgement: Judgement,
     /// Since when the present reason is known.
     since: Option<Wall>,

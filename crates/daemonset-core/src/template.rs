@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use bailiff_model::PodName;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,12 @@ const TOLERATION_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unava
 
 /// Priority classes that nodes or clusters do not work without: their missing pods are created first.
 const PRIORITY_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+
+/// What a pod body begins with before the pod's name.
+const START: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#;
+
+/// Longest part of a name before its suffix: as the API server cuts it (DS-095).
+const PREFIX_MAX: usize = 58;
 
 /// What a pod body ends in after the node's name. The pinned term is its last member, all the way up.
 const PIN_END: &str = "]}]}]}}}}}";
@@ -106,16 +113,18 @@ impl Template {
     }
 }
 
-/// A pod of one revision of one DaemonSet, complete but for its node.
+/// A pod of one revision of one DaemonSet, complete but for its name and its node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Blueprint {
-    /// The JSON of the pod up to the node's name; [`PIN_END`] follows.
-    head: String,
+    /// The JSON of the pod from behind its name up to the node's name; [`START`] comes before, [`PIN_END`] follows.
+    body: String,
+    /// What its name begins with.
+    prefix: String,
 }
 
 impl std::fmt::Debug for Blueprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blueprint").field("bytes", &self.head.len()).finish()
+        f.debug_struct("Blueprint").field("bytes", &self.body.len()).finish()
     }
 }
 
@@ -128,18 +137,32 @@ impl Blueprint {
         pin(spec_members);
         let metadata = metadata(owner, template["metadata"].take(), generation, hash)?;
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
-        let mut head = serde_json::to_string(&pod)?;
-        head.truncate(head.len() - PIN_END.len());
-        Ok(Self { head })
+        let mut body = serde_json::to_string(&pod)?.split_off(START.len());
+        body.truncate(body.len() - PIN_END.len());
+        let mut prefix = generate_name(&owner.name);
+        // Names are ASCII: the API server saw to that.
+        prefix.truncate(prefix.floor_char_boundary(PREFIX_MAX));
+        Ok(Self { body, prefix })
     }
 
-    /// The JSON of the pod for `node`.
-    pub fn render(&self, node: &str) -> String {
-        let mut body = String::with_capacity(self.head.len() + node.len() + PIN_END.len() + 2);
-        body.push_str(&self.head);
-        body.push_str(&Value::from(node).to_string());
-        body.push_str(PIN_END);
-        body
+    /// The name of a pod of it with this suffix: what the API server would make of `generateName` (DS-095).
+    ///
+    /// Who names a pod can ask for the same one again when nobody knows whether it was created.
+    pub fn name(&self, suffix: &str) -> PodName {
+        PodName::from(format!("{}{suffix}", self.prefix))
+    }
+
+    /// The JSON of the pod of this name for `node`.
+    pub fn render(&self, name: &str, node: &str) -> String {
+        let mut pod = String::with_capacity(START.len() + self.body.len() + name.len() + node.len() + PIN_END.len() + 16);
+        pod.push_str(START);
+        pod.push_str("\"name\":");
+        pod.push_str(&Value::from(name).to_string());
+        pod.push(',');
+        pod.push_str(&self.body);
+        pod.push_str(&Value::from(node).to_string());
+        pod.push_str(PIN_END);
+        pod
     }
 }
 

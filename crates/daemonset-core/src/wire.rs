@@ -57,9 +57,9 @@ impl Request {
         let revisions = format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions");
         let daemonset = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/{}", owner.name);
         Ok(match self {
-            Self::CreatePod { blueprint, node } => Call::Create {
+            Self::CreatePod { blueprint, name, node } => Call::Create {
                 path: format!("/api/v1/namespaces/{namespace}/pods"),
-                body: RawValue::from_string(blueprint.render(node.as_str()))?,
+                body: RawValue::from_string(blueprint.render(name.as_str(), node.as_str()))?,
             },
             Self::DeletePod { name, uid } => Call::Delete {
                 path: pod(name.as_str()),

@@ -13,7 +13,7 @@ use crate::history::{Ended, Step};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// A pod for this node.
-    CreatePod { node: NodeName },
+    CreatePod { node: NodeName, name: PodName },
     /// A pod.
     Pod {
         uid: PodUid,
@@ -61,7 +61,7 @@ impl Set {
     /// Takes an answer. Objects in it are known to the world already.
     pub(crate) fn answered(&mut self, op: &Op, answer: &Answer, cx: &mut Cx<'_>) {
         match op {
-            Op::CreatePod { node } => self.create_answered(node, answer, cx),
+            Op::CreatePod { node, name } => self.create_answered(node, name, answer, cx),
             Op::Pod { uid, name, node, kind } => self.pod_answered((uid, name.as_str(), node.as_ref()), *kind, answer, cx),
             Op::ReadForPods => self.read_for_pods(answer, cx.now.mono),
             Op::History(step) => self.history_answered(step, answer, cx),

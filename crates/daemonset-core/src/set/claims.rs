@@ -123,7 +123,7 @@ impl Set {
         match role {
             Role::Member => {
                 if let Some(node) = &pod.target {
-                    self.created_pod_seen(node, &pod.uid);
+                    self.created_pod_seen(node, pod);
                 }
                 if let Some(node) = &pod.target {
                     *self.pods_by_hash.entry(Arc::from(pod.hash())).or_default() += 1;

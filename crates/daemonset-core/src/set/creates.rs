@@ -1,9 +1,11 @@
 //! Creating pods: slow start, the burst, and what was created and not seen yet (DS-050, DS-110 to DS-112).
 
-use bailiff_model::{NodeName, PodUid, Profile};
+use bailiff_model::{NodeName, PodName, PodUid, Profile};
 
 use super::{AMBIGUOUS, BURST, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
+use crate::facts::Pod;
+use crate::hash;
 use crate::retry::Retry;
 
 use std::collections::BTreeSet;
@@ -31,8 +33,19 @@ pub(crate) struct Creates {
 pub(super) enum Creating {
     /// Not answered.
     Asked,
-    /// Created with this uid, or perhaps created, and not seen yet.
-    Unseen(Option<PodUid>),
+    /// Created, or perhaps created, and not seen yet.
+    Unseen(Expected),
+}
+
+/// By what a pod that was created will be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Its uid.
+    Uid(PodUid),
+    /// Its name: no answer told its uid.
+    Name(PodName),
+    /// None is expected; whichever comes ends the pause.
+    Any,
 }
 
 /// The nodes behind one, then the others.
@@ -94,25 +107,31 @@ impl Set {
         pair.creating = Some(Creating::Asked);
         self.creates.in_flight += 1;
         self.creates.outstanding += 1;
+        let fresh = || {
+            let seed = format!("{} {node} {} {}", self.owner.uid, cx.out.requests, cx.now.wall);
+            blueprint.name(&hash::suffix(seed.as_bytes()))
+        };
+        let name = pair.doubtful.clone().unwrap_or_else(fresh);
         let (blueprint, node) = (blueprint.clone(), node.clone());
-        let op = Op::CreatePod { node: node.clone() };
-        cx.out.send(
-            &self.owner,
-            urgency,
-            Request::CreatePod {
-                blueprint,
-                node: node.clone(),
-            },
-            op,
-        );
+        let op = Op::CreatePod {
+            node: node.clone(),
+            name: name.clone(),
+        };
+        let request = Request::CreatePod {
+            blueprint,
+            name,
+            node: node.clone(),
+        };
+        cx.out.send(&self.owner, urgency, request, op);
         self.judge(&node, cx);
     }
 
     /// A create was answered.
-    pub(super) fn create_answered(&mut self, node: &NodeName, answer: &Answer, cx: &mut Cx<'_>) {
+    pub(super) fn create_answered(&mut self, node: &NodeName, name: &PodName, answer: &Answer, cx: &mut Cx<'_>) {
         self.creates.in_flight -= 1;
         match answer {
             Answer::Pod(pod) => {
+                self.doubt(node, None);
                 cx.out.event(
                     &self.owner,
                     Severity::Normal,
@@ -122,12 +141,12 @@ impl Set {
                 if cx.world.has_seen(&pod.uid) {
                     self.stop_waiting_for_create(node);
                 } else {
-                    self.wait_for_created(node, Some(pod.uid.clone()), UNSEEN, cx);
+                    self.wait_for_created(node, Expected::Uid(pod.uid.clone()), UNSEEN, cx);
                 }
             }
-            Answer::Failed(failure) => self.create_failed(node, failure, cx),
+            Answer::Failed(failure) => self.create_failed(node, name, failure, cx),
             // An answer without the pod: it will be seen.
-            _ => self.wait_for_created(node, None, UNSEEN, cx),
+            _ => self.wait_for_created(node, Expected::Name(name.clone()), UNSEEN, cx),
         }
         if self.creates.in_flight == 0 {
             self.batch_answered(cx);
@@ -136,18 +155,31 @@ impl Set {
     }
 
     /// DS-112
-    fn create_failed(&mut self, node: &NodeName, failure: &Failure, cx: &mut Cx<'_>) {
-        if failure.kind == FailureKind::NamespaceTerminating {
+    fn create_failed(&mut self, node: &NodeName, name: &PodName, failure: &Failure, cx: &mut Cx<'_>) {
+        match failure.kind {
             // Nothing is said, and nothing is tried again for as long as upstream's expectations stay unmet (DS-193, DS-230).
-            return self.wait_for_created(node, None, UNSEEN, cx);
+            FailureKind::NamespaceTerminating => return self.wait_for_created(node, Expected::Any, UNSEEN, cx),
+            FailureKind::AlreadyExists if self.is_doubtful(node, name) => {
+                // It was created when nobody answered.
+                self.doubt(node, None);
+                return self.wait_for_created(node, Expected::Name(name.clone()), UNSEEN, cx);
+            }
+            FailureKind::AlreadyExists | FailureKind::Unknown if self.is_there(node, name, cx) => {
+                return self.stop_waiting_for_create(node);
+            }
+            _ => {}
         }
         self.creates.failed = Some(failure.retry_after.max(self.creates.failed.flatten()));
         self.creates.from = node.clone();
         match failure.kind {
-            FailureKind::Unknown => self.wait_for_created(node, None, AMBIGUOUS, cx),
+            FailureKind::Unknown => {
+                self.doubt(node, Some(name.clone()));
+                self.wait_for_created(node, Expected::Name(name.clone()), AMBIGUOUS, cx);
+            }
             _ => self.stop_waiting_for_create(node),
         }
-        if failure.kind != FailureKind::NotSent {
+        // A name that is taken is no failure of anybody: the next one will be free.
+        if !matches!(failure.kind, FailureKind::NotSent | FailureKind::AlreadyExists) {
             cx.out.event(
                 &self.owner,
                 Severity::Warning,
@@ -167,22 +199,46 @@ impl Set {
         }
     }
 
-    fn wait_for_created(&mut self, node: &NodeName, uid: Option<PodUid>, time: Duration, cx: &Cx<'_>) {
+    fn doubt(&mut self, node: &NodeName, name: Option<PodName>) {
+        if let Some(pair) = self.pairs.get_mut(node) {
+            pair.doubtful = name;
+        }
+    }
+
+    fn is_doubtful(&self, node: &NodeName, name: &PodName) -> bool {
+        self.pairs.get(node).is_some_and(|pair| pair.doubtful.as_ref() == Some(name))
+    }
+
+    /// True if a pod of ours of that name is there.
+    fn is_there(&self, node: &NodeName, name: &PodName, cx: &Cx<'_>) -> bool {
+        let mut pods = self.pairs.get(node).into_iter().flat_map(|pair| &pair.pods);
+        pods.any(|uid| cx.world.pod(uid).is_some_and(|pod| pod.name == *name))
+    }
+
+    fn wait_for_created(&mut self, node: &NodeName, expected: Expected, time: Duration, cx: &Cx<'_>) {
         let Some(pair) = self.pairs.get_mut(node) else { return };
-        // The pod came before the answer that told nothing of it.
         if pair.creating.is_some() {
-            pair.creating = Some(Creating::Unseen(uid));
+            pair.creating = Some(Creating::Unseen(expected));
             self.timers.set(&Timer::Creating(node.clone()), Some(cx.now.mono + time));
         }
     }
 
     /// A pod of ours is there: is it the one that was created?
-    pub(super) fn created_pod_seen(&mut self, node: &NodeName, uid: &PodUid) {
-        let creating = self.pairs.get(node).and_then(|pair| pair.creating.as_ref());
-        match creating {
-            Some(Creating::Unseen(Some(created))) if created == uid => self.stop_waiting_for_create(node),
-            Some(Creating::Unseen(None)) if !self.pairs[node].pods.contains(uid) => self.stop_waiting_for_create(node),
-            _ => {}
+    pub(super) fn created_pod_seen(&mut self, node: &NodeName, pod: &Pod) {
+        let Some(pair) = self.pairs.get_mut(node) else { return };
+        if pair.doubtful.as_ref() == Some(&pod.name) {
+            pair.doubtful = None;
+        }
+        let Some(Creating::Unseen(expected)) = &pair.creating else {
+            return;
+        };
+        let is_it = match expected {
+            Expected::Uid(uid) => *uid == pod.uid,
+            Expected::Name(name) => *name == pod.name,
+            Expected::Any => true,
+        };
+        if is_it {
+            self.stop_waiting_for_create(node);
         }
     }
 
@@ -200,7 +256,7 @@ impl Set {
         let unseen = self
             .pairs
             .iter()
-            .filter(|(_, pair)| matches!(pair.creating, Some(Creating::Unseen(Some(_)))));
+            .filter(|(_, pair)| matches!(pair.creating, Some(Creating::Unseen(Expected::Uid(_) | Expected::Name(_)))));
         let nodes: Vec<NodeName> = unseen.map(|(node, _)| node.clone()).collect();
         for node in nodes {
             let timer = Timer::Creating(node);

@@ -18,7 +18,7 @@ fn mk_template(value: &Value) -> Template {
 
 fn render(template: &Value, generation: Option<i64>, hash: &str) -> Value {
     let blueprint = Blueprint::new(&mk_owner("ds"), &mk_template(template), generation, hash).expect("a blueprint");
-    serde_json::from_str(&blueprint.render("n\"1")).expect("valid JSON")
+    serde_json::from_str(&blueprint.render("ds-x", "n\"1")).expect("valid JSON")
 }
 
 fn automatic(on_host: bool) -> Vec<Value> {
@@ -53,7 +53,7 @@ fn a_pod_is_the_template_with_labels_tolerations_owner_and_pin() {
     let wanted = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "generateName": "ds-", "namespace": "default",
+            "name": "ds-x", "generateName": "ds-", "namespace": "default",
             "labels": {"app": "ds", "pod-template-generation": "7", "controller-revision-hash": "h"},
             "annotations": {"a": "b"}, "finalizers": ["f/g"],
             "ownerReferences": [{

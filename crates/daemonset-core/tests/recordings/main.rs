@@ -140,7 +140,7 @@ fn assert_same_pod(context: &str, namespace: &str, recorded: &Value, revision: &
     let pinned = recorded["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
         ["matchFields"][0]["values"][0]
         .as_str();
-    let ours: Value = serde_json::from_str(&blueprint.render(pinned.unwrap_or(node))).expect("JSON");
+    let ours: Value = serde_json::from_str(&blueprint.render("", pinned.unwrap_or(node))).expect("JSON");
     let or = |value: &Value, otherwise: Value| if value.is_null() { otherwise } else { value.clone() };
     let (meta, spec) = (&ours["metadata"], &ours["spec"]);
     let containers = spec["containers"].as_array().into_iter().flatten();

@@ -299,6 +299,16 @@ impl Cluster {
         (0..STREAMS).filter(|stream| !self.streams[*stream].is_empty()).collect()
     }
 
+    /// What a stream has to deliver, taken out of it.
+    pub fn hold_back(&mut self, stream: usize) -> VecDeque<Input> {
+        std::mem::take(&mut self.streams[stream])
+    }
+
+    /// The opposite.
+    pub fn give_back(&mut self, stream: usize, late: VecDeque<Input>) {
+        self.streams[stream] = late;
+    }
+
     pub fn deliver(&mut self, stream: usize) {
         if let Some(input) = self.streams[stream].pop_front() {
             self.feed(input);

@@ -7,7 +7,7 @@ use bailiff_daemonset_core::{FailureKind, Profile};
 use bailiff_model::Mono;
 use serde_json::{Value, json};
 
-use crate::model::{ANSWERS, Cluster, DAEMONSETS, REVISIONS, path_of};
+use crate::model::{ANSWERS, Cluster, DAEMONSETS, PODS, REVISIONS, path_of};
 
 const HOUR: u64 = 3600;
 
@@ -286,6 +286,83 @@ fn a_delete_whose_answer_was_lost_uses_up_the_budget() {
         cluster.pass_some(Duration::from_millis(100));
     }
     assert_eq!(moments(&cluster, "delete pods").len(), 1);
+}
+
+/// DS-050, DS-100: a create whose answer was lost is asked for again under the same name, however late the watch is, and whatever else it
+/// shows meanwhile: there are never two.
+#[test]
+fn a_create_whose_answer_was_lost_is_repeated_as_the_same_one() {
+    for strategy in [json!({"maxUnavailable": 1}), json!({"maxUnavailable": 0, "maxSurge": 1})] {
+        let mut cluster = at_rest(json!({"rollingUpdate": strategy}));
+        let surges = strategy["maxSurge"] == json!(1);
+        if surges {
+            cluster.set_image("v2");
+        } else {
+            let pod = cluster.on("n0").remove(0);
+            cluster.remove(&path_of(&pod));
+            cluster.deliver(PODS);
+        }
+        cluster.loses = Some("create pods");
+        let old = cluster.on("n0").first().map(path_of);
+        // The watch of pods shows nothing new for half a minute, but that an old pod changes.
+        for second in 0..30 {
+            if second == 5
+                && let Some(old) = &old
+            {
+                let late = cluster.hold_back(PODS);
+                cluster.change(old, json!({"metadata": {"labels": {"poke": "1"}}}));
+                cluster.deliver(PODS);
+                cluster.give_back(PODS, late);
+            }
+            for stream in [DAEMONSETS, REVISIONS, ANSWERS, ANSWERS] {
+                cluster.deliver(stream);
+            }
+            cluster.pass_one_second();
+            assert!(cluster.on("n0").len() <= 1 + usize::from(surges), "{:#?}", cluster.writes);
+        }
+        let asked = cluster
+            .writes
+            .iter()
+            .filter(|write| write.starts_with("create pods n0"))
+            .count();
+        assert!(asked > 1, "it was repeated: {:#?}", cluster.writes);
+        cluster.loses = None;
+        cluster.rest_longer();
+        assert_eq!(cluster.on("n0").len(), 1);
+        assert_eq!(cluster.daemonset().status.counts.available, 2);
+    }
+}
+
+/// DS-095: a name that somebody else's pod has is another one's; the next is tried.
+#[test]
+fn a_name_that_is_taken_is_not_tried_again() {
+    let mut cluster = rolling();
+    cluster.failures.push(("create pods", FailureKind::AlreadyExists));
+    cluster.add_node("n2", json!({}), json!([]));
+    cluster.events.clear();
+    cluster.pass(1);
+    cluster.failures.clear();
+    cluster.rest();
+    assert_eq!(cluster.on("n2").len(), 1);
+    assert!(
+        !cluster.events.iter().any(|event| event.starts_with("FailedCreate")),
+        "{:?}",
+        cluster.events
+    );
+}
+
+/// DS-069: who says that a pod conflicts is not always the API server. A pod that stays there is asked for again, soon.
+#[test]
+fn a_delete_that_conflicts_is_tried_again_while_the_pod_is_there() {
+    let mut cluster = rolling();
+    cluster.failures.push(("delete pods", FailureKind::Conflict));
+    cluster.set_image("v2");
+    cluster.pass(1);
+    cluster.failures.clear();
+    cluster.pass(30);
+    cluster.rest();
+    assert!(cluster.pods().iter().all(|pod| pod.ready));
+    assert_eq!(cluster.daemonset().status.counts.updated, 2, "{:#?}", cluster.writes);
 }
 
 /// DS-006: a success ends the pauses.
