@@ -260,7 +260,9 @@ impl Set {
         if work.is_going() {
             self.deletes.outstanding -= 1;
         }
-        let is_lost = failure.kind == FailureKind::Unknown;
+        // A conflict says that another pod has the name, if it is the API server that says so: the watch will tell.
+        let is_conflict = failure.kind == FailureKind::Conflict && work.kind == Kind::Delete;
+        let is_lost = failure.kind == FailureKind::Unknown || is_conflict;
         work.stage = if is_lost { Stage::Lost } else { Stage::Paused };
         let pause = failure.retry_after.max(is_lost.then_some(AMBIGUOUS));
         let until = work.retry.fail(cx.now.mono, pause);
@@ -340,11 +342,7 @@ impl Set {
     }
 }
 
-/// True if a failed request about a pod needs no other try: the pod is gone, or another one has its name.
-pub(super) fn is_moot(kind: Kind, failure: &Failure) -> bool {
-    match failure.kind {
-        FailureKind::NotFound => true,
-        FailureKind::Conflict => kind == Kind::Delete,
-        _ => false,
-    }
+/// True if a failed request about a pod needs no other try: the pod is gone.
+pub(super) fn is_moot(failure: &Failure) -> bool {
+    failure.kind == FailureKind::NotFound
 }

@@ -131,7 +131,7 @@ impl Set {
             self.deletes.in_flight -= 1;
         }
         match answer {
-            Answer::Failed(failure) if claims::is_moot(kind, failure) => self.pod_done(uid, kind, true, cx),
+            Answer::Failed(failure) if claims::is_moot(failure) => self.pod_done(uid, kind, true, cx),
             Answer::Failed(failure) if failure.kind == FailureKind::CalledOff => self.pod_called_off(uid, cx.world),
             Answer::Failed(failure) => {
                 if is_delete {
