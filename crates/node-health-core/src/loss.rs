@@ -335,3 +335,81 @@ fn name(scope: &Scope) -> String {
         Some(zone) => format!("zone {zone}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: LossLimit = LossLimit {
+        millionths: 500_000,
+        window: Duration::from_secs(30),
+        hold: Duration::from_secs(600),
+    };
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            mono: Mono::from_origin(Duration::from_secs(seconds)),
+            wall: Wall::UNIX_EPOCH,
+        }
+    }
+
+    /// Two nodes of four are lost at 100 s.
+    fn mk_lost(losses: &mut Losses, zone: &Zone) {
+        for node in ["n1", "n2"] {
+            let (name, at_start) = (NodeName::from(node), at(100));
+            losses.enter(&LIMIT, mk_subject(&name, zone), at_start);
+        }
+    }
+
+    fn mk_subject<'a>(name: &'a NodeName, zone: &'a Zone) -> Subject<'a> {
+        let sizes = Sizes {
+            in_zone: 4,
+            in_cluster: 4,
+        };
+        Subject {
+            name,
+            zone,
+            at: at(60).mono,
+            sizes,
+        }
+    }
+
+    /// Issue 4, correlated loss: nobody is waited for where everybody who is missing counts as lost: a hold that runs out is over.
+    #[test]
+    fn nobody_is_waited_for_where_nobody_is_expected() {
+        let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
+        mk_lost(&mut losses, &zone);
+        losses.wait(&LIMIT, at(150).mono, |_| 4, at(100));
+        assert!(losses.hold_after(&zone).is_some());
+        losses.expire(at(700).mono);
+        assert_eq!(losses.hold_after(&zone), None);
+    }
+
+    /// Issue 4, correlated loss: the end of the wait for those that were not heard yet ends nothing of what is lost.
+    #[test]
+    fn the_end_of_the_wait_leaves_the_lost_held() {
+        let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
+        losses.expect(&NodeName::from("n3"), &zone);
+        mk_lost(&mut losses, &zone);
+        losses.wait(&LIMIT, at(150).mono, |_| 4, at(100));
+        losses.end_waits(at(150).mono);
+        assert!(losses.hold_on(&zone).is_some());
+        assert_eq!(losses.held(), 2, "the zone and the cluster");
+    }
+
+    /// Style §21: what is over leaves nothing behind, whether who was lost or was expected spoke.
+    #[test]
+    fn nothing_is_kept_of_a_loss_that_is_over() {
+        let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
+        let third = NodeName::from("n3");
+        losses.expect(&third, &zone);
+        mk_lost(&mut losses, &zone);
+        for node in ["n1", "n2"] {
+            let name = NodeName::from(node);
+            losses.leave(&LIMIT, mk_subject(&name, &zone));
+        }
+        assert_eq!(losses.scopes.len(), 2, "one is still expected");
+        losses.end_wait(&LIMIT, &third, mk_subject(&third, &zone).sizes);
+        assert!(losses.scopes.is_empty() && losses.since.is_empty() && losses.unheard.is_empty());
+    }
+}

@@ -82,3 +82,18 @@ fn other_shards_vote_by_their_records() {
     give(&mut world, None, true);
     assert!(world.monitor.summary().everything_down, "only the own vote is left");
 }
+
+/// NL-096, design §2: a new view of the topic replaces what was known of other shards' nodes: who is not in it has no vote.
+#[test]
+fn a_new_view_takes_away_the_votes_that_it_does_not_show() {
+    let (own, other) = mk_names();
+    let mut world = World::new(mk_config(), &[&own]);
+    world.start();
+    let record = mk_record(&world, &own, &other, ReadyStatus::True);
+    let view = |records| Input::Topic(TopicNews::Snapshot { records, complete: true });
+    world.give(view(vec![record]));
+    world.change(&own, |facts| facts.ready.status = ReadyStatus::Unknown);
+    assert!(!world.monitor.summary().everything_down);
+    world.give(view(vec![]));
+    assert!(world.monitor.summary().everything_down, "only the own vote is left");
+}
