@@ -19,6 +19,9 @@ pub(crate) fn of(data: &[u8], collision_count: Option<i32>) -> String {
     sum.to_string().bytes().map(letter).collect()
 }
 
+/// Letters that the API server adds to `generateName`.
+const SUFFIX: usize = 5;
+
 /// What tells pods of one prefix apart, as the API server's own suffixes do: five letters (DS-095). Whoever asks for the same twice gets
 /// the same.
 pub(crate) fn suffix(seed: &[u8]) -> String {
@@ -32,7 +35,32 @@ pub(crate) fn suffix(seed: &[u8]) -> String {
         sum /= 27;
         char::from(ALPHABET[digit])
     };
-    (0..5).map(letter).collect()
+    (0..SUFFIX).map(letter).collect()
+}
+
+/// How the built-in admission plugins that run before a name is made of `generateName` begin what they say of a pod they refuse:
+/// ServiceAccount, Priority (twice) and RuntimeClass. There `generateName` stands for the name.
+const REFUSED_UNNAMED: [&str; 5] = [
+    "error looking up service account ",
+    "no PriorityClass with name ",
+    "the integer value of priority ",
+    "the string value of PreemptionPolicy ",
+    "pod rejected: RuntimeClass ",
+];
+
+/// What the API server would have said of the pod called `name` had it made that name itself (DS-095): the same for every pod of the
+/// DaemonSet, so that it is one Event.
+pub(crate) fn as_if_generated(message: &str, name: &str) -> String {
+    let prefix = name.len().checked_sub(SUFFIX).and_then(|end| name.get(..end));
+    let why = message
+        .strip_prefix("pods \"")
+        .and_then(|rest| rest.strip_prefix(name)?.strip_prefix("\" is forbidden: "));
+    match (prefix, why) {
+        (Some(prefix), Some(why)) if REFUSED_UNNAMED.iter().any(|start| why.starts_with(start)) => {
+            format!("pods \"{prefix}\" is forbidden: {why}")
+        }
+        _ => message.to_owned(),
+    }
 }
 
 fn fnv1a(start: u32, bytes: &[u8]) -> u32 {
@@ -69,5 +97,27 @@ mod tests {
         assert!(all.len() > 9_980, "{}", all.len());
         assert!(all.iter().all(|text| text.len() == 5));
         assert_eq!(suffix(b"x"), suffix(b"x"));
+    }
+
+    /// DS-095, DS-112
+    #[test]
+    fn what_is_refused_before_it_would_have_a_name_is_told_without_one() {
+        let told = |why: &str| as_if_generated(&format!("pods \"ds-x2b4c\" is forbidden: {why}"), "ds-x2b4c");
+        for why in [
+            "no PriorityClass with name missing was found",
+            "error looking up service account default/x: serviceaccount \"x\" not found",
+            "pod rejected: RuntimeClass \"x\" not found",
+        ] {
+            assert_eq!(told(why), format!("pods \"ds-\" is forbidden: {why}"));
+        }
+        for message in [
+            "pods \"ds-x2b4c\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1",
+            "pods \"other\" is forbidden: no PriorityClass with name missing was found",
+            "pods \"ds-x2b4c",
+            "",
+        ] {
+            assert_eq!(as_if_generated(message, "ds-x2b4c"), message);
+        }
+        assert_eq!(as_if_generated("pods \"é\" is forbidden: ", "é"), "pods \"é\" is forbidden: ");
     }
 }

@@ -191,6 +191,26 @@ async fn pods_are_forbidden_what_admission_decides() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_before_it_has_a_name_is_called_by_what_its_name_would_be_made_of() {
+    let server = Server::new();
+    for (spec, why) in [
+        (
+            json!({"runtimeClassName": "none"}),
+            "pod rejected: RuntimeClass \"none\" not found",
+        ),
+        (
+            json!({"priorityClassName": "none"}),
+            "no PriorityClass with name none was found",
+        ),
+    ] {
+        let mut given = pod("p", spec, json!({}));
+        given["metadata"] = json!({"generateName": "p-"});
+        let (_, answer) = server.post(PODS, &given).await;
+        assert_eq!(answer["message"], format!("pods \"p-\" is forbidden: {why}"));
+    }
+}
+
 /// Objects of other kinds: path, object, and what is wrong with it.
 fn others() -> Vec<(&'static str, Value, Vec<&'static str>)> {
     let core = |kind: &str, more: Value| {

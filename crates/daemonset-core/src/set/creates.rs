@@ -184,7 +184,7 @@ impl Set {
                 &self.owner,
                 Severity::Warning,
                 "FailedCreate",
-                format!("Error creating: {}", failure.message),
+                format!("Error creating: {}", hash::as_if_generated(&failure.message, name.as_str())),
             );
         }
     }

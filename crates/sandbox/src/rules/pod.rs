@@ -160,7 +160,7 @@ fn section_value(pod: &mut Value) -> &mut Value {
 }
 
 fn priority(object: &mut Value, context: &Context<'_>) -> Result<(), Status> {
-    let name = text(object, "/metadata/name").to_owned();
+    let name = name_so_far(object).to_owned();
     let refuse = |why: String| Err(Status::forbidden("", "pods", &name, &why));
     let class = text(object, "/spec/priorityClassName").to_owned();
     let found = if class.is_empty() {
@@ -217,7 +217,15 @@ fn runtime_class(object: &Value) -> Result<(), Status> {
     } else {
         return Ok(());
     };
-    Err(Status::forbidden("", "pods", text(object, "/metadata/name"), &why))
+    Err(Status::forbidden("", "pods", name_so_far(object), &why))
+}
+
+/// What a pod is called by those who are asked before a name is made of its `generateName`.
+fn name_so_far(object: &Value) -> &str {
+    match text(object, "/metadata/name") {
+        "" => text(object, "/metadata/generateName"),
+        name => name,
+    }
 }
 
 /// A pod's name becomes its host's name.
