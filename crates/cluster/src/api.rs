@@ -128,6 +128,11 @@ impl Api {
         self
     }
 
+    /// The limit under which requests take turns.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
     /// The same API, with another deadline for each request.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {

@@ -137,13 +137,17 @@ pub enum Severity {
     Warning,
 }
 
-/// Order among requests that wait; within one urgency DaemonSets take turns.
+/// Order among requests that wait; within one urgency DaemonSets take turns ([`crate::Lanes`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// A pod that a node lacks, of a priority class that systems depend on.
-    Critical,
-    /// A pod that a node lacks, or whatever has to be known before it can be created.
+    /// A pod that a node lacks, of the priority class that nodes do not work without.
+    NodeCritical,
+    /// A pod that a node lacks, of the one that clusters do not work without.
+    ClusterCritical,
+    /// Any other pod that a node lacks, or whatever has to be known before it can be created.
     Missing,
+    /// A pod in place of one that a rollout has deleted: what was begun is finished first.
+    Replacing,
     /// Everything else: rollouts, status, clean-up.
     Routine,
 }

@@ -5,13 +5,16 @@
 //! as if it had happened: a pod with a delete on its way is going, a pod being created is there and not available. So budgets hold
 //! without waiting for caches to catch up (DS-050 to DS-056).
 
+mod reason;
+
 use std::time::Duration;
 
 use bailiff_model::rollout::WhyNot;
-use bailiff_model::{Mono, Now, PodUid, Wall};
+use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
 
-use crate::facts::{Availability, LABEL_GENERATION, Node, Phase, Pod, Trouble};
+use crate::facts::{Availability, LABEL_GENERATION, Node, Phase, Pod};
 use crate::placement::Verdict;
+use crate::policy::{Place, Rank};
 use crate::retry::PodBackoff;
 
 /// What all pairs of a DaemonSet are judged by.
@@ -31,11 +34,17 @@ pub(crate) struct Rules<'a> {
     /// A failed pod that waits holds up its replacement while surging too. Upstream's does not, so that a kubelet that rejects
     /// every pod gets them without a pause (DS-227).
     pub(crate) patient: bool,
+    /// Nodes that were bad before the current revision use up no budget.
+    pub(crate) exclude_unready: bool,
+    /// Some nodes are to keep their old pods.
+    pub(crate) partitioned: bool,
+    /// No node without an available pod is left out of the budget.
+    pub(crate) strict: bool,
     pub(crate) now: Now,
 }
 
 /// The pair.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Facts<'a> {
     /// The node; `None` if there is none of that name.
     pub(crate) node: Option<&'a Node>,
@@ -47,6 +56,24 @@ pub(crate) struct Facts<'a> {
     /// A pod there is about to be adopted, so that nothing can be said yet.
     pub(crate) blocked: bool,
     pub(crate) backoff: Option<PodBackoff>,
+    /// Its place in the order of the rollout.
+    pub(crate) rank: Rank,
+    /// The partition reaches to it: its old pod stays.
+    pub(crate) kept: bool,
+    /// What the rollout has deleted here, as long as nothing came of it.
+    pub(crate) rolled: Rolled,
+}
+
+/// What a rollout has deleted on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Rolled {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A pod that was not available.
+    Unavailable,
+    /// A pod that was.
+    Available,
 }
 
 /// A pod and what is under way with it.
@@ -126,21 +153,49 @@ pub(crate) struct Share {
     pub(crate) misscheduled: bool,
 }
 
+/// A pod that should be created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// None.
+    #[default]
+    Nothing,
+    /// The node lacks one, and no rollout is to blame.
+    Missing,
+    /// In place of one that a rollout has deleted.
+    Replacement,
+}
+
 /// The outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) share: Share,
     /// A pod should be created.
-    pub(crate) create: bool,
+    pub(crate) create: Wanted,
     /// Pods that manage deletes, whatever the strategy.
     pub(crate) deletes: Vec<(PodUid, Cause)>,
     pub(crate) class: Class,
+    /// It uses up one of maxUnavailable, or one of maxSurge.
+    pub(crate) uses: bool,
+    /// The node went bad after it had got a current pod, and that counts.
+    pub(crate) broken: bool,
+    /// There should be a pod, and there is an old one and no new one.
+    pub(crate) old: bool,
+    /// Its place in the order of the rollout.
+    pub(crate) rank: Rank,
     /// With surge: an available pod serves the node (DS-138).
     pub(crate) served: bool,
     /// Why the node has no available current pod.
     pub(crate) reason: Option<WhyNot>,
     /// When to look again.
     pub(crate) wake: Option<Mono>,
+}
+
+impl Place {
+    /// Where a node was when it was judged.
+    pub(crate) fn of(node: &NodeName, judgement: &Judgement) -> Self {
+        let (rank, node) = (judgement.rank.clone(), node.clone());
+        Self { rank, node }
+    }
 }
 
 /// Judges a pair.
@@ -155,6 +210,7 @@ pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
     grouped.sort_by(|a, b| order(a.pod).cmp(&order(b.pod)));
     let mut judgement = Judgement {
         share: share(rules, facts, &grouped),
+        rank: facts.rank.clone(),
         ..Judgement::default()
     };
     let is_live = |look: &Look<'_>| !look.pod.deleting && !matches!(look.work, Work::Asked | Work::Going);
@@ -165,9 +221,10 @@ pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
     let stays = |look: &Look<'_>| !is_deleted(&judgement, look.pod);
     let staying: Vec<Look<'_>> = live.iter().copied().filter(stays).collect();
     roll(rules, facts, &grouped, &staying, &mut judgement);
+    use_up(rules, facts, &staying, &mut judgement);
     let staying: Vec<&Pod> = staying.iter().map(|look| look.pod).collect();
-    judgement.reason = reason(rules, facts, &grouped, &staying, &judgement);
-    judgement.wake = wake(rules, facts, &grouped, judgement.wake);
+    judgement.reason = reason::of(rules, facts, &grouped, &staying, &judgement);
+    judgement.wake = reason::wake(rules, facts, &grouped, judgement.wake);
     judgement
 }
 
@@ -230,7 +287,12 @@ fn manage(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], live: &[Lo
     }
     if grouped.is_empty() {
         // DS-100, DS-108
-        judgement.create = facts.verdict.run && !facts.creating;
+        if facts.verdict.run && !facts.creating {
+            judgement.create = match facts.rolled {
+                Rolled::Nothing => Wanted::Missing,
+                Rolled::Unavailable | Rolled::Available => Wanted::Replacement,
+            };
+        }
         return;
     }
     let running = sort_out(rules, facts, live, judgement);
@@ -238,7 +300,9 @@ fn manage(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], live: &[Lo
         // A pod whose deletion may still come to nothing would be one too many beside a new one.
         let is_sure = grouped.iter().all(|look| look.work != Work::Asked);
         let may_create = !facts.creating && is_sure && !(rules.patient && judgement.wake.is_some());
-        judgement.create = running.is_empty() && facts.verdict.run && may_create;
+        if running.is_empty() && facts.verdict.run && may_create {
+            judgement.create = Wanted::Missing;
+        }
         manage_surge(rules, &running, judgement);
     } else {
         // DS-102
@@ -322,6 +386,50 @@ fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[L
     } else {
         judgement.class = roll_plain(rules, facts, &new, &old);
     }
+    if new.is_empty() && !old.is_empty() {
+        judgement.old = facts.node.is_some() && facts.verdict.run;
+        if is_kept(rules, facts, judgement.old) {
+            let class = std::mem::take(&mut judgement.class);
+            judgement.class = kept(class, rules.surging);
+        }
+    }
+}
+
+/// True if the old pod of a node without a new one stays by the partition. One that is misplaced goes when nothing is partitioned
+/// any more: it would be replaced by nothing, and belongs to no node that could be counted.
+fn is_kept(rules: &Rules<'_>, facts: &Facts<'_>, is_placed: bool) -> bool {
+    facts.kept || (rules.partitioned && !is_placed)
+}
+
+/// What is left of a class if the old pod stays.
+fn kept(class: Class, surging: bool) -> Class {
+    match class {
+        Class::Replace(_) if !surging => Class::Unavailable,
+        Class::Replace(_) | Class::Candidate(_) | Class::CreateNow | Class::SurgeCandidate | Class::DeleteLate(_) => Class::Idle,
+        Class::Idle | Class::Unavailable | Class::Surged | Class::Lost => class,
+    }
+}
+
+/// What the pair takes of the budget. Nodes may be left out that were bad before the rollout; what it has deleted itself never is.
+fn use_up(rules: &Rules<'_>, facts: &Facts<'_>, staying: &[Look<'_>], judgement: &mut Judgement) {
+    judgement.uses = matches!(judgement.class, Class::Unavailable | Class::Surged | Class::Replace(_));
+    if rules.strict && rules.surging && facts.verdict.run && judgement.class == Class::Idle {
+        // The old pod is gone, and upstream takes the node for done.
+        judgement.uses = !judgement.served;
+    }
+    if !rules.exclude_unready {
+        return;
+    }
+    let Some(bad_since) = facts.node.and_then(|node| node.bad_since) else {
+        return;
+    };
+    if bad_since <= rules.since {
+        judgement.uses &= facts.rolled == Rolled::Available;
+    } else {
+        let had_it = |look: &Look<'_>| is_updated(rules, look.pod) && look.pod.created <= bad_since;
+        judgement.broken = staying.iter().any(had_it);
+        judgement.uses |= judgement.broken;
+    }
 }
 
 /// DS-134. An old pod that is busy stays what it is for the budget, and is not asked for again before its pause ends.
@@ -355,60 +463,6 @@ fn roll_surge(rules: &Rules<'_>, facts: &Facts<'_>, is_unsure: bool, new: &[Look
             (true, false) => old.if_free(Class::DeleteLate),
         },
     }
-}
-
-// === reason and wake ===
-
-fn reason(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[&Pod], judgement: &Judgement) -> Option<WhyNot> {
-    let node = facts.node?;
-    if !facts.verdict.run && (grouped.is_empty() || !facts.verdict.keep) {
-        return None;
-    }
-    let is_current = |pod: &&&Pod| is_updated(rules, pod);
-    let current = staying.iter().rfind(is_current);
-    if current.is_some_and(|pod| is_available(rules, pod)) {
-        return None;
-    }
-    if let Some(since) = node.bad_since {
-        return Some(if since <= rules.since {
-            WhyNot::NodeBadBefore
-        } else {
-            WhyNot::NodeBadAfter
-        });
-    }
-    if facts.creating || facts.blocked || judgement.create {
-        return Some(WhyNot::RequestPending);
-    }
-    let Some(pod) = current.or_else(|| staying.last()) else {
-        let is_failed = judgement.deletes.iter().any(|(_, cause)| *cause == Cause::Failed);
-        return Some(if is_failed { WhyNot::FailedBackoff } else { WhyNot::Deleting });
-    };
-    Some(match (pod.phase, pod.trouble) {
-        (_, Some(Trouble::NoRoom)) => WhyNot::NoRoom,
-        (Phase::Failed | Phase::Succeeded, _) => WhyNot::FailedBackoff,
-        _ if current.is_none() && rules.on_delete => WhyNot::OnDelete,
-        _ if current.is_none() => WhyNot::WaitingForBudget,
-        (_, Some(Trouble::Image)) => WhyNot::Image,
-        (_, Some(Trouble::CrashLoop)) => WhyNot::CrashLoop,
-        _ if !pod.bound => WhyNot::Unscheduled,
-        _ if pod.ready => WhyNot::MinReady,
-        _ => WhyNot::NotReady,
-    })
-}
-
-/// When a ready pod of the pair becomes available (DS-148, DS-233), or a failed one may go.
-fn wake(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], failed: Option<Mono>) -> Option<Mono> {
-    if facts.node.is_none() {
-        return failed;
-    }
-    let availabilities = grouped
-        .iter()
-        .map(|look| look.pod.availability(rules.min_ready, rules.now.wall));
-    let moments = availabilities.filter_map(|availability| match availability {
-        Availability::At(at) => Some(rules.now.mono_of(at)),
-        Availability::Yes | Availability::No => None,
-    });
-    moments.chain(failed).min()
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ mod answers;
 mod claims;
 mod creates;
 mod deletes;
+mod judging;
+mod partition;
 mod report;
 mod status;
 mod tally;
@@ -18,10 +20,11 @@ use std::time::Duration;
 use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
-use crate::facts::{DaemonSet, Pod, Strategy};
+use crate::facts::DaemonSet;
 use crate::history::{self, Current, History, Next, View};
-use crate::pair::{self, Facts, Judgement, Look, Rules};
+use crate::pair::{Judgement, Rolled};
 use crate::placement::Verdict;
+use crate::policy::{Complaint, Policy};
 use crate::retry::PodBackoff;
 use crate::template::Blueprint;
 use crate::timers::Timers;
@@ -103,6 +106,11 @@ pub(crate) struct Set {
     touched: BTreeSet<NodeName>,
     /// All pairs are to be judged again, by new rules.
     rules_changed: bool,
+    policy: Policy,
+    /// What is wrong with its annotations.
+    complaints: Vec<Complaint>,
+    /// That was not said yet.
+    is_complaining: bool,
     tally: tally::Tally,
     timers: Timers<Timer>,
     claims: claims::Claims,
@@ -115,6 +123,9 @@ pub(crate) struct Set {
     /// The current revision is known and as it should be.
     settled: bool,
     current: Option<Current>,
+    /// Since when the current revision is current.
+    since: Wall,
+    partition: partition::Partition,
     blueprint: Option<Arc<Blueprint>>,
     generation_label: Option<String>,
     creates: creates::Creates,
@@ -135,6 +146,7 @@ struct Pair {
     /// Name of a pod that was perhaps created there: if it is still wanted, it is asked for under that name again.
     doubtful: Option<PodName>,
     judgement: Judgement,
+    rolled: Rolled,
     /// Since when the present reason is known.
     since: Option<Wall>,
 }
@@ -175,6 +187,9 @@ impl Set {
             pairs: BTreeMap::new(),
             touched: BTreeSet::new(),
             rules_changed: true,
+            policy: Policy::default(),
+            complaints: Vec::new(),
+            is_complaining: false,
             tally: tally::Tally::default(),
             timers: Timers::default(),
             claims: claims::Claims::default(),
@@ -184,6 +199,8 @@ impl Set {
             surplus_dirty: true,
             settled: false,
             current: None,
+            since: Wall::UNIX_EPOCH,
+            partition: partition::Partition::default(),
             blueprint: None,
             creates: creates::Creates::default(),
             deletes: deletes::Deletes::default(),
@@ -191,6 +208,7 @@ impl Set {
             status: status::Writer::default(),
             report: report::Report::default(),
         };
+        set.read_policy();
         set.place_all(world);
         set
     }
@@ -205,7 +223,7 @@ impl Set {
             self.rules_changed = true;
             self.generation_label = ds.template_generation.map(|generation| generation.to_string());
             // A person repaired it, perhaps: try again at once.
-            self.creates.retry.reset();
+            self.creates.forgive();
         }
         if template_changed {
             self.settled = false;
@@ -220,6 +238,9 @@ impl Set {
         }
         self.surplus_dirty |= template_changed || old.history_limit != ds.history_limit;
         self.changed = true;
+        if old.annotations != ds.annotations {
+            self.read_policy();
+        }
         if moved {
             self.place_all(world);
         }
@@ -300,6 +321,7 @@ impl Set {
             let message = "This daemon set is selecting all pods. A non-empty selector is required.".to_owned();
             cx.out.event(&self.owner, Severity::Warning, "SelectingAll", message);
         }
+        self.complain(cx);
         if self.ds.deleting || self.ds.selector.is_idle() {
             return;
         }
@@ -337,7 +359,8 @@ impl Set {
     /// Sets the timer for whatever waits for a pause to end.
     fn arm(&mut self, now: Mono) {
         let retries = [
-            Some(&self.creates.retry),
+            Some(&self.creates.missing.retry),
+            Some(&self.creates.routine.retry),
             Some(&self.status.retry),
             Some(&self.claims.retry),
             self.history_dirty.then_some(&self.history.retry),
@@ -350,69 +373,6 @@ impl Set {
             .filter(|at| *at > now);
         let next = pauses.chain(due).min();
         self.timers.set(&Timer::Sync, next);
-    }
-
-    fn judge_touched(&mut self, cx: &Cx<'_>) {
-        let touched = if std::mem::take(&mut self.rules_changed) {
-            self.touched.clear();
-            self.pairs.keys().cloned().collect()
-        } else {
-            std::mem::take(&mut self.touched)
-        };
-        for node in touched {
-            self.judge(&node, cx);
-        }
-    }
-
-    /// Judges a pair and brings counters and candidate sets up to date.
-    fn judge(&mut self, node: &NodeName, cx: &Cx<'_>) {
-        let (Some(current), Some(pair)) = (&self.current, self.pairs.get_mut(node)) else {
-            return;
-        };
-        let rules = Rules {
-            hash: &current.hash,
-            since: current.created,
-            generation: self.generation_label.as_deref(),
-            min_ready: self.ds.min_ready,
-            surging: self.ds.strategy.is_surging(),
-            on_delete: self.ds.strategy == Strategy::OnDelete,
-            patient: cx.profile == Profile::Bailiff,
-            now: cx.now,
-        };
-        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|uid| cx.world.pod(uid)).collect();
-        let look = |pod| Look {
-            pod,
-            work: self.claims.work(pod),
-        };
-        let looks: Vec<Look<'_>> = pods.into_iter().map(look).collect();
-        let facts = Facts {
-            node: cx.world.nodes.get(node),
-            verdict: pair.verdict,
-            pods: &looks,
-            creating: pair.creating.is_some(),
-            blocked: pair.adopting > 0,
-            backoff: self.backoffs.get(node).copied(),
-        };
-        let judgement = pair::judge(&rules, &facts);
-        // The earlier moment stays: looking too early only looks again.
-        let timer = Timer::Pair(node.clone());
-        let wake = judgement
-            .wake
-            .map(|wake| self.timers.get(&timer).map_or(wake, |set| set.min(wake)));
-        self.timers.set(&timer, wake);
-        if pair.judgement != judgement {
-            if pair.judgement.reason != judgement.reason {
-                pair.since = judgement.reason.is_some().then_some(cx.now.wall);
-            }
-            self.tally.remove(node, &pair.judgement);
-            self.tally.add(node, &judgement);
-            pair.judgement = judgement;
-            self.report.dirty = true;
-        }
-        if pair.is_empty() {
-            self.tally.remove(node, &pair.judgement);
-            self.pairs.remove(node);
-        }
     }
 
     // === history ===
@@ -436,7 +396,7 @@ impl Set {
         match next {
             Next::Settled(current) => {
                 self.history.retry.reset();
-                self.settle(current);
+                self.settle(current, cx.now.wall);
             }
             Next::Ask(step, request) => {
                 self.settled = false;
@@ -451,8 +411,17 @@ impl Set {
         }
     }
 
-    fn settle(&mut self, current: Current) {
+    fn settle(&mut self, current: Current, now: Wall) {
         self.settled = true;
+        match &self.current {
+            Some(known) if known.name == current.name => {}
+            // One of long ago may be current again: a rollback.
+            Some(_) => {
+                self.since = now.max(current.created);
+                self.creates.start_anew();
+            }
+            None => self.since = current.created,
+        }
         if self.current.as_ref() == Some(&current) && !self.rules_changed {
             return;
         }

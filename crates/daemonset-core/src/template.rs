@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::canonical;
-use crate::effect::Owner;
+use crate::effect::{Owner, Urgency};
 use crate::facts::{LABEL_GENERATION, LABEL_HASH};
 use crate::placement::Placement;
 
@@ -27,8 +27,14 @@ const TOLERATIONS: [(&str, &str); 6] = [
 /// The toleration that daemon pods on the host's network have too.
 const TOLERATION_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Priority classes that nodes or clusters do not work without: their missing pods are created first.
-const PRIORITY_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+/// The urgency of missing pods by priority class.
+fn urgency(class: Option<&str>) -> Urgency {
+    match class {
+        Some("system-node-critical") => Urgency::NodeCritical,
+        Some("system-cluster-critical") => Urgency::ClusterCritical,
+        _ => Urgency::Missing,
+    }
+}
 
 /// What a pod body begins with before the pod's name.
 const START: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"#;
@@ -58,7 +64,7 @@ pub enum Error {
 pub struct Template {
     data: Arc<[u8]>,
     placement: Placement,
-    is_critical: bool,
+    urgency: Urgency,
 }
 
 impl PartialEq for Template {
@@ -76,11 +82,10 @@ impl Template {
         let data = canonical::data_of_template(raw)?;
         let mut value: Value = serde_json::from_str(raw.get())?;
         tolerate(&mut value["spec"]);
-        let priority = value["spec"]["priorityClassName"].as_str();
         Ok(Self {
             data: Arc::from(data),
             placement: Placement::compile(&value["spec"]),
-            is_critical: priority.is_some_and(|class| PRIORITY_CLASSES.contains(&class)),
+            urgency: urgency(value["spec"]["priorityClassName"].as_str()),
         })
     }
 
@@ -94,9 +99,9 @@ impl Template {
         &self.placement
     }
 
-    /// True if nodes or clusters do not work without it.
-    pub(crate) fn is_critical(&self) -> bool {
-        self.is_critical
+    /// How urgent a pod of it is that a node lacks.
+    pub(crate) fn urgency(&self) -> Urgency {
+        self.urgency
     }
 
     /// Labels of the template, for a revision of it (DS-157).
@@ -205,7 +210,7 @@ fn generate_name(name: &str) -> String {
 }
 
 /// RFC 1123 subdomain, as pod names are.
-fn is_subdomain(name: &str) -> bool {
+pub(crate) fn is_subdomain(name: &str) -> bool {
     let is_label = |label: &str| {
         let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')

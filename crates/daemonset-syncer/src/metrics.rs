@@ -135,6 +135,9 @@ const fn label(reason: WhyNot) -> &'static str {
         WhyNot::RequestPending => "request_pending",
         WhyNot::NotReady => "not_ready",
         WhyNot::OnDelete => "on_delete",
+        WhyNot::RolloutPaused => "rollout_paused",
+        WhyNot::RolloutPartition => "rollout_partition",
+        WhyNot::RolloutHalted => "rollout_halted",
     }
 }
 

@@ -39,7 +39,7 @@ impl Options {
         }
     }
 
-    /// Requests in flight at most.
+    /// Requests in flight at most: so many for what nodes lack, and as many others.
     pub(crate) fn requests(&self) -> usize {
         // A worker of upstream waits for a whole batch, which grows to 128 requests; its client lets 30 through at once.
         const PER_SYNC: usize = 30;

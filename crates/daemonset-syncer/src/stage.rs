@@ -1,12 +1,15 @@
 //! The decision loop: watches and answers in, requests, Events and records out.
 
+use std::collections::BTreeSet;
+
 use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventSeverity};
 use bailiff_cluster::watch::{Event, Source};
-use bailiff_cluster::{Recorder, Watch};
+use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
 use bailiff_model::{Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
+use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
 
@@ -49,7 +52,11 @@ struct Loop {
     core: Syncer,
     watches: Watches,
     dispatch: Dispatch<Answered>,
+    /// Does not wait for the rate limit: [`Dispatch`] does.
+    api: Api,
     recalls: Recalls<RequestId>,
+    /// What the present decision calls off.
+    called_off: BTreeSet<RequestId>,
     recorder: Recorder,
     publisher: Publisher,
     alarm: Alarm,
@@ -103,8 +110,10 @@ impl Loop {
                 nodes: Watch::start(&env.api, NODES, &env.seed),
                 pods: Watch::start(&env.api, PODS, &env.seed),
             },
-            dispatch: Dispatch::new(options.requests()),
+            dispatch: Dispatch::new(options.requests(), env.api.limiter().clone()),
+            api: env.api.clone().with_limiter(Limiter::none(&env.clock)),
             recalls: Recalls::default(),
+            called_off: BTreeSet::new(),
             recorder: Recorder::start(&env.api, "daemonset-controller", &env.identity, &env.seed),
             publisher: publish(&env.bus, publishing, &env.clock, &env.seed),
             alarm: Alarm::new(&env.clock),
@@ -171,6 +180,9 @@ impl Loop {
         for effect in effects {
             self.execute(effect);
         }
+        if !self.called_off.is_empty() {
+            self.dispatch.release(&std::mem::take(&mut self.called_off));
+        }
         if self.core.is_ready() && !self.complete {
             self.complete = true;
             self.publisher.complete();
@@ -187,15 +199,22 @@ impl Loop {
                 request,
             } => {
                 let kind = kind_of(&request);
-                let (mut api, uid) = (self.env.api.clone(), owner.uid.clone());
+                let (mut api, uid) = (self.api.clone(), owner.uid.clone());
                 if matches!(request, Request::DeletePod { .. }) {
                     api = self.recalls.guard(id, api);
                 }
                 self.metrics.queued();
-                self.dispatch
-                    .push(urgency, &uid, async move { (id, kind, perform(api, owner, request).await) });
+                self.dispatch.push(
+                    urgency,
+                    &uid,
+                    id,
+                    async move { (id, kind, perform(api, owner, request).await) },
+                );
             }
-            Effect::CallOff(id) => self.recalls.call_off(&id),
+            Effect::CallOff(id) => {
+                self.recalls.call_off(&id);
+                self.called_off.insert(id);
+            }
             Effect::Event {
                 owner,
                 severity,

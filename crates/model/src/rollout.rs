@@ -33,6 +33,12 @@ pub enum WhyNot {
     NotReady,
     /// OnDelete, and the pod is of an older revision.
     OnDelete,
+    /// An old pod stays as long as the rollout is paused.
+    RolloutPaused,
+    /// An old pod is one of those that the rollout is to leave.
+    RolloutPartition,
+    /// An old pod stays as long as too many nodes are bad that got the current revision.
+    RolloutHalted,
 }
 
 /// The reason of one node.

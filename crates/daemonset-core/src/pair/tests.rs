@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bailiff_model::{Namespace, NodeName, PodName, ResourceVersion};
 
 use super::*;
-use crate::facts::{Controller, LABEL_HASH, Labels};
+use crate::facts::{Controller, LABEL_HASH, Labels, Trouble};
 
 const RUN: Verdict = Verdict { run: true, keep: true };
 const KEEP: Verdict = Verdict { run: false, keep: true };
@@ -27,6 +27,9 @@ fn rules(surging: bool) -> Rules<'static> {
         surging,
         on_delete: false,
         patient: true,
+        exclude_unready: false,
+        partitioned: false,
+        strict: false,
         now: now(),
     }
 }
@@ -91,6 +94,9 @@ impl Case<'_> {
             creating: self.creating,
             blocked: self.blocked,
             backoff: self.backoff,
+            rank: Rank::default(),
+            kept: false,
+            rolled: Rolled::Nothing,
         };
         judge(&self.rules, &facts)
     }
@@ -104,7 +110,11 @@ impl Case<'_> {
             .collect();
         let judgement = self.judge(&pods);
         let deletes: Vec<&str> = judgement.deletes.iter().map(|(uid, _)| uid.as_str()).collect();
-        format!("{}{}", if judgement.create { "+" } else { "" }, deletes.join(" "))
+        format!(
+            "{}{}",
+            if judgement.create == Wanted::Missing { "+" } else { "" },
+            deletes.join(" ")
+        )
     }
 
     fn class(&self, words: &[&str]) -> Class {

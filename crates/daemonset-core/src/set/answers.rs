@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bailiff_model::{NodeName, PodName, PodUid};
 
 pub(crate) use super::claims::Kind;
+use super::creates::Lane;
 use super::{Cx, Set};
 use crate::effect::{Answer, FailureKind};
 use crate::history::{Ended, Step};
@@ -13,7 +14,7 @@ use crate::history::{Ended, Step};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// A pod for this node.
-    CreatePod { node: NodeName, name: PodName },
+    CreatePod { node: NodeName, name: PodName, lane: Lane },
     /// A pod.
     Pod {
         uid: PodUid,
@@ -61,7 +62,7 @@ impl Set {
     /// Takes an answer. Objects in it are known to the world already.
     pub(crate) fn answered(&mut self, op: &Op, answer: &Answer, cx: &mut Cx<'_>) {
         match op {
-            Op::CreatePod { node, name } => self.create_answered(node, name, answer, cx),
+            Op::CreatePod { node, name, lane } => self.create_answered((node, name, *lane), answer, cx),
             Op::Pod { uid, name, node, kind } => self.pod_answered((uid, name.as_str(), node.as_ref()), *kind, answer, cx),
             Op::ReadForPods => self.read_for_pods(answer, cx.now.mono),
             Op::History(step) => self.history_answered(step, answer, cx),

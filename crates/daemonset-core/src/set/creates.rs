@@ -1,36 +1,65 @@
 //! Creating pods: slow start, the burst, and what was created and not seen yet (DS-050, DS-110 to DS-112).
 
-use bailiff_model::{NodeName, PodName, PodUid, Profile};
+use bailiff_model::{Mono, NodeName, PodName, PodUid, Profile};
 
 use super::{AMBIGUOUS, BURST, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
 use crate::facts::Pod;
 use crate::hash;
+use crate::policy::Place;
 use crate::retry::Retry;
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Requests to create.
+/// How many creates of one batch are urgent: a new node needs one of each DaemonSet, and these are as many as upstream's client lets
+/// through at once. A DaemonSet that lacks more pods than that is new itself, or has lost many nodes at once: it takes turns with the
+/// rollouts of others, so that it does not hold them up for minutes.
+const URGENT: usize = 30;
+
+/// Requests to create, in two lanes: no rollout holds up a node that lacks its pod.
 #[derive(Debug, Default)]
 pub(crate) struct Creates {
+    /// For nodes that lack a pod.
+    pub(super) missing: Batches,
+    /// For the rollout: in place of what it has deleted, and beside old pods.
+    pub(super) routine: Batches,
+}
+
+/// Creates of one lane.
+#[derive(Debug, Default)]
+pub(super) struct Batches {
     /// Size of the last batch; the next one is twice as large (DS-111). Zero before the first.
     window: usize,
     /// Creates of the present batch that are not answered.
-    pub(super) in_flight: usize,
+    in_flight: usize,
     /// One of the present batch failed, with this pause asked for.
     failed: Option<Option<Duration>>,
     /// Where the next batch begins: behind the node whose create failed last, so that one that always fails holds up no other.
-    from: NodeName,
+    from: Place,
     /// Pairs with a pod that is being created or not seen yet.
     outstanding: usize,
     pub(super) retry: Retry,
 }
 
+/// Which lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Missing,
+    Routine,
+}
+
 /// A pod that is being created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Creating {
+pub(super) struct Creating {
+    lane: Lane,
+    stage: Stage,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
     /// Not answered.
     Asked,
     /// Created, or perhaps created, and not seen yet.
@@ -39,7 +68,7 @@ pub(super) enum Creating {
 
 /// By what a pod that was created will be known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Expected {
+enum Expected {
     /// Its uid.
     Uid(PodUid),
     /// Its name: no answer told its uid.
@@ -48,65 +77,114 @@ pub(super) enum Expected {
     Any,
 }
 
-/// The nodes behind one, then the others.
-fn from<'a>(nodes: &'a BTreeSet<NodeName>, first: &NodeName) -> impl Iterator<Item = &'a NodeName> {
-    let behind = nodes.range((Bound::Excluded(first.clone()), Bound::Unbounded));
-    behind.chain(nodes.range(..=first.clone()))
+impl Creates {
+    fn lane(&mut self, lane: Lane) -> &mut Batches {
+        match lane {
+            Lane::Missing => &mut self.missing,
+            Lane::Routine => &mut self.routine,
+        }
+    }
+
+    /// Not all creates are answered.
+    pub(super) fn are_under_way(&self) -> bool {
+        self.missing.in_flight + self.routine.in_flight > 0
+    }
+
+    /// What failed may be tried again at once.
+    pub(super) fn forgive(&mut self) {
+        self.missing.retry.reset();
+        self.routine.retry.reset();
+    }
+
+    /// There is another revision, and its rollout begins at the beginning.
+    pub(super) fn start_anew(&mut self) {
+        self.routine.from = Place::default();
+    }
+}
+
+impl Batches {
+    /// How many may be created now; zero before the last batch is answered as a whole.
+    fn room(&self, now: Mono) -> usize {
+        if self.in_flight > 0 || !self.retry.is_open(now) {
+            return 0;
+        }
+        (self.window * 2).max(1).min(BURST.saturating_sub(self.outstanding))
+    }
+
+    fn begin(&mut self, room: usize, batch: usize) {
+        if room > 0 {
+            self.window = batch;
+        }
+    }
+
+    fn answered(&mut self, now: Mono) {
+        match self.failed.take() {
+            Some(pause) => {
+                self.window = 0;
+                self.retry.fail(now, pause);
+            }
+            None => self.retry.reset(),
+        }
+    }
+}
+
+/// The places behind one, then the others.
+fn from<'a>(places: &'a BTreeSet<Place>, first: &Place) -> impl Iterator<Item = &'a Place> {
+    let behind = places.range((Bound::Excluded(first.clone()), Bound::Unbounded));
+    behind.chain(places.range(..=first.clone()))
 }
 
 impl Set {
-    /// Sends the next batch, once the last one is answered as a whole.
+    /// Sends the next batch of each lane, once the last one is answered as a whole.
     pub(super) fn create_wanted(&mut self, cx: &mut Cx<'_>) {
-        if self.creates.in_flight > 0 || !self.creates.retry.is_open(cx.now.mono) {
-            return;
+        let (missing, routine) = (&self.creates.missing, &self.creates.routine);
+        let rooms = (missing.room(cx.now.mono), routine.room(cx.now.mono));
+        let lacking: Vec<Place> = from(&self.tally.create, &missing.from).take(rooms.0).cloned().collect();
+        let replaced = from(&self.tally.recreate, &routine.from).map(|place| (place, Urgency::Replacing));
+        let beside = self.surge_places(cx.profile).map(|place| (place, Urgency::Routine));
+        let rolling: Vec<(Place, Urgency)> = replaced
+            .chain(beside)
+            .take(rooms.1)
+            .map(|(place, urgency)| (place.clone(), urgency))
+            .collect();
+        self.creates.missing.begin(rooms.0, lacking.len());
+        self.creates.routine.begin(rooms.1, rolling.len());
+        let urgency = self.ds.template.urgency();
+        for (index, place) in lacking.iter().enumerate() {
+            let is_bulk = index >= URGENT && urgency == Urgency::Missing;
+            let urgency = if is_bulk { Urgency::Routine } else { urgency };
+            self.create(&place.node, Lane::Missing, urgency, cx);
         }
-        let room = (self.creates.window * 2)
-            .max(1)
-            .min(BURST.saturating_sub(self.creates.outstanding));
-        let mut nodes: Vec<(NodeName, Urgency)> = Vec::new();
-        let missing = if self.ds.template.is_critical() {
-            Urgency::Critical
-        } else {
-            Urgency::Missing
-        };
-        let wanted = from(&self.tally.create, &self.creates.from).take(room);
-        nodes.extend(wanted.map(|node| (node.clone(), missing)));
-        let rest = room - nodes.len();
-        nodes.extend(
-            self.surge_nodes(rest, cx.profile)
-                .map(|node| (node.clone(), Urgency::Routine)),
-        );
-        if nodes.is_empty() {
-            if room > 0 {
-                self.creates.window = 0;
-            }
-            return;
-        }
-        self.creates.window = nodes.len();
-        for (node, urgency) in nodes {
-            self.create(&node, urgency, cx);
+        for (place, urgency) in rolling {
+            self.create(&place.node, Lane::Routine, urgency, cx);
         }
     }
 
     /// Nodes that get a new pod beside the old one (DS-138).
-    fn surge_nodes(&self, room: usize, profile: Profile) -> impl Iterator<Item = &NodeName> {
-        let is_stuck = self.tally.lost > 0 && profile == Profile::Upstream;
+    fn surge_places(&self, profile: Profile) -> impl Iterator<Item = &Place> {
         let limit = self.ds.strategy.limits(self.tally.counts().desired).surge;
         let free = usize::try_from(limit.saturating_sub(self.tally.used)).unwrap_or(usize::MAX);
-        let room = if is_stuck { 0 } else { room };
-        let first = &self.creates.from;
-        from(&self.tally.create_now, first)
-            .chain(from(&self.tally.surge_candidates, first).take(free))
-            .take(room)
+        let at_once = if self.policy.strict { free } else { usize::MAX };
+        let within = if self.policy.strict {
+            free.saturating_sub(self.tally.create_now.len())
+        } else {
+            free
+        };
+        let most = if self.is_resting(profile) { 0 } else { usize::MAX };
+        let first = &self.creates.routine.from;
+        let now = from(&self.tally.create_now, first).take(at_once);
+        now.chain(from(&self.tally.surge_candidates, first).take(within)).take(most)
     }
 
-    fn create(&mut self, node: &NodeName, urgency: Urgency, cx: &mut Cx<'_>) {
+    fn create(&mut self, node: &NodeName, lane: Lane, urgency: Urgency, cx: &mut Cx<'_>) {
         let (Some(blueprint), Some(pair)) = (&self.blueprint, self.pairs.get_mut(node)) else {
             return;
         };
-        pair.creating = Some(Creating::Asked);
-        self.creates.in_flight += 1;
-        self.creates.outstanding += 1;
+        let stage = Stage::Asked;
+        pair.creating = Some(Creating { lane, stage });
+        let batches = self.creates.lane(lane);
+        batches.in_flight += 1;
+        batches.outstanding += 1;
         let fresh = || {
             let seed = format!("{} {node} {} {}", self.owner.uid, cx.out.requests, cx.now.wall);
             blueprint.name(&hash::suffix(seed.as_bytes()))
@@ -116,6 +194,7 @@ impl Set {
         let op = Op::CreatePod {
             node: node.clone(),
             name: name.clone(),
+            lane,
         };
         let request = Request::CreatePod {
             blueprint,
@@ -126,9 +205,10 @@ impl Set {
         self.judge(&node, cx);
     }
 
-    /// A create was answered.
-    pub(super) fn create_answered(&mut self, node: &NodeName, name: &PodName, answer: &Answer, cx: &mut Cx<'_>) {
-        self.creates.in_flight -= 1;
+    /// A create was answered: on this node, of a pod of this name.
+    pub(super) fn create_answered(&mut self, what: (&NodeName, &PodName, Lane), answer: &Answer, cx: &mut Cx<'_>) {
+        let (node, name, lane) = what;
+        self.creates.lane(lane).in_flight -= 1;
         match answer {
             Answer::Pod(pod) => {
                 self.doubt(node, None);
@@ -144,18 +224,20 @@ impl Set {
                     self.wait_for_created(node, Expected::Uid(pod.uid.clone()), UNSEEN, cx);
                 }
             }
-            Answer::Failed(failure) => self.create_failed(node, name, failure, cx),
+            Answer::Failed(failure) => self.create_failed(what, failure, cx),
             // An answer without the pod: it will be seen.
             _ => self.wait_for_created(node, Expected::Name(name.clone()), UNSEEN, cx),
         }
-        if self.creates.in_flight == 0 {
-            self.batch_answered(cx);
+        let batches = self.creates.lane(lane);
+        if batches.in_flight == 0 {
+            batches.answered(cx.now.mono);
         }
         self.touched.insert(node.clone());
     }
 
     /// DS-112
-    fn create_failed(&mut self, node: &NodeName, name: &PodName, failure: &Failure, cx: &mut Cx<'_>) {
+    fn create_failed(&mut self, what: (&NodeName, &PodName, Lane), failure: &Failure, cx: &mut Cx<'_>) {
+        let (node, name, lane) = what;
         match failure.kind {
             // Nothing is said, and nothing is tried again for as long as upstream's expectations stay unmet (DS-193, DS-230).
             FailureKind::NamespaceTerminating => return self.wait_for_created(node, Expected::Any, UNSEEN, cx),
@@ -169,8 +251,10 @@ impl Set {
             }
             _ => {}
         }
-        self.creates.failed = Some(failure.retry_after.max(self.creates.failed.flatten()));
-        self.creates.from = node.clone();
+        let place = self.pairs.get(node).map(|pair| Place::of(node, &pair.judgement));
+        let batches = self.creates.lane(lane);
+        batches.failed = Some(failure.retry_after.max(batches.failed.flatten()));
+        batches.from = place.unwrap_or_default();
         match failure.kind {
             FailureKind::Unknown => {
                 self.doubt(node, Some(name.clone()));
@@ -186,16 +270,6 @@ impl Set {
                 "FailedCreate",
                 format!("Error creating: {}", hash::as_if_generated(&failure.message, name.as_str())),
             );
-        }
-    }
-
-    fn batch_answered(&mut self, cx: &Cx<'_>) {
-        match self.creates.failed.take() {
-            Some(pause) => {
-                self.creates.window = 0;
-                self.creates.retry.fail(cx.now.mono, pause);
-            }
-            None => self.creates.retry.reset(),
         }
     }
 
@@ -217,8 +291,8 @@ impl Set {
 
     fn wait_for_created(&mut self, node: &NodeName, expected: Expected, time: Duration, cx: &Cx<'_>) {
         let Some(pair) = self.pairs.get_mut(node) else { return };
-        if pair.creating.is_some() {
-            pair.creating = Some(Creating::Unseen(expected));
+        if let Some(creating) = &mut pair.creating {
+            creating.stage = Stage::Unseen(expected);
             self.timers.set(&Timer::Creating(node.clone()), Some(cx.now.mono + time));
         }
     }
@@ -229,7 +303,7 @@ impl Set {
         if pair.doubtful.as_ref() == Some(&pod.name) {
             pair.doubtful = None;
         }
-        let Some(Creating::Unseen(expected)) = &pair.creating else {
+        let Some(Stage::Unseen(expected)) = pair.creating.as_ref().map(|creating| &creating.stage) else {
             return;
         };
         let is_it = match expected {
@@ -245,18 +319,19 @@ impl Set {
     pub(super) fn stop_waiting_for_create(&mut self, node: &NodeName) {
         self.timers.set(&Timer::Creating(node.clone()), None);
         let creating = self.pairs.get_mut(node).and_then(|pair| pair.creating.take());
-        if creating.is_some() {
-            self.creates.outstanding -= 1;
+        if let Some(creating) = creating {
+            self.creates.lane(creating.lane).outstanding -= 1;
         }
         self.touched.insert(node.clone());
     }
 
     /// All pods were listed anew: what a list and the watch behind it do not show soon was deleted meanwhile.
-    pub(crate) fn pods_listed(&mut self, now: bailiff_model::Mono) {
+    pub(crate) fn pods_listed(&mut self, now: Mono) {
+        let is_unseen = |creating: &Creating| matches!(creating.stage, Stage::Unseen(Expected::Uid(_) | Expected::Name(_)));
         let unseen = self
             .pairs
             .iter()
-            .filter(|(_, pair)| matches!(pair.creating, Some(Creating::Unseen(Expected::Uid(_) | Expected::Name(_)))));
+            .filter(|(_, pair)| pair.creating.as_ref().is_some_and(is_unseen));
         let nodes: Vec<NodeName> = unseen.map(|(node, _)| node.clone()).collect();
         for node in nodes {
             let timer = Timer::Creating(node);

@@ -6,7 +6,8 @@ use super::claims::{self, Kind};
 use super::{BURST, Cx, Set, Timer};
 use crate::effect::{Answer, FailureKind, Request, Severity};
 use crate::facts::Strategy;
-use crate::pair::Cause;
+use crate::pair::{Cause, Rolled};
+use crate::policy::Place;
 use crate::retry::PodBackoff;
 
 use std::collections::BTreeMap;
@@ -69,58 +70,74 @@ impl Set {
         self.timers.set(&Timer::Forget(node.clone()), Some(backoff.forgotten_at()));
     }
 
+    /// True if the rollout goes no further before nodes recover: as many went bad with a current pod as the budget allows.
+    pub(super) fn is_halted(&self) -> bool {
+        let limits = self.ds.strategy.limits(self.tally.counts().desired);
+        let limit = if self.ds.strategy.is_surging() {
+            limits.surge
+        } else {
+            limits.unavailable
+        };
+        self.tally.broken > 0 && self.tally.broken >= limit
+    }
+
+    /// True if a rolling update does nothing at the moment.
+    pub(super) fn is_resting(&self, profile: Profile) -> bool {
+        let is_stuck = self.tally.lost > 0 && profile == Profile::Upstream;
+        self.ds.strategy == Strategy::OnDelete || is_stuck || self.policy.paused || self.is_halted()
+    }
+
     /// Replaces old pods as far as the budgets go. Creating new ones is [`Set::create_wanted`]'s.
     pub(super) fn roll(&mut self, cx: &mut Cx<'_>) {
-        if self.ds.strategy == Strategy::OnDelete || (self.tally.lost > 0 && cx.profile == Profile::Upstream) {
+        if self.is_resting(cx.profile) {
             return;
         }
-        let replace = std::mem::take(&mut self.tally.replace);
-        for (node, uid) in self.keep_surplus(replace, cx) {
-            self.delete(&node, &uid, Cause::Plain, cx);
-        }
         let desired = self.tally.counts().desired;
-        if self.ds.strategy.is_surging() {
+        let limit = self.ds.strategy.limits(desired).unavailable;
+        let is_surging = self.ds.strategy.is_surging();
+        let mut room = self.room_for_deletes();
+        if self.policy.strict && !is_surging {
+            room = room.min(usize::try_from(limit.saturating_sub(self.tally.taken)).unwrap_or(usize::MAX));
+        }
+        for (place, uid) in self.replaceable(room, cx) {
+            self.replace(&place, &uid, Rolled::Unavailable, cx);
+        }
+        if is_surging {
             // DS-138: capacity is not lost before others serve.
             while self.tally.served > desired && self.roll_one(|set| &set.tally.late, cx) {}
         } else {
             // DS-135
-            let limit = self.ds.strategy.limits(desired).unavailable;
             while self.tally.used < limit && self.roll_one(|set| &set.tally.candidates, cx) {}
         }
     }
 
-    /// Splits off what there is room for; the rest goes back.
-    fn keep_surplus(&mut self, mut replace: BTreeMap<NodeName, PodUid>, cx: &Cx<'_>) -> Vec<(NodeName, PodUid)> {
-        let room = self.room_for_deletes();
-        let now: Vec<(NodeName, PodUid)> = replace
-            .iter()
-            .filter(|(node, _)| !cx.is_held(node))
-            .take(room)
-            .map(|(node, uid)| (node.clone(), uid.clone()))
-            .collect();
-        if replace.len() > now.len() {
-            for (node, _) in &now {
-                replace.remove(node);
-            }
-            self.tally.replace = replace;
-        }
-        now
+    /// Old pods that go at once, as far as there is room.
+    fn replaceable(&self, room: usize, cx: &Cx<'_>) -> Vec<(Place, PodUid)> {
+        let replace = self.tally.replace.iter().filter(|(place, _)| !cx.is_held(&place.node));
+        replace.take(room).map(|(place, uid)| (place.clone(), uid.clone())).collect()
     }
 
     /// Deletes the first pod of a candidate set that may go; false if there is none or no room.
-    fn roll_one(&mut self, candidates: impl Fn(&Self) -> &BTreeMap<NodeName, PodUid>, cx: &mut Cx<'_>) -> bool {
+    fn roll_one(&mut self, candidates: impl Fn(&Self) -> &BTreeMap<Place, PodUid>, cx: &mut Cx<'_>) -> bool {
         if self.room_for_deletes() == 0 {
             return false;
         }
-        let Some((node, uid)) = candidates(self)
+        let Some((place, uid)) = candidates(self)
             .iter()
-            .find(|(node, _)| !cx.is_held(node))
-            .map(|(node, uid)| (node.clone(), uid.clone()))
+            .find(|(place, _)| !cx.is_held(&place.node))
+            .map(|(place, uid)| (place.clone(), uid.clone()))
         else {
             return false;
         };
-        self.delete(&node, &uid, Cause::Plain, cx);
-        candidates(self).get(&node) != Some(&uid)
+        self.replace(&place, &uid, Rolled::Available, cx);
+        candidates(self).get(&place) != Some(&uid)
+    }
+
+    fn replace(&mut self, place: &Place, uid: &PodUid, rolled: Rolled, cx: &mut Cx<'_>) {
+        if let Some(pair) = self.pairs.get_mut(&place.node) {
+            pair.rolled = rolled;
+        }
+        self.delete(&place.node, uid, Cause::Plain, cx);
     }
 
     /// A request about a pod was answered.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::Mono;
-use bailiff_model::rollout::{DaemonSetSync, NodeReason};
+use bailiff_model::rollout::{DaemonSetSync, NodeReason, WhyNot};
 
 use super::{Cx, Set};
 use crate::effect::Effect;
@@ -22,6 +22,21 @@ pub(crate) struct Report {
 }
 
 impl Set {
+    /// Nodes by reason.
+    pub(super) fn reasons(&self) -> Vec<(WhyNot, u32)> {
+        let reasons = self.tally.reasons.iter();
+        reasons.map(|(reason, nodes)| (self.shown(*reason), *nodes)).collect()
+    }
+
+    /// A reason of a pair, as the state of the whole rollout makes it.
+    fn shown(&self, reason: WhyNot) -> WhyNot {
+        match reason {
+            WhyNot::WaitingForBudget if self.policy.paused => WhyNot::RolloutPaused,
+            WhyNot::WaitingForBudget if self.is_halted() => WhyNot::RolloutHalted,
+            other => other,
+        }
+    }
+
     /// Publishes if something changed.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
@@ -38,7 +53,7 @@ impl Set {
             let pair = self.pairs.get(node)?;
             Some(NodeReason {
                 node: node.clone(),
-                reason: pair.judgement.reason?,
+                reason: self.shown(pair.judgement.reason?),
                 since: pair.since?,
             })
         });
@@ -50,7 +65,7 @@ impl Set {
             current_revision: current.hash.to_string(),
             revision: current.number,
             counts: self.tally.counts(),
-            reasons: self.tally.reasons.iter().map(|(reason, nodes)| (*reason, *nodes)).collect(),
+            reasons: self.reasons(),
             nodes: nodes.take(DaemonSetSync::MAX_NODES).collect(),
             held: cx.held.or(cx.holds.on_everything()).cloned(),
             synced_at: now.wall,

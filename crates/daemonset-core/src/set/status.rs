@@ -32,7 +32,7 @@ impl Set {
         if self.status.in_flight || !self.status.retry.is_open(cx.now.mono) {
             return;
         }
-        let is_busy = self.creates.in_flight > 0 || self.deletes.in_flight > 0;
+        let is_busy = self.creates.are_under_way() || self.deletes.in_flight > 0;
         let due = *self.status.due.get_or_insert(cx.now.mono + PATIENCE);
         if is_busy && cx.now.mono < due {
             return;

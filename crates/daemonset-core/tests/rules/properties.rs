@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::model::{Cluster, path_of};
 
 /// A small generator: what it draws depends on the seed alone.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub fn roll(&mut self, sides: u64) -> u64 {
         // SplitMix64: https://prng.di.unimi.it/splitmix64.c
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -21,7 +21,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % sides
     }
 
-    fn pick<T: Clone>(&mut self, items: &[T]) -> Option<T> {
+    pub fn pick<T: Clone>(&mut self, items: &[T]) -> Option<T> {
         let index = self.roll(items.len().max(1) as u64) as usize;
         items.get(index).cloned()
     }

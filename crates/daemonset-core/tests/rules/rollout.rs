@@ -14,7 +14,7 @@ pub fn mk(nodes: usize, max_unavailable: Value, max_surge: Value) -> Cluster {
 }
 
 /// Delivers everything, and says how many pods were created and deleted.
-fn step(cluster: &mut Cluster) -> (usize, usize) {
+pub fn step(cluster: &mut Cluster) -> (usize, usize) {
     let from = cluster.writes.len();
     cluster.settle();
     let count = |prefix: &str| {
@@ -26,13 +26,13 @@ fn step(cluster: &mut Cluster) -> (usize, usize) {
     (count("create pods"), count("delete pods"))
 }
 
-fn finish_deletes(cluster: &mut Cluster) {
+pub fn finish_deletes(cluster: &mut Cluster) {
     for pod in cluster.pods().into_iter().filter(|pod| pod.deleting) {
         cluster.remove(&path_of(&pod));
     }
 }
 
-fn make_ready(cluster: &mut Cluster) {
+pub fn make_ready(cluster: &mut Cluster) {
     for pod in cluster.pods().into_iter().filter(|pod| !pod.deleting && !pod.ready) {
         cluster.bind(&pod);
         cluster.set_phase(&pod, "Running", true);

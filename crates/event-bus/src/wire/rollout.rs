@@ -7,7 +7,7 @@ use bailiff_proto::v1 as pb;
 use super::{Error, Twin, Wire, list, optional, scalar, twins, values};
 
 /// As many as there are reasons.
-const REASONS_MAX: usize = 13;
+const REASONS_MAX: usize = 16;
 
 twins!(
     pb::WhyNot,
@@ -25,7 +25,10 @@ twins!(
         FailedBackoff,
         RequestPending,
         NotReady,
-        OnDelete
+        OnDelete,
+        RolloutPaused,
+        RolloutPartition,
+        RolloutHalted
     ]
 );
 

@@ -313,12 +313,15 @@ fn rollout() -> impl Strategy<Value = Body> {
             Y::RequestPending,
             Y::NotReady,
             Y::OnDelete,
+            Y::RolloutPaused,
+            Y::RolloutPartition,
+            Y::RolloutHalted,
         ])
     };
     let nodes = vec((name(), reason(), wall()), 0..5);
     let counts = any::<[u32; 7]>();
     let identity = (name(), name(), name(), any::<i64>(), label(), any::<i64>());
-    let rest = (vec((reason(), any::<u32>()), 0..13), nodes, option::of(hold()), wall());
+    let rest = (vec((reason(), any::<u32>()), 0..16), nodes, option::of(hold()), wall());
     (identity, counts, rest).prop_map(
         |((namespace, name, uid, observed_generation, current_revision, revision), counts, (reasons, nodes, held, synced_at))| {
             let [desired, current, ready, available, unavailable, updated, misscheduled] = counts;

@@ -1,0 +1,137 @@
+//! Judging pairs again, and keeping counters, candidate sets and the partition up to date.
+
+use bailiff_model::{NodeName, Profile};
+
+use super::partition::Partition;
+use super::{Cx, Set, Timer};
+use crate::effect::Severity;
+use crate::facts::{Pod, Strategy};
+use crate::pair::{self, Class, Facts, Look, Rolled, Rules};
+use crate::policy::{Place, Policy, Rank};
+
+impl Set {
+    /// Reads what annotations ask for. What most of it changes are pairs, all of which are judged again; pausing costs none.
+    pub(super) fn read_policy(&mut self) {
+        let (policy, complaints) = Policy::read(&self.ds.annotations);
+        let paused = policy.paused;
+        let pausing = Policy {
+            paused,
+            ..self.policy.clone()
+        };
+        self.rules_changed |= policy != pausing;
+        self.policy = policy;
+        if !self.policy.is_partitioned() {
+            self.partition = Partition::default();
+        }
+        if self.complaints != complaints {
+            self.complaints = complaints;
+            self.is_complaining = true;
+        }
+    }
+
+    /// Says what is wrong with annotations, once.
+    pub(super) fn complain(&mut self, cx: &mut Cx<'_>) {
+        if !std::mem::take(&mut self.is_complaining) || self.ds.deleting {
+            return;
+        }
+        for complaint in &self.complaints {
+            cx.out
+                .event(&self.owner, Severity::Warning, "InvalidAnnotation", complaint.to_string());
+        }
+    }
+
+    pub(super) fn judge_touched(&mut self, cx: &Cx<'_>) {
+        if std::mem::take(&mut self.rules_changed) {
+            self.touched = self.pairs.keys().cloned().collect();
+        }
+        while !self.touched.is_empty() {
+            for node in std::mem::take(&mut self.touched) {
+                self.judge(&node, cx);
+            }
+            // Who crossed the boundary is judged once more, which moves nobody.
+            let kept = self.policy.kept(self.tally.counts().desired);
+            self.touched.extend(self.partition.resize(kept));
+        }
+    }
+
+    fn rules<'a>(&'a self, hash: &'a str, cx: &Cx<'_>) -> Rules<'a> {
+        Rules {
+            hash,
+            since: self.since,
+            generation: self.generation_label.as_deref(),
+            min_ready: self.ds.min_ready,
+            surging: self.ds.strategy.is_surging(),
+            on_delete: self.ds.strategy == Strategy::OnDelete,
+            patient: cx.profile == Profile::Bailiff,
+            exclude_unready: self.policy.exclude_unready,
+            partitioned: self.policy.is_partitioned(),
+            strict: self.policy.strict,
+            now: cx.now,
+        }
+    }
+
+    /// Judges a pair and brings counters and candidate sets up to date.
+    pub(super) fn judge(&mut self, node: &NodeName, cx: &Cx<'_>) {
+        let (Some(current), Some(pair)) = (&self.current, self.pairs.get(node)) else {
+            return;
+        };
+        let known = cx.world.nodes.get(node);
+        let order = self.policy.order.as_ref();
+        let rank = order.map_or_else(Rank::default, |order| order.rank(known));
+        let place = Place {
+            rank,
+            node: node.clone(),
+        };
+        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|uid| cx.world.pod(uid)).collect();
+        let look = |pod| Look {
+            pod,
+            work: self.claims.work(pod),
+        };
+        let looks: Vec<Look<'_>> = pods.into_iter().map(look).collect();
+        let facts = Facts {
+            node: known,
+            verdict: pair.verdict,
+            pods: &looks,
+            creating: pair.creating.is_some(),
+            blocked: pair.adopting > 0,
+            backoff: self.backoffs.get(node).copied(),
+            rank: place.rank.clone(),
+            kept: self.partition.keeps(&place),
+            rolled: pair.rolled,
+        };
+        let judgement = pair::judge(&self.rules(&current.hash, cx), &facts);
+        self.take_judgement(place, judgement, cx);
+    }
+
+    fn take_judgement(&mut self, place: Place, judgement: pair::Judgement, cx: &Cx<'_>) {
+        let node = &place.node;
+        let Some(pair) = self.pairs.get_mut(node) else { return };
+        // The earlier moment stays: looking too early only looks again.
+        let timer = Timer::Pair(node.clone());
+        let wake = judgement
+            .wake
+            .map(|wake| self.timers.get(&timer).map_or(wake, |set| set.min(wake)));
+        self.timers.set(&timer, wake);
+        if judgement.reason.is_none() || matches!(judgement.class, Class::Candidate(_) | Class::Replace(_)) {
+            pair.rolled = Rolled::Nothing;
+        }
+        if pair.judgement != judgement {
+            if pair.judgement.reason != judgement.reason {
+                pair.since = judgement.reason.is_some().then_some(cx.now.wall);
+            }
+            if pair.judgement.old {
+                self.partition.remove(&Place::of(node, &pair.judgement));
+            }
+            self.tally.remove(node, &pair.judgement);
+            self.tally.add(node, &judgement);
+            pair.judgement = judgement;
+            self.report.dirty = true;
+        }
+        if pair.is_empty() {
+            self.tally.remove(node, &pair.judgement);
+            self.pairs.remove(node);
+        } else if pair.judgement.old && self.policy.is_partitioned() && self.partition.insert(&place) {
+            self.touched.insert(place.node);
+        }
+    }
+}
