@@ -178,3 +178,52 @@ fn a_word_about_a_pod_that_comes_later_ends_nothing() {
     world.due(&other);
     assert_eq!(world.deleted(), 2);
 }
+
+/// NL-034: of a grant whose record does not tell its age only the API can say whether it was the last: who waits, or waited when it
+/// was told, may have been granted since.
+#[test]
+fn a_grant_of_unknown_age_was_the_last_if_nobody_waited() {
+    // Whether a node waited when the zone was told of last, and whether one waits at the start; when the next one is granted.
+    for (waited, waits, wanted) in [(false, false, 100), (true, false, 110), (false, true, 110)] {
+        let mut world = mk_world(EvictionMode::Taint);
+        world.tells_age = false;
+        world.fall_silent(&["n1"]);
+        world.come_back(&["n1"]);
+        if waited {
+            world.fall_silent(&["n2"]);
+        }
+        world.stop();
+        world.pass(secs(50));
+        world.come_back(&["n2"]);
+        world.pass(secs(50));
+        if waits {
+            world.fall_silent(&["n3"]);
+        }
+        world.show_everything();
+        world.fall_silent(&["n3"]);
+        world.pass(secs(60));
+        let isolations = world.isolations();
+        assert_eq!(isolations[1..], [("n3", wanted)], "waited: {waited}, waits: {waits}");
+    }
+}
+
+/// Design §2, fencing: a grant of the instance before counts if it was after our own last one. An older one makes no token.
+#[test]
+fn only_a_later_grant_of_another_takes_the_token() {
+    for (ago, wanted) in [(1, 14), (600, 10)] {
+        let mut world = mk_world(EvictionMode::Taint);
+        world.fall_silent(&["n1"]);
+        world.pass(secs(5));
+        let mut status = world.zone_status("a").clone();
+        status.last_grant = Some(world.now.wall - secs(ago));
+        let record = world.mk_record(
+            Topic::EvictionOutcomes,
+            "zone/:a".to_owned(),
+            Some(Body::Outcome(Outcome::Zone(status))),
+        );
+        world.publish(vec![record]);
+        world.fall_silent(&["n2"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0), ("n2", wanted)], "{ago} s ago");
+    }
+}

@@ -215,3 +215,20 @@ fn pods_that_wait_are_counted_new_and_overdue() {
     mk_due(&mut world, &["new1", "new2"]);
     assert_eq!(world.evictor.due_pods(), (0, 4, 1));
 }
+
+/// NL-034: a grant is told although the queue is as long as before: what comes after us counts from it.
+#[test]
+fn a_grant_is_told_whatever_else_stays_the_same() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2"]);
+    world.mark_unknown("n3");
+    world.health("n3", Verdict::Unreachable);
+    assert_eq!(world.zone_status("a").queue_length, 1);
+    // The process stood still; its first news after that is who joins the queue.
+    world.now.mono = world.now.mono + secs(12);
+    world.now.wall += secs(12);
+    world.wish("n3", HealthTaint::Unreachable);
+    assert_eq!(world.isolated(), ["n1", "n2"].into());
+    let status = world.zone_status("a");
+    assert_eq!((status.queue_length, status.last_grant), (1, Some(world.now.wall)));
+}

@@ -1,7 +1,7 @@
 //! What upstream's queues do and ours do not: each case in both profiles, as it was seen of kube-controller-manager.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Profile, Taint, Verdict, Wall, Zone};
+use bailiff_model::{Profile, Taint, Topic, Verdict, Wall, Zone};
 use bailiff_zone_core::Config;
 
 use crate::world::{START, World, mk_config, mk_taint, secs};
@@ -124,21 +124,45 @@ fn a_node_that_is_deleted_while_it_is_queued() {
     }
 }
 
+/// NL-026, NL-033, NL-081: also one of which nothing else is known any more, and one that waits in a zone that it left. Each costs one
+/// turn, and not a second.
+#[test]
+fn a_deleted_node_costs_one_turn_only() {
+    for moves in [false, true] {
+        let mut world = mk_world(Profile::Upstream, &SIX, |_| ());
+        world.fall_silent(&["n1", "n2"]);
+        if moves {
+            world.change_node("n2", |facts| facts.zone = Zone::new("", "b"));
+        }
+        world.pass(secs(5));
+        world.delete_node("n2");
+        world.unwish("n2");
+        let forgotten = world.mk_record(Topic::NodeHealth, "n2".to_owned(), None);
+        world.publish(vec![forgotten]);
+        world.fall_silent(&["n3"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations().last(), Some(&("n3", 20)), "moves: {moves}");
+        assert_eq!(world.zone_status("a").queue_length, 0, "moves: {moves}");
+    }
+}
+
 /// NL-097, NL-098: taints go when all zones go down. One that somebody makes after that stays in upstream's profile, and evicts.
 #[test]
 fn a_health_taint_made_by_hand_while_all_zones_are_down() {
-    for (profile, wanted) in [(Profile::Bailiff, (0, 0)), (Profile::Upstream, (1, 1))] {
+    let profiles = [(Profile::Bailiff, (0, 0)), (Profile::Upstream, (1, 1))];
+    // One that was never isolated, and one that was.
+    for (node, (profile, wanted)) in ["n2", "n1"].into_iter().flat_map(|node| profiles.map(|case| (node, case))) {
         let mut world = mk_world(profile, &SIX[..3], |_| ());
-        let pod = world.add_pod("p", "n2", vec![]);
+        let pod = world.add_pod("p", node, vec![]);
         world.fall_silent(&["n1"]);
         assert!(world.is_isolated("n1"), "{profile}");
         world.fall_silent(&["n2", "n3"]);
         world.pass(secs(10));
         assert!(world.isolated().is_empty(), "{profile}");
-        world.change_node("n2", |facts| facts.taints.push(by_hand()));
+        world.change_node(node, |facts| facts.taints.push(by_hand()));
         world.due(&pod);
         world.pass(secs(60));
-        assert_eq!((world.deleted(), world.isolated().len()), wanted, "{profile}");
+        assert_eq!((world.deleted(), world.isolated().len()), wanted, "{node} {profile}");
     }
 }
 

@@ -63,7 +63,6 @@ impl Evictor {
         match failure.kind {
             FailureKind::Conflict if conflicts < CONFLICTS => self.find_out(name, purpose, conflicts + 1, false),
             FailureKind::Unknown => self.find_out(name, purpose, conflicts, true),
-            FailureKind::Gone => self.give_up(name, purpose, None, GrantEnd::Void, now),
             _ => self.give_up(name, purpose, failure.retry_after, GrantEnd::Void, now),
         }
     }
