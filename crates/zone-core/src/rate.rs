@@ -149,12 +149,12 @@ mod tests {
     /// NL-081: a token that was taken for nothing is as old as it was, which a slower ceiling counts from.
     #[test]
     fn a_token_given_back_is_as_old_as_before() {
-        let mut bucket = Bucket::empty(0.1, at(0));
+        let mut bucket = Bucket::empty(0.1, at(5_000));
         let before = bucket.empty_since();
         bucket.take(at(20_000));
         bucket.give_back(before);
-        assert_eq!(bucket.available_at(0.01), at(100_000));
-        assert_eq!(bucket.available_at(f64::INFINITY), at(10_000));
+        assert_eq!(bucket.available_at(0.01), at(105_000));
+        assert_eq!(bucket.available_at(f64::INFINITY), at(15_000));
     }
 
     /// NL-083: as upstream has it.

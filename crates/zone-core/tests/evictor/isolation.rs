@@ -344,3 +344,20 @@ fn a_wish_without_a_health_record_is_held() {
     assert_eq!(world.node_held("n1"), Some(HoldReason::OutdatedIntent));
     assert_eq!(world.zone_status("a").voting, 3);
 }
+
+/// NL-076, NL-078: both made by hand: the one that matches Ready stays as it is, the other goes.
+#[test]
+fn of_two_hand_made_taints_the_right_one_keeps_its_time() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1", "n2"]);
+    let by_hand = |health: HealthTaint, ago: i64| Taint {
+        time_added: Wall::from_second(START - ago).ok(),
+        ..Taint::new(health.key(), Effect::NoExecute)
+    };
+    world.change_node("n2", |facts| {
+        facts.taints.push(by_hand(HealthTaint::Unreachable, 50));
+        facts.taints.push(by_hand(HealthTaint::NotReady, 100));
+    });
+    let unreachable = HealthTaint::Unreachable.key().to_owned();
+    assert_eq!(no_execute(&world, "n2"), [(unreachable, Some(START - 50))]);
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::NodeOutcomeState;
 use bailiff_model::{Effect as TaintEffect, Hold, HoldReason, HoldScope, ReadyStatus, Revision, Topic, TraceContext, Verdict};
-use bailiff_zone_core::{Effect, EvictionMode, Input};
+use bailiff_zone_core::{Effect, EvictionMode, Input, SpanKind};
 
 use crate::world::{World, mk_config, secs};
 
@@ -231,4 +231,18 @@ fn a_grant_is_told_whatever_else_stays_the_same() {
     assert_eq!(world.isolated(), ["n1", "n2"].into());
     let status = world.zone_status("a");
     assert_eq!((status.queue_length, status.last_grant), (1, Some(world.now.wall)));
+}
+
+/// Design §9: the time in the queue is told from when the node entered it, however often it was looked at there.
+#[test]
+fn the_time_in_the_queue_counts_from_its_beginning() {
+    let mut world = mk_world();
+    let began = world.now.wall;
+    world.fall_silent(&["n1", "n2"]);
+    world.pass(secs(5));
+    world.change_node("n2", |facts| facts.excluded_from_disruption = true);
+    world.pass(secs(5));
+    let waited: Vec<_> = world.spans.iter().filter(|span| span.kind == SpanKind::QueueWait).collect();
+    let told: Vec<_> = waited.iter().map(|span| (span.node.as_str(), span.start, span.end)).collect();
+    assert_eq!(told, [("n1", began, began), ("n2", began, world.now.wall)]);
 }
