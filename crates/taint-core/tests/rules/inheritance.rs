@@ -342,3 +342,36 @@ fn a_restart_starts_node_timeouts_again() {
         after.assert_state("p", Scheduled, 401);
     }
 }
+
+/// NL-009, NL-034: without the duty of node lifecycle no wish is taken over from who had it
+#[test]
+fn wishes_are_not_carried_over_without_the_duty() {
+    let mut before = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    before.health(vec![mk_health("n1", 3, Verdict::Unreachable, 0, 2)]);
+    for duty in [true, false] {
+        let mut config = mk_config(Profile::Bailiff);
+        config.duties.node_lifecycle = duty;
+        let mut after = Harness::new(config);
+        after.begin(Vec::new(), Vec::new(), before.memory());
+        assert_eq!(after.published.contains_key("node/n1"), duty);
+    }
+}
+
+/// A taint that the bus does not remember counts from its own `timeAdded`, beside one that it remembers
+#[test]
+fn a_taint_put_on_while_nobody_looked_counts_from_its_own_time() {
+    let pod = |uid| mk_pod(uid, "n1", &[("m", Some(500)), ("k", Some(20))]);
+    let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], vec![pod("p")]);
+    before.at(2);
+    let mut node = mk_node("n1", &["m"]);
+    node.taints.push(Taint {
+        time_added: Some(wall(55)),
+        ..mk_taint("k")
+    });
+    let mut after = Harness::new(mk_config(Profile::Bailiff));
+    let mut late = pod("q");
+    late.bound = Some(wall(50));
+    after.at(60).begin(vec![node], vec![pod("p"), late], before.memory_at(60));
+    after.assert_state("q", Scheduled, 75);
+    after.assert_state("p", Scheduled, 500);
+}

@@ -1,10 +1,11 @@
 //! From verdicts to wishes for nodes, in taint mode.
 
+use bailiff_model::health::{SignOfLife, Signal};
 use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{Origin, Shard, Verdict};
 use bailiff_taint_core::{Config, Duties, Effect, Input, Profile};
 
-use crate::harness::{Harness, mk_config, mk_health, mk_origin, mk_tombstone};
+use crate::harness::{Harness, mk_config, mk_health, mk_origin, mk_tombstone, wall};
 
 fn wanted(h: &Harness, name: &str) -> Option<HealthTaint> {
     match &h.published.get(&format!("node/{name}"))?.intent {
@@ -229,4 +230,30 @@ fn a_wish_stands_while_the_newest_record_of_its_node_is_not_understood() {
     assert!(after.published.is_empty());
     h.apply(view(true, Vec::new(), &[]));
     assert!(h.published.is_empty(), "gone is gone");
+}
+
+/// A wish says in a sentence what it is for
+#[test]
+fn a_wish_says_why() {
+    let cases = [
+        (Verdict::Unreachable, true, "No sign of life since "),
+        (Verdict::Unreachable, false, "Ready is Unknown ("),
+        (Verdict::NotReady, true, "The kubelet reports Ready=False ("),
+    ];
+    for (verdict, heard, wanted) in cases {
+        let mut h = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+        let mut record = mk_health("n1", 3, verdict, 0, 1);
+        if let Some(health) = record.health.as_mut().filter(|_| heard) {
+            health.last_sign_of_life = Some(SignOfLife {
+                time: wall(0),
+                signal: Signal::Lease,
+                renew_time: None,
+            });
+        }
+        h.health(vec![record]);
+        let Intent::Isolation(wish) = &h.published["node/n1"].intent else {
+            unreachable!("a wish to isolate")
+        };
+        assert!(wish.cause.starts_with(wanted), "{}", wish.cause);
+    }
 }
