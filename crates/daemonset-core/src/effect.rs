@@ -7,7 +7,7 @@ use bailiff_model::rollout::{Counts, DaemonSetSync};
 use bailiff_model::{Holds, Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
 use serde_json::{Value, json};
 
-use crate::facts::{DaemonSet, Node, Pod, Revision};
+use crate::facts::{Condition, DaemonSet, Node, Pod, Revision};
 use crate::template::Blueprint;
 
 /// Something that happened.
@@ -250,6 +250,8 @@ pub enum Request {
         counts: Counts,
         /// `observedGeneration`.
         observed_generation: i64,
+        /// What to change of our condition; others stay (DS-144).
+        condition: Option<ConditionChange>,
     },
     /// Raise the collision count (DS-158). Answered with [`Answer::DaemonSet`].
     RaiseCollisionCount {
@@ -286,6 +288,15 @@ pub enum RevisionChange {
     Label(Arc<str>),
     /// Give it this number (DS-155).
     Renumber(i64),
+}
+
+/// What to change of our condition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConditionChange {
+    /// Write it.
+    Set(Condition),
+    /// Take it away.
+    Remove,
 }
 
 /// How a request ended.

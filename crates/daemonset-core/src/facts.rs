@@ -171,6 +171,22 @@ pub enum Strategy {
     },
 }
 
+/// Type of the one condition that is ours. Others are nobody's business here (DS-144).
+pub const CONDITION_COMPLETE: &str = "bailiff.dev/RolloutComplete";
+
+/// The condition that tells whether a rollout is complete, and if not, why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// `status` is True.
+    pub complete: bool,
+    /// `reason`.
+    pub reason: String,
+    /// `message`.
+    pub message: String,
+    /// `lastTransitionTime`.
+    pub since: Option<Wall>,
+}
+
 /// `status` of a DaemonSet, without conditions (DS-144).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -213,6 +229,8 @@ pub struct DaemonSet {
     pub history_limit: usize,
     /// `status`.
     pub status: Status,
+    /// The condition of `status` that is ours.
+    pub condition: Option<Arc<Condition>>,
 }
 
 /// A ControllerRevision.

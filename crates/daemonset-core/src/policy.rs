@@ -34,6 +34,8 @@ pub(crate) struct Policy {
     pub(crate) exclude_unready: bool,
     /// Unavailable old pods are replaced within the budget too.
     pub(crate) strict: bool,
+    /// Why the rollout is not complete is told as a condition.
+    pub(crate) conditions: bool,
 }
 
 /// An annotation that cannot be used as it is.
@@ -122,6 +124,11 @@ impl Reader {
                 let strict = flag(value);
                 self.policy.strict = strict.unwrap_or(true);
                 strict.is_none().then_some((FLAG, "it is read as \"true\""))
+            }
+            "rollout-conditions" => {
+                let conditions = flag(value);
+                self.policy.conditions = conditions.unwrap_or(false);
+                conditions.is_none().then_some((FLAG, ignored))
             }
             _ => Some(("belongs to no annotation that is known for DaemonSets", ignored)),
         };

@@ -367,7 +367,7 @@ impl Set {
             self.surplus_dirty.then_some(&self.history.clean_retry),
         ];
         let pauses = retries.into_iter().flatten().filter_map(|retry| retry.opens_at(now));
-        let due = [self.status.due, self.report.due]
+        let due = [self.status.due, self.status.tell, self.report.due]
             .into_iter()
             .flatten()
             .filter(|at| *at > now);

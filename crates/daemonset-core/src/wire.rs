@@ -1,10 +1,11 @@
 //! The HTTP form of requests: path, method, body. Every write carries the uid as its precondition.
 
+use bailiff_model::rollout::Counts;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::effect::{Owner, Request, RevisionChange, RevisionDraft};
-use crate::facts::LABEL_HASH;
+use crate::effect::{ConditionChange, Owner, Request, RevisionChange, RevisionDraft};
+use crate::facts::{CONDITION_COMPLETE, LABEL_HASH};
 
 /// What to send.
 #[derive(Clone, Debug)]
@@ -93,19 +94,11 @@ impl Request {
             Self::WriteStatus {
                 counts,
                 observed_generation,
-            } => Call::Merge {
-                path: format!("{daemonset}/status"),
-                body: json!({"metadata": {"uid": &*owner.uid}, "status": {
-                    "currentNumberScheduled": counts.current,
-                    "numberMisscheduled": counts.misscheduled,
-                    "desiredNumberScheduled": counts.desired,
-                    "numberReady": counts.ready,
-                    "observedGeneration": observed_generation,
-                    "updatedNumberScheduled": counts.updated,
-                    "numberAvailable": counts.available,
-                    "numberUnavailable": counts.unavailable,
-                }}),
-            },
+                condition,
+            } => {
+                let body = status(owner, counts, *observed_generation);
+                write_status(format!("{daemonset}/status"), body, condition.as_ref())
+            }
             Self::RaiseCollisionCount { version, to } => Call::Merge {
                 path: format!("{daemonset}/status"),
                 body: json!({
@@ -138,6 +131,39 @@ pub enum Wanted {
     Revision,
     /// A DaemonSet.
     DaemonSet,
+}
+
+/// DS-142
+fn status(owner: &Owner, counts: &Counts, observed_generation: i64) -> Value {
+    json!({"metadata": {"uid": &*owner.uid}, "status": {
+        "currentNumberScheduled": counts.current,
+        "numberMisscheduled": counts.misscheduled,
+        "desiredNumberScheduled": counts.desired,
+        "numberReady": counts.ready,
+        "observedGeneration": observed_generation,
+        "updatedNumberScheduled": counts.updated,
+        "numberAvailable": counts.available,
+        "numberUnavailable": counts.unavailable,
+    }})
+}
+
+/// A condition is merged by its type, so that others stay (DS-144); without one upstream's fields are all there is.
+fn write_status(path: String, mut body: Value, condition: Option<&ConditionChange>) -> Call {
+    let Some(change) = condition else {
+        return Call::Merge { path, body };
+    };
+    let condition = match change {
+        ConditionChange::Set(condition) => json!({
+            "type": CONDITION_COMPLETE,
+            "status": if condition.complete { "True" } else { "False" },
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": condition.since.map(|since| format!("{since:.0}")),
+        }),
+        ConditionChange::Remove => json!({"type": CONDITION_COMPLETE, "$patch": "delete"}),
+    };
+    body["status"]["conditions"] = json!([condition]);
+    Call::Strategic { path, body }
 }
 
 /// DS-064
@@ -194,10 +220,10 @@ fn change_revision(owner: &Owner, path: String, uid: &str, change: &RevisionChan
 mod tests {
     use std::sync::Arc;
 
-    use bailiff_model::rollout::Counts;
     use bailiff_model::{Namespace, PodName, PodUid, ResourceVersion};
 
     use super::*;
+    use crate::facts::Condition;
 
     fn mk_owner() -> Owner {
         Owner {
@@ -286,8 +312,27 @@ mod tests {
             &Request::WriteStatus {
                 counts,
                 observed_generation: 2,
+                condition: None,
             },
             r#"MERGE /apis/apps/v1/namespaces/ns/daemonsets/ds/status {"metadata":{"uid":"u"},"status":{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":1,"numberReady":0,"observedGeneration":2,"updatedNumberScheduled":0,"numberAvailable":0,"numberUnavailable":0}}"#,
+        );
+        let write = |change| Request::WriteStatus {
+            counts: Counts::default(),
+            observed_generation: 2,
+            condition: Some(change),
+        };
+        let condition = Condition {
+            complete: false,
+            reason: "Image".to_owned(),
+            message: "m".to_owned(),
+            since: Some(bailiff_model::Wall::UNIX_EPOCH),
+        };
+        let begin = r#"STRATEGIC /apis/apps/v1/namespaces/ns/daemonsets/ds/status {"metadata":{"uid":"u"},"status":{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0,"observedGeneration":2,"updatedNumberScheduled":0,"numberAvailable":0,"numberUnavailable":0,"conditions":[{"type":"bailiff.dev/RolloutComplete","#;
+        let set = r#""status":"False","reason":"Image","message":"m","lastTransitionTime":"1970-01-01T00:00:00Z"}]}}"#;
+        check(&write(ConditionChange::Set(condition)), &format!("{begin}{set}"));
+        check(
+            &write(ConditionChange::Remove),
+            &format!(r#"{begin}"$patch":"delete"}}]}}}}"#),
         );
         let version = ResourceVersion::from("9");
         check(

@@ -114,30 +114,9 @@ impl Metrics {
 
     fn add(&self, reasons: &[(WhyNot, u32)], sign: i64) {
         for (reason, nodes) in reasons {
-            let labels = ReasonLabels { reason: label(*reason) };
+            let labels = ReasonLabels { reason: reason.as_str() };
             self.unavailable.get_or_create(&labels).inc_by(sign * i64::from(*nodes));
         }
-    }
-}
-
-const fn label(reason: WhyNot) -> &'static str {
-    match reason {
-        WhyNot::NodeBadBefore => "node_bad_before",
-        WhyNot::NodeBadAfter => "node_bad_after",
-        WhyNot::Unscheduled => "unscheduled",
-        WhyNot::Image => "image",
-        WhyNot::CrashLoop => "crash_loop",
-        WhyNot::MinReady => "min_ready",
-        WhyNot::WaitingForBudget => "waiting_for_budget",
-        WhyNot::Deleting => "deleting",
-        WhyNot::NoRoom => "no_room",
-        WhyNot::FailedBackoff => "failed_backoff",
-        WhyNot::RequestPending => "request_pending",
-        WhyNot::NotReady => "not_ready",
-        WhyNot::OnDelete => "on_delete",
-        WhyNot::RolloutPaused => "rollout_paused",
-        WhyNot::RolloutPartition => "rollout_partition",
-        WhyNot::RolloutHalted => "rollout_halted",
     }
 }
 
@@ -156,7 +135,7 @@ mod tests {
         metrics.stale("", "pods");
         metrics.queued();
         metrics.depth(3, 1);
-        let reason = label(WhyNot::NoRoom);
+        let reason = WhyNot::NoRoom.as_str();
         metrics.unavailable.get_or_create(&ReasonLabels { reason }).set(2);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");

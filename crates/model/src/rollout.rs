@@ -41,6 +41,30 @@ pub enum WhyNot {
     RolloutHalted,
 }
 
+impl WhyNot {
+    /// Label value of metrics, and word of conditions.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NodeBadBefore => "node_bad_before",
+            Self::NodeBadAfter => "node_bad_after",
+            Self::Unscheduled => "unscheduled",
+            Self::Image => "image",
+            Self::CrashLoop => "crash_loop",
+            Self::MinReady => "min_ready",
+            Self::WaitingForBudget => "waiting_for_budget",
+            Self::Deleting => "deleting",
+            Self::NoRoom => "no_room",
+            Self::FailedBackoff => "failed_backoff",
+            Self::RequestPending => "request_pending",
+            Self::NotReady => "not_ready",
+            Self::OnDelete => "on_delete",
+            Self::RolloutPaused => "rollout_paused",
+            Self::RolloutPartition => "rollout_partition",
+            Self::RolloutHalted => "rollout_halted",
+        }
+    }
+}
+
 /// The reason of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReason {

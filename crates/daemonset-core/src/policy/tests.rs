@@ -38,7 +38,7 @@ fn well_formed_annotations_are_read() {
         partition: Some(amount),
         ..plain()
     };
-    let (paused, strict, exclude_unready) = (true, true, true);
+    let (paused, strict, exclude_unready, conditions) = (true, true, true, true);
     let cases = [
         ("rollout-paused", "true", Policy { paused, ..plain() }),
         ("rollout-paused", "false", plain()),
@@ -57,6 +57,8 @@ fn well_formed_annotations_are_read() {
             },
         ),
         ("exclude-unready-nodes", "false", plain()),
+        ("rollout-conditions", "true", Policy { conditions, ..plain() }),
+        ("rollout-conditions", "false", plain()),
     ];
     for (key, value, wanted) in cases {
         assert_eq!(asked(key, value), (wanted, Vec::new()), "{key}: {value}");
@@ -78,7 +80,7 @@ fn malformed_annotations_are_read_as_the_safe_choice() {
     let all = Some(Amount::Percent(100));
     let plain = Policy::default;
     let (paused, strict) = (true, true);
-    let cases: [(&str, &[&str], Policy); 6] = [
+    let cases: [(&str, &[&str], Policy); 7] = [
         (
             "rollout-paused",
             &["", "True", "yes", "1", " true"],
@@ -112,6 +114,7 @@ fn malformed_annotations_are_read_as_the_safe_choice() {
         ),
         ("strict-max-unavailable", &["", "on"], Policy { strict, ..plain() }),
         ("exclude-unready-nodes", &["", "TRUE"], plain()),
+        ("rollout-conditions", &["", "all"], plain()),
         ("rollout-pause", &["true"], plain()),
     ];
     for (key, values, wanted) in cases {

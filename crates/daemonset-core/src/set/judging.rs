@@ -10,15 +10,16 @@ use crate::pair::{self, Class, Facts, Look, Rolled, Rules};
 use crate::policy::{Place, Policy, Rank};
 
 impl Set {
-    /// Reads what annotations ask for. What most of it changes are pairs, all of which are judged again; pausing costs none.
+    /// Reads what annotations ask for. What most of it changes are pairs, all of which are judged again; pausing and telling cost none.
     pub(super) fn read_policy(&mut self) {
         let (policy, complaints) = Policy::read(&self.ds.annotations);
-        let paused = policy.paused;
-        let pausing = Policy {
+        let (paused, conditions) = (policy.paused, policy.conditions);
+        let alike = Policy {
             paused,
+            conditions,
             ..self.policy.clone()
         };
-        self.rules_changed |= policy != pausing;
+        self.rules_changed |= policy != alike;
         self.policy = policy;
         if !self.policy.is_partitioned() {
             self.partition = Partition::default();

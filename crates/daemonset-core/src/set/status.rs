@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::rollout::WhyNot;
+use bailiff_model::{Mono, Wall};
 
 use super::{Cx, Op, Set};
-use crate::effect::{Answer, Request, Urgency};
+use crate::effect::{Answer, ConditionChange, Request, Urgency};
+use crate::facts::Condition;
 use crate::retry::Retry;
 
 /// How long a status waits for requests under way, so that one write tells the outcome of a batch, as upstream's pass does.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Shortest time between two status writes for the sake of the condition alone: its text changes more often than any counter.
+const TELL: Duration = Duration::from_secs(10);
 
 /// The status write that is under way or due.
 #[derive(Debug, Default)]
@@ -18,6 +23,10 @@ pub(crate) struct Writer {
     pub(super) retry: Retry,
     /// When a status that waits is written at the latest.
     pub(super) due: Option<Mono>,
+    /// When the condition was written last.
+    told: Option<Mono>,
+    /// When it may be written again, if it is to be.
+    pub(super) tell: Option<Mono>,
 }
 
 impl Set {
@@ -25,9 +34,15 @@ impl Set {
     pub(super) fn write_status(&mut self, cx: &mut Cx<'_>) {
         let counts = self.tally.counts();
         let (known, generation) = (&self.ds.status, self.ds.generation);
+        let condition = self.condition_change(cx.now.wall);
+        self.status.tell = None;
         if known.counts == counts && known.observed_generation >= generation {
-            self.status.due = None;
-            return;
+            let tell = self.status.told.map(|told| told + TELL).filter(|at| cx.now.mono < *at);
+            if condition.is_none() || tell.is_some() {
+                self.status.due = None;
+                self.status.tell = tell.filter(|_| condition.is_some());
+                return;
+            }
         }
         if self.status.in_flight || !self.status.retry.is_open(cx.now.mono) {
             return;
@@ -40,11 +55,30 @@ impl Set {
         self.status.due = None;
         self.status.in_flight = true;
         let observed_generation = generation.max(known.observed_generation);
+        if condition.is_some() {
+            self.status.told = Some(cx.now.mono);
+        }
         let request = Request::WriteStatus {
             counts,
             observed_generation,
+            condition,
         };
         cx.out.send(&self.owner, Urgency::Routine, request, Op::WriteStatus);
+    }
+
+    /// What has to change of our condition (issue 5, opt-in).
+    fn condition_change(&self, now: Wall) -> Option<ConditionChange> {
+        let known = self.ds.condition.as_deref();
+        if !self.policy.conditions {
+            return known.map(|_| ConditionChange::Remove);
+        }
+        let mut condition = condition(&self.reasons());
+        let known = known.filter(|known| known.complete == condition.complete);
+        if known.is_some_and(|known| known.reason == condition.reason && known.message == condition.message) {
+            return None;
+        }
+        condition.since = known.and_then(|known| known.since).or(Some(now));
+        Some(ConditionChange::Set(condition))
     }
 
     /// A status write was answered. It is computed again before another try (DS-238).
@@ -54,5 +88,60 @@ impl Set {
             Answer::Failed(failure) => drop(self.status.retry.fail(now, failure.retry_after)),
             _ => self.status.retry.reset(),
         }
+    }
+}
+
+/// The condition of a rollout, in short the reason of most nodes.
+fn condition(reasons: &[(WhyNot, u32)]) -> Condition {
+    let most = reasons.iter().rev().max_by_key(|(_, nodes)| *nodes);
+    let (reason, message) = match most {
+        None => (
+            "Complete".to_owned(),
+            "every node has an available pod of the current revision".to_owned(),
+        ),
+        Some((reason, _)) => {
+            let counts: Vec<String> = reasons
+                .iter()
+                .map(|(reason, nodes)| format!("{} {nodes}", reason.as_str()))
+                .collect();
+            let message = format!(
+                "nodes without an available pod of the current revision: {}",
+                counts.join(", ")
+            );
+            (in_camel_case(reason.as_str()), message)
+        }
+    };
+    Condition {
+        complete: most.is_none(),
+        reason,
+        message,
+        since: None,
+    }
+}
+
+/// `WaitingForBudget` of `waiting_for_budget`, as the API wants reasons.
+fn in_camel_case(text: &str) -> String {
+    let capitalised = |word: &str| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    };
+    text.split('_').map(capitalised).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Issue 5, rollout-conditions
+    #[test]
+    fn a_condition_tells_the_reason_of_most_nodes_and_counts_all() {
+        let complete = condition(&[]);
+        assert_eq!((complete.complete, complete.reason.as_str()), (true, "Complete"));
+        let told = condition(&[(WhyNot::NodeBadAfter, 2), (WhyNot::WaitingForBudget, 7), (WhyNot::Image, 7)]);
+        assert_eq!((told.complete, told.reason.as_str()), (false, "WaitingForBudget"));
+        assert_eq!(
+            told.message,
+            "nodes without an available pod of the current revision: node_bad_after 2, waiting_for_budget 7, image 7"
+        );
     }
 }

@@ -306,6 +306,52 @@ fn malformed_annotations_are_complained_about_once() {
     assert!(complaints(&cluster)[2].contains("it is ignored"));
 }
 
+/// Issue 5, rollout-conditions: in the same write as counters, and rarely by itself; others' conditions stay; taken off with the
+/// annotation, and never written without it (DS-144).
+#[test]
+fn a_condition_tells_why_a_rollout_is_not_complete() {
+    let mut cluster = mk(3, json!(1), json!(0));
+    let foreign = json!([{"type": "Foreign", "status": "True"}]);
+    cluster.change("daemonsets/ds", json!({"status": {"conditions": foreign}}));
+    let conditions = |cluster: &Cluster| cluster.objects["daemonsets/ds"]["status"]["conditions"].clone();
+    cluster.rest();
+    assert_eq!((conditions(&cluster), cluster.writes.len()), (foreign.clone(), 0));
+    annotate(&mut cluster, "rollout-conditions", json!("true"));
+    cluster.rest();
+    let told = |cluster: &Cluster| {
+        let ours = &conditions(cluster)[1];
+        assert_eq!(
+            (&conditions(cluster)[0], &ours["type"]),
+            (&foreign[0], &json!("bailiff.dev/RolloutComplete"))
+        );
+        (
+            ours["status"].clone(),
+            ours["reason"].clone(),
+            ours["lastTransitionTime"].clone(),
+        )
+    };
+    let (status, reason, since) = told(&cluster);
+    assert_eq!((status, reason, cluster.writes.len()), (json!("True"), json!("Complete"), 1));
+    annotate(&mut cluster, "rollout-paused", json!("true"));
+    cluster.set_image("v2");
+    cluster.rest();
+    cluster.pass(30);
+    let (status, reason, changed) = told(&cluster);
+    assert_eq!((status, reason), (json!("False"), json!("RolloutPaused")));
+    assert_ne!(since, changed);
+    let writes = cluster.writes.len();
+    cluster.restart(Profile::Bailiff);
+    cluster.pass(60);
+    assert_eq!(cluster.writes.len(), writes, "{:?}", cluster.writes);
+    annotate(&mut cluster, "rollout-paused", Value::Null);
+    cluster.rest();
+    cluster.pass(30);
+    assert_eq!(told(&cluster).1, json!("Complete"));
+    annotate(&mut cluster, "rollout-conditions", Value::Null);
+    cluster.rest();
+    assert_eq!(conditions(&cluster), foreign);
+}
+
 /// A rollout under lagging watches: kubelets, deliveries and time in any order. `look` sees every state of the API server.
 fn play(cluster: &mut Cluster, dice: &mut Dice, mut look: impl FnMut(&Cluster)) {
     for _ in 0..250 {

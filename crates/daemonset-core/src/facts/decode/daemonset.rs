@@ -10,8 +10,8 @@ use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Meta, named, nullable};
-use crate::facts::{ANNOTATION_GENERATION, Amount, DaemonSet, Status, Strategy};
+use super::{Meta, Stamp, named, nullable};
+use crate::facts::{ANNOTATION_GENERATION, Amount, CONDITION_COMPLETE, Condition, DaemonSet, Status, Strategy};
 use crate::selector::{self, Selector};
 use crate::template::Template;
 
@@ -68,9 +68,37 @@ struct StatusObject {
     number_misscheduled: u32,
     observed_generation: i64,
     collision_count: Option<i32>,
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<ConditionObject>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ConditionObject {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(deserialize_with = "nullable")]
+    reason: String,
+    #[serde(deserialize_with = "nullable")]
+    message: String,
+    last_transition_time: Option<Stamp>,
 }
 
 impl StatusObject {
+    fn condition(&self) -> Option<Arc<Condition>> {
+        let ours = self
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == CONDITION_COMPLETE)?;
+        Some(Arc::new(Condition {
+            complete: ours.status == "True",
+            reason: ours.reason.clone(),
+            message: ours.message.clone(),
+            since: ours.last_transition_time.as_ref().map(|stamp| stamp.0),
+        }))
+    }
+
     fn to_facts(&self) -> Status {
         Status {
             counts: Counts {
@@ -127,6 +155,7 @@ impl<'de> Deserialize<'de> for DaemonSet {
             history_limit: spec
                 .revision_history_limit
                 .map_or(DEFAULT_HISTORY_LIMIT, |limit| usize::try_from(limit).unwrap_or(0)),
+            condition: status.condition(),
             status: status.to_facts(),
         })
     }

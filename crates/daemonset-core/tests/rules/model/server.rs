@@ -67,6 +67,7 @@ impl Cluster {
         let done = match call {
             Call::Get { path } => self.objects.get(&key_of(path)).cloned().ok_or(FailureKind::NotFound),
             Call::Create { path, body } => self.create(path, body.get()),
+            Call::Strategic { path, body } if path.ends_with("/status") => self.patch_status(&key_of(path), body),
             Call::Strategic { path, body } => self.patch_owners(&key_of(path), body),
             Call::Merge { path, body } => self.patch(&key_of(path), body),
             Call::Delete { path, uid } => self.delete(&key_of(path), uid),
@@ -103,6 +104,24 @@ impl Cluster {
     fn patch(&mut self, path: &str, body: &Value) -> Result<Value, FailureKind> {
         self.check(path, &body["metadata"])?;
         self.change(path, body.clone());
+        Ok(self.objects[path].clone())
+    }
+
+    /// Conditions are merged by type.
+    fn patch_status(&mut self, path: &str, body: &Value) -> Result<Value, FailureKind> {
+        self.check(path, &body["metadata"])?;
+        let known = self.objects[path]["status"]["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let change = body["status"]["conditions"][0].clone();
+        let mut kept: Vec<Value> = known.into_iter().filter(|one| one["type"] != change["type"]).collect();
+        if change["$patch"].is_null() {
+            kept.push(change);
+        }
+        let mut body = body.clone();
+        body["status"]["conditions"] = Value::Array(kept);
+        self.change(path, body);
         Ok(self.objects[path].clone())
     }
 
@@ -168,6 +187,7 @@ fn describe(call: &Call) -> String {
                 .trim_end()
                 .to_owned()
         }
+        Call::Strategic { path, .. } if path.ends_with("/status") => format!("status {}", key_of(path)),
         Call::Strategic { path, body } => {
             let is_release = body["metadata"]["ownerReferences"][0]["$patch"] == json!("delete");
             format!("{} {}", if is_release { "release" } else { "adopt" }, key_of(path))
