@@ -6,6 +6,8 @@ mod crowd;
 mod loss;
 #[path = "worlds/rival.rs"]
 mod rival;
+#[path = "worlds/rollouts.rs"]
+mod rollouts;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
