@@ -6,6 +6,7 @@ use std::time::Duration;
 
 mod backoff;
 mod bus;
+mod line;
 mod outbox;
 mod publisher;
 mod route;
@@ -13,6 +14,7 @@ mod session;
 mod subscription;
 
 pub use bus::{Bus, BusStatus, Error, TopicStatus};
+pub use line::Line;
 pub use publisher::{PublishOptions, Published, Publisher, publish};
 pub use subscription::{RouteFilter, Skipped, SubscribeOptions, Subscription, Update, subscribe};
 

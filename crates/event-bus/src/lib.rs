@@ -12,7 +12,8 @@ pub mod service;
 pub mod wire;
 
 pub use client::{
-    Bus, PublishOptions, Published, Publisher, RouteFilter, Skipped, SubscribeOptions, Subscription, Update, publish, subscribe,
+    Bus, Line, PublishOptions, Published, Publisher, RouteFilter, Skipped, SubscribeOptions, Subscription, Update, publish,
+    subscribe,
 };
 pub use record::{Body, Draft, Record, ShardStatus, TombstoneReason};
 pub use server::{Server, ServerOptions};

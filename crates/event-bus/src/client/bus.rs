@@ -10,6 +10,7 @@ use tonic::transport::Endpoint;
 use tonic::{Response, Status};
 
 use super::ANSWER_WITHIN;
+use super::line::Line;
 use super::route::Route;
 use crate::record::{Record, ShardStatus};
 use crate::server::{MESSAGE_MAX, Server};
@@ -85,6 +86,11 @@ impl Bus {
     /// The bus of this process: the generated client calls the generated server, without sockets.
     pub fn in_process(server: &Server) -> Self {
         Self::over(Route::InProcess(server.service()))
+    }
+
+    /// The same over a line that may be cut.
+    pub fn over_line(server: &Server, line: &Line) -> Self {
+        Self::over(Route::Line(server.service(), line.clone()))
     }
 
     /// The bus at `url`, such as `http://127.0.0.1:7460`. Connects when it is first used, and again when the connection broke.

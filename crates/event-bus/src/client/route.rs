@@ -10,6 +10,7 @@ use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::{BoxError, Service, ServiceExt as _};
 
+use super::line::{self, Line};
 use crate::server::Server;
 
 /// The way to a bus.
@@ -17,6 +18,8 @@ use crate::server::Server;
 pub(super) enum Route {
     /// In this process.
     InProcess(EventBusServer<Server>),
+    /// In this process, over a line that may be cut.
+    Line(EventBusServer<Server>, Line),
     /// Over HTTP/2.
     Channel(Channel),
     /// Nowhere: the address is none.
@@ -38,6 +41,11 @@ impl Service<http::Request<Body>> for Route {
             Self::InProcess(server) => {
                 let answer = server.call(request);
                 Box::pin(async move { answer.await.map_err(BoxError::from) })
+            }
+            Self::Line(_, line) if line.is_cut() => Box::pin(async { Err(BoxError::from(line::lost())) }),
+            Self::Line(server, line) => {
+                let (answer, line) = (server.call(request), line.clone());
+                Box::pin(async move { Ok(answer.await?.map(|body| line.carry(body))) })
             }
             Self::Channel(channel) => {
                 let answer = channel.clone().oneshot(request);

@@ -1,6 +1,6 @@
 //! What a subscriber is promised, through client and server.
 
-use bailiff_event_bus::{Draft, RouteFilter, ServerOptions, SubscribeOptions, TombstoneReason, Update, subscribe};
+use bailiff_event_bus::{Bus, Draft, Line, RouteFilter, ServerOptions, SubscribeOptions, TombstoneReason, Update, subscribe};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
@@ -67,6 +67,28 @@ async fn a_broken_stream_is_resumed_where_it_was() {
     assert_eq!(follower.contents(), contents([("n1", 2)]));
     assert_eq!((follower.snapshots, follower.lost), (1, 1));
     assert_eq!(follower.subscription.malformed(), 0);
+}
+
+/// Partial partitions: one client loses the bus, nobody else notices.
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_cut_loses_one_client_alone() {
+    let mut world = World::new();
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.complete();
+    let mut other = world.follow(&[HEALTH]);
+    let line = Line::default();
+    world.bus = Bus::over_line(&world.server, &line);
+    let mut follower = world.follow(&[HEALTH]);
+    follower.until(|follower| follower.held.len() == 1).await;
+    line.cut();
+    publisher.set(mk_draft("n2", 1));
+    follower.for_seconds(20).await;
+    other.for_seconds(20).await;
+    assert_eq!((follower.held.len(), other.held.len()), (1, 2));
+    assert!(follower.lost > 0 && other.lost == 0);
+    line.mend();
+    follower.until(|follower| follower.held.len() == 2).await;
 }
 
 #[tokio::test(start_paused = true)]
