@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use bailiff_cluster::{Api, Metrics as ClusterMetrics};
 use bailiff_daemonset_syncer::DaemonsetSyncer;
-use bailiff_event_bus::{Bus, Server, ServerOptions};
+use bailiff_event_bus::{Bus, Line, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans, client};
 use bailiff_sandbox::driver::{Driver, Options as ClusterOptions, Stopped};
@@ -104,6 +104,8 @@ pub struct Fixture {
     faults: Option<Faults>,
     /// Clocks of the machines that the stages run on.
     clocks: BTreeMap<StageName, Clock>,
+    /// What stages reach the bus over, in process.
+    lines: BTreeMap<StageName, Line>,
     options: StageOptions,
     stages: BTreeMap<StageName, Running>,
     starts: u32,
@@ -212,6 +214,7 @@ impl Fixture {
             bus,
             endpoints,
             clocks: StageName::ALL.map(|name| (name, clock.fork())).into(),
+            lines: StageName::ALL.map(|name| (name, Line::default())).into(),
             transport,
             client,
             faults: None,
@@ -319,6 +322,11 @@ impl Fixture {
         self.clocks.get(&name).unwrap_or(&self.clock)
     }
 
+    /// What a stage reaches the bus over, if it does so in process. It survives the stage.
+    pub fn line_of(&self, name: StageName) -> Option<&Line> {
+        self.lines.get(&name).filter(|_| self.transport == Transport::InProcess)
+    }
+
     /// A client of the API server, as the stages have.
     pub fn client(&self) -> kube::Client {
         self.client.clone()
@@ -333,7 +341,9 @@ impl Fixture {
         };
         Env {
             api: Api::new(client, clock.clone(), ClusterMetrics::default()),
-            bus: self.bus.clone(),
+            bus: self
+                .line_of(name)
+                .map_or_else(|| self.bus.clone(), |line| Bus::over_line(&self.server, line)),
             readiness: Readiness::new(&clock),
             clock,
             seed: self.seed.fork(&start),

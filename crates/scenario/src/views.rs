@@ -56,6 +56,8 @@ pub struct PodMeta {
     #[serde(flatten)]
     pub meta: Meta,
     #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
     pub owner_references: Vec<OwnerReference>,
 }
 
@@ -66,4 +68,79 @@ pub struct PodSpec {
     pub node_name: String,
     pub tolerations: Vec<TolerationView>,
     pub affinity: serde_json::Value,
+    pub containers: Vec<Container>,
+}
+
+/// A container.
+#[derive(Debug, Deserialize, Default)]
+#[serde(default)]
+pub struct Container {
+    pub image: String,
+}
+
+/// A DaemonSet.
+#[derive(Debug, Deserialize)]
+pub struct DaemonSetView {
+    pub spec: DaemonSetSpec,
+}
+
+/// A DaemonSet's spec.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonSetSpec {
+    pub template: PodTemplate,
+    #[serde(default)]
+    pub update_strategy: UpdateStrategy,
+}
+
+/// A pod template.
+#[derive(Debug, Deserialize)]
+pub struct PodTemplate {
+    pub spec: PodSpec,
+}
+
+/// How a DaemonSet is rolled out.
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpdateStrategy {
+    pub rolling_update: RollingUpdate,
+}
+
+/// Numbers of nodes; shares are not read.
+#[derive(Debug, Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RollingUpdate {
+    pub max_unavailable: u32,
+    pub max_surge: u32,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Deserialize)]
+pub struct BudgetView {
+    pub spec: BudgetSpec,
+}
+
+/// A PodDisruptionBudget's spec; shares are not read.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetSpec {
+    pub min_available: usize,
+}
+
+/// A ConfigMap.
+#[derive(Debug, Deserialize)]
+pub struct ConfigMapView {
+    #[serde(default)]
+    pub data: BTreeMap<String, String>,
+}
+
+/// An Event, in either of its two forms.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EventView {
+    pub reason: String,
+    #[serde(alias = "message")]
+    pub note: String,
+    #[serde(alias = "reportingComponent")]
+    pub reporting_controller: String,
 }

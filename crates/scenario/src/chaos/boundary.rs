@@ -16,6 +16,8 @@ pub enum Boundary {
     LostAnswer(StageName, u32),
     /// Somebody else changed the object right before the stage's n-th write: what it was based on is stale by one.
     StaleWrite(StageName, u32),
+    /// The stage's n-th read shows what was there before the last change.
+    StaleRead(StageName, u32),
     /// The stage dies right before its n-th record.
     BeforeRecord(StageName, u32),
     /// The stage dies right after its n-th record reached the bus.
@@ -31,6 +33,8 @@ pub enum Boundary {
 pub struct Counts {
     /// Writes.
     pub writes: BTreeMap<StageName, u32>,
+    /// Reads, without those of Events; watches are none.
+    pub reads: BTreeMap<StageName, u32>,
     /// Events of watches, without those of Leases.
     pub events: BTreeMap<StageName, u32>,
     /// Records published.
@@ -50,24 +54,37 @@ impl Boundary {
             &counts.writes,
             &[Self::BeforeWrite, Self::AfterWrite, Self::LostAnswer, Self::StaleWrite],
         );
+        all.extend(each(&counts.reads, &[Self::StaleRead]));
         all.extend(each(&counts.records, &[Self::BeforeRecord, Self::AfterRecord]));
         all.extend(each(&counts.events, &[Self::LateEvent, Self::HiddenEvent]));
         all
     }
 }
 
-impl fmt::Display for Boundary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (what, stage, nth) = match self {
+impl Boundary {
+    /// Whose place it is.
+    pub const fn stage(self) -> StageName {
+        self.parts().1
+    }
+
+    const fn parts(self) -> (&'static str, StageName, u32) {
+        match self {
             Self::BeforeWrite(stage, nth) => ("dies before its write", stage, nth),
             Self::AfterWrite(stage, nth) => ("dies after its write", stage, nth),
             Self::LostAnswer(stage, nth) => ("gets no answer to its write", stage, nth),
             Self::StaleWrite(stage, nth) => ("is overtaken at its write", stage, nth),
+            Self::StaleRead(stage, nth) => ("reads what was before at its read", stage, nth),
             Self::BeforeRecord(stage, nth) => ("dies before its record", stage, nth),
             Self::AfterRecord(stage, nth) => ("dies after its record", stage, nth),
             Self::LateEvent(stage, nth) => ("sees late its event", stage, nth),
             Self::HiddenEvent(stage, nth) => ("never sees its event", stage, nth),
-        };
+        }
+    }
+}
+
+impl fmt::Display for Boundary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, stage, nth) = self.parts();
         write!(f, "{} {what} {nth}", stage.as_str())
     }
 }

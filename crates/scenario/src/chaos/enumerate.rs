@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::boundary::Boundary;
 use super::play::{Ended, play, play_with};
 use super::situations::Situation;
+use crate::StageName;
 use crate::fixture::Error;
 use crate::parallel;
 
@@ -18,13 +19,15 @@ pub struct Enumerated {
 }
 
 impl Enumerated {
-    /// Plays a situation once undisturbed, and once for every place of a fault.
+    /// Plays a situation once undisturbed, and once for every place of a fault, as far as it is one of these
+    /// stages'.
     ///
     /// # Errors
     /// A cluster could not be set up.
-    pub fn play(situation: &Situation) -> Result<Self, Error> {
+    pub fn play(situation: &Situation, stages: &[StageName]) -> Result<Self, Error> {
         let calm = play(&situation.story)?;
-        let places = Boundary::all(&calm.counts);
+        let mut places = Boundary::all(&calm.counts);
+        places.retain(|place| stages.contains(&place.stage()));
         let mut failures = Vec::new();
         let mut stopped = None;
         let work = |place: &Boundary| disturb(situation, &calm, *place);

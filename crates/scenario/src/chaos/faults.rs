@@ -3,6 +3,9 @@
 //! Each stage has a client of its own, and what happens to its requests is decided here: nothing, by chance ([`Storm`]), or once at
 //! one place ([`Boundary`]).
 
+mod stale;
+
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -20,7 +23,7 @@ use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::boundary::{Boundary, Counts};
@@ -46,6 +49,21 @@ pub struct Storm {
     pub late: u64,
     /// Watches that end at an event: cleanly, or expired with the event unseen.
     pub cut: u64,
+    /// Events of watches that come twice.
+    pub twice: u64,
+}
+
+/// What one stage alone can be cut off from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cut {
+    /// Reads are not heard, and watches that are open are silent.
+    Reads,
+    /// Writes are not heard.
+    Writes,
+    /// Watches are silent; everything else is as ever.
+    Events,
+    /// The bus.
+    Bus,
 }
 
 /// Decides what happens to requests; cloning it gives the same one.
@@ -59,6 +77,7 @@ struct State {
     storm: Storm,
     seed: Seed,
     boundary: Option<Boundary>,
+    cuts: BTreeSet<(StageName, Cut)>,
     counts: Counts,
     deaths: mpsc::Sender<StageName>,
 }
@@ -72,6 +91,7 @@ enum Fate {
     Unanswered,
     Slow(Duration),
     Overtaken,
+    Stale,
     DeathBefore,
     DeathAfter,
 }
@@ -81,8 +101,11 @@ enum Fate {
 enum EventFate {
     Pass,
     Late(Duration),
+    Twice,
     Cut,
     Expired,
+    /// And nothing behind it comes either.
+    Silent,
 }
 
 /// The API server as a stage reaches it.
@@ -92,6 +115,23 @@ pub struct Faulty {
     faults: Faults,
     sandbox: Sandbox,
     inner: Service,
+}
+
+// === impl Cut ===
+
+impl Cut {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Reads, Self::Writes, Self::Events, Self::Bus];
+
+    /// For stories.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reads => "what it reads",
+            Self::Writes => "what it writes",
+            Self::Events => "the events of its watches",
+            Self::Bus => "the bus",
+        }
+    }
 }
 
 // === impl Faults ===
@@ -104,6 +144,7 @@ impl Faults {
             storm: Storm::default(),
             seed: seed.fork("faults"),
             boundary: None,
+            cuts: BTreeSet::new(),
             counts: Counts::default(),
             deaths,
         };
@@ -127,6 +168,16 @@ impl Faults {
         self.state().storm = storm;
     }
 
+    /// A stage is cut off from something, or not any more.
+    pub fn cut(&self, stage: StageName, cut: Cut, is_cut: bool) {
+        let mut state = self.state();
+        if is_cut {
+            state.cuts.insert((stage, cut));
+        } else {
+            state.cuts.remove(&(stage, cut));
+        }
+    }
+
     /// One fault, at this place.
     pub fn put(&self, boundary: Boundary) {
         self.state().boundary = Some(boundary);
@@ -142,8 +193,20 @@ impl Faults {
         self.state().boundary == Some(Boundary::AfterRecord(stage, nth))
     }
 
-    fn request(&self, stage: StageName, is_write: bool, is_event: bool) -> Fate {
+    fn request(&self, stage: StageName, is_write: bool, is_watch: bool, is_event: bool) -> Fate {
         let mut state = self.state();
+        let cut = if is_write { Cut::Writes } else { Cut::Reads };
+        if state.cuts.contains(&(stage, cut)) {
+            return Fate::Unheard;
+        }
+        if !is_write && !is_watch && !is_event {
+            let nth = state.counts.reads.entry(stage).or_default();
+            *nth += 1;
+            let nth = *nth;
+            if state.boundary == Some(Boundary::StaleRead(stage, nth)) {
+                return Fate::Stale;
+            }
+        }
         if is_write && !is_event {
             let nth = state.counts.writes.entry(stage).or_default();
             *nth += 1;
@@ -161,6 +224,9 @@ impl Faults {
 
     fn event(&self, stage: StageName, is_counted: bool) -> EventFate {
         let mut state = self.state();
+        if state.is_silent(stage) {
+            return EventFate::Silent;
+        }
         if is_counted {
             let nth = state.counts.events.entry(stage).or_default();
             *nth += 1;
@@ -172,8 +238,9 @@ impl Faults {
             }
         }
         let storm = state.storm;
-        match state.pick(&[storm.late, storm.cut]) {
+        match state.pick(&[storm.late, storm.twice, storm.cut]) {
             Some(0) => EventFate::Late(state.up_to(LATE)),
+            Some(1) => EventFate::Twice,
             Some(_) if state.seed.below(2) == 0 => EventFate::Cut,
             Some(_) => EventFate::Expired,
             None => EventFate::Pass,
@@ -193,6 +260,10 @@ impl Faults {
 // === impl State ===
 
 impl State {
+    fn is_silent(&self, stage: StageName) -> bool {
+        [Cut::Reads, Cut::Events].iter().any(|cut| self.cuts.contains(&(stage, *cut)))
+    }
+
     fn by_chance(&mut self, is_write: bool) -> Fate {
         const REFUSALS: [u16; 4] = [409, 429, 500, 503];
         let storm = self.storm;
@@ -246,11 +317,11 @@ impl tower::Service<Request<Body>> for Faulty {
 }
 
 impl Faulty {
-    async fn exchange(mut self, request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+    async fn exchange(mut self, mut request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
         let path = request.uri().path().to_owned();
         let is_write = request.method() != Method::GET;
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
-        let fate = self.faults.request(self.stage, is_write, path.contains("/events"));
+        let fate = self.faults.request(self.stage, is_write, is_watch, path.contains("/events"));
         match fate {
             Fate::Refused(code) => return Ok(refusal(code)),
             Fate::Unheard => return pending().await,
@@ -258,7 +329,12 @@ impl Faulty {
                 self.faults.die(self.stage);
                 return pending().await;
             }
-            Fate::Overtaken => overtake(&self.sandbox, &path),
+            Fate::Overtaken => stale::overtake(&self.sandbox, &path),
+            Fate::Stale => {
+                if let Some(answer) = stale::read(&self.sandbox, &mut request) {
+                    return Ok(answer);
+                }
+            }
             Fate::Slow(delay) => tokio::time::sleep(delay).await,
             Fate::Pass | Fate::Unanswered | Fate::DeathAfter => {}
         }
@@ -281,35 +357,9 @@ impl Faulty {
     }
 }
 
-/// Everything an object's writer relied on has changed since: its resourceVersion has.
-fn overtake(sandbox: &Sandbox, path: &str) {
-    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let named = |resource: &str| {
-        let at = parts.iter().position(|part| *part == resource)?;
-        parts.get(at + 1).map(|name| (*name).to_owned())
-    };
-    let namespace = named("namespaces").unwrap_or_default();
-    for (resource, storage) in [
-        ("nodes", "nodes"),
-        ("pods", "pods"),
-        ("daemonsets", "daemonsets.apps"),
-        ("controllerrevisions", "controllerrevisions.apps"),
-    ] {
-        let Some(name) = named(resource) else { continue };
-        let _ = sandbox.modify(storage, (&namespace, &name, ""), |object| {
-            let seen = object.pointer("/metadata/annotations/overtaken").and_then(Value::as_str);
-            let times = seen.and_then(|text| text.parse::<u32>().ok()).unwrap_or(0) + 1;
-            if !object["metadata"]["annotations"].is_object() {
-                object["metadata"]["annotations"] = json!({});
-            }
-            object["metadata"]["annotations"]["overtaken"] = times.to_string().into();
-            true
-        });
-    }
-}
-
 fn refusal(code: u16) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let reason = match code {
+        404 => "NotFound",
         409 => "Conflict",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
@@ -337,7 +387,7 @@ fn watched(body: Answer, faults: Faults, stage: StageName, is_counted: bool) -> 
             let mut body = body?;
             let frame = body.frame().await?;
             let line = frame.ok()?.into_data().ok()?;
-            if line.starts_with(br#"{"type":"BOOKMARK""#) {
+            if line.starts_with(br#"{"type":"BOOKMARK""#) && !faults.state().is_silent(stage) {
                 return Some((line, Some(body)));
             }
             match faults.event(stage, is_counted) {
@@ -346,8 +396,10 @@ fn watched(body: Answer, faults: Faults, stage: StageName, is_counted: bool) -> 
                     tokio::time::sleep(delay).await;
                     Some((line, Some(body)))
                 }
+                EventFate::Twice => Some(([&*line, &*line].concat().into(), Some(body))),
                 EventFate::Cut => None,
                 EventFate::Expired => Some((expired(), None)),
+                EventFate::Silent => pending().await,
             }
         }
     })

@@ -3,14 +3,20 @@
 //! Each invariant counts its premise: how often something happened that could have broken it. An invariant whose premise never occurs
 //! in all runs together proves nothing, and fails.
 
+mod budgets;
+mod daemons;
+mod evictions;
+mod holds;
+mod writers;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bailiff_model::taint::{self, Effect, Taint};
+use bailiff_model::taint::{Effect, Taint};
 use bailiff_model::{EvictionMode, Mono, Profile, ReadyStatus, wellknown};
 
-use super::story::{PROMPT, STILL, Terms};
-use super::timeline::{Change, Node, NodeNow, Object, Pod, PodNow, Timeline, World, is_health};
+use super::story::{ANEW, PROMPT, STILL, Terms};
+use super::timeline::{Change, Node, NodeNow, Object, PodNow, Timeline, World, is_health};
 use crate::StageName;
 
 /// `timeAdded` and transition times have whole seconds: who goes by them after a restart may be early by less than that.
@@ -39,44 +45,54 @@ pub struct Invariant {
 }
 
 /// All of them.
-pub const ALL: [Invariant; 9] = [
-    Invariant {
-        name: "no pod is evicted from a node that is healthy and untainted",
-        judge: evictions_are_justified,
-    },
-    Invariant {
-        name: "no pod is evicted before its time",
-        judge: evictions_are_not_early,
-    },
-    Invariant {
-        name: "no eviction is lost for ever",
-        judge: evictions_are_not_lost,
-    },
-    Invariant {
-        name: "no zone loses nodes faster than its rate",
-        judge: zone_rates_are_kept,
-    },
-    Invariant {
-        name: "every field has one writer",
-        judge: fields_have_one_writer,
-    },
-    Invariant {
-        name: "nothing is isolated while everything is down",
-        judge: nothing_is_isolated_while_all_is_down,
-    },
-    Invariant {
-        name: "health taints agree with the node's condition in the end",
-        judge: taints_agree_in_the_end,
-    },
-    Invariant {
-        name: "a quiet world is not written to",
-        judge: a_quiet_world_is_not_written_to,
-    },
-    Invariant {
-        name: "a node has one daemon pod, never two",
-        judge: daemon_pods_are_single,
-    },
+pub const ALL: [Invariant; 18] = [
+    mk(
+        "no pod is evicted from a node that is healthy and untainted",
+        evictions::evictions_are_justified,
+    ),
+    mk("no pod is evicted before its time", evictions::evictions_are_not_early),
+    mk("no eviction is lost for ever", evictions::evictions_are_not_lost),
+    mk(
+        "no eviction breaks a budget where they are asked",
+        budgets::budgets_are_respected,
+    ),
+    mk("no zone loses nodes faster than its rate", zone_rates_are_kept),
+    mk("every field has one writer", writers::fields_have_one_writer),
+    mk(
+        "nothing is isolated while everything is down",
+        nothing_is_isolated_while_all_is_down,
+    ),
+    mk(
+        "health taints agree with the node's condition in the end",
+        taints_agree_in_the_end,
+    ),
+    mk("no harm is done while a pause covers it", holds::pauses_hold),
+    mk("no harm is done beside a rival", holds::rivals_hold),
+    mk("nothing follows from leases that stopped together", holds::losses_hold),
+    mk("a quiet world is not written to", a_quiet_world_is_not_written_to),
+    mk(
+        "stages that start anew on a quiet world write nothing",
+        restarts_write_nothing,
+    ),
+    mk(
+        "a node has one daemon pod, and two only while surging",
+        daemons::daemon_pods_are_single,
+    ),
+    mk(
+        "no more nodes lack their daemon pod than may",
+        daemons::unavailability_is_bounded,
+    ),
+    mk("no more nodes surge than may", daemons::surge_is_bounded),
+    mk(
+        "every node ends with one daemon pod, current and available",
+        daemons::every_node_ends_with_one,
+    ),
+    mk("no pod outside the selector is touched", daemons::others_are_left_alone),
 ];
+
+const fn mk(name: &'static str, judge: fn(&Timeline, &Terms) -> Verdict) -> Invariant {
+    Invariant { name, judge }
+}
 
 fn by(change: &Change, stage: StageName) -> bool {
     *change.actor == *stage.as_str()
@@ -100,122 +116,6 @@ fn isolated<'a>(world: &'a World, change: &Change) -> Option<&'a NodeNow> {
     let known = world.nodes.get(&node.name)?;
     let has = |taint: &Taint| taint.effect == Effect::NoExecute && is_health(&taint.key);
     (!change.is_gone && known.node.uid == node.uid && !known.is_isolated() && node.taints.iter().any(has)).then_some(known)
-}
-
-/// Evictions with what could justify them: taint (node mode: silence), since when.
-struct Eviction<'a> {
-    pod: &'a PodNow,
-    at: Mono,
-    /// What justified it, now or lately, with the moment when it was due by it.
-    due: Vec<Mono>,
-    /// Something was there at all that the pod does not tolerate for ever.
-    is_justified: bool,
-}
-
-fn evictions(timeline: &Timeline, terms: &Terms, mut visit: impl FnMut(Eviction<'_>)) {
-    timeline.walk(|world, change| {
-        if !by(change, StageName::ZoneEvictor) {
-            return;
-        }
-        let Some(pod) = deleted(world, change) else { return };
-        let is_lately = |until: Mono| change.at.saturating_since(until) <= terms.latency;
-        // What stands when a node object goes, stands on (design §3); another node of its name ends that.
-        let stands = |node: &NodeNow, until: Mono| is_lately(until) || !world.nodes.contains_key(&node.node.name);
-        let gone = world.former.iter().filter(|(node, until)| stands(node, *until));
-        let lately = gone.map(|(node, _)| node);
-        let nodes = world.nodes.values().chain(lately).filter(|now| now.node.name == pod.pod.node);
-        let due: Vec<Mono> = match terms.mode {
-            EvictionMode::Taint => nodes
-                .flat_map(|node| taints_of(node, is_lately).map(|(taint, since)| (taint, start(node, since, terms.profile))))
-                .filter_map(|(taint, since)| due(pod, taint, since))
-                .collect(),
-            EvictionMode::Node => nodes
-                .flat_map(|node| node.unready_since().into_iter().chain(lately_unready(node, is_lately)))
-                .collect(),
-        };
-        visit(Eviction {
-            pod,
-            at: change.at,
-            is_justified: !due.is_empty(),
-            due,
-        });
-    });
-}
-
-/// TE-063: upstream, a timer that runs goes on although the taint that armed it is replaced, as long as there is one.
-fn start(node: &NodeNow, since: Mono, profile: Profile) -> Mono {
-    match profile {
-        Profile::Bailiff => since,
-        Profile::Upstream => since.min(node.tainted_since),
-    }
-}
-
-fn taints_of(node: &NodeNow, is_lately: impl Fn(Mono) -> bool) -> impl Iterator<Item = (&Taint, Mono)> {
-    let former = node.former.iter().filter(move |(_, _, until)| is_lately(*until));
-    let former = former.map(|(taint, since, _)| (taint, *since));
-    node.taints.iter().map(|(taint, since)| (taint, *since)).chain(former)
-}
-
-fn lately_unready(node: &NodeNow, is_lately: impl Fn(Mono) -> bool) -> Option<Mono> {
-    let (since, until) = node.was_unready?;
-    is_lately(until).then_some(since)
-}
-
-/// When `pod` is due by `taint` alone; `None` if it tolerates it for ever (TE-052, TE-055).
-fn due(pod: &PodNow, taint: &Taint, since: Mono) -> Option<Mono> {
-    let Some(toleration) = taint::used(taint, &pod.pod.tolerations) else {
-        return Some(since);
-    };
-    Some(since.max(pod.bound_at) + taint::limit(toleration.seconds?))
-}
-
-fn evictions_are_justified(timeline: &Timeline, terms: &Terms) -> Verdict {
-    let mut verdict = Verdict::default();
-    evictions(timeline, terms, |eviction| {
-        verdict.premises += 1;
-        if !eviction.is_justified {
-            let Pod { name, node, .. } = &eviction.pod.pod;
-            verdict.broken(eviction.at, format!("{name} goes from {node}, where nothing asks for it"));
-        }
-    });
-    verdict
-}
-
-fn evictions_are_not_early(timeline: &Timeline, terms: &Terms) -> Verdict {
-    let mut verdict = Verdict::default();
-    evictions(timeline, terms, |eviction| {
-        let Some(first) = eviction.due.iter().min() else { return };
-        verdict.premises += 1;
-        if eviction.at + ROUNDING < *first {
-            let Pod { name, node, .. } = &eviction.pod.pod;
-            let early = first.saturating_since(eviction.at);
-            verdict.broken(eviction.at, format!("{name} goes from {node} {early:?} before its time"));
-        }
-    });
-    verdict
-}
-
-fn evictions_are_not_lost(timeline: &Timeline, terms: &Terms) -> Verdict {
-    let mut verdict = Verdict::default();
-    evictions(timeline, terms, |_| verdict.premises += 1);
-    if terms.mode == EvictionMode::Node {
-        return verdict;
-    }
-    let world = timeline.walk(|_, _| {});
-    for pod in world.pods.values().filter(|pod| !pod.pod.is_terminating && pod.pod.is_bound) {
-        let Some(node) = world.nodes.get(&pod.pod.node) else {
-            continue;
-        };
-        let due = node.taints.iter().filter_map(|(taint, since)| due(pod, taint, *since)).min();
-        if let Some(due) = due
-            && due + OVERDUE < timeline.end
-        {
-            let Pod { name, node, .. } = &pod.pod;
-            let late = timeline.end.saturating_since(due);
-            verdict.broken(timeline.end, format!("{name} is still on {node}, {late:?} after its time"));
-        }
-    }
-    verdict
 }
 
 /// NL-024, NL-081: a bucket of one, refilled at the rate; restarts included.
@@ -252,102 +152,6 @@ fn zone_rates_are_kept(timeline: &Timeline, terms: &Terms) -> Verdict {
         }
     }
     verdict
-}
-
-/// Design §3.
-fn fields_have_one_writer(timeline: &Timeline, _terms: &Terms) -> Verdict {
-    let mut verdict = Verdict::default();
-    timeline.walk(|world, change| {
-        if !by_a_stage(change) {
-            return;
-        }
-        let (written, who): (Vec<&str>, &str) = match &change.object {
-            Object::Node(node) => match world.nodes.get(&node.name) {
-                Some(known) => node_fields(&known.node, node),
-                None => (vec!["a new node"], ""),
-            },
-            Object::Pod(pod) => pod_fields(world.pods.get(&pod.uid), pod, change),
-            Object::Aside => return,
-            Object::Other(what) if what.starts_with("daemonsets") || what.starts_with("controllerrevisions") => {
-                (vec!["a DaemonSet or its history"], StageName::DaemonsetSyncer.as_str())
-            }
-            Object::Other(what) => {
-                verdict.broken(change.at, format!("the {} writes {what}", change.actor));
-                return;
-            }
-        };
-        // Going for good is the other half of a deletion that is judged already.
-        if let Object::Pod(pod) = &change.object
-            && change.is_gone
-            && world.pods.get(&pod.uid).is_some_and(|known| known.pod.is_terminating)
-        {
-            return;
-        }
-        verdict.premises += 1;
-        if *change.actor != *who || written.len() > 1 && who.is_empty() {
-            verdict.broken(
-                change.at,
-                format!("the {} writes {}, which is not its own", change.actor, written.join(", ")),
-            );
-        }
-    });
-    verdict
-}
-
-/// What changed of a node, and whose it is; nobody's if it is of several.
-fn node_fields(before: &Node, after: &Node) -> (Vec<&'static str>, &'static str) {
-    let taints = |node: &Node, effect| -> Vec<Taint> {
-        let mut taints: Vec<Taint> = node.taints.iter().filter(|taint| taint.effect == effect).cloned().collect();
-        taints.sort();
-        taints
-    };
-    let mut fields = Vec::new();
-    if before.ready != after.ready {
-        fields.push(("Ready", StageName::NodeHealthMonitor));
-    }
-    if taints(before, Effect::NoSchedule) != taints(after, Effect::NoSchedule) {
-        fields.push(("NoSchedule taints", StageName::TaintManager));
-    }
-    if before.labels != after.labels {
-        fields.push(("labels", StageName::TaintManager));
-    }
-    if taints(before, Effect::NoExecute) != taints(after, Effect::NoExecute) {
-        fields.push(("NoExecute taints", StageName::ZoneEvictor));
-    }
-    owner_of(&fields, StageName::NodeHealthMonitor)
-}
-
-fn pod_fields(before: Option<&PodNow>, after: &Pod, change: &Change) -> (Vec<&'static str>, &'static str) {
-    let Some(PodNow { pod: before, .. }) = before else {
-        return (vec!["a new pod"], StageName::DaemonsetSyncer.as_str());
-    };
-    let mut fields = Vec::new();
-    if before.ready != after.ready {
-        fields.push(("Ready", StageName::TaintManager));
-    }
-    if before.is_target != after.is_target {
-        fields.push(("DisruptionTarget", StageName::ZoneEvictor));
-    }
-    if (change.is_gone || after.is_terminating) && !before.is_terminating {
-        // A daemon pod is its DaemonSet's to delete; it tolerates what isolates nodes, but not every operator's taint.
-        let is_own = before.daemon_of.is_some() && by(change, StageName::DaemonsetSyncer);
-        let owner = if is_own {
-            StageName::DaemonsetSyncer
-        } else {
-            StageName::ZoneEvictor
-        };
-        fields.push(("the deletion", owner));
-    }
-    owner_of(&fields, StageName::ZoneEvictor)
-}
-
-/// The owner of all these fields. What changes none of them, such as a message or a time, is taken for `otherwise`'s.
-fn owner_of(fields: &[(&'static str, StageName)], otherwise: StageName) -> (Vec<&'static str>, &'static str) {
-    let names = fields.iter().map(|(name, _)| *name).collect();
-    let mut owners = fields.iter().map(|(_, owner)| *owner);
-    let first = owners.next().unwrap_or(otherwise);
-    let is_one = owners.all(|owner| owner == first);
-    (names, if is_one { first.as_str() } else { "" })
 }
 
 /// The brake looks ahead (design §1): with every node not ready, none is isolated.
@@ -420,51 +224,39 @@ fn is_owed(world: &World, node: &NodeNow) -> bool {
     !is_partial && !is_all_down
 }
 
-fn a_quiet_world_is_not_written_to(timeline: &Timeline, _terms: &Terms) -> Verdict {
+/// What stages wrote since.
+fn written_since(timeline: &Timeline, terms: &Terms, since: Mono, verdict: &mut Verdict) {
+    timeline.walk(|world, change| {
+        // Upstream misses some changes of nodes until it starts anew (DS-225, DS-226), and deletes again what is on its way out (TE-077).
+        let is_upstreams = terms.profile == Profile::Upstream
+            && match &change.object {
+                Object::DaemonSet(_) => true,
+                Object::Pod(pod) => world.pods.get(&pod.uid).is_some_and(|known| known.pod.is_terminating),
+                _ => false,
+            };
+        let is_aside = matches!(change.object, Object::Aside | Object::Said { .. });
+        if by_a_stage(change) && change.at > since && !is_aside && !is_upstreams {
+            verdict.broken(change.at, format!("the {} writes {:?}", change.actor, change.object));
+        }
+    });
+}
+
+fn a_quiet_world_is_not_written_to(timeline: &Timeline, terms: &Terms) -> Verdict {
     let mut verdict = Verdict {
         premises: 1,
         ..Verdict::default()
     };
-    for change in &timeline.changes {
-        if by_a_stage(change) && change.at + STILL > timeline.end && !matches!(change.object, Object::Aside) {
-            verdict.broken(change.at, format!("the {} writes {:?}", change.actor, change.object));
-        }
-    }
+    written_since(timeline, terms, timeline.end.saturating_sub(STILL), &mut verdict);
     verdict
 }
 
-/// DS-100, DS-101, DS-102 with `maxSurge` 0: a pod that is on its way out, or has ended, does not count.
-fn daemon_pods_are_single(timeline: &Timeline, _terms: &Terms) -> Verdict {
+/// DS-145, DS-200: what was done is seen to be done, by whoever comes later.
+fn restarts_write_nothing(timeline: &Timeline, terms: &Terms) -> Verdict {
     let mut verdict = Verdict::default();
-    let is_live = |pod: &Pod| !pod.is_terminating && !pod.is_finished;
-    let world = timeline.walk(|world, change| {
-        let Object::Pod(pod) = &change.object else { return };
-        let is_new = !change.is_gone && !world.pods.contains_key(&pod.uid);
-        let (Some(set), true) = (&pod.daemon_of, is_new) else { return };
-        verdict.premises += 1;
-        let mut others = world.pods.values().map(|other| &other.pod);
-        if let Some(other) = others.find(|other| other.daemon_of.as_ref() == Some(set) && other.node == pod.node && is_live(other))
-        {
-            verdict.broken(
-                change.at,
-                format!("{} is created for {} although {} is there", pod.name, pod.node, other.name),
-            );
-        }
-    });
-    for node in world.nodes.values() {
-        let is_operators = |taint: &Taint| !taint.key.starts_with("node.kubernetes.io/");
-        if node.node.taints.iter().any(is_operators) {
-            continue;
-        }
-        let pods = world
-            .pods
-            .values()
-            .filter(|pod| pod.pod.daemon_of.is_some() && pod.pod.node == node.node.name);
-        let count = pods.filter(|pod| is_live(&pod.pod)).count();
-        // A node that is silent does not let its old pod go, so there may be none that lives.
-        if count > 1 || count == 0 && node.node.ready == ReadyStatus::True {
-            verdict.broken(timeline.end, format!("{} has {count} daemon pods in the end", node.node.name));
-        }
+    let anew = timeline.end.saturating_sub(ANEW);
+    verdict.premises = timeline.starts.iter().filter(|(at, _)| *at >= anew).count() as u64;
+    if verdict.premises > 0 {
+        written_since(timeline, terms, anew, &mut verdict);
     }
     verdict
 }

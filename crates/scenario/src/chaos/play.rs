@@ -1,24 +1,28 @@
 //! Plays a story in a world.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod deeds;
+mod state;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_event_bus::{SubscribeOptions, Subscription, Update, subscribe};
-use bailiff_model::{Mono, NodeName, Topic, wellknown};
+use bailiff_model::{Mono, Topic, wellknown};
 use bailiff_runtime::{Clock, Seed};
 use bailiff_sandbox::driver::Options as ClusterOptions;
-use bailiff_sandbox::kubelet::{Change, KubeletSettings, Target};
-use bailiff_sandbox::{User, Verb};
-use serde_json::{Value, json};
+use bailiff_sandbox::kubelet::KubeletSettings;
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::boundary::{Boundary, Counts};
 use super::faults::Faults;
 use super::invariants::{self, Verdict};
 use super::story::{Deed, Story};
-use super::timeline::{Object, Timeline, World};
+use super::timeline::{Object, Timeline};
 use crate::fixture::{Error, Fixture, Transport};
 use crate::{StageName, StageOptions, world};
+
+pub use state::EndState;
 
 /// How long a stage that a fault killed is gone.
 const GONE_FOR: Duration = Duration::from_secs(3);
@@ -40,19 +44,6 @@ pub struct Ended {
     pub log: Vec<String>,
 }
 
-/// What is in the API in the end, as far as it must be the same whatever fault there was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EndState {
-    /// Ready and taints, by node.
-    pub nodes: BTreeMap<String, String>,
-    /// Pods that are not daemon pods, and what they are.
-    pub pods: BTreeMap<String, String>,
-    /// Daemon pods that live, by node.
-    pub daemon_pods: BTreeMap<String, usize>,
-    /// The DaemonSet's status.
-    pub daemon_set: String,
-}
-
 /// What is to be done at its time.
 #[derive(Debug)]
 enum Act {
@@ -60,6 +51,11 @@ enum Act {
     Start(StageName),
     StartBus,
     Kill(StageName),
+    /// A rival goes on until then.
+    Rival {
+        until: Duration,
+        turn: u32,
+    },
 }
 
 struct Player {
@@ -71,6 +67,8 @@ struct Player {
     agenda: BTreeMap<(Duration, u32), Act>,
     acts: u32,
     published: BTreeMap<StageName, Vec<Duration>>,
+    /// When stages were started again.
+    starts: Vec<(Mono, StageName)>,
 }
 
 /// Plays a story.
@@ -119,7 +117,10 @@ impl Player {
         for (node, zone) in &story.nodes {
             create_node(&fixture, node, zone)?;
         }
-        fixture.create("/apis/apps/v1/namespaces/default/daemonsets", &Story::daemon_set(1))?;
+        fixture.create(
+            "/apis/apps/v1/namespaces/default/daemonsets",
+            &Story::daemon_set(1, story.terms.rollout),
+        )?;
         fixture.start_stages().await?;
         let options = SubscribeOptions {
             topics: Topic::ALL.to_vec(),
@@ -136,6 +137,7 @@ impl Player {
             agenda: BTreeMap::new(),
             acts: 0,
             published: BTreeMap::new(),
+            starts: Vec::new(),
         };
         for (at, deed) in &story.deeds {
             player.plan(*at, Act::Deed(deed.clone()));
@@ -193,7 +195,11 @@ impl Player {
 
     async fn act(&mut self, act: Act) -> Result<(), Error> {
         match act {
-            Act::Start(stage) => self.fixture.start_stage(stage).await?,
+            Act::Start(stage) => {
+                self.fixture.start_stage(stage).await?;
+                self.starts.push((self.fixture.clock.now().mono, stage));
+            }
+            Act::Rival { until, turn } => self.rival(until, turn),
             Act::StartBus => self.fixture.server.restart(),
             Act::Kill(stage) => self.die(stage),
             Act::Deed(deed) => self.deed(deed).await?,
@@ -201,89 +207,9 @@ impl Player {
         Ok(())
     }
 
-    async fn deed(&mut self, deed: Deed) -> Result<(), Error> {
-        match deed {
-            Deed::Silence(nodes) => self.kubelets(&nodes, "alive", "false").await?,
-            Deed::Return(nodes) => self.kubelets(&nodes, "alive", "true").await?,
-            Deed::Ready(nodes, is_ready) => {
-                let text = if is_ready { "True" } else { "False" };
-                self.kubelets(&nodes, "ready", text).await?;
-            }
-            Deed::Taint { node, key, value } => self.taint(&node, &key, Some(&value)),
-            Deed::Untaint { node, key } => self.taint(&node, &key, None),
-            Deed::DeleteNode(node) => self.request(Verb::Delete, &format!("/api/v1/nodes/{node}"), &Value::Null),
-            Deed::CreateNode(node, zone) => {
-                // It may be there: nobody deleted it, or it was created again already.
-                let _ = create_node(&self.fixture, &node, &zone);
-            }
-            Deed::Relabel(node, zone) => {
-                let labels = json!({"metadata": {"labels": {(wellknown::LABEL_ZONE): zone}}});
-                self.request(Verb::MergePatch, &format!("/api/v1/nodes/{node}"), &labels);
-            }
-            Deed::CreatePod { name, node, tolerates } => {
-                self.request(
-                    Verb::Create,
-                    "/api/v1/namespaces/default/pods",
-                    &Story::pod(&name, &node, tolerates),
-                );
-            }
-            Deed::DeletePod(name) => self.request(Verb::Delete, &format!("/api/v1/namespaces/default/pods/{name}"), &Value::Null),
-            Deed::Image(version) => {
-                let spec = &Story::daemon_set(version)["spec"]["template"]["spec"];
-                let patch = json!({"spec": {"template": {"spec": spec}}});
-                self.request(Verb::MergePatch, "/apis/apps/v1/namespaces/default/daemonsets/agent", &patch);
-            }
-            Deed::Kill(stage, span) => {
-                self.fixture.kill_stage(stage);
-                self.plan(self.at() + span, Act::Start(stage));
-            }
-            Deed::KillBus(span) => {
-                self.fixture.server.kill();
-                self.plan(self.at() + span, Act::StartBus);
-            }
-            Deed::Disconnect => self.fixture.server.disconnect(),
-            Deed::Step(stage, by) => self.fixture.clock_of(stage).step(by),
-            Deed::Storm(storm) => self.faults.storm(storm),
-        }
-        Ok(())
-    }
-
-    /// What the cluster's own people do; what cannot be done because the object is gone is not done.
-    fn request(&self, verb: Verb, path: &str, body: &Value) {
-        let _ = self.fixture.sandbox.request(&User::admin(), verb, path, body);
-    }
-
-    fn taint(&self, node: &str, key: &str, value: Option<&str>) {
-        let added = self.fixture.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let _ = self.fixture.sandbox.modify("nodes", ("", node, ""), |object| {
-            let mut taints = object
-                .pointer("/spec/taints")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default();
-            taints.retain(|taint| taint["key"] != key);
-            if let Some(value) = value {
-                taints.push(json!({"key": key, "value": value, "effect": "NoExecute", "timeAdded": added}));
-            }
-            object["spec"]["taints"] = taints.into();
-            true
-        });
-    }
-
-    async fn kubelets(&self, nodes: &[String], setting: &str, text: &str) -> Result<(), Error> {
-        for node in nodes {
-            let change = Change::default().with(setting, text).expect("the kubelets have this setting");
-            self.fixture
-                .driver
-                .change(Target::Node(NodeName::from(node.as_str())), change)
-                .await?;
-        }
-        Ok(())
-    }
-
     fn end(self, story: &Story) -> Ended {
         let history = self.fixture.sandbox.history();
-        let timeline = Timeline::new(&history, self.fixture.clock.now().mono);
+        let timeline = Timeline::new(&history, self.starts.clone(), self.fixture.clock.now().mono);
         let judge = |invariant: &invariants::Invariant| (invariant.name, (invariant.judge)(&timeline, &story.terms));
         Ended {
             verdicts: invariants::ALL.iter().map(judge).collect(),
@@ -338,6 +264,16 @@ fn log(timeline: &Timeline) -> Vec<String> {
                 if pod.is_terminating { ", terminating" } else { "" },
             ),
             Object::Aside => return,
+            Object::DaemonSet(set) => format!("DaemonSet with {}", set.image),
+            Object::Budget(least) => format!("budget of {least}"),
+            Object::Pauses(pauses) => {
+                let scopes = pauses
+                    .values()
+                    .map(|pause| pause.as_ref().map_or("?".to_owned(), |pause| pause.scope.to_string()));
+                format!("pauses [{}]", scopes.collect::<Vec<_>>().join(", "))
+            }
+            Object::Said { reason, .. } if reason.starts_with("Correlated") || reason.starts_with("Rival") => reason.clone(),
+            Object::Said { .. } => return,
             Object::Other(what) => what.clone(),
         };
         let gone = if change.is_gone { " is gone" } else { "" };
@@ -348,80 +284,6 @@ fn log(timeline: &Timeline) -> Vec<String> {
         ));
     });
     lines
-}
-
-// === impl EndState ===
-
-impl EndState {
-    fn of(timeline: &Timeline, fixture: &Fixture) -> Self {
-        let world: World = timeline.walk(|_, _| {});
-        let mut state = Self::default();
-        for (name, now) in &world.nodes {
-            let mut taints: Vec<String> = now.node.taints.iter().map(ToString::to_string).collect();
-            taints.sort();
-            state.nodes.insert(
-                name.clone(),
-                format!("Ready={} {}", now.node.ready.as_str(), taints.join(" ")),
-            );
-        }
-        for now in world.pods.values() {
-            let pod = &now.pod;
-            if pod.daemon_of.is_some() {
-                *state.daemon_pods.entry(pod.node.clone()).or_default() += usize::from(!pod.is_terminating);
-            } else {
-                let text = format!(
-                    "on {} ready={} target={} terminating={}",
-                    pod.node, pod.ready, pod.is_target, pod.is_terminating
-                );
-                state.pods.insert(pod.name.clone(), text);
-            }
-        }
-        let set = fixture
-            .sandbox
-            .get("daemonsets.apps", "default", "agent")
-            .map(|set| set.value());
-        state.daemon_set = set
-            .and_then(|set| set.get("status").map(Value::to_string))
-            .unwrap_or_default();
-        state
-    }
-
-    /// How `other` differs, a sentence each.
-    pub fn differences(&self, other: &Self) -> Vec<String> {
-        let mut found = Vec::new();
-        differ("node", &self.nodes, &other.nodes, &mut found);
-        differ("pod", &self.pods, &other.pods, &mut found);
-        let counts = |state: &Self| {
-            state
-                .daemon_pods
-                .iter()
-                .map(|(node, count)| (node.clone(), count.to_string()))
-                .collect()
-        };
-        differ("daemon pods of", &counts(self), &counts(other), &mut found);
-        if self.daemon_set != other.daemon_set {
-            found.push(format!(
-                "the DaemonSet ends as {}, undisturbed as {}",
-                other.daemon_set, self.daemon_set
-            ));
-        }
-        found
-    }
-}
-
-fn differ(what: &str, calm: &BTreeMap<String, String>, other: &BTreeMap<String, String>, found: &mut Vec<String>) {
-    let names: BTreeSet<&String> = calm.keys().chain(other.keys()).collect();
-    for name in names {
-        let (calm, other) = (calm.get(name), other.get(name));
-        if calm != other {
-            let text = |state: Option<&String>| state.map_or("not there", String::as_str).to_owned();
-            found.push(format!(
-                "{what} {name} ends as {}, undisturbed as {}",
-                text(other),
-                text(calm)
-            ));
-        }
-    }
 }
 
 // === impl Ended ===

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::EvictionMode;
+use bailiff_model::{EvictionMode, HoldScope};
 
 use super::story::{Deed, STILL, Story, Terms};
 
@@ -61,7 +61,28 @@ pub fn situations() -> Vec<Situation> {
             0,
             vec![(Duration::from_secs(12), Deed::Image(2))],
         ),
+        Situation {
+            name: "a DaemonSet gets another image, and another before all nodes have it, while it surges",
+            ..surging()
+        },
+        situation(
+            "a node falls silent in a pause",
+            EvictionMode::Taint,
+            &["z0-n0"],
+            0,
+            vec![(Duration::from_secs(8), Deed::Pause(HoldScope::All, Duration::from_secs(40)))],
+        ),
     ]
+}
+
+fn surging() -> Situation {
+    let images = vec![
+        (Duration::from_secs(12), Deed::Image(2)),
+        (Duration::from_secs(14), Deed::Image(3)),
+    ];
+    let mut situation = situation("", EvictionMode::Taint, &[], 0, images);
+    situation.story.terms.rollout = (0, 1);
+    situation
 }
 
 fn operators_taint() -> Vec<(Duration, Deed)> {

@@ -8,8 +8,11 @@ use bailiff_cluster::views::{self, Condition, TaintView, TolerationView};
 use bailiff_model::taint::{Effect, Taint, Toleration};
 use bailiff_model::{Mono, ReadyStatus, Zone, wellknown};
 use bailiff_sandbox::{Change as Kind, Observation};
+use bailiff_stage::brake::{self, pauses::Pause};
 
-use crate::views::{NodeView, PodView};
+use super::story::BLIND;
+use crate::StageName;
+use crate::views::{BudgetView, ConfigMapView, Container, DaemonSetView, EventView, NodeView, PodView};
 
 /// Former states are remembered for so long: what a stage acts on may be as old as its requests may take (5 s each, an eviction is
 /// two) and its watch may lag.
@@ -35,7 +38,22 @@ pub enum Object {
     Node(Node),
     /// A Pod.
     Pod(Pod),
-    /// An Event, a Lease: written without anybody's being disturbed.
+    /// A DaemonSet.
+    DaemonSet(DaemonSet),
+    /// What the ConfigMap of pauses says.
+    Pauses(Pauses),
+    /// A PodDisruptionBudget wants so many of its pods, at least.
+    Budget(usize),
+    /// An Event.
+    Said {
+        /// Whose, as it says.
+        by: String,
+        /// Reason.
+        reason: String,
+        /// Note.
+        note: String,
+    },
+    /// A Lease: written without anybody's being disturbed.
     Aside,
     /// Anything else.
     Other(String),
@@ -81,7 +99,29 @@ pub struct Pod {
     pub is_terminating: bool,
     /// Failed or Succeeded.
     pub is_finished: bool,
+    /// Running.
+    pub is_running: bool,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Image of its first container.
+    pub image: String,
 }
+
+/// A DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonSet {
+    /// Uid.
+    pub uid: String,
+    /// Image of its first container.
+    pub image: String,
+    /// `maxUnavailable`.
+    pub max_unavailable: u32,
+    /// `maxSurge`.
+    pub max_surge: u32,
+}
+
+/// What the ConfigMap of pauses says: each entry, or `None` for one that cannot be read.
+pub type Pauses = BTreeMap<String, Option<Pause>>;
 
 /// What was the case at some moment.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +132,10 @@ pub struct World {
     pub pods: BTreeMap<String, PodNow>,
     /// Nodes that are gone, as they were last, and when they went.
     pub former: Vec<(NodeNow, Mono)>,
+    /// The DaemonSet, and since when it is as it is.
+    pub set: Option<(DaemonSet, Mono)>,
+    /// What a budget wants, and since when.
+    pub budget: Option<(usize, Mono)>,
 }
 
 /// A node, and since when what has held.
@@ -118,6 +162,8 @@ pub struct PodNow {
     pub pod: Pod,
     /// When it was bound.
     pub bound_at: Mono,
+    /// Since when condition Ready is as it is.
+    pub ready_since: Mono,
 }
 
 /// A history.
@@ -125,6 +171,8 @@ pub struct PodNow {
 pub struct Timeline {
     /// All changes, oldest first.
     pub changes: Vec<Change>,
+    /// When stages were started, after the first time.
+    pub starts: Vec<(Mono, StageName)>,
     /// When it ended.
     pub end: Mono,
 }
@@ -133,7 +181,7 @@ pub struct Timeline {
 
 impl Timeline {
     /// Of this history.
-    pub fn new(history: &[Observation], end: Mono) -> Self {
+    pub fn new(history: &[Observation], starts: Vec<(Mono, StageName)>, end: Mono) -> Self {
         let changes = history.iter().map(|seen| Change {
             at: seen.at.mono,
             actor: seen.actor.clone(),
@@ -142,6 +190,7 @@ impl Timeline {
         });
         Self {
             changes: changes.collect(),
+            starts,
             end,
         }
     }
@@ -170,13 +219,28 @@ impl World {
                 let known = self.pods.entry(pod.uid.clone()).or_insert_with(|| PodNow {
                     pod: pod.clone(),
                     bound_at: change.at,
+                    ready_since: change.at,
                 });
+                if pod.ready != known.pod.ready {
+                    known.ready_since = change.at;
+                }
                 if pod.is_bound && !known.pod.is_bound {
                     known.bound_at = change.at;
                 }
                 known.pod = pod.clone();
             }
-            Object::Aside | Object::Other(_) => {}
+            Object::DaemonSet(_) if change.is_gone => self.set = None,
+            Object::DaemonSet(set) => {
+                if self.set.as_ref().is_none_or(|(known, _)| known != set) {
+                    self.set = Some((set.clone(), change.at));
+                }
+            }
+            Object::Budget(least) => {
+                if self.budget.is_none_or(|(known, _)| known != *least) {
+                    self.budget = Some((*least, change.at));
+                }
+            }
+            Object::Pauses(_) | Object::Said { .. } | Object::Aside | Object::Other(_) => {}
         }
     }
 
@@ -205,7 +269,7 @@ impl World {
                 known.ready_since = at;
             }
         }
-        known.former.retain(|(_, _, until)| at.saturating_since(*until) <= MEMORY);
+        known.former.retain(|(_, _, until)| at.saturating_since(*until) <= BLIND);
         let no_execute: Vec<&Taint> = node.taints.iter().filter(|taint| taint.effect == Effect::NoExecute).collect();
         let same = |one: &Taint, other: &Taint| one.is_same_entry(other) && one.value == other.value;
         let (stay, go): (Vec<_>, Vec<_>) = std::mem::take(&mut known.taints)
@@ -228,6 +292,12 @@ impl World {
         known.node = node.clone();
     }
 
+    /// The daemon pods of a node that are not on their way out and have not ended.
+    pub fn daemon_pods<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a PodNow> {
+        let is_there = move |now: &&PodNow| now.pod.is_daemon() && now.pod.node == node && now.pod.is_live();
+        self.pods.values().filter(is_there)
+    }
+
     /// The nodes of a zone.
     pub fn zone<'a>(&'a self, zone: &'a Zone) -> impl Iterator<Item = &'a NodeNow> {
         self.nodes.values().filter(move |now| now.node.zone == *zone)
@@ -247,8 +317,42 @@ impl NodeNow {
         (self.node.ready != ReadyStatus::True).then_some(self.ready_since)
     }
 
+    /// Nobody's taint keeps daemon pods away, now or lately.
+    pub fn is_free_of_operators(&self) -> bool {
+        let taints = self.taints.iter().map(|(taint, _)| taint);
+        let former = self.former.iter().map(|(taint, ..)| taint);
+        taints.chain(former).all(|taint| taint.key.starts_with("node.kubernetes.io/"))
+    }
+
+    /// Daemon pods are made for it, and have been for longer than `age` at `at`: they tolerate no NoSchedule taint about its health, and
+    /// no operator's taint.
+    pub fn takes_daemons(&self, at: Mono, age: Duration) -> bool {
+        let is_ill = |taint: &Taint| taint.effect == Effect::NoSchedule && is_health(&taint.key);
+        let is_old = at.saturating_since(self.ready_since) > age;
+        is_old && self.is_free_of_operators() && !self.node.taints.iter().any(is_ill)
+    }
+
     fn was_unready_since(&self, at: Mono) -> Mono {
         self.unready_since().unwrap_or(at)
+    }
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// It is not on its way out and has not ended.
+    pub fn is_live(&self) -> bool {
+        !self.is_terminating && !self.is_finished
+    }
+
+    /// A DaemonSet controls it, and selects it: one that it does not select is about to be let go.
+    pub fn is_daemon(&self) -> bool {
+        self.daemon_of.is_some() && self.labels.get("app").is_some_and(|app| app == "agent")
+    }
+
+    /// Condition Ready is True.
+    pub fn is_ready(&self) -> bool {
+        self.ready == "True"
     }
 }
 
@@ -264,10 +368,49 @@ impl Object {
             "pods" => object
                 .decode::<PodView>()
                 .map_or_else(|error| Self::Other(error.to_string()), |view| Self::Pod(view.into())),
-            other if other.starts_with("events") || other.starts_with("leases") => Self::Aside,
+            "daemonsets.apps" => object.decode::<DaemonSetView>().map_or_else(
+                |error| Self::Other(error.to_string()),
+                |view| Self::daemon_set(object.uid(), view),
+            ),
+            "poddisruptionbudgets.policy" => object.decode::<BudgetView>().map_or_else(
+                |error| Self::Other(error.to_string()),
+                |view| Self::Budget(view.spec.min_available),
+            ),
+            "configmaps" if object.name() == brake::NAME => Self::Pauses(if seen.event.change == Kind::Deleted {
+                Pauses::new()
+            } else {
+                let view = object.decode::<ConfigMapView>().ok();
+                let entries = view.into_iter().flat_map(|view| view.data);
+                entries.map(|(key, text)| (key, Pause::parse(&text).ok())).collect()
+            }),
+            other if other.starts_with("events") => object.decode::<EventView>().map_or(Self::Aside, |view| Self::Said {
+                by: view.reporting_controller,
+                reason: view.reason,
+                note: view.note,
+            }),
+            other if other.starts_with("leases") => Self::Aside,
             other => Self::Other(format!("{other} {}/{}", object.namespace(), object.name())),
         }
     }
+}
+
+impl Object {
+    fn daemon_set(uid: &str, view: DaemonSetView) -> Self {
+        let rolling = view.spec.update_strategy.rolling_update;
+        Self::DaemonSet(DaemonSet {
+            uid: uid.to_owned(),
+            image: image(&view.spec.template.spec.containers),
+            max_unavailable: rolling.max_unavailable,
+            max_surge: rolling.max_surge,
+        })
+    }
+}
+
+fn image(containers: &[Container]) -> String {
+    containers
+        .first()
+        .map(|container| container.image.clone())
+        .unwrap_or_default()
 }
 
 /// A taint that says how a node is.
@@ -312,7 +455,10 @@ impl From<PodView> for Pod {
             is_target: condition(wellknown::CONDITION_DISRUPTION_TARGET) == "True",
             is_terminating: view.metadata.meta.deletion_timestamp.is_some(),
             is_finished: matches!(view.status.phase.as_str(), "Failed" | "Succeeded"),
+            is_running: view.status.phase == "Running",
             is_bound: !view.spec.node_name.is_empty(),
+            image: image(&view.spec.containers),
+            labels: view.metadata.labels,
             node: if view.spec.node_name.is_empty() {
                 target.to_owned()
             } else {
