@@ -385,6 +385,15 @@ mod tests {
         assert_eq!(losses.hold_after(&zone), None);
     }
 
+    /// Issue 4, correlated loss: few who were not heard yet hold nothing.
+    #[test]
+    fn few_are_not_waited_for() {
+        let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
+        losses.expect(&NodeName::from("n1"), &zone);
+        losses.wait(&LIMIT, at(150).mono, |_| 4, at(100));
+        assert_eq!(losses.hold_after(&zone), None);
+    }
+
     /// Issue 4, correlated loss: the end of the wait for those that were not heard yet ends nothing of what is lost.
     #[test]
     fn the_end_of_the_wait_leaves_the_lost_held() {
