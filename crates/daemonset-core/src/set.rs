@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
+use indexmap::IndexMap;
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::DaemonSet;
@@ -101,7 +102,8 @@ pub(crate) struct Set {
     pub(crate) owner: Arc<Owner>,
     /// It was created or changed since the last sync.
     changed: bool,
-    pairs: BTreeMap<NodeName, Pair>,
+    /// A lookup costs the same at any number of nodes.
+    pairs: IndexMap<NodeName, Pair>,
     /// Pairs to be judged again.
     touched: BTreeSet<NodeName>,
     /// All pairs are to be judged again, by new rules.
@@ -184,7 +186,7 @@ impl Set {
             ds,
             owner,
             changed: true,
-            pairs: BTreeMap::new(),
+            pairs: IndexMap::new(),
             touched: BTreeSet::new(),
             rules_changed: true,
             policy: Policy::default(),

@@ -217,7 +217,7 @@ impl Syncer {
     }
 
     fn node_deleted(&mut self, name: &NodeName) {
-        if self.world.nodes.remove(name).is_some() {
+        if self.world.nodes.swap_remove(name).is_some() {
             self.node_changed(name, true);
         }
     }
@@ -258,14 +258,16 @@ impl Syncer {
             return;
         }
         let uid = pod.uid.clone();
-        self.unlink(&uid);
-        self.world.insert_pod(pod);
+        if let Some(old) = self.world.insert_pod(pod) {
+            self.detach(&old);
+        }
         self.link(&uid);
     }
 
     fn pod_deleted(&mut self, uid: &PodUid) {
         self.world.bury(uid.as_str());
-        let Some(pod) = self.unlink(uid) else { return };
+        let Some(pod) = self.world.remove_pod(uid) else { return };
+        self.detach(&pod);
         for key in self.concerned(&pod) {
             if let Some(set) = self.sets.get_mut(&key) {
                 set.forget(uid);
@@ -273,15 +275,13 @@ impl Syncer {
         }
     }
 
-    /// Takes a pod out of the DaemonSets it concerned and out of the world.
-    fn unlink(&mut self, uid: &PodUid) -> Option<Pod> {
-        let pod = self.world.remove_pod(uid)?;
-        for key in self.concerned(&pod) {
-            if self.sets.get_mut(&key).is_some_and(|set| set.detach(&pod)) {
+    /// Takes a pod, as it was known, out of the DaemonSets it concerned.
+    fn detach(&mut self, pod: &Pod) {
+        for key in self.concerned(pod) {
+            if self.sets.get_mut(&key).is_some_and(|set| set.detach(pod)) {
                 self.woken.insert(key);
             }
         }
-        Some(pod)
     }
 
     /// Shows a pod of the world to the DaemonSets it may concern.

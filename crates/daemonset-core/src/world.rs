@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bailiff_model::{Holds, Namespace, NodeName, PodUid, Zone};
+use indexmap::{IndexMap, IndexSet};
 
 use crate::facts::{Controller, Labels, Node, Pod, Revision, is_older};
 
@@ -12,12 +13,15 @@ use crate::facts::{Controller, Labels, Node, Pod, Revision, is_older};
 const GONE: usize = 4096;
 
 /// All objects but the DaemonSets.
+///
+/// Where there is one for each node, lookups cost the same at any number of nodes. The order is that of arrival and departure, not the
+/// hasher's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
-    pub(crate) nodes: BTreeMap<NodeName, Node>,
-    pods: BTreeMap<PodUid, Pod>,
-    by_owner: BTreeMap<Arc<str>, BTreeSet<PodUid>>,
-    orphans: BTreeMap<Namespace, BTreeSet<PodUid>>,
+    pub(crate) nodes: IndexMap<NodeName, Node>,
+    pods: IndexMap<PodUid, Pod>,
+    by_owner: BTreeMap<Arc<str>, IndexSet<PodUid>>,
+    orphans: BTreeMap<Namespace, IndexSet<PodUid>>,
     revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,
     labels: LabelPool,
     gone: Gone,
@@ -57,21 +61,32 @@ impl World {
         self.orphans.get(namespace).into_iter().flatten().cloned().collect()
     }
 
-    /// Keeps a pod. The caller has removed what was known of it before.
-    pub(crate) fn insert_pod(&mut self, mut pod: Pod) {
+    /// Keeps a pod, and returns what was known of it before. It keeps its place: that is what nearly all that is seen of pods does.
+    pub(crate) fn insert_pod(&mut self, mut pod: Pod) -> Option<Pod> {
+        if pod.controller == Controller::Other {
+            // Somebody else's pod is of no interest.
+            return self.remove_pod(&pod.uid);
+        }
         pod.labels = self.labels.intern(pod.labels);
+        let known = self.pods.get_mut(&pod.uid);
+        if let Some(known) = known.filter(|known| known.controller == pod.controller) {
+            let old = std::mem::replace(known, pod);
+            self.labels.release(&old.labels);
+            return Some(old);
+        }
+        let old = self.remove_pod(&pod.uid);
         match &pod.controller {
             Controller::None => self.orphans.entry(pod.namespace.clone()).or_default().insert(pod.uid.clone()),
             Controller::DaemonSet { uid, .. } => self.by_owner.entry(uid.clone()).or_default().insert(pod.uid.clone()),
-            // Somebody else's pod is of no interest.
-            Controller::Other => return,
+            Controller::Other => false,
         };
         self.pods.insert(pod.uid.clone(), pod);
+        old
     }
 
-    /// Forgets a pod, to be replaced or for good.
+    /// Forgets a pod for good.
     pub(crate) fn remove_pod(&mut self, uid: &PodUid) -> Option<Pod> {
-        let pod = self.pods.remove(uid)?;
+        let pod = self.pods.swap_remove(uid)?;
         match &pod.controller {
             Controller::None => remove_from(&mut self.orphans, &pod.namespace, uid),
             Controller::DaemonSet { uid: owner, .. } => remove_from(&mut self.by_owner, owner, uid),
@@ -123,9 +138,9 @@ impl World {
     }
 }
 
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<PodUid>>, key: &K, uid: &PodUid) {
+fn remove_from<K: Ord>(index: &mut BTreeMap<K, IndexSet<PodUid>>, key: &K, uid: &PodUid) {
     if let Some(set) = index.get_mut(key) {
-        set.remove(uid);
+        set.swap_remove(uid);
         if set.is_empty() {
             index.remove(key);
         }

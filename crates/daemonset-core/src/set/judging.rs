@@ -130,7 +130,7 @@ impl Set {
         }
         if pair.is_empty() {
             self.tally.remove(node, &pair.judgement);
-            self.pairs.remove(node);
+            self.pairs.swap_remove(node);
         } else if pair.judgement.old && self.policy.is_partitioned() && self.partition.insert(&place) {
             self.touched.insert(place.node);
         }
