@@ -20,6 +20,6 @@ pub use compare::{Difference, compare};
 pub use differences::Profile;
 pub use file::Scenario;
 pub use observe::Observed;
-pub use play::{Played, play, play_all};
+pub use play::{Played, play, play_all, take_over, take_over_all, writes};
 
 pub use crate::parallel::jobs;

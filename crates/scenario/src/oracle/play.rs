@@ -3,6 +3,7 @@
 mod requests;
 mod rig;
 mod steps;
+mod takeover;
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use super::sut::{Controllers, Setup, USER};
 use super::{Difference, compare, placeholders};
 use crate::{StageOptions, parallel, world};
 use rig::Rig;
+
+pub use takeover::{take_over, take_over_all, writes};
 
 /// From the start of the kubelets to that of the controllers.
 const HEAD_START: Duration = Duration::from_millis(600);

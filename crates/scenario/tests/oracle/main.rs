@@ -5,3 +5,4 @@ mod faithful;
 mod player;
 mod recordings;
 mod revisions;
+mod takeover;
