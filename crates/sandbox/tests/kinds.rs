@@ -333,3 +333,83 @@ async fn custom_resources_have_a_scale_where_their_definition_says() {
         (&json!("Widget"), &json!(""))
     );
 }
+
+fn daemon_set(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    })
+}
+
+/// DS-159, DS-173
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_daemonset_is_written_by_itself_and_its_collisions_never_fall() {
+    let server = Server::new();
+    let (code, made) = server.post(DAEMONSETS, &daemon_set("d")).await;
+    assert_eq!(code, 201, "{made}");
+    let path = format!("{DAEMONSETS}/d/status");
+    let change = json!({
+        "metadata": {"labels": {"by": "status"}}, "spec": {"minReadySeconds": 9},
+        "status": {"numberReady": 1, "collisionCount": 2},
+    });
+    let (code, answer) = server.patch(&path, MERGE, change).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(
+        (&answer["spec"], &answer["metadata"]["generation"]),
+        (&made["spec"], &json!(1)),
+        "the spec is none of its business"
+    );
+    assert_eq!(
+        (&answer["metadata"]["labels"]["by"], &answer["status"]["collisionCount"]),
+        (&json!("status"), &json!(2))
+    );
+    for (status, expected) in [
+        (json!({"numberReady": -1}), 422),
+        (json!({"observedGeneration": -1}), 422),
+        (json!({"collisionCount": 1}), 422),
+        (json!({"collisionCount": null}), 422),
+        (json!({"collisionCount": 3}), 200),
+    ] {
+        let (code, answer) = server.patch(&path, MERGE, json!({"status": status})).await;
+        assert_eq!(code, expected, "{status} {answer}");
+    }
+    let mut other = answer;
+    other["metadata"]["uid"] = json!("another");
+    other["metadata"]["resourceVersion"] = Value::Null;
+    let (code, _, answer) = server.send("PUT", &path, JSON, &other).await;
+    assert_eq!(code, 409, "{answer}");
+}
+
+/// DS-176
+#[tokio::test(start_paused = true)]
+async fn a_daemonset_is_gone_at_once_unless_its_dependents_are_to_go_first() {
+    let server = Server::new();
+    for (name, options, after, finalizers) in [
+        ("default", Value::Null, 404, Value::Null),
+        ("background", json!({"propagationPolicy": "Background"}), 404, Value::Null),
+        (
+            "foreground",
+            json!({"propagationPolicy": "Foreground"}),
+            200,
+            json!(["foregroundDeletion"]),
+        ),
+    ] {
+        assert_eq!(server.post(DAEMONSETS, &daemon_set(name)).await.0, 201);
+        let path = format!("{DAEMONSETS}/{name}");
+        let (code, _, answer) = server.send("DELETE", &path, JSON, &options).await;
+        assert_eq!(code, 200, "{name} {answer}");
+        let (code, answer) = server.get(&path).await;
+        assert_eq!((code, &answer["metadata"]["finalizers"]), (after, &finalizers), "{name}");
+    }
+    let (_, answer) = server.get("/apis/apps/v1").await;
+    let resources = answer["resources"].as_array().expect("a list");
+    let found = resources.iter().find(|resource| resource["name"] == "daemonsets");
+    let found = found.expect("served");
+    assert_eq!(
+        (&found["shortNames"], &found["categories"]),
+        (&json!(["ds"]), &json!(["all"]))
+    );
+}

@@ -1,5 +1,6 @@
 //! Rules of the DaemonSet specification, played against a tiny cluster in memory.
 
+mod changes;
 mod claims;
 mod decoding;
 mod history;
@@ -7,6 +8,7 @@ mod holds;
 mod lanes;
 mod lifecycle;
 mod model;
+mod permissions;
 mod policies;
 mod properties;
 mod retries;
