@@ -64,6 +64,7 @@ fn requests(owner: &Owner) -> Vec<Request> {
             Request::DeleteRevision { .. } => Some(Request::WriteStatus {
                 counts: Counts::default(),
                 observed_generation: 1,
+                condition: None,
             }),
             Request::WriteStatus { .. } => Some(Request::RaiseCollisionCount {
                 version: "1".into(),
