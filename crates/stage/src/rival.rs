@@ -1,14 +1,17 @@
 //! A rival: a kube-controller-manager that still does one of our duties. When it holds us, and when it lets go. Pure: time is an
 //! argument.
 //!
-//! What counts is a *new* write that is seen to happen ([`traces`]): nothing that stood there at the start, no time that anybody wrote.
-//! Its leader Lease is no sign by itself, since it goes on leading for its other controllers; it tells how long a sign counts.
+//! What counts is a *new* write that is seen to happen ([`traces`]). Its leader Lease is no sign by itself, since it goes on leading for
+//! its other controllers; it tells how long a sign counts. What stood there at the start counts if the process that leads by then did it:
+//! it was done after that process acquired the Lease, which is seen to be renewed. A process keeps its controllers until it ends. So one
+//! that was restarted without our controllers, as it is when we take over, is none: whatever it did is older than its Lease.
 //!
 //! # Guarantees
 //! - A kube-controller-manager without our controllers never holds us, whatever else it writes and however long it leads.
 //! - A hold ends by itself: [`QUIET_WHILE_LEADING`] after the last sign while the leader of then goes on, [`QUIET`] if none was known,
 //!   [`QUIET_ONCE_GONE`] once the leader of then is gone: replaced, or silent for [`GONE_AFTER`].
-//! - No wall clock is asked. Only what changed counts, and when that was seen.
+//! - No wall clock of ours is asked. Only what changed counts, and when that was seen; for what stood there at the start, times that the
+//!   rival wrote are compared with each other.
 
 mod scout;
 pub mod traces;
@@ -18,7 +21,7 @@ use std::time::Duration;
 use bailiff_model::{Hold, HoldReason, Mono, Now, Wall};
 
 pub use scout::{Scout, Spy};
-pub use traces::{MANAGER, Traces, What};
+pub use traces::{MANAGER, Past, Traces, What};
 
 /// Controllers are chosen by a flag, so a process that did a duty goes on doing it until it is restarted, which changes the holder of
 /// its Lease. An hour bounds what a mistake in this may cost.
@@ -37,6 +40,7 @@ pub const GONE_AFTER: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 struct Leader {
     holder: String,
+    acquired: Option<Wall>,
     /// Its renewTime as it is written: only compared with the next.
     renewal: Option<Wall>,
     /// When it was seen to renew; `None` if it was only found there.
@@ -58,6 +62,8 @@ struct Seen {
 pub struct Rival {
     leader: Option<Leader>,
     seen: Option<Seen>,
+    /// The youngest that was found, until it is known who leads.
+    past: Option<Past>,
 }
 
 impl Rival {
@@ -79,11 +85,32 @@ impl Rival {
         }
     }
 
-    /// The Lease says this; no holder is nobody.
-    pub fn lease(&mut self, holder: &str, renewal: Option<Wall>, now: Now) {
+    /// It did this before we looked. True if that is a sign.
+    pub fn found(&mut self, past: Past, now: Now) -> bool {
+        if self.past.as_ref().is_none_or(|known| known.at < past.at) {
+            self.past = Some(past);
+        }
+        self.judge_past(now)
+    }
+
+    /// What was found is a sign if who leads now did it. If not, nobody who leads later did.
+    fn judge_past(&mut self, now: Now) -> bool {
+        let leader = self.leader.as_ref().filter(|leader| leader.leads(now.mono));
+        let Some(acquired) = leader.and_then(|leader| leader.acquired) else {
+            return false;
+        };
+        let past = self.past.take().filter(|past| past.at > acquired);
+        if let Some(Past { what, .. }) = &past {
+            self.sign(what, now);
+        }
+        past.is_some()
+    }
+
+    /// The Lease says this; no holder is nobody. True if by that what was found is a sign.
+    pub fn lease(&mut self, holder: &str, acquired: Option<Wall>, renewal: Option<Wall>, now: Now) -> bool {
         let before = self.leader.take();
         if holder.is_empty() {
-            return;
+            return false;
         }
         let renewed = match &before {
             Some(before) if before.holder == holder && before.renewal == renewal => before.renewed,
@@ -92,9 +119,11 @@ impl Rival {
         };
         self.leader = Some(Leader {
             holder: holder.to_owned(),
+            acquired,
             renewal,
             renewed,
         });
+        self.judge_past(now)
     }
 
     /// There is no Lease.
@@ -162,7 +191,7 @@ mod tests {
             if second % 2 == 0
                 && let Some(holder) = holder(second)
             {
-                rival.lease(holder, time(second as i64), at(second));
+                rival.lease(holder, None, time(second as i64), at(second));
             }
             rival.expire(at(second));
             if rival.hold().is_none() {
@@ -176,7 +205,7 @@ mod tests {
     fn leading_alone_holds_nobody() {
         let mut rival = Rival::default();
         for second in 0..100 {
-            rival.lease("a", time(second as i64), at(second));
+            rival.lease("a", None, time(second as i64), at(second));
             rival.expire(at(second));
             assert_eq!((rival.hold(), rival.ends_at()), (None, None));
         }
@@ -206,7 +235,7 @@ mod tests {
             let mut rival = Rival::default();
             for second in (0..10).step_by(2) {
                 if let Some(holder) = leads(second) {
-                    rival.lease(holder, time(second as i64), at(second));
+                    rival.lease(holder, None, time(second as i64), at(second));
                 }
             }
             rival.sign("did it", at(10));
@@ -220,7 +249,7 @@ mod tests {
         let mut rival = Rival::default();
         // Left behind by one that is long gone; read again and again.
         for second in 0..5 {
-            rival.lease("old", time(1), at(second));
+            rival.lease("old", None, time(1), at(second));
         }
         rival.sign("did it", at(10));
         assert_eq!(rival.ends_at(), Some(at(10 + 600).mono));
@@ -242,12 +271,52 @@ mod tests {
         assert_ne!(rival.hold(), hold);
     }
 
+    /// What was done before we looked is a sign if who leads had acquired the Lease by then, and renews it.
+    #[test]
+    fn what_was_done_before_is_a_sign_of_who_leads_since() {
+        let past = |second: i64| Past {
+            at: time(second).expect("in range"),
+            what: "did it".to_owned(),
+        };
+        // Acquired, what was done when, is it renewed; is it a sign.
+        let cases = [
+            ("it did it", time(100), 101, true, true),
+            ("restarted since", time(100), 99, true, false),
+            ("restarted in the same second", time(100), 100, true, false),
+            ("left behind", time(100), 101, false, false),
+            ("no telling", None, 101, true, false),
+        ];
+        for (case, acquired, done, renews, is_sign) in cases {
+            for lease_first in [true, false] {
+                let mut rival = Rival::default();
+                let mut found = false;
+                for step in [lease_first, !lease_first] {
+                    if step {
+                        found |= rival.lease("a", acquired, time(200), at(1));
+                        found |= renews && rival.lease("a", acquired, time(202), at(3));
+                    } else {
+                        found |= rival.found(past(done - 50), at(2));
+                        found |= rival.found(past(done), at(2));
+                    }
+                }
+                assert_eq!((found, rival.hold().is_some()), (is_sign, is_sign), "{case}");
+            }
+        }
+        // The next one that leads did not do it.
+        let mut rival = Rival::default();
+        rival.found(past(101), at(1));
+        rival.lease("a", time(150), time(151), at(1));
+        rival.lease("a", time(150), time(153), at(3));
+        rival.lease("b", time(90), time(200), at(60));
+        assert_eq!(rival.hold(), None);
+    }
+
     /// Whoever writes on after the leader of before is gone is somebody else, or leads without a Lease.
     #[test]
     fn a_sign_without_a_leader_counts_as_one() {
         let mut rival = Rival::default();
-        rival.lease("a", time(1), at(1));
-        rival.lease("a", time(2), at(2));
+        rival.lease("a", None, time(1), at(1));
+        rival.lease("a", None, time(2), at(2));
         rival.sign("did it", at(10));
         rival.no_lease();
         assert_eq!(rival.ends_at(), Some(at(10 + 60).mono));

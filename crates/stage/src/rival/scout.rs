@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 
-use super::{MANAGER, Rival, Traces, What};
+use super::{MANAGER, Past, Rival, Traces, What};
 use crate::env::Env;
 
 /// The one Lease that tells who leads.
@@ -44,6 +44,7 @@ struct LeaseView {
 struct LeaseSpec {
     #[serde(deserialize_with = "or_default")]
     holder_identity: String,
+    acquire_time: Option<Wall>,
     renew_time: Option<Wall>,
 }
 
@@ -57,7 +58,16 @@ struct EventView {
 #[derive(Debug)]
 pub struct Spy {
     traces: Option<Traces>,
-    signs: mpsc::Sender<String>,
+    signs: mpsc::Sender<Sign>,
+}
+
+/// What a spy tells.
+#[derive(Debug)]
+enum Sign {
+    /// It was seen to happen.
+    Seen(String),
+    /// It was there before.
+    Found(Past),
 }
 
 /// What a stage knows of a rival.
@@ -69,9 +79,9 @@ pub struct Scout {
     lease: Watch<LeaseView>,
     /// Of each duty that the stage has a part in.
     events: [Option<Watch<EventView>>; 3],
-    signs: mpsc::Receiver<String>,
+    signs: mpsc::Receiver<Sign>,
     /// Kept, so that the channel never ends.
-    sender: mpsc::Sender<String>,
+    sender: mpsc::Sender<Sign>,
     seen: Counter,
 }
 
@@ -95,13 +105,13 @@ impl Witness for Spy {
     fn saw(&mut self, object: &str) {
         if let Some(what) = self.traces.as_mut().and_then(|traces| traces.saw(object)) {
             // A full queue says it already.
-            let _ = self.signs.try_send(what);
+            let _ = self.signs.try_send(Sign::Seen(what));
         }
     }
 
     fn saw_all(&mut self) {
-        if let Some(traces) = &mut self.traces {
-            traces.saw_all();
+        if let Some(past) = self.traces.as_mut().and_then(Traces::saw_all) {
+            let _ = self.signs.try_send(Sign::Found(past));
         }
     }
 
@@ -162,12 +172,7 @@ impl Scout {
         let [first, second, third] = &mut self.events;
         tokio::select! {
             biased;
-            Some(what) = self.signs.recv() => {
-                let now = self.clock.now();
-                self.seen.inc();
-                tracing::debug!(what, "{MANAGER} does one of our duties");
-                self.rival.sign(&what, now);
-            }
+            Some(sign) = self.signs.recv() => self.take_sign(sign),
             event = self.lease.next() => self.take_lease(event),
             // Read so that they go on; their spies have seen what they bring.
             () = next_of(first) => {}
@@ -176,17 +181,41 @@ impl Scout {
         }
     }
 
+    fn take_sign(&mut self, sign: Sign) {
+        let now = self.clock.now();
+        match sign {
+            Sign::Seen(what) => {
+                tracing::debug!(what, "{MANAGER} does one of our duties");
+                self.seen.inc();
+                self.rival.sign(&what, now);
+            }
+            Sign::Found(past) => {
+                if self.rival.found(past, now) {
+                    self.seen.inc();
+                }
+            }
+        }
+    }
+
     fn take_lease(&mut self, event: Event<LeaseView>) {
         let now = self.clock.now();
-        match event {
-            Event::Snapshot(snapshot) => match snapshot.objects.into_iter().next() {
-                Some(lease) => self.rival.lease(&lease.spec.holder_identity, lease.spec.renew_time, now),
-                None => self.rival.no_lease(),
-            },
-            Event::Applied(lease) => self.rival.lease(&lease.spec.holder_identity, lease.spec.renew_time, now),
-            Event::Deleted(_) => self.rival.no_lease(),
+        let lease = match event {
+            Event::Snapshot(snapshot) => snapshot.objects.into_iter().next(),
+            Event::Applied(lease) => Some(lease),
+            Event::Deleted(_) => None,
             // One that is not heard of counts as gone after a while, which ends a hold sooner and begins none.
-            Event::Stale { .. } | Event::Fresh => {}
+            Event::Stale { .. } | Event::Fresh => return,
+        };
+        match lease.map(|lease| lease.spec) {
+            Some(spec) => {
+                if self
+                    .rival
+                    .lease(&spec.holder_identity, spec.acquire_time, spec.renew_time, now)
+                {
+                    self.seen.inc();
+                }
+            }
+            None => self.rival.no_lease(),
         }
     }
 

@@ -6,7 +6,8 @@
 //! are only compared for being other ones: no clock matters.
 //!
 //! # Guarantees
-//! - What the first list shows is the past, whatever it is: only what changes later is news.
+//! - What the first list shows is the past, whatever it is: only what changes later is news. Of the past the youngest trace is told, with
+//!   its time as the rival wrote it, for whom it may concern.
 //! - What we write is no trace: our requests name `bailiff`.
 //! - An object without that manager costs one search through its text, one without its fields of the duty another reading;
 //!   nothing is allocated for either.
@@ -18,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 
 use bailiff_cluster::views::{Condition, Meta, TaintView, or_default};
-use bailiff_model::wellknown;
+use bailiff_model::{Wall, wellknown};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -58,6 +59,25 @@ pub struct Traces {
     known: BTreeMap<(String, String), Vec<u64>>,
     /// A list was seen whole.
     begun: bool,
+    /// The youngest of the first list.
+    youngest: Option<Past>,
+}
+
+/// A trace that was there before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// When the rival says it did it.
+    pub at: Wall,
+    /// What it did.
+    pub what: String,
+}
+
+/// What the rival owns of a duty.
+#[derive(Clone, Copy, Debug)]
+struct Trace {
+    value: u64,
+    at: Option<Wall>,
+    did: &'static str,
 }
 
 /// Who owns what, which is all that is read of most objects. Nothing in it is copied.
@@ -165,6 +185,7 @@ impl Traces {
             what,
             known: BTreeMap::new(),
             begun: false,
+            youngest: None,
         }
     }
 
@@ -195,18 +216,31 @@ impl Traces {
             self.known.remove(&key);
             return None;
         }
+        if !self.begun {
+            self.remember(&found, &key, &values);
+        }
         let before = self.known.get(&key);
         let news = found
             .iter()
-            .find(|(trace, _)| before.is_none_or(|before| !before.contains(trace)));
-        let said = news.filter(|_| self.begun).map(|(_, did)| self.say(did, &key, &values));
-        self.known.insert(key, found.into_iter().map(|(trace, _)| trace).collect());
+            .find(|trace| before.is_none_or(|before| !before.contains(&trace.value)));
+        let said = news.filter(|_| self.begun).map(|trace| self.say(trace.did, &key, &values));
+        self.known.insert(key, found.into_iter().map(|trace| trace.value).collect());
         said
     }
 
-    /// The list is whole: what comes from now on is new.
-    pub const fn saw_all(&mut self) {
+    /// The list is whole: what comes from now on is new. The youngest trace that was there, once.
+    pub fn saw_all(&mut self) -> Option<Past> {
         self.begun = true;
+        self.youngest.take()
+    }
+
+    fn remember(&mut self, found: &[Trace], key: &(String, String), values: &Values) {
+        for (trace, at) in found.iter().filter_map(|trace| Some((trace, trace.at?))) {
+            if self.youngest.as_ref().is_none_or(|youngest| youngest.at < at) {
+                let what = self.say(trace.did, key, values);
+                self.youngest = Some(Past { at, what });
+            }
+        }
     }
 
     /// An object is gone.
@@ -227,32 +261,43 @@ impl Traces {
         }
     }
 
-    /// What the rival owns of the duty by this entry, and what that is worth.
-    fn traces(&self, entry: &Entry<'_>, values: &Values) -> Vec<(u64, &'static str)> {
+    /// What the rival owns of the duty by this entry, what that is worth, and since when: the time of the value where there is one, since
+    /// the same entry holds fields of other controllers.
+    fn traces(&self, entry: &Entry<'_>, values: &Values) -> Vec<Trace> {
         let fields = entry
             .fields
             .and_then(|fields| serde_json::from_str::<Fields>(fields.get()).ok());
         let fields = fields.unwrap_or_default();
+        let of_the_entry = |did| {
+            let (value, at) = (hash(&entry.time), entry.time.parse().ok());
+            vec![Trace { value, at, did }]
+        };
         let types: &[&str] = match self.what {
             What::Nodes => &NODE_CONDITIONS,
             What::Pods => &[wellknown::CONDITION_READY, wellknown::CONDITION_DISRUPTION_TARGET],
-            What::DaemonSets => return vec![(hash(&entry.time), "wrote the status of DaemonSet")],
-            What::Events => return vec![(hash(&entry.time), "emits Events as")],
+            What::DaemonSets => return of_the_entry("wrote the status of DaemonSet"),
+            What::Events => return of_the_entry("emits Events as"),
         };
         let conditions = values.status.conditions.iter().filter(|condition| {
             types.contains(&&*condition.kind) && fields.status.owns(&condition.kind) && !is_of_another_controller(condition)
         });
-        let kind = match self.what {
+        let did = match self.what {
             What::Nodes => "wrote health conditions of node",
             _ => "wrote conditions of pod",
         };
+        let mut found: Vec<Trace> = conditions
+            .map(|condition| Trace {
+                value: value(condition),
+                at: condition.last_transition_time,
+                did,
+            })
+            .collect();
         let taints = fields.spec.taints.and_then(|_| health_taints(&values.spec.taints));
-        let mut found: Vec<_> = conditions.map(|condition| (value(condition), kind)).collect();
-        found.extend(
-            taints
-                .filter(|_| self.what == What::Nodes)
-                .map(|trace| (trace, "wrote health taints of node")),
-        );
+        found.extend(taints.filter(|_| self.what == What::Nodes).map(|(value, at)| Trace {
+            value,
+            at,
+            did: "wrote health taints of node",
+        }));
         found
     }
 
@@ -308,12 +353,13 @@ fn is_of_another_controller(condition: &Condition) -> bool {
     condition.kind == wellknown::CONDITION_DISRUPTION_TARGET && condition.reason != REASON_TAINT_EVICTION
 }
 
-/// The taints that tell of a node's health; nothing if there are none.
-fn health_taints(taints: &[TaintView]) -> Option<u64> {
+/// The taints that tell of a node's health, and when the youngest was added; nothing if there are none.
+fn health_taints(taints: &[TaintView]) -> Option<(u64, Option<Wall>)> {
     let keys = [wellknown::TAINT_NOT_READY, wellknown::TAINT_UNREACHABLE];
     let taints = taints.iter().filter(|taint| keys.contains(&&*taint.key));
     let facts: Vec<_> = taints.map(|taint| (&taint.key, &taint.effect, taint.time_added)).collect();
-    (!facts.is_empty()).then(|| hash(&facts))
+    let added = facts.iter().filter_map(|(_, _, added)| *added).max();
+    (!facts.is_empty()).then(|| (hash(&facts), added))
 }
 
 fn value(condition: &Condition) -> u64 {

@@ -230,3 +230,56 @@ fn what_cannot_be_read_tells_nothing() {
         assert_eq!(traces.saw(object), None, "{object}");
     }
 }
+
+/// Of the first list the youngest trace is told, once, with the time that the rival wrote of it; the entry's own would be that of fields
+/// of other controllers.
+#[test]
+fn the_youngest_trace_of_the_first_list_is_told() {
+    let past = |what: &str, at: &str| {
+        Some(Past {
+            at: at.parse().expect("a time"),
+            what: what.to_owned(),
+        })
+    };
+    let set = json!({"metadata": {"name": "s", "namespace": "d", "managedFields": [
+        mk_entry(MANAGER, "", LATE, json!({})), mk_entry(MANAGER, "status", EARLY, json!({}))]}});
+    let event = json!({"metadata": {"name": "e", "managedFields": [mk_entry(MANAGER, "", LATE, json!({}))]},
+        "reportingComponent": "node-controller"});
+    let [volumes, ..] = other_duties();
+    let cases = [
+        (
+            What::Nodes,
+            vec![unknown(EARLY, MANAGER)],
+            past("wrote health conditions of node n", EARLY),
+        ),
+        (
+            What::Nodes,
+            vec![volumes_beside_conditions()],
+            past("wrote health conditions of node n", EARLY),
+        ),
+        (
+            What::Nodes,
+            vec![unknown(EARLY, MANAGER), isolated(LATE, MANAGER), unknown(EARLY, MANAGER)],
+            past("wrote health taints of node n", LATE),
+        ),
+        (What::Nodes, vec![isolated(LATE, "bailiff"), volumes, created_once()], None),
+        (
+            What::DaemonSets,
+            vec![set.to_string()],
+            past("wrote the status of DaemonSet d/s", EARLY),
+        ),
+        (
+            What::Events,
+            vec![event.to_string()],
+            past("emits Events as node-controller", LATE),
+        ),
+    ];
+    for (what, objects, wanted) in cases {
+        let mut traces = Traces::of(what);
+        for object in &objects {
+            assert_eq!(traces.saw(object), None, "the past is none");
+        }
+        assert_eq!(traces.saw_all(), wanted, "{objects:?}");
+        assert_eq!(traces.saw_all(), None, "once");
+    }
+}
