@@ -101,13 +101,14 @@ fn one(object: &str, field: &str, wanted: &[(&Value, Span)], holds: &[Hold], tol
             );
         }
     }
-    let steady = steady(holds);
+    // Whether a value that held for just the limit is left out is not known; either will do.
+    let steady = [BRIEF - ROUNDING, BRIEF + ROUNDING].map(|limit| steady(holds, limit));
     for hold in holds.iter().skip(1).filter(|hold| hold.lasts(LONG)) {
         // A blip just before does not make it a new value.
-        let merged = steady
-            .iter()
-            .find(|one| one.value == hold.value && one.from <= hold.from && one.to >= hold.to);
-        let starts = [hold.from, merged.map_or(hold.from, |one| one.from)];
+        let covers = |one: &&Hold| one.value == hold.value && one.from <= hold.from && one.to >= hold.to;
+        let merged = steady.each_ref().map(|steady| steady.iter().find(covers));
+        let merged = merged.into_iter().flatten().map(|one| one.from);
+        let starts: Vec<f64> = merged.chain([hold.from]).collect();
         let is_recorded = |start: f64| {
             wanted
                 .iter()
@@ -129,10 +130,10 @@ fn one(object: &str, field: &str, wanted: &[(&Value, Span)], holds: &[Hold], tol
     differences
 }
 
-/// The values without those that held only briefly, as recordings have them.
-fn steady(holds: &[Hold]) -> Vec<Hold> {
+/// The values without those that held for less than `limit`, as recordings have them.
+fn steady(holds: &[Hold], limit: f64) -> Vec<Hold> {
     let mut steady: BTreeMap<usize, Hold> = BTreeMap::new();
-    for hold in holds.iter().filter(|hold| hold.lasts(BRIEF)) {
+    for hold in holds.iter().filter(|hold| hold.to - hold.from >= limit) {
         match steady.last_entry() {
             Some(mut last) if last.get().value == hold.value => last.get_mut().to = hold.to,
             _ => {

@@ -124,7 +124,7 @@ fn a_status_is_a_value_over_time() {
     ]));
     /// What happens, the values from when on, and what differs.
     type Case<'a> = (&'a str, &'a [(f64, u32)], &'a [Kind]);
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 12] = [
         ("as recorded", &[(1.0, 2), (8.0, 3)], &[]),
         ("brief values do not matter", &[(0.5, 1), (0.9, 2), (7.5, 5), (8.1, 3)], &[]),
         (
@@ -136,6 +136,16 @@ fn a_status_is_a_value_over_time() {
             "a value of just the least length is no blip",
             &[(1.0, 2), (8.0, 3), (9.2, 4), (9.6, 3)],
             &[],
+        ),
+        (
+            "or it is one: recordings know no better",
+            &[(1.0, 2), (4.0, 7), (5.2, 2), (8.0, 3)],
+            &[],
+        ),
+        (
+            "what is longer than that is none",
+            &[(1.0, 2), (4.0, 7), (5.22, 2), (8.0, 3)],
+            &[Kind::UnexpectedValue],
         ),
         (
             "a recorded value may be brief",
