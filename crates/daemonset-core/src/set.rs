@@ -335,7 +335,9 @@ impl Set {
         if self.settled {
             self.judge_touched(cx);
         }
-        if self.settled && may_write {
+        // Upstream a claim that fails ends the pass (DS-066), every time until it succeeds (DS-239).
+        let waits = cx.profile == Profile::Upstream && self.is_claiming(cx.world);
+        if self.settled && may_write && !waits {
             self.delete_unwanted(cx);
             self.roll(cx);
             self.create_wanted(cx);

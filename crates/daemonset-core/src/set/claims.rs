@@ -315,6 +315,16 @@ impl Set {
         }
     }
 
+    /// True if some pod is to be claimed and that is not done. Costs what is under way, which is bounded.
+    pub(super) fn is_claiming(&self, world: &World) -> bool {
+        let is_open = |(uid, work): (&PodUid, &PodWork)| {
+            let is_claim = matches!(work.kind, Kind::Adopt | Kind::Release) && work.stage != Stage::Unseen;
+            let role = world.pod(uid).map(|pod| self.role(pod));
+            is_claim && matches!(role, Some(Role::Orphan | Role::Misfit))
+        };
+        !self.claims.orphans.is_empty() || self.claims.works.iter().any(is_open)
+    }
+
     /// The DaemonSet was read before pods are adopted (DS-063, DS-191).
     pub(super) fn read_for_pods(&mut self, answer: &Answer, now: Mono) {
         self.claims.reading = false;

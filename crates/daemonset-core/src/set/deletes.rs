@@ -151,7 +151,8 @@ impl Set {
             Answer::Failed(failure) if claims::is_moot(failure) => self.pod_done(uid, kind, true, cx),
             Answer::Failed(failure) if failure.kind == FailureKind::CalledOff => self.pod_called_off(uid, cx.world),
             Answer::Failed(failure) => {
-                if is_delete {
+                // What did not leave this process within its time was refused by nobody.
+                if is_delete && failure.kind != FailureKind::NotSent {
                     let message = format!("Error deleting: {}", failure.message);
                     cx.out.event(&self.owner, Severity::Warning, "FailedDelete", message);
                 }

@@ -1,6 +1,6 @@
 //! Whose pods are whose: adoption, release, and the races around them.
 
-use bailiff_daemonset_core::FailureKind;
+use bailiff_daemonset_core::{FailureKind, Profile};
 use serde_json::{Value, json};
 
 use crate::model::Cluster;
@@ -106,6 +106,42 @@ fn a_failing_adoption_holds_only_its_node() {
     cluster.pass(5);
     assert_eq!((cluster.on("n0").len(), cluster.on("n1").len()), (1, 1));
     assert_eq!(cluster.daemonset().status.counts.desired, 2);
+}
+
+/// DS-066, DS-239: in upstream's profile it stops the whole DaemonSet, status included, until it succeeds, or there is nothing to adopt.
+#[test]
+fn a_failing_adoption_stops_its_daemonset_in_upstreams_profile() {
+    for (profile, others) in [(Profile::Bailiff, 1), (Profile::Upstream, 0)] {
+        for ends_otherwise in [false, true] {
+            let mut cluster = Cluster::new(profile);
+            for node in ["n0", "n1"] {
+                cluster.add_node(node, json!({}), json!([]));
+            }
+            cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+            cluster.failures.push(("adopt", FailureKind::Invalid));
+            cluster.add_daemonset("ds", json!({}));
+            cluster.pass(30);
+            assert_eq!(cluster.on("n1").len(), others, "{profile}");
+            let status = cluster.daemonset().status;
+            let written = i64::try_from(others).expect("small");
+            assert_eq!(
+                (status.observed_generation, i64::from(status.counts.desired)),
+                (written, 2 * written),
+                "{profile}"
+            );
+            if ends_otherwise {
+                cluster.change("pods/orphan", json!({"metadata": {"labels": {"app": "other"}}}));
+            } else {
+                cluster.failures.clear();
+            }
+            cluster.pass(1200);
+            assert_eq!(
+                (cluster.on("n1").len(), cluster.daemonset().status.counts.desired),
+                (1, 2),
+                "{profile}"
+            );
+        }
+    }
 }
 
 /// DS-060, DS-022: a pod whose owner reference has our uid but another name is not ours.
