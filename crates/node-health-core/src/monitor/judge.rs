@@ -53,6 +53,15 @@ impl Monitor {
         }
     }
 
+    /// It lives: what would be written of it is not true any more, should it wait for its turn still.
+    pub(super) fn call_off_write(&mut self, name: &NodeName, out: &mut Vec<Effect>) {
+        let wanted = self.queue.wanted_writes().find(|node| node.name == *name).cloned();
+        if let Some(node) = wanted {
+            self.queue.recalled(&node);
+            out.push(Effect::CallOff(node));
+        }
+    }
+
     /// Starts as many requests as may be under way.
     pub(super) fn start_requests(&mut self, now: Now, out: &mut Vec<Effect>) {
         while let Some(name) = self.queue.next_write() {

@@ -84,7 +84,7 @@ impl Monitor {
             return;
         }
         if posted {
-            self.note_sign(name, Signal::Status, now);
+            self.note_sign(name, Signal::Status, now, out);
         }
         if was != ReadyStatus::Unknown && facts.ready.status == ReadyStatus::Unknown {
             self.unknown_arrived(name, now, out);
@@ -157,14 +157,14 @@ impl Monitor {
             return;
         }
         let quiet = node.heard && node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
-        self.note_sign(&lease.name, Signal::Lease, now);
+        self.note_sign(&lease.name, Signal::Lease, now, out);
         if !quiet {
             self.refresh(&lease.name, now, out);
         }
     }
 
     /// A sign of life: grace begins again (NL-040).
-    fn note_sign(&mut self, name: &NodeName, signal: Signal, now: Now) {
+    fn note_sign(&mut self, name: &NodeName, signal: Signal, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let mut noticed = self.cadence.notices(now.mono);
         if signal == Signal::Status && self.config.profile == Profile::Upstream {
@@ -193,6 +193,8 @@ impl Monitor {
         if matches!(node.phase, Phase::Queued | Phase::Confirmed(_)) {
             node.phase = Phase::Watched;
             self.queue.remove(name);
+        } else if matches!(node.phase, Phase::Writing(_)) {
+            self.call_off_write(name, out);
         }
     }
 

@@ -231,3 +231,24 @@ fn a_write_that_was_not_sent_when_a_hold_begins_is_taken_back() {
         assert_eq!(read.is_some(), !renewed);
     }
 }
+
+/// NL-040: a node that is heard of while the write about it waits for its turn is not called silent.
+#[test]
+fn a_write_that_was_not_sent_when_the_node_is_heard_of_is_taken_back() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    let read = world.pending.remove(0);
+    world.answer(read);
+    assert!(matches!(world.pending[..], [Pending::Write(_)]), "{:?}", world.pending);
+    world.story();
+    world.renew("n1");
+    world.renew("n1");
+    assert_eq!(world.story(), ["50.1 call off n1", "50.1 n1 healthy"], "once");
+    assert!(world.pending.is_empty(), "{:?}", world.pending);
+    world.answers = Answers::AtOnce;
+    world.pass(40.0);
+    assert_eq!((world.verdict("n1"), world.ready("n1")), ("late", ReadyStatus::True));
+    world.pass(20.0);
+    assert_eq!(world.verdict("n1"), "unreachable", "it fell silent again");
+}
