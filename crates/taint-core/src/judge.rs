@@ -7,8 +7,7 @@ use bailiff_model::{Mono, Profile, Toleration, taint};
 
 use crate::start::{Standing, Start};
 
-/// A toleration time beyond this is without end: the longest that upstream can express, 2⁶³−1 nanoseconds (TE-120).
-const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A toleration time that runs, or ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +29,16 @@ pub(crate) enum Judgement {
     Timed(usize, Armed),
 }
 
+/// The time that a toleration leaves.
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    seconds: i64,
+    /// From when it counts if no time runs yet.
+    since: Start,
+    /// Which taint it is for.
+    index: usize,
+}
+
 /// Judges a pod. `armed` is the time that runs already; a new one counts from `arming`.
 ///
 /// A running time is never shortened, except to nothing when a taint is not tolerated at all (TE-052). Under
@@ -45,17 +54,19 @@ pub(crate) fn judge(
         return Judgement::Clear(WithdrawnReason::TaintsGone);
     }
     let since = armed.map_or(arming, |armed| armed.since);
-    let mut earliest: Option<(Mono, usize)> = None;
+    let mut first: Option<Term> = None;
     for (index, standing) in taints.iter().enumerate() {
         let Some(used) = taint::used(&standing.taint, tolerations) else {
             return Judgement::Untolerated(index);
         };
-        if let Some(limit) = finite(used) {
-            let end = (standing.since.max(since).plus(limit), index);
-            earliest = Some(earliest.map_or(end, |known| known.min(end)));
+        if let Some(seconds) = used.seconds {
+            let since = standing.since.max(since);
+            let term = Term { seconds, since, index };
+            first = Some(first.map_or(term, |known| known.or_sooner(term, profile)));
         }
     }
-    let Some((end, index)) = earliest else {
+    let ends = first.and_then(|term| Some((term.end(profile)?, term.index)));
+    let Some((end, index)) = ends else {
         return Judgement::Clear(WithdrawnReason::Tolerated);
     };
     let due = match (armed, profile) {
@@ -66,10 +77,39 @@ pub(crate) fn judge(
     Judgement::Timed(index, Armed { since, due })
 }
 
-/// The limit that a toleration sets; `None` is forever.
-fn finite(toleration: &Toleration) -> Option<Duration> {
-    let limit = taint::limit(toleration.seconds?);
-    (limit <= LONGEST).then_some(limit)
+/// `tolerationSeconds` as a time; `None` is for ever (TE-053, TE-120).
+///
+/// What 64 bits of nanoseconds cannot hold is for ever. Under [`Profile::Upstream`] it is what is left of it in 64 bits: for ever if
+/// that is negative, as it is for 2⁶³−1 seconds.
+fn limit(seconds: i64, profile: Profile) -> Option<Duration> {
+    let seconds = seconds.max(0);
+    let nanos = match (seconds.checked_mul(NANOS_PER_SECOND), profile) {
+        (Some(nanos), _) => nanos,
+        (None, Profile::Bailiff) => return None,
+        (None, Profile::Upstream) => seconds.wrapping_mul(NANOS_PER_SECOND),
+    };
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
+}
+
+// === impl Term ===
+
+impl Term {
+    /// When it is over; `None` is never.
+    fn end(self, profile: Profile) -> Option<Mono> {
+        Some(self.since.plus(limit(self.seconds, profile)?))
+    }
+
+    /// The one of both that is over first, this one if both are. Upstream compares the seconds, before they wrap around (TE-120).
+    fn or_sooner(self, other: Self, profile: Profile) -> Self {
+        let is_sooner = match profile {
+            Profile::Upstream => other.seconds < self.seconds,
+            Profile::Bailiff => {
+                let ours = self.end(profile);
+                other.end(profile).is_some_and(|end| ours.is_none_or(|ours| end < ours))
+            }
+        };
+        if is_sooner { other } else { self }
+    }
 }
 
 #[cfg(test)]
@@ -160,6 +200,68 @@ mod tests {
                 let found = check(taints, tolerations, None, 5, profile);
                 assert_eq!(found, wanted, "{taints:?} {tolerations:?}");
             }
+        }
+    }
+
+    /// TE-120: what overflows is for ever; under upstream's profile it wraps around, once the least was chosen.
+    #[test]
+    fn seconds_beyond_a_duration_are_for_ever_or_wrap_around() {
+        const WRAPPED: u64 = 290_448_384;
+        let nanos = Duration::from_nanos;
+        let cases = [
+            (i64::MIN, Some(Duration::ZERO), Some(Duration::ZERO)),
+            (-1, Some(Duration::ZERO), Some(Duration::ZERO)),
+            (0, Some(Duration::ZERO), Some(Duration::ZERO)),
+            (1, Some(nanos(1_000_000_000)), Some(nanos(1_000_000_000))),
+            (
+                9_223_372_036,
+                Some(nanos(9_223_372_036_000_000_000)),
+                Some(nanos(9_223_372_036_000_000_000)),
+            ),
+            (9_223_372_037, None, None),
+            (18_446_744_073, None, None),
+            (18_446_744_074, None, Some(nanos(WRAPPED))),
+            // 2⁵⁵ seconds are a multiple of 2⁶⁴ nanoseconds.
+            (1 << 55, None, Some(Duration::ZERO)),
+            (i64::MAX - 1, None, None),
+            (i64::MAX, None, None),
+        ];
+        for (seconds, ours, upstreams) in cases {
+            assert_eq!(limit(seconds, Profile::Bailiff), ours, "{seconds}");
+            assert_eq!(limit(seconds, Profile::Upstream), upstreams, "{seconds}");
+        }
+        let taints = [("a", 1), ("b", 1)];
+        let both = |other| {
+            let tolerations = [("a", Some(18_446_744_074)), ("b", other)];
+            [Profile::Bailiff, Profile::Upstream].map(|profile| check(&taints, &tolerations, None, 5, profile))
+        };
+        assert_eq!(both(Some(60)), [Judgement::Timed(1, mk_armed(5, 65)); 2]);
+        let wrapped = Armed {
+            since: mk_start(5),
+            due: mk_mono(5) + nanos(WRAPPED),
+        };
+        let forever = Judgement::Clear(WithdrawnReason::Tolerated);
+        assert_eq!(both(None), [forever, Judgement::Timed(0, wrapped)]);
+        assert_eq!(both(Some(18_446_744_073)), [forever, forever], "the least of both");
+    }
+
+    /// TE-120: for each number of seconds, of every size
+    #[test]
+    fn any_seconds_are_never_longer_than_they_say() {
+        let around = |bit: u32| (-2..=2).map(move |by| (1i64 << bit).saturating_add(by));
+        let spread = |by: i64| (0..2000).map(move |n: i64| by.wrapping_mul(n).wrapping_add(n));
+        let all = (0..63)
+            .flat_map(around)
+            .chain(spread(18_446_744_073))
+            .chain(spread(i64::MAX / 997));
+        for seconds in all {
+            let exact = i128::from(seconds.max(0)) * i128::from(NANOS_PER_SECOND);
+            let held = i64::try_from(exact).ok().and_then(|nanos| u64::try_from(nanos).ok());
+            assert_eq!(limit(seconds, Profile::Bailiff), held.map(Duration::from_nanos), "{seconds}");
+            // What 64 bits with a sign keep of it.
+            let kept = (exact + (1 << 63)).rem_euclid(1 << 64) - (1 << 63);
+            let kept = u64::try_from(kept).ok().map(Duration::from_nanos);
+            assert_eq!(limit(seconds, Profile::Upstream), kept, "{seconds}");
         }
     }
 
