@@ -91,6 +91,9 @@ fn many(args: &Args) -> Result<ExitCode, Failure> {
     for (name, count) in &campaign.premises {
         println!("{count:>8} × {name}");
     }
+    for (name, count) in &campaign.excused {
+        println!("{count:>8} broken as upstream would: {name}");
+    }
     for (seed, failures) in &campaign.failures {
         println!("BROKEN seed {seed} (bailiff scenario soak --seed {seed})");
         for failure in failures {

@@ -219,6 +219,7 @@ fn mk_pod(nth: usize) -> PodFacts {
         ],
         ready: ReadyStatus::True,
         bound: Some(Wall::UNIX_EPOCH),
+        terminating: false,
     }
 }
 

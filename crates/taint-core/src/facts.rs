@@ -75,4 +75,6 @@ pub struct PodFacts {
     pub ready: ReadyStatus,
     /// When it was bound: `PodScheduled`'s transition, else creation.
     pub bound: Option<Wall>,
+    /// It is being deleted. It is judged like any other (TE-077); this tells that its deletion did not fail.
+    pub terminating: bool,
 }

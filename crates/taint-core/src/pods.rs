@@ -28,6 +28,8 @@ pub(crate) struct Pod {
     pub(crate) bound: Option<Box<Start>>,
     /// Its toleration time, running or over.
     pub(crate) armed: Option<Box<Armed>>,
+    /// It is being deleted.
+    pub(crate) terminating: bool,
     /// What was published last.
     pub(crate) intent: Option<Box<Published>>,
 }
@@ -43,6 +45,8 @@ pub(crate) struct Published {
     pub(crate) due: Mono,
     /// Of everything that matters to a reader: what has the same digest is not published again.
     pub(crate) digest: u64,
+    /// The next judgement is published even if it says the same.
+    pub(crate) again: bool,
     /// The health record behind it.
     pub(crate) derived_from: Origin,
     /// Its trace.
@@ -87,6 +91,7 @@ impl Pods {
             mark: false,
             bound: bound.map(Box::new),
             armed: None,
+            terminating: facts.terminating,
             intent: None,
         };
         self.by_uid.insert(uid, pod);
@@ -103,6 +108,7 @@ impl Pods {
             ..facts.pod
         };
         pod.ready = facts.ready;
+        pod.terminating = facts.terminating;
         if *pod.tolerations == *facts.tolerations {
             return false;
         }

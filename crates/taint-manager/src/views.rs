@@ -7,6 +7,7 @@ use bailiff_cluster::views::{Condition, Meta, TaintView, TolerationView, conditi
 use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// Reason of a Ready condition that a controller set to Unknown because nothing was posted any more (NL-053).
 const REASON_STOPPED_POSTING: &str = "NodeStatusUnknown";
@@ -111,6 +112,8 @@ struct PodMeta {
     generation: i64,
     #[serde(default)]
     creation_timestamp: Option<Wall>,
+    #[serde(default)]
+    deletion_timestamp: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -229,6 +232,7 @@ impl From<RawPod> for PodView {
             bound: scheduled
                 .and_then(|scheduled| scheduled.last_transition_time)
                 .or(metadata.creation_timestamp),
+            terminating: metadata.deletion_timestamp.is_some(),
         };
         let meta = Meta {
             name: metadata.name,
@@ -362,12 +366,13 @@ mod tests {
             }],
             ready: ReadyStatus::True,
             bound: Some(mk_wall("2024-05-01T10:00:05Z")),
+            terminating: false,
         };
         assert_eq!(view.into_facts(), wanted);
     }
 
-    /// TE-014, TE-077, TE-078, TE-079, NL-087, NL-208: what kind of pod it is, and how far it got, is not even read; a static pod's
-    /// own toleration is what spares it. Recordings `nl-special-pods`, `te-user-terminating`.
+    /// TE-014, TE-077, TE-078, TE-079, NL-087, NL-208: what kind of pod it is, and how far it got, is not even read, but for whether it
+    /// is being deleted; a static pod's own toleration is what spares it. Recordings `nl-special-pods`, `te-user-terminating`.
     #[test]
     fn terminating_finished_mirror_and_daemon_pods_are_pods_like_others() {
         let mk = |metadata: serde_json::Value, status: serde_json::Value| {
@@ -382,11 +387,16 @@ mod tests {
             serde_json::from_value::<PodView>(pod).expect("decodes").into_facts()
         };
         let plain = mk(json!({}), json!({}));
+        let deleted = mk(
+            json!({"deletionTimestamp": "2024-05-01T10:00:00Z", "deletionGracePeriodSeconds": 30}),
+            json!({}),
+        );
+        assert!(deleted.terminating);
         let kinds = [
-            mk(
-                json!({"deletionTimestamp": "2024-05-01T10:00:00Z", "deletionGracePeriodSeconds": 30}),
-                json!({}),
-            ),
+            PodFacts {
+                terminating: false,
+                ..deleted
+            },
             mk(json!({}), json!({"phase": "Succeeded"})),
             mk(json!({}), json!({"phase": "Failed"})),
             mk(json!({"annotations": {"kubernetes.io/config.mirror": "abc"}}), json!({})),

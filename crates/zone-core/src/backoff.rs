@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bailiff_model::Backoff;
 
-/// Upstream tries five times, 10 ms apart, and gives up (TE-004, TE-076); we go on, so we begin slower. An API that is back is noticed
-/// within the longest pause, and 10,000 failing requests cost it about 300/s at most.
+/// Upstream tries five times, 10 ms apart, and gives up (TE-004, TE-076), which is for its profile; else we go on, so we begin slower. An
+/// API that is back is noticed within the longest pause, and 10,000 failing requests cost it about 300/s at most.
 const FAILED: Backoff = Backoff {
     first: Duration::from_millis(100),
     longest: Duration::from_secs(30),

@@ -170,8 +170,10 @@ pub enum FailureKind {
     Throttled,
     /// Not as it is, by what the server goes by at the moment.
     Invalid,
-    /// Not applied, may be allowed later: permission or leadership is missing.
+    /// Not applied, may be allowed later: permission is missing.
     Denied,
+    /// Never left this process: leadership is missing, or its own rate limit did not let it go in time.
+    NotSent,
     /// Not sent, because of [`crate::Effect::CallOff`].
     CalledOff,
     /// It is not known whether it was applied.

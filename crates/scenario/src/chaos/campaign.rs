@@ -16,6 +16,8 @@ pub struct Campaign {
     pub runs: u64,
     /// Premises of each invariant, in all runs together.
     pub premises: BTreeMap<&'static str, u64>,
+    /// What upstream would do as well, in its profile.
+    pub excused: BTreeMap<&'static str, u64>,
     /// What went wrong, by seed: one sentence each.
     pub failures: BTreeMap<u64, Vec<String>>,
 }
@@ -45,8 +47,11 @@ impl Campaign {
     fn add(&mut self, seed: u64, ended: Ended) {
         self.runs += 1;
         let failures = ended.failures();
-        for (name, Verdict { premises, .. }) in ended.verdicts {
+        for (name, Verdict { premises, excused, .. }) in ended.verdicts {
             *self.premises.entry(name).or_default() += premises;
+            if excused > 0 {
+                *self.excused.entry(name).or_default() += excused;
+            }
         }
         if !failures.is_empty() {
             self.failures.insert(seed, failures);

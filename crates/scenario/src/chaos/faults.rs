@@ -5,7 +5,7 @@
 
 mod stale;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -79,6 +79,8 @@ struct State {
     boundary: Option<Boundary>,
     cuts: BTreeSet<(StageName, Cut)>,
     counts: Counts,
+    /// Requests about a pod that the zone-evictor got no good answer to, by the pod's name.
+    failed: BTreeMap<String, u32>,
     deaths: mpsc::Sender<StageName>,
 }
 
@@ -146,6 +148,7 @@ impl Faults {
             boundary: None,
             cuts: BTreeSet::new(),
             counts: Counts::default(),
+            failed: BTreeMap::new(),
             deaths,
         };
         let state = Arc::new(Mutex::new(state));
@@ -186,6 +189,11 @@ impl Faults {
     /// How often something happened so far.
     pub fn counts(&self) -> Counts {
         self.state().counts.clone()
+    }
+
+    /// How many requests of the zone-evictor about this pod fared badly so far.
+    pub fn failed(&self, pod: &str) -> u32 {
+        self.state().failed.get(pod).copied().unwrap_or_default()
     }
 
     /// True if `stage` dies of its n-th record.
@@ -245,6 +253,12 @@ impl Faults {
             Some(_) => EventFate::Expired,
             None => EventFate::Pass,
         }
+    }
+
+    fn failed_of(&self, path: &str) {
+        let Some((_, rest)) = path.split_once("/pods/") else { return };
+        let pod = rest.split('/').next().unwrap_or_default().to_owned();
+        *self.state().failed.entry(pod).or_default() += 1;
     }
 
     fn die(&self, stage: StageName) {
@@ -322,6 +336,9 @@ impl Faulty {
         let is_write = request.method() != Method::GET;
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
         let fate = self.faults.request(self.stage, is_write, is_watch, path.contains("/events"));
+        if self.stage == StageName::ZoneEvictor && matches!(fate, Fate::Refused(_) | Fate::Unheard | Fate::Unanswered) {
+            self.faults.failed_of(&path);
+        }
         match fate {
             Fate::Refused(code) => return Ok(refusal(code)),
             Fate::Unheard => return pending().await,

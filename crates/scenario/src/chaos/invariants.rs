@@ -31,6 +31,8 @@ const OVERDUE: Duration = Duration::from_secs(60);
 pub struct Verdict {
     /// How often it could have been broken.
     pub premises: u64,
+    /// How often it was broken as upstream would, in upstream's profile.
+    pub excused: u64,
     /// How it was broken.
     pub violations: Vec<String>,
 }

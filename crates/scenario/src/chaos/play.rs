@@ -6,7 +6,8 @@ mod state;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bailiff_event_bus::{SubscribeOptions, Subscription, Update, subscribe};
+use bailiff_event_bus::{Body, Record, SubscribeOptions, Subscription, Update, subscribe};
+use bailiff_model::outcome::{Outcome, PodOutcomeState, RefusedReason};
 use bailiff_model::{Mono, Topic, wellknown};
 use bailiff_runtime::{Clock, Seed};
 use bailiff_sandbox::driver::Options as ClusterOptions;
@@ -26,6 +27,9 @@ pub use state::EndState;
 
 /// How long a stage that a fault killed is gone.
 const GONE_FOR: Duration = Duration::from_secs(3);
+
+/// After so many attempts upstream gives an eviction up (TE-076).
+const ATTEMPTS: u32 = 5;
 
 /// What a story ended with.
 #[derive(Clone, Debug)]
@@ -69,6 +73,8 @@ struct Player {
     published: BTreeMap<StageName, Vec<Duration>>,
     /// When stages were started again.
     starts: Vec<(Mono, StageName)>,
+    /// Pods that the zone-evictor says it gave up: name by uid.
+    given_up: BTreeMap<String, String>,
 }
 
 /// Plays a story.
@@ -138,6 +144,7 @@ impl Player {
             acts: 0,
             published: BTreeMap::new(),
             starts: Vec::new(),
+            given_up: BTreeMap::new(),
         };
         for (at, deed) in &story.deeds {
             player.plan(*at, Act::Deed(deed.clone()));
@@ -181,14 +188,35 @@ impl Player {
     }
 
     fn count(&mut self, update: Update) {
-        let Update::Changes { records, .. } = update else { return };
-        for record in records {
+        let is_news = matches!(update, Update::Changes { .. });
+        let (Update::Changes { records, .. } | Update::Snapshot { records, .. }) = update else {
+            return;
+        };
+        for record in &records {
+            self.hear_of_pod(record);
+        }
+        for record in records.iter().filter(|_| is_news) {
             let Some(stage) = producer_of(record.topic) else { continue };
             let at = self.at();
             let moments = self.published.entry(stage).or_default();
             moments.push(at);
             if self.faults.kills(stage, moments.len() as u32) {
                 self.die(stage);
+            }
+        }
+    }
+
+    fn hear_of_pod(&mut self, record: &Record) {
+        if record.topic != Topic::EvictionOutcomes {
+            return;
+        }
+        let Some(uid) = record.key.strip_prefix("pod/") else { return };
+        match &record.body {
+            Some(Body::Outcome(Outcome::Pod(pod))) if pod.state == PodOutcomeState::Refused(RefusedReason::Api) => {
+                self.given_up.insert(uid.to_owned(), pod.pod.name.to_string());
+            }
+            _ => {
+                self.given_up.remove(uid);
             }
         }
     }
@@ -209,7 +237,11 @@ impl Player {
 
     fn end(self, story: &Story) -> Ended {
         let history = self.fixture.sandbox.history();
-        let timeline = Timeline::new(&history, self.starts.clone(), self.fixture.clock.now().mono);
+        let mut timeline = Timeline::new(&history, self.starts.clone(), self.fixture.clock.now().mono);
+        // What is said of the API is believed only if it is true.
+        let is_true = |name: &String| self.faults.failed(name) >= ATTEMPTS;
+        let given_up = self.given_up.iter().filter(|(_, name)| is_true(name));
+        timeline.given_up = given_up.map(|(uid, _)| uid.clone()).collect();
         let judge = |invariant: &invariants::Invariant| (invariant.name, (invariant.judge)(&timeline, &story.terms));
         Ended {
             verdicts: invariants::ALL.iter().map(judge).collect(),

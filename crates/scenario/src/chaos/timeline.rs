@@ -1,6 +1,6 @@
 //! The API's history as what invariants are about: nodes, pods and daemon sets, who changed them, and since when what has held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,6 +175,8 @@ pub struct Timeline {
     pub starts: Vec<(Mono, StageName)>,
     /// When it ended.
     pub end: Mono,
+    /// Uids of pods whose evictions the API refused so often that the zone-evictor gave them up, and says so (TE-076).
+    pub given_up: BTreeSet<String>,
 }
 
 // === impl Timeline ===
@@ -192,6 +194,7 @@ impl Timeline {
             changes: changes.collect(),
             starts,
             end,
+            given_up: BTreeSet::new(),
         }
     }
 

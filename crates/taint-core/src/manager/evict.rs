@@ -1,9 +1,12 @@
 //! What should happen to pods: judging them, running their times, publishing what was decided.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
-use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, Now, Origin, PodUid, Taint, Toleration, TraceContext, Zone, taint};
+use bailiff_model::{
+    EvictionMode, Mono, NodeName, NodeRef, Now, Origin, PodUid, Profile, Taint, Toleration, TraceContext, Zone, taint,
+};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -15,6 +18,9 @@ use crate::start::{Standing, Start};
 
 /// Most taints, and most tolerations, that a cause names: as many as the bus accepts. What is judged is never cut.
 const MOST_IN_CAUSE: usize = 256;
+
+/// An attempt to delete a pod is over by then, and our watch has shown it: upstream gives up after 50 ms, if nothing is slow (TE-076).
+const ATTEMPTS_TAKE: Duration = Duration::from_secs(1);
 
 /// What is to be published about a pod.
 pub(super) struct Word {
@@ -41,10 +47,35 @@ impl Manager {
         }
     }
 
+    /// As [`Self::forget_what_was_tried`], of all pods of a node.
+    pub(super) fn forget_what_was_tried_on(&mut self, name: &NodeName) {
+        let pods = self.nodes.get(name).map(|node| node.pods.iter().cloned().collect::<Vec<_>>());
+        for uid in pods.into_iter().flatten() {
+            self.forget_what_was_tried(&uid);
+        }
+    }
+
     /// Judges one pod, now that intents are decided at all.
     pub(super) fn evaluate_pod(&mut self, uid: &PodUid) {
         if self.progress.begun.is_some() {
             self.judge_pod(uid, Start::at(self.now));
+        }
+    }
+
+    /// Upstream a deletion is over, done or given up, soon after it began, and is forgotten then: taints or tolerations that change later
+    /// find a pod that is still there as one on which nothing was decided (TE-055, TE-076). So a pod that is due is said to be due once
+    /// more, and a time that ran out begins anew, unless the pod is on its way out.
+    pub(super) fn forget_what_was_tried(&mut self, uid: &PodUid) {
+        if self.config.profile != Profile::Upstream || self.config.mode != EvictionMode::Taint {
+            return;
+        }
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        let Some(known) = pod.intent.as_deref_mut() else { return };
+        if known.state == IntentState::Due && known.due + ATTEMPTS_TAKE <= self.now.mono {
+            known.again = true;
+            if !pod.terminating {
+                pod.armed = None;
+            }
         }
     }
 
@@ -254,8 +285,12 @@ impl Manager {
             },
         };
         let digest = digest(&word, &node, &zone);
-        let before = pod.intent.as_deref().map(|known| (known.state, known.digest));
-        if before.is_some_and(|(_, known)| known == digest) {
+        let before = pod.intent.as_deref().map(|known| known.state);
+        if pod
+            .intent
+            .as_deref()
+            .is_some_and(|known| known.digest == digest && !known.again)
+        {
             return;
         }
         pod.intent = Some(Box::new(Published {
@@ -263,6 +298,7 @@ impl Manager {
             trigger: word.trigger,
             due: word.due,
             digest,
+            again: false,
             derived_from: word.derived_from.clone(),
             trace: word.trace,
         }));
@@ -281,7 +317,7 @@ impl Manager {
             derived_from: word.derived_from,
             trace: word.trace,
         });
-        self.count(before.map(|(state, _)| state), Some(word.state));
+        self.count(before, Some(word.state));
     }
 
     /// Keeps the sizes by state.

@@ -57,7 +57,7 @@ impl Manager {
         let before = node.taints.iter().map(|standing| &standing.taint);
         // TE-012: any difference in the ordered list counts, other effects do not. Intents follow their node into another zone.
         let rezoned = node.facts.zone != facts.zone;
-        let moved = replaced || !node.present || rezoned || before.ne(taints.iter().map(|standing| &standing.taint));
+        let tainted = replaced || !node.present || before.ne(taints.iter().map(|standing| &standing.taint));
         self.stats.nodes += usize::from(!node.present);
         node.taints = taints;
         node.facts = facts;
@@ -67,7 +67,10 @@ impl Manager {
         }
         self.ready_changed(&name, ready_before);
         self.want_node_write(&name);
-        if moved {
+        if tainted {
+            self.forget_what_was_tried_on(&name);
+        }
+        if tainted || rezoned {
             self.evaluate_node(&name);
         }
     }

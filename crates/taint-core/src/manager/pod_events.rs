@@ -68,6 +68,7 @@ impl Manager {
             self.clear_mark(&uid);
         }
         if self.pods.update(facts) {
+            self.forget_what_was_tried(&uid);
             self.evaluate_pod(&uid);
         }
     }

@@ -307,6 +307,7 @@ pub fn mk_pod(uid: &str, node: &str, tolerations: &[(&str, Option<i64>)]) -> Pod
             .collect(),
         ready: ReadyStatus::True,
         bound: Some(wall(-800_000)),
+        terminating: false,
     }
 }
 

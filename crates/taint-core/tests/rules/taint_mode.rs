@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger, WithdrawnReason};
 use bailiff_model::{Effect as TaintEffect, Listed, Origin, Taint, TraceContext, Verdict, Wall, Zone};
-use bailiff_taint_core::{Component, Input, NodeFacts, Profile, Severity};
+use bailiff_taint_core::{Component, Input, NodeFacts, PodFacts, Profile, Severity};
 
 use crate::harness::{Harness, at_version, mk_health, mk_node, mk_origin, mk_pod, mk_taint, recreated, wall};
 
@@ -384,6 +384,45 @@ fn stamping_a_taint_again_moves_nothing() {
     stamped.taints[0].time_added = Some(Wall::MIN);
     h.at(5).node(stamped);
     h.assert_state("p", Scheduled, 9);
+}
+
+/// TE-055, TE-076: upstream, an eviction that is over is forgotten. What is judged after that is decided anew, and said: a time that
+/// ran out begins again, unless the pod is on its way out. What no judgement follows says nothing.
+#[test]
+fn what_was_tried_is_forgotten_when_a_pod_is_judged_again() {
+    for (profile, leaving, said_again) in [(Profile::Bailiff, (Scheduled, 23), 0), (Profile::Upstream, (Due, 4), 1)] {
+        let pods = || {
+            vec![
+                mk_pod("finite", "n1", &[("m", Some(3))]),
+                mk_pod("leaving", "n1", &[("m", Some(3))]),
+                mk_pod("none", "n1", &[]),
+            ]
+        };
+        let mut h = Harness::begun(profile, vec![mk_node("n1", &[])], pods());
+        h.at(1).node(mk_node("n1", &["m"]));
+        h.at(4);
+        h.pod(PodFacts {
+            terminating: true,
+            ..pods().remove(1)
+        });
+        for pod in ["finite", "leaving"] {
+            h.assert_state(pod, Due, 4);
+        }
+        let none = h.eviction("none").cloned();
+        h.at(10).node(at_version(mk_node("n1", &["m"]), "2"));
+        assert_eq!(h.eviction("none").cloned(), none, "{profile}: nothing is judged");
+        // The value changed: another taint, which all of them tolerate as they did the one before.
+        h.at(20).node(mk_node("n1", &["m=v"]));
+        h.assert_state("finite", Scheduled, 23);
+        h.assert_state("leaving", leaving.0, leaving.1);
+        // The same taints, stamped again, are judged again, too.
+        let said = h.eviction("none").map(|eviction| eviction.decided_at);
+        let mut stamped = mk_node("n1", &["m=v"]);
+        stamped.taints[0].time_added = Some(wall(21));
+        h.at(22).node(stamped);
+        let again = h.eviction("none").map(|eviction| eviction.decided_at) != said;
+        assert_eq!(i32::from(again), said_again, "{profile}");
+    }
 }
 
 /// TE-120: no length of a toleration breaks a timer

@@ -337,6 +337,11 @@ impl Evictor {
         if node.facts.is_none() && facts.health_taints().next().is_some() {
             node.upstream.had_one(&facts.zone);
         }
+        let has_taints = |facts: &NodeFacts| facts.health_taints().next().is_some();
+        if node.facts.as_ref().is_some_and(has_taints) && !has_taints(&facts) {
+            // Whoever took them off: what is put there from now on is no part of them.
+            node.upstream.cleared();
+        }
         node.facts = Some(facts);
         self.touched.insert(name);
     }

@@ -6,6 +6,7 @@
 //!           └─────────┘  └── backoff ◀────────┴───────────┘   any failure but "gone" (TE-076)
 //!                     └─▶ confirming: the node's taints, as known, justify nothing; a read of the node decides
 //! ```
+//! In upstream's profile a pod is given up after five attempts, until it is judged again ([`attempts`]).
 //! With `--eviction-method=evict` it is reading ─▶ evicting: the Eviction API sets the condition itself, once budgets allow it.
 //!
 //! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what
@@ -17,6 +18,7 @@
 //! half.
 
 mod answers;
+mod attempts;
 mod recall;
 mod say;
 mod spared;
@@ -34,6 +36,7 @@ use crate::effect::{Count, Effect, Mark, Ticket};
 use crate::fact::PodFacts;
 use crate::rate::Bucket;
 
+use attempts::Attempts;
 pub(super) use spared::DaemonSets;
 
 /// Where a pod's eviction stands.
@@ -91,6 +94,7 @@ struct Pod {
     seen: Option<PodFacts>,
     failures: u32,
     conflicts: u32,
+    attempts: Attempts,
     overdue: bool,
     announced: bool,
     withdrawn: bool,
@@ -264,6 +268,7 @@ impl Evictor {
             pod.origin = origin.clone();
             pod.trace = trace;
             pod.withdrawn = false;
+            pod.judged_again();
             let deleted = matches!(pod.said, Some(PodOutcomeState::Deleted | PodOutcomeState::Gone));
             if deleted || pod.stage.is_in_flight() {
                 // What is under way is finished; what is done is not done twice for one incarnation (TE-052 would).
@@ -299,6 +304,7 @@ impl Evictor {
             seen: None,
             failures: 0,
             conflicts: 0,
+            attempts: Attempts::default(),
             overdue,
             announced: false,
             withdrawn: false,

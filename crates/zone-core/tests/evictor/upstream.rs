@@ -1,8 +1,11 @@
 //! What upstream's queues do and ours do not: each case in both profiles, as it was seen of kube-controller-manager.
 
+use std::time::Duration;
+
 use bailiff_model::intent::HealthTaint;
+use bailiff_model::outcome::{Outcome, PodOutcomeState, RefusedReason};
 use bailiff_model::{Profile, Taint, Topic, Verdict, Wall, Zone};
-use bailiff_zone_core::Config;
+use bailiff_zone_core::{Config, FailureKind};
 
 use crate::world::{START, World, mk_config, mk_taint, secs};
 
@@ -166,6 +169,23 @@ fn a_health_taint_made_by_hand_while_all_zones_are_down() {
     }
 }
 
+/// NL-097: the same where somebody else took off what stood when all zones went down.
+#[test]
+fn a_health_taint_made_by_hand_after_ours_was_taken_off_by_hand() {
+    for (profile, isolated) in [(Profile::Bailiff, 0), (Profile::Upstream, 1)] {
+        let mut world = mk_world(profile, &SIX[..3], |_| ());
+        world.fall_silent(&["n1"]);
+        world.failures.extend([FailureKind::Denied; 3]);
+        world.fall_silent(&["n2", "n3"]);
+        assert!(world.is_isolated("n1"), "{profile}: it cannot be taken off");
+        world.change_node("n1", |facts| facts.taints.clear());
+        world.failures.clear();
+        world.change_node("n1", |facts| facts.taints.push(by_hand()));
+        world.pass(secs(60));
+        assert_eq!(world.isolated().len(), isolated, "{profile}");
+    }
+}
+
 /// NL-024, NL-095: a zone whose nodes all went begins anew with those that come.
 #[test]
 fn a_zone_that_is_gone_and_back() {
@@ -274,4 +294,75 @@ fn nodes_that_are_late() {
         world.fall_silent(&["n2", "n3", "n4"]);
         assert!(world.isolated().is_empty(), "{profile}: all zones are down");
     }
+}
+
+/// TE-075, TE-076: five attempts, 10 ms apart; then the pod is given up, which is said, until it is judged again, or a process starts.
+#[test]
+fn a_pod_is_given_up_after_five_attempts_in_upstreams_profile() {
+    let given_up = PodOutcomeState::Refused(RefusedReason::Api);
+    for kind in [
+        FailureKind::Unknown,
+        FailureKind::Denied,
+        FailureKind::Invalid,
+        FailureKind::Throttled,
+    ] {
+        let mut world = mk_tainted(Profile::Upstream);
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.failures.extend([kind; 5]);
+        world.due(&pod);
+        world.pass(Duration::from_millis(40));
+        assert_eq!((world.pod_state(&pod), world.requests), (Some(&given_up), 5), "{kind:?}");
+        let Some(Outcome::Pod(outcome)) = world.outcomes.get(&format!("pod/{pod}")) else {
+            unreachable!("it was said")
+        };
+        let said = (outcome.failed_attempts, &outcome.detail[..]);
+        assert_eq!(said, (5, "given up after 5 attempts: as the test wanted"));
+        world.pass(secs(3600));
+        assert_eq!((world.deleted(), world.requests, world.events.len()), (0, 5, 1), "{kind:?}");
+        // Judged again; another five.
+        world.failures.extend([kind; 4]);
+        world.due(&pod);
+        world.pass(secs(1));
+        assert_eq!((world.deleted(), world.events.len()), (1, 2), "{kind:?}");
+    }
+}
+
+/// TE-076: what a process gave up, the next one tries (TE-102).
+#[test]
+fn a_process_that_starts_tries_what_was_given_up() {
+    let mut world = mk_tainted(Profile::Upstream);
+    let pod = world.add_pod("p", "n1", vec![]);
+    world.failures.extend([FailureKind::Invalid; 5]);
+    world.due(&pod);
+    world.pass(secs(60));
+    assert_eq!(world.deleted(), 0);
+    world.restart();
+    world.pass(secs(60));
+    assert_eq!(world.deleted(), 1);
+}
+
+/// TE-076: what was not sent, and what the server asks to wait for, is no attempt; nothing ever is by default.
+#[test]
+fn what_is_no_attempt_gives_nothing_up() {
+    let cases = [
+        (Profile::Upstream, FailureKind::NotSent, None),
+        (Profile::Upstream, FailureKind::Throttled, Some(secs(1))),
+        (Profile::Bailiff, FailureKind::Unknown, None),
+        (Profile::Bailiff, FailureKind::Invalid, None),
+    ];
+    for (profile, kind, retry_after) in cases {
+        let mut world = mk_tainted(profile);
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.failures.extend([kind; 8]);
+        world.retry_after = retry_after;
+        world.due(&pod);
+        world.pass(secs(3600));
+        assert_eq!(world.deleted(), 1, "{profile} {kind:?}");
+    }
+}
+
+fn mk_tainted(profile: Profile) -> World {
+    let mut world = mk_world(profile, &SIX, |_| ());
+    world.change_node("n1", |facts| facts.taints.push(mk_taint("m", "")));
+    world
 }

@@ -104,9 +104,9 @@ impl Evictor {
         self.set_work(name, Work::Idle);
         if let Some(node) = self.nodes.get_mut(name) {
             node.failures = 0;
-        }
-        if purpose == Purpose::Clear {
-            self.was_cleared(name);
+            if purpose == Purpose::Clear {
+                node.upstream.cleared();
+            }
         }
         self.node_applied(facts, now);
         if purpose == Purpose::Isolate {

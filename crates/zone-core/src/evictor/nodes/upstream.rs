@@ -23,6 +23,11 @@ impl Turns {
         !self.left.is_empty()
     }
 
+    /// The taints that it had are off.
+    pub(super) const fn cleared(&mut self) {
+        self.disrupted = false;
+    }
+
     /// It had its turn in `zone`.
     pub(super) fn had_one(&mut self, zone: &Zone) {
         if !self.had.contains(zone) {
@@ -42,13 +47,6 @@ impl Evictor {
     pub(in crate::evictor) fn disrupt(&mut self, name: &NodeName) {
         if let Some(node) = self.nodes.get_mut(name) {
             node.upstream.disrupted = true;
-        }
-    }
-
-    /// Its health taints were taken off.
-    pub(super) fn was_cleared(&mut self, name: &NodeName) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.upstream.disrupted = false;
         }
     }
 

@@ -109,22 +109,7 @@ impl Evictor {
                 pod.conflicts += 1;
                 self.advance(uid, now);
             }
-            kind => {
-                pod.failures = pod.failures.saturating_add(1);
-                pod.conflicts = 0;
-                // What the server refuses today (a webhook, a policy, a proxy) it may accept tomorrow. Until then it goes last.
-                let refused = kind == FailureKind::Invalid;
-                pod.overdue |= refused;
-                let pause = if refused {
-                    backoff::pause_refused(pod.failures)
-                } else {
-                    backoff::pause(pod.failures, failure.retry_after)
-                };
-                let until = now.mono + pause;
-                self.pods.set_stage(uid, Stage::Backoff);
-                self.timers.set(Timer::Pod(uid.clone()), until);
-                self.say_pod_failed(uid, failure.detail, now);
-            }
+            _ => self.pod_attempt_failed(uid, failure, now),
         }
     }
 }
