@@ -30,7 +30,13 @@ fn request(fixture: &Fixture, verb: Verb, path: &str, body: &Value) {
 /// It leads, as long as this is called every few seconds.
 fn renew(fixture: &Fixture, holder: &str) {
     let now = format!("{:.6}", fixture.clock.wall());
-    let spec = json!({"holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": 15});
+    write_lease(
+        fixture,
+        &json!({"holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": 15}),
+    );
+}
+
+fn write_lease(fixture: &Fixture, spec: &Value) {
     request(
         fixture,
         Verb::MergePatch,
@@ -108,8 +114,15 @@ fn events(fixture: &Fixture) -> Vec<String> {
     reasons.into_iter().collect()
 }
 
+/// When the process that leads acquired the Lease: before or after one did everything to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acquired {
+    Before,
+    After,
+}
+
 /// A running system, in which a kube-controller-manager did everything to a node before any stage ran.
-async fn set_up(plan: &Plan, clock: bailiff_runtime::Clock, node: &str) -> Fixture {
+async fn set_up(plan: &Plan, clock: bailiff_runtime::Clock, node: &str, acquired: Acquired) -> Fixture {
     let mut fixture = demo::set_up(plan, Transport::InProcess, clock, Seed::new(13))
         .await
         .expect("a world");
@@ -118,9 +131,19 @@ async fn set_up(plan: &Plan, clock: bailiff_runtime::Clock, node: &str) -> Fixtu
     }
     let lease = json!({"metadata": {"name": "kube-controller-manager"}, "spec": {}});
     fixture.create(LEASE, &lease).expect("created");
+    let acquire = |by: Acquired| {
+        if by == acquired {
+            let now = format!("{:.6}", fixture.clock.wall());
+            write_lease(&fixture, &json!({"acquireTime": now}));
+        }
+    };
+    acquire(Acquired::Before);
+    tokio::time::sleep(Duration::from_secs(5)).await;
     for past in [Deed::Conditions, Deed::Taints] {
         act(&fixture, past, node);
     }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    acquire(Acquired::After);
     fixture.start_stages().await.expect("stages start");
     fixture
 }
@@ -138,7 +161,7 @@ fn play_rival(deed: Deed) -> Played {
     let plan = mk_plan();
     world::run(async |clock| {
         let bystander = plan.cluster().layout().zones[0].1[0].to_string();
-        let fixture = set_up(&plan, clock, &bystander).await;
+        let fixture = set_up(&plan, clock, &bystander, Acquired::After).await;
         let mut observer = Observer::new(&fixture, &plan);
         lead(&mut observer, &fixture, 30).await;
         let stale = fixture.failing_checks(StageName::ZoneEvictor);
@@ -192,5 +215,36 @@ fn a_rival_holds_what_disrupts_until_it_is_gone() {
             &[]
         };
         assert_eq!(events, wanted, "{deed:?}");
+    }
+}
+
+/// What the process that leads did before any stage ran holds from the start, until it is gone; what was done before it led does not.
+#[test]
+fn a_rival_that_acted_before_the_start_holds_from_the_start() {
+    let plan = mk_plan();
+    for (acquired, is_rival) in [(Acquired::Before, true), (Acquired::After, false)] {
+        let (while_there, isolated, said) = world::run(async |clock| {
+            let bystander = plan.cluster().layout().zones[0].1[0].to_string();
+            let fixture = set_up(&plan, clock, &bystander, acquired).await;
+            let mut observer = Observer::new(&fixture, &plan);
+            let (_, silent) = plan.silent();
+            lead(&mut observer, &fixture, 6).await;
+            let before = observer.acts;
+            set_alive(&fixture, &silent, false).await;
+            lead(&mut observer, &fixture, 90).await;
+            let while_there = observer.acts - before;
+            let said = fixture.failing_checks(StageName::ZoneEvictor).concat();
+            observer.follow(&fixture, Duration::from_secs(60) + plan.silence).await;
+            let of_the_zone: BTreeSet<String> = silent.iter().map(NodeName::to_string).collect();
+            let isolated: BTreeSet<String> = observer.isolated.iter().map(|(node, _)| node.clone()).collect();
+            (while_there, isolated.intersection(&of_the_zone).count(), said)
+        });
+        assert_eq!(while_there == 0, is_rival, "{acquired:?}: {while_there} acts");
+        assert_eq!(
+            said.contains("rival (kube-controller-manager (kcm)"),
+            is_rival,
+            "{acquired:?}: {said}"
+        );
+        assert_eq!(isolated, plan.nodes_per_zone, "{acquired:?}: in the end all are isolated");
     }
 }
