@@ -200,7 +200,7 @@ mod tests {
         lanes
     }
 
-    /// Issue 5, lanes: missing pods before rollouts, critical ones first, DaemonSets in turns.
+    /// Lanes: missing pods before rollouts, critical ones first, DaemonSets in turns.
     #[test]
     fn what_is_critical_goes_first_and_owners_take_turns() {
         let requests = [
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(lanes.waiting(), 0);
     }
 
-    /// Issue 5, lanes: requests that never end hold up nobody else's, however many DaemonSets they are of.
+    /// Lanes: requests that never end hold up nobody else's, however many DaemonSets they are of.
     #[test]
     fn requests_that_hang_leave_room_for_others() {
         for (hanging, left) in [(1, 6), (2, 4), (3, 3), (5, 2)] {
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Issue 4, pause: what is taken out leaves its turn to others.
+    /// Pause: what is taken out leaves its turn to others.
     #[test]
     fn what_is_not_wanted_leaves_the_line() {
         let requests = [
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((order, lanes.has_next()), (vec![2, 5], false));
     }
 
-    /// Issue 5, lanes: rollouts take no slot of what nodes lack.
+    /// Lanes: rollouts take no slot of what nodes lack.
     #[test]
     fn rollouts_take_no_room_of_missing_pods() {
         let mut lanes = Lanes::new(4);

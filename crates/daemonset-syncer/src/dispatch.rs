@@ -146,7 +146,7 @@ mod tests {
         answers
     }
 
-    /// Issue 5, lanes: there is a slot for what a node lacks, and another for the rest.
+    /// Lanes: there is a slot for what a node lacks, and another for the rest.
     #[tokio::test(start_paused = true)]
     async fn what_waits_runs_in_the_order_of_the_lanes() {
         let mut dispatch = mk(-1.0);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(drive(&mut dispatch).await, [1, 2, 3]);
     }
 
-    /// Issue 5, lanes: what is urgent does not wait behind the tokens of others.
+    /// Lanes: what is urgent does not wait behind the tokens of others.
     #[tokio::test(start_paused = true)]
     async fn the_next_token_is_for_the_most_urgent() {
         let mut dispatch = mk(0.01);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(drive(&mut dispatch).await, [3, 2]);
     }
 
-    /// Issue 4, pause: what was called off ends at once.
+    /// Pause: what was called off ends at once.
     #[tokio::test(start_paused = true)]
     async fn what_is_called_off_waits_for_no_token() {
         let mut dispatch = mk(0.01);

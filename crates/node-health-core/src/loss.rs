@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// Issue 4, correlated loss: nobody is waited for where everybody who is missing counts as lost: a hold that runs out is over.
+    /// Correlated loss: nobody is waited for where everybody who is missing counts as lost: a hold that runs out is over.
     #[test]
     fn nobody_is_waited_for_where_nobody_is_expected() {
         let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(losses.hold_after(&zone), None);
     }
 
-    /// Issue 4, correlated loss: few who were not heard yet hold nothing.
+    /// Correlated loss: few who were not heard yet hold nothing.
     #[test]
     fn few_are_not_waited_for() {
         let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(losses.hold_after(&zone), None);
     }
 
-    /// Issue 4, correlated loss: the end of the wait for those that were not heard yet ends nothing of what is lost.
+    /// Correlated loss: the end of the wait for those that were not heard yet ends nothing of what is lost.
     #[test]
     fn the_end_of_the_wait_leaves_the_lost_held() {
         let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));

@@ -325,7 +325,7 @@ fn a_daemonset_syncer_that_dies_loses_no_daemon_pod() {
     check_same_end(Victim::Stage(StageName::DaemonsetSyncer));
 }
 
-/// Issue 4, pause: harmful acts wait, it is said, it ends by itself, and after it the zone's rate holds.
+/// Pause: harmful acts wait, it is said, it ends by itself, and after it the zone's rate holds.
 #[test]
 fn a_pause_in_the_middle_of_a_failure_holds_and_changes_nothing_else() {
     let seen = check_same_end(Victim::Paused);
@@ -338,7 +338,7 @@ fn a_pause_in_the_middle_of_a_failure_holds_and_changes_nothing_else() {
     );
 }
 
-/// Issue 4, pause: a ConfigMap that cannot be read is a pause.
+/// Pause: a ConfigMap that cannot be read is a pause.
 #[test]
 fn pauses_that_cannot_be_read_hold_everything() {
     let seen = check_same_end(Victim::Unreadable);
@@ -350,7 +350,7 @@ fn pauses_that_cannot_be_read_hold_everything() {
     );
 }
 
-/// Issue 4, pause: under a pause from before the failure no stage does anything harmful, whatever restarts; on resume it all happens.
+/// Pause: under a pause from before the failure no stage does anything harmful, whatever restarts; on resume it all happens.
 #[test]
 fn a_pause_from_before_the_failure_holds_every_stage() {
     let plan = mk_plan();

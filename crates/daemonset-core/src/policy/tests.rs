@@ -15,7 +15,7 @@ fn mk_order(text: &str) -> Option<Order> {
     mk(&[("bailiff.dev/rollout-order", text)]).0.order
 }
 
-/// Issue 5, opt-in: what others annotate asks for nothing.
+/// Opt-in: what others annotate asks for nothing.
 #[test]
 fn without_annotations_nothing_is_asked_for() {
     let others = [
@@ -29,7 +29,7 @@ fn without_annotations_nothing_is_asked_for() {
     }
 }
 
-/// Issue 5, opt-in: well-formed values.
+/// Opt-in: well-formed values.
 #[test]
 fn well_formed_annotations_are_read() {
     let asked = |key: &str, value: &str| mk(&[(&format!("bailiff.dev/{key}"), value)]);
@@ -74,7 +74,7 @@ fn well_formed_annotations_are_read() {
     }
 }
 
-/// Issue 5, opt-in: a malformed value is complained about, and read as what replaces fewer pods.
+/// Opt-in: a malformed value is complained about, and read as what replaces fewer pods.
 #[test]
 fn malformed_annotations_are_read_as_the_safe_choice() {
     let all = Some(Amount::Percent(100));
@@ -131,7 +131,7 @@ fn malformed_annotations_are_read_as_the_safe_choice() {
     }
 }
 
-/// Issue 5, opt-in: a complaint names annotation, value, what is allowed and what happens; it never grows with the value.
+/// Opt-in: a complaint names annotation, value, what is allowed and what happens; it never grows with the value.
 #[test]
 fn complaints_say_what_to_mend() {
     let (_, complaints) = mk(&[("bailiff.dev/rollout-partition", "half")]);
@@ -146,7 +146,7 @@ fn complaints_say_what_to_mend() {
     assert!(complaints[0].len() < 400, "{}", complaints[0]);
 }
 
-/// Issue 5, rollout-order: listed values, then numbers by size, then other values as text, then nodes without the label.
+/// Rollout-order: listed values, then numbers by size, then other values as text, then nodes without the label.
 #[test]
 fn nodes_are_ordered_by_their_label() {
     let order = mk_order("example.com/wave=canary,2").expect("well formed");
@@ -182,7 +182,7 @@ fn nodes_are_ordered_by_their_label() {
     assert_eq!(order.rank(None), Rank::Last);
 }
 
-/// Issue 5, rollout-partition: a share is rounded up.
+/// Rollout-partition: a share is rounded up.
 #[test]
 fn partitions_are_rounded_up() {
     let kept = |text: &str, desired| mk(&[("bailiff.dev/rollout-partition", text)]).0.kept(desired);

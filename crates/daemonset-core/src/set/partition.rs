@@ -72,7 +72,7 @@ mod tests {
         (0..20).filter(|number| partition.keeps(&mk(*number))).collect()
     }
 
-    /// Issue 5, rollout-partition: the last nodes in order keep their pods, whoever comes and goes.
+    /// Rollout-partition: the last nodes in order keep their pods, whoever comes and goes.
     #[test]
     fn the_last_ones_stay() {
         let mut partition = Partition::default();

@@ -66,7 +66,7 @@ impl Set {
         cx.out.send(&self.owner, Urgency::Routine, request, Op::WriteStatus);
     }
 
-    /// What has to change of our condition (issue 5, opt-in).
+    /// What has to change of our condition.
     fn condition_change(&self, now: Wall) -> Option<ConditionChange> {
         let known = self.ds.condition.as_deref();
         if !self.policy.conditions {
@@ -132,7 +132,7 @@ fn in_camel_case(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Issue 5, rollout-conditions
+    /// The annotation `rollout-conditions`.
     #[test]
     fn a_condition_tells_the_reason_of_most_nodes_and_counts_all() {
         let complete = condition(&[]);

@@ -21,7 +21,7 @@ fn deletes(cluster: &Cluster) -> usize {
     cluster.writes.iter().filter(|write| write.starts_with("delete pods")).count()
 }
 
-/// Issue 4, pause: while a scope is held, running daemon pods in it are not deleted; others are, pods that are missing are created,
+/// Pause: while a scope is held, running daemon pods in it are not deleted; others are, pods that are missing are created,
 /// and when it ends the rollout goes on by its own budget.
 #[test]
 fn running_pods_of_what_is_held_are_not_deleted() {
@@ -42,7 +42,7 @@ fn running_pods_of_what_is_held_are_not_deleted() {
     }
 }
 
-/// Issue 4, pause: deletes that wait for their turn when it begins are taken back, all of them if all is held; what was sent stays
+/// Pause: deletes that wait for their turn when it begins are taken back, all of them if all is held; what was sent stays
 /// sent. When it ends the present counts: what is wanted then is deleted at once, without a pause as after a failure.
 #[test]
 fn deletes_that_were_not_sent_when_a_hold_begins_are_taken_back() {

@@ -1,4 +1,4 @@
-//! Lanes (issue 5): with 200 DaemonSets on 5,000 nodes a new node gets its daemon pods before rollouts in progress, and a DaemonSet
+//! Lanes: with 200 DaemonSets on 5,000 nodes a new node gets its daemon pods before rollouts in progress, and a DaemonSet
 //! that is busy or broken delays no other. Facts only: nothing is decoded but one DaemonSet per kind.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -260,7 +260,7 @@ fn class(name: &str) -> u8 {
     }
 }
 
-/// Issue 5: with rollouts of ten DaemonSets in progress the pods of a new node are the next 200 writes, critical ones first; and a
+/// with rollouts of ten DaemonSets in progress the pods of a new node are the next 200 writes, critical ones first; and a
 /// DaemonSet whose every write fails delays neither another nor itself for longer than its own pause.
 #[test]
 fn a_new_node_gets_its_pods_before_rollouts_in_progress() {

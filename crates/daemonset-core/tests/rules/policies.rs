@@ -1,4 +1,4 @@
-//! What annotations ask of rollouts (issue 5, opt-in). Without them nothing of this happens: all other tests are about that.
+//! What annotations ask of rollouts. Without them nothing of this happens: all other tests are about that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ fn set_node(cluster: &mut Cluster, node: &str, ready: bool) {
     }
 }
 
-/// Issue 5, rollout-paused: old pods stay, available or not; what a node lacks is of the current revision, and history is kept.
+/// Rollout-paused: old pods stay, available or not; what a node lacks is of the current revision, and history is kept.
 #[test]
 fn a_paused_rollout_replaces_no_old_pod() {
     for (unavailable, surge) in [(2, 0), (0, 2)] {
@@ -96,7 +96,7 @@ fn a_paused_rollout_replaces_no_old_pod() {
     }
 }
 
-/// Issue 5, rollout-paused: where a new pod runs beside the old one already, the old one goes.
+/// Rollout-paused: where a new pod runs beside the old one already, the old one goes.
 #[test]
 fn what_was_begun_is_finished_while_paused() {
     let mut cluster = mk(3, json!(0), json!(1));
@@ -107,7 +107,7 @@ fn what_was_begun_is_finished_while_paused() {
     assert_eq!((updated(&cluster), cluster.pods().len()), (1, 3));
 }
 
-/// Issue 5, rollout-order: listed values, then numbers, then nodes without the label; with surge too, and whatever failed before.
+/// Rollout-order: listed values, then numbers, then nodes without the label; with surge too, and whatever failed before.
 #[test]
 fn nodes_are_served_in_the_order_of_their_label() {
     for (unavailable, surge) in [(1, 0), (0, 1)] {
@@ -129,7 +129,7 @@ fn nodes_are_served_in_the_order_of_their_label() {
     }
 }
 
-/// Issue 5, rollout-partition: the last old pods in order stay, whoever comes and goes; less of it lets more go.
+/// Rollout-partition: the last old pods in order stay, whoever comes and goes; less of it lets more go.
 #[test]
 fn a_partition_keeps_the_last_old_pods() {
     for (unavailable, surge) in [(2, 0), (0, 2)] {
@@ -160,7 +160,7 @@ fn a_partition_keeps_the_last_old_pods() {
     }
 }
 
-/// Issue 5, rollout-partition, DS-137: a pod that nothing would replace stays as well.
+/// Rollout-partition, DS-137: a pod that nothing would replace stays as well.
 #[test]
 fn a_partition_keeps_misplaced_pods() {
     let mut cluster = mk(3, json!(3), json!(0));
@@ -175,7 +175,7 @@ fn a_partition_keeps_misplaced_pods() {
     assert_eq!(reasons(&cluster), [(WhyNot::RolloutPartition, 3)]);
 }
 
-/// Issue 5, strict-max-unavailable, DS-136: unavailable old pods are replaced within the budget, not all at once.
+/// Strict-max-unavailable, DS-136: unavailable old pods are replaced within the budget, not all at once.
 #[test]
 fn a_strict_budget_counts_broken_old_pods() {
     let run = |strict: Value, unavailable: u32, surge: u32| {
@@ -206,7 +206,7 @@ fn a_strict_budget_counts_broken_old_pods() {
     assert_eq!(run(json!("true"), 0, 3)[0], (3, 3));
 }
 
-/// Issue 5, exclude-unready-nodes: nodes that are bad since before do not stop the rollout; those that go bad with it halt it.
+/// Exclude-unready-nodes: nodes that are bad since before do not stop the rollout; those that go bad with it halt it.
 #[test]
 fn nodes_that_were_bad_before_use_up_no_budget() {
     for (exclude, unavailable, surge) in [("false", 1, 0), ("true", 1, 0), ("true", 0, 1)] {
@@ -230,7 +230,7 @@ fn nodes_that_were_bad_before_use_up_no_budget() {
     }
 }
 
-/// Issue 5, exclude-unready-nodes: as many nodes as the budget allows went bad with the new revision, and it goes no further.
+/// Exclude-unready-nodes: as many nodes as the budget allows went bad with the new revision, and it goes no further.
 #[test]
 fn a_rollout_halts_when_nodes_go_bad_with_it() {
     let mut cluster = mk(6, json!(2), json!(0));
@@ -278,7 +278,7 @@ fn make_ready_but(cluster: &mut Cluster, bad: &str) {
     }
 }
 
-/// Issue 5, opt-in: what is malformed is said once, again after a restart, and holds as long as it stands.
+/// Opt-in: what is malformed is said once, again after a restart, and holds as long as it stands.
 #[test]
 fn malformed_annotations_are_complained_about_once() {
     let mut cluster = mk(3, json!(1), json!(0));
@@ -306,7 +306,7 @@ fn malformed_annotations_are_complained_about_once() {
     assert!(complaints(&cluster)[2].contains("it is ignored"));
 }
 
-/// Issue 5, rollout-conditions: in the same write as counters, and rarely by itself; others' conditions stay; taken off with the
+/// Rollout-conditions: in the same write as counters, and rarely by itself; others' conditions stay; taken off with the
 /// annotation, and never written without it (DS-144).
 #[test]
 fn a_condition_tells_why_a_rollout_is_not_complete() {
@@ -385,7 +385,7 @@ fn play(cluster: &mut Cluster, dice: &mut Dice, mut look: impl FnMut(&Cluster)) 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Issue 5, strict-max-unavailable: whatever was broken before, the rollout has taken no more pods than the budget allows.
+    /// Strict-max-unavailable: whatever was broken before, the rollout has taken no more pods than the budget allows.
     #[test]
     fn a_strict_budget_is_never_exceeded(seed in any::<u64>()) {
         let mut dice = Dice(seed);
@@ -408,7 +408,7 @@ proptest! {
         prop_assert_eq!(updated(&cluster) as usize, nodes);
     }
 
-    /// Issue 5, rollout-partition and rollout-order: the pods of the last nodes are never touched, all others are, in order.
+    /// Rollout-partition and rollout-order: the pods of the last nodes are never touched, all others are, in order.
     #[test]
     fn a_partition_is_never_undercut_and_the_order_kept(seed in any::<u64>()) {
         let mut dice = Dice(seed);

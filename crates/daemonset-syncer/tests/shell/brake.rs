@@ -10,7 +10,7 @@ fn pause_for_a_minute(world: &World) {
     world.api.put("configmaps/bailiff-pauses", pauses);
 }
 
-/// Issue 4, pause: daemon pods that run are not deleted while it stands; missing ones are created.
+/// Pause: daemon pods that run are not deleted while it stands; missing ones are created.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_deletion_of_daemon_pods() {
     let world = World::start(2);
@@ -30,7 +30,7 @@ async fn a_pause_holds_the_deletion_of_daemon_pods() {
     assert_eq!(world.images(), ["v2", "v2", "v2"]);
 }
 
-/// Issue 4, pause: of a hundred deletes that wait for room and for their turn when it begins none is sent, and they keep nobody else
+/// Pause: of a hundred deletes that wait for room and for their turn when it begins none is sent, and they keep nobody else
 /// waiting. When it ends the present counts: what the template has taken back meanwhile stays.
 #[tokio::test(start_paused = true)]
 async fn deletes_that_wait_for_their_turn_when_a_pause_begins_are_not_sent() {

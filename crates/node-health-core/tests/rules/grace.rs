@@ -202,18 +202,24 @@ fn a_hold_that_begins_between_read_and_write_holds_the_write() {
     assert_eq!(world.ready("n1"), ReadyStatus::True);
 }
 
-/// Issue 4, pause: a write that waits for its turn when it begins is taken back. That is no failure; when it ends the node is read
+/// A world in which n1 fell silent, was read, and waits to be written.
+fn about_to_write() -> World {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    let read = world.pending.remove(0);
+    world.answer(read);
+    assert!(matches!(world.pending[..], [Pending::Write(_)]), "{:?}", world.pending);
+    world.story();
+    world
+}
+
+/// A pause: a write that waits for its turn when it begins is taken back. That is no failure; when it ends the node is read
 /// again before anything is written.
 #[test]
 fn a_write_that_was_not_sent_when_a_hold_begins_is_taken_back() {
     for renewed in [false, true] {
-        let mut world = World::running(Config::default(), &["n1"]);
-        world.answers = Answers::Later;
-        world.pass(50.1);
-        let read = world.pending.remove(0);
-        world.answer(read);
-        assert!(matches!(world.pending[..], [Pending::Write(_)]), "{:?}", world.pending);
-        world.story();
+        let mut world = about_to_write();
         world.brake(true);
         world.brake(true);
         assert!(world.pending.is_empty(), "{:?}", world.pending);
@@ -235,13 +241,7 @@ fn a_write_that_was_not_sent_when_a_hold_begins_is_taken_back() {
 /// NL-040: a node that is heard of while the write about it waits for its turn is not called silent.
 #[test]
 fn a_write_that_was_not_sent_when_the_node_is_heard_of_is_taken_back() {
-    let mut world = World::running(Config::default(), &["n1"]);
-    world.answers = Answers::Later;
-    world.pass(50.1);
-    let read = world.pending.remove(0);
-    world.answer(read);
-    assert!(matches!(world.pending[..], [Pending::Write(_)]), "{:?}", world.pending);
-    world.story();
+    let mut world = about_to_write();
     world.renew("n1");
     world.renew("n1");
     assert_eq!(world.story(), ["50.1 call off n1", "50.1 n1 healthy"], "once");

@@ -1,4 +1,4 @@
-//! Correlated loss: leases that stop together hold what would follow (issue 4).
+//! Correlated loss: leases that stop together hold what would follow.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -11,7 +11,7 @@ fn pause(world: &World) -> Value {
     json!({"metadata": {"name": "bailiff-pauses"}, "data": {"all": entry.to_string()}})
 }
 
-/// Issue 4, pause: a silent node is not marked while it stands; it ends by itself, and says so.
+/// Pause: a silent node is not marked while it stands; it ends by itself, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_marking_of_nodes() {
     let world = World::start(&["n1", "n2"]).await;
@@ -31,7 +31,7 @@ async fn a_pause_holds_the_marking_of_nodes() {
     assert!(said.contains(&"PauseExpired".to_owned()), "{said:?}");
 }
 
-/// Issue 4, rival: a write of conditions that is seen holds; the one before the start did not. It is said everywhere.
+/// Rival: a write of conditions that is seen holds; the one before the start did not. It is said everywhere.
 #[tokio::test(start_paused = true)]
 async fn a_rival_holds_the_marking_of_nodes() {
     let rival = |world: &World, node: &str, at: &str| {
@@ -84,7 +84,7 @@ async fn a_rival_holds_the_marking_of_nodes() {
     }
 }
 
-/// Issue 4, pause: a write that waits for its turn when it begins is not sent; when it ends the node is read again.
+/// Pause: a write that waits for its turn when it begins is not sent; when it ends the node is read again.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_for_its_turn_when_a_pause_begins_is_not_sent() {
     let world = World::start(&["n1", "n2"]).await;

@@ -135,8 +135,13 @@ async fn run(scenario: &Scenario, profile: Profile, clock: Clock, seed: Seed) ->
             source: Box::new(error),
         })?;
     }
+    watch_to_the_end(scenario, &mut rig, zero).await
+}
+
+/// Waits for the end, and tells what was seen until then.
+async fn watch_to_the_end(scenario: &Scenario, rig: &mut Rig, zero: Mono) -> Result<Observed, Error> {
     let end = scenario.duration.get();
-    sleep_until(&clock, zero, end).await;
+    sleep_until(&rig.clock, zero, end).await;
     if let Some((stage, why)) = rig.controllers.iter_mut().find_map(Controllers::ended) {
         return Err(Error::Ended {
             stage: stage.as_str(),

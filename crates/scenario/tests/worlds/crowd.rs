@@ -1,4 +1,4 @@
-//! A node with a thousand pods falls silent (issue 4): all are marked and go, each once and none early, and nobody is flooded by it.
+//! A node with a thousand pods falls silent: all are marked and go, each once and none early, and nobody is flooded by it.
 
 use std::collections::BTreeMap;
 

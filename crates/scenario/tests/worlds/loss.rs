@@ -1,4 +1,4 @@
-//! Correlated loss (issue 4): leases that stop together hold what would follow, until they return or the hold runs out.
+//! Correlated loss: leases that stop together hold what would follow, until they return or the hold runs out.
 
 use super::*;
 

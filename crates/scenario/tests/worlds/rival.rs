@@ -1,4 +1,4 @@
-//! A rival is noticed (issue 4): a kube-controller-manager that does one of our duties holds what disrupts, until it is quiet or gone.
+//! A rival is noticed: a kube-controller-manager that does one of our duties holds what disrupts, until it is quiet or gone.
 
 use serde_json::Value;
 

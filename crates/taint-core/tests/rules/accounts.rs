@@ -109,7 +109,7 @@ fn sizes_are_those_of_what_is_held() {
     assert_eq!(h.manager.stats().pods, 3);
 }
 
-/// Issue 4, pause: a mark that was read again under a hold waits for its end.
+/// Pause: a mark that was read again under a hold waits for its end.
 #[test]
 fn a_mark_that_is_tried_again_waits_for_a_hold() {
     let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], vec![mk_pod("p", "n1", &[])]);
@@ -235,7 +235,7 @@ fn only_the_first_memory_counts() {
     h.assert_state("p", IntentState::Scheduled, 60);
 }
 
-/// Issue 4, 100,000 pending timers: one wake is asked for at a time, the earliest, and only when it changed. All that fall due at once
+/// 100,000 pending timers: one wake is asked for at a time, the earliest, and only when it changed. All that fall due at once
 /// are published by one wake, and none before.
 #[test]
 fn a_hundred_thousand_timers_ask_for_one_wake_at_a_time() {

@@ -194,7 +194,7 @@ fn brake(h: &mut Harness, scope: Option<HoldScope>) {
     h.apply(Input::Braked(scope.map(|scope| (scope, hold)).into_iter().collect()));
 }
 
-/// Issue 4, pause: pods of what is held are not marked; when it ends what is true then counts.
+/// Pause: pods of what is held are not marked; when it ends what is true then counts.
 #[test]
 fn marks_wait_for_a_hold_and_are_wanted_anew_when_it_ends() {
     let scopes = [HoldScope::All, HoldScope::Zone(Zone::default()), HoldScope::Node("n1".into())];
@@ -212,7 +212,7 @@ fn marks_wait_for_a_hold_and_are_wanted_anew_when_it_ends() {
     }
 }
 
-/// Issue 4, pause: a node that is back before a hold ends has nothing to be marked; another node's hold holds nothing here.
+/// Pause: a node that is back before a hold ends has nothing to be marked; another node's hold holds nothing here.
 #[test]
 fn a_hold_leaves_no_backlog_and_covers_its_scope_only() {
     let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], vec![mk_pod_ready("p", True)]);
@@ -264,7 +264,7 @@ fn show(h: &mut Harness, snapshot: bool, complete: bool, records: Vec<HealthReco
     });
 }
 
-/// Issue 4, correlated loss: a node was judged, and its pods are being marked, when the limit is reached. The rest wait, those that
+/// Correlated loss: a node was judged, and its pods are being marked, when the limit is reached. The rest wait, those that
 /// are bound later too; when the hold ends each of them is marked once.
 #[test]
 fn marks_wait_while_the_monitor_holds_the_zone() {
@@ -303,7 +303,7 @@ fn marks_wait_while_the_monitor_holds_the_zone() {
     assert_eq!((h.manager.stats().pod_marks, h.manager.stats().held_marks), (0, 0));
 }
 
-/// Issue 4, correlated loss: a read that was under way when the hold began writes nothing.
+/// Correlated loss: a read that was under way when the hold began writes nothing.
 #[test]
 fn a_read_that_is_answered_under_a_hold_marks_nothing() {
     let mut h = Harness::begun(Profile::Bailiff, vec![mk_in("n1", "a", True)], vec![mk_pod_on("p", "n1")]);
@@ -321,7 +321,7 @@ fn a_read_that_is_answered_under_a_hold_marks_nothing() {
     assert_eq!(h.marks.len(), 2);
 }
 
-/// Issue 4, correlated loss: the zone is held whole, by the record of any node in it, and its end frees that zone only. A node that is
+/// Correlated loss: the zone is held whole, by the record of any node in it, and its end frees that zone only. A node that is
 /// back, or was moved to a zone that is not held, waits for nothing.
 #[test]
 fn a_zone_is_held_whole_and_alone() {
@@ -348,7 +348,7 @@ fn a_zone_is_held_whole_and_alone() {
     assert_eq!(marked(&h).len(), 3);
 }
 
-/// Issue 4, correlated loss: a bus that restarts ends no hold before its view is complete, a tombstone does.
+/// Correlated loss: a bus that restarts ends no hold before its view is complete, a tombstone does.
 #[test]
 fn a_hold_stands_until_a_complete_view_says_otherwise() {
     for gone in [false, true] {
@@ -374,7 +374,7 @@ fn a_hold_stands_until_a_complete_view_says_otherwise() {
     }
 }
 
-/// Issue 4, pause and correlated loss: the end of one hold frees nothing that the other holds.
+/// Pause and correlated loss: the end of one hold frees nothing that the other holds.
 #[test]
 fn two_holds_end_with_the_second() {
     for loss_first in [false, true] {
@@ -394,7 +394,7 @@ fn two_holds_end_with_the_second() {
     }
 }
 
-/// Issue 4, pause: marks that wait for their turn when it begins are taken back, once, in its scope; that is no failure, and when it
+/// Pause: marks that wait for their turn when it begins are taken back, once, in its scope; that is no failure, and when it
 /// ends what is true then counts, at once. One that was sent is answered as ever.
 #[test]
 fn marks_that_were_not_sent_when_a_hold_begins_are_taken_back() {

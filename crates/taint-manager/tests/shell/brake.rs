@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::PAUSES;
 
-/// Issue 4, pause: pods of a silent node are not marked while it stands; NoSchedule taints follow all the same.
+/// Pause: pods of a silent node are not marked while it stands; NoSchedule taints follow all the same.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_marking_of_pods() {
     let start = Wall::from_second(START).unwrap();
@@ -27,7 +27,7 @@ async fn a_pause_holds_the_marking_of_pods() {
     assert_eq!(ready(&world), "False");
 }
 
-/// Issue 4, pause: marks that wait for their turn when it begins are not sent; the node's taints are.
+/// Pause: marks that wait for their turn when it begins are not sent; the node's taints are.
 #[tokio::test(start_paused = true)]
 async fn marks_that_wait_for_their_turn_when_a_pause_begins_are_not_sent() {
     let objects = vec![

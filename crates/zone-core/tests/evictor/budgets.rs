@@ -39,7 +39,7 @@ fn evicted() -> Vec<Happened> {
     vec![Happened::Evicted("p".to_owned())]
 }
 
-/// Issue 4: what was read is what is evicted; the Eviction API sets the condition itself.
+/// What was read is what is evicted; the Eviction API sets the condition itself.
 #[test]
 fn a_pod_that_no_budget_guards_is_read_and_evicted() {
     for method in [EvictionMethod::Evict, THEN_DELETE] {
@@ -52,7 +52,7 @@ fn a_pod_that_no_budget_guards_is_read_and_evicted() {
     }
 }
 
-/// Issue 4: BLOCKED names the budget, and is no news while it stands; the pod goes as soon as a try finds the budget free.
+/// BLOCKED names the budget, and is no news while it stands; the pod goes as soon as a try finds the budget free.
 #[test]
 fn a_budget_blocks_and_is_named_until_it_allows() {
     let (mut world, pod) = mk_world(EvictionMethod::Evict);
@@ -73,7 +73,7 @@ fn a_budget_blocks_and_is_named_until_it_allows() {
     assert_eq!(world.happened(), evicted());
 }
 
-/// Issue 4: Retry-After is honoured, for a minute at most.
+/// Retry-After is honoured, for a minute at most.
 #[test]
 fn a_blocked_eviction_is_not_tried_before_the_server_says() {
     let (mut world, pod) = mk_world(EvictionMethod::Evict);
@@ -107,7 +107,7 @@ fn an_eviction_that_is_withdrawn_before_it_is_sent_is_not_sent() {
     assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Cancelled));
 }
 
-/// Issue 4: evict-then-delete deletes what is forbidden still, when it has been due for so long, and not before.
+/// evict-then-delete deletes what is forbidden still, when it has been due for so long, and not before.
 #[test]
 fn what_a_budget_forbids_for_too_long_is_deleted() {
     let (mut world, pod) = mk_world(THEN_DELETE);
@@ -121,7 +121,7 @@ fn what_a_budget_forbids_for_too_long_is_deleted() {
     assert_eq!(world.happened(), wanted);
 }
 
-/// Issue 4: after a long hold nothing is deleted that nobody tried to evict.
+/// After a long hold nothing is deleted that nobody tried to evict.
 #[test]
 fn a_hold_does_not_use_up_the_time_to_evict() {
     let (mut world, pod) = mk_world(THEN_DELETE);
@@ -138,7 +138,7 @@ fn a_hold_does_not_use_up_the_time_to_evict() {
     assert_eq!(world.happened(), evicted());
 }
 
-/// Issue 4: a blocked eviction is judged anew before each try, and called off when its reason is gone.
+/// A blocked eviction is judged anew before each try, and called off when its reason is gone.
 #[test]
 fn a_blocked_eviction_ends_with_its_reason() {
     type Change = fn(&mut World, &PodUid);

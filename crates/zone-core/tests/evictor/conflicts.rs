@@ -107,7 +107,7 @@ fn a_lost_removal_is_made_again_after_a_pause() {
     assert!(!world.is_isolated("n1"));
 }
 
-/// Issue 4, pause: a hold that begins between the conflict and the fresh read holds the second write.
+/// Pause: a hold that begins between the conflict and the fresh read holds the second write.
 #[test]
 fn a_hold_between_two_writes_holds_the_second() {
     for (scope, next) in [
@@ -253,7 +253,7 @@ fn a_pod_that_was_refused_goes_last() {
     assert_eq!(deleted, order);
 }
 
-/// Issue 4, pause: what was called off before it was sent is no failure; what failed is one.
+/// Pause: what was called off before it was sent is no failure; what failed is one.
 #[test]
 fn only_what_was_sent_can_fail() {
     for is_unsent in [true, false] {

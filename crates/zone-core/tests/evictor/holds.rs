@@ -201,7 +201,7 @@ fn a_lost_bus_holds_after_ten_seconds() {
     assert_eq!(world.isolated(), ["a1", "a2"].into());
 }
 
-/// Issue 4, pause: one node or one zone is held, the others are not.
+/// Pause: one node or one zone is held, the others are not.
 #[test]
 fn a_hold_covers_its_scope_only() {
     let mut world = mk_world();
@@ -359,7 +359,7 @@ fn a_pod_whose_intent_is_not_understood_is_neither_evicted_nor_called_off() {
     assert_eq!(world.deleted(), 2);
 }
 
-/// Issue 4, correlated loss: records that say so hold their zone, and no other, until the last of them says otherwise.
+/// Correlated loss: records that say so hold their zone, and no other, until the last of them says otherwise.
 #[test]
 fn a_loss_that_the_monitor_holds_holds_its_zone() {
     let mut world = mk_world();

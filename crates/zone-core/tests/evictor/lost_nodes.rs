@@ -29,7 +29,7 @@ fn the_mark_of_a_lost_node_comes_before_the_delete() {
     assert_eq!(world.happened(), [Happened::Marked(marked), Happened::Deleted(gone)]);
 }
 
-/// NL-206, issue 4: with the Eviction API the pods of a lost node are marked all the same, and budgets are respected.
+/// NL-206: with the Eviction API the pods of a lost node are marked all the same, and budgets are respected.
 #[test]
 fn pods_of_a_lost_node_are_evicted_by_budget() {
     for forbidden in [false, true] {

@@ -109,7 +109,7 @@ fn pause(world: &mut World, scope: &HoldScope) {
     world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
 }
 
-/// Issue 4, pause: what waits for its turn under the client's rate limit when a hold begins is not sent, whatever step it is; when the
+/// Pause: what waits for its turn under the client's rate limit when a hold begins is not sent, whatever step it is; when the
 /// hold ends the present counts.
 #[test]
 fn a_hold_calls_off_what_is_not_sent_yet() {
@@ -143,7 +143,7 @@ fn a_hold_calls_off_what_is_not_sent_yet() {
     }
 }
 
-/// Issue 4, pause: the same for taints that are about to be added, whatever closes the gate. It is no failure: the token is given back,
+/// Pause: the same for taints that are about to be added, whatever closes the gate. It is no failure: the token is given back,
 /// and once the gate is open the node, if it still should be, is isolated at once.
 #[test]
 fn taints_that_were_not_sent_when_a_gate_closes_are_called_off() {

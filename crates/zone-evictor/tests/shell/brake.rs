@@ -13,7 +13,7 @@ fn pause_for_a_minute(world: &World) {
     );
 }
 
-/// Issue 4, pause: neither isolation nor eviction while it stands; what waits for its turn is held too.
+/// Pause: neither isolation nor eviction while it stands; what waits for its turn is held too.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_isolation_and_eviction() {
     let world = World::start(&["n1", "n2", "n3", "n4"], &[]).await;
@@ -37,7 +37,7 @@ async fn a_pause_holds_isolation_and_eviction() {
     );
 }
 
-/// Issue 4, pause: a taint, and the request of a pod, that wait for their turn when it begins are not sent.
+/// Pause: a taint, and the request of a pod, that wait for their turn when it begins are not sent.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_its_turn_when_a_pause_begins_is_not_sent() {
     let world = World::start(&["n1", "n2", "n3", "n4"], &[]).await;
@@ -63,7 +63,7 @@ async fn what_waits_for_its_turn_when_a_pause_begins_is_not_sent() {
     );
 }
 
-/// Issue 4, --eviction-method=evict: by the Eviction API with preconditions; what a budget forbids is BLOCKED with its name.
+/// --eviction-method=evict: by the Eviction API with preconditions; what a budget forbids is BLOCKED with its name.
 #[tokio::test(start_paused = true)]
 async fn a_budget_blocks_an_eviction_and_is_named() {
     let world = World::start(&["n1", "n2", "n3"], &["--eviction-method=evict"]).await;

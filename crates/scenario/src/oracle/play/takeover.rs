@@ -13,11 +13,11 @@ use bailiff_sandbox::{User, Verb};
 use serde_json::{Map, Value, json};
 
 use super::rig::Rig;
-use super::{Error, HEAD_START, Played, SECOND_HALF, sleep_until, write};
+use super::{Error, HEAD_START, Played, SECOND_HALF, sleep_until, watch_to_the_end};
 use crate::oracle::differences::{self, Profile};
 use crate::oracle::file::{Activation, Scenario};
 use crate::oracle::lines::{Fields, change, text};
-use crate::oracle::observe::{Observed, observe};
+use crate::oracle::observe::Observed;
 use crate::oracle::sut::{Controllers, Setup, USER};
 use crate::oracle::{compare, placeholders};
 use crate::{StageName, StageOptions, parallel, world};
@@ -119,16 +119,7 @@ async fn run(scenario: &Scenario, profile: Profile, after: usize, clock: Clock, 
         };
         done.map_err(source)?;
     }
-    let end = scenario.duration.get();
-    sleep_until(&clock, zero, end).await;
-    let ended = rig.controllers.iter_mut().find_map(Controllers::ended);
-    if let Some((stage, why)) = ended {
-        let stage = stage.as_str();
-        return Err(Error::Ended { stage, why });
-    }
-    let history = rig.sandbox.history();
-    let writes = history.iter().filter_map(|seen| write(seen, zero));
-    Ok(observe(writes, end, &scenario.interchangeable))
+    watch_to_the_end(scenario, &mut rig, zero).await
 }
 
 /// Waits until only the daemonset controller is missing, and leaves room for what it wrote before it was seen to work.
