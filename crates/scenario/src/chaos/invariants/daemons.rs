@@ -97,7 +97,8 @@ pub(super) fn unavailability_is_bounded(timeline: &Timeline, terms: &Terms) -> V
     verdict
 }
 
-/// DS-138: beside an old pod that is known to be available a new one is created only if no more nodes have two than `maxSurge` then.
+/// DS-138: beside an old pod that is known to be available a new one is created only if no more nodes have two than `maxSurge` then. A node
+/// whose new pod is available is done with, also while its old one is still to be deleted.
 pub(super) fn surge_is_bounded(timeline: &Timeline, terms: &Terms) -> Verdict {
     let mut verdict = Verdict::default();
     timeline.walk(|world, change| {
@@ -110,7 +111,9 @@ pub(super) fn surge_is_bounded(timeline: &Timeline, terms: &Terms) -> Verdict {
             return;
         }
         verdict.premises += 1;
-        let surged = |name: &&String| **name == pod.node || world.daemon_pods(name).nth(1).is_some();
+        let is_done = |now: &PodNow| now.pod.image == pod.image && now.pod.is_ready();
+        let has_two = |name: &String| world.daemon_pods(name).nth(1).is_some() && !world.daemon_pods(name).any(is_done);
+        let surged = |name: &&String| **name == pod.node || has_two(name);
         let surging = world.nodes.keys().filter(surged).count();
         if surging > set.max_surge as usize {
             verdict.broken(
