@@ -110,12 +110,7 @@ pub fn play(scenario: &Scenario, profile: Profile, seed: u64) -> Result<Played, 
 }
 
 async fn run(scenario: &Scenario, profile: Profile, clock: Clock, seed: Seed) -> Result<Observed, Error> {
-    let options = StageOptions::parse(scenario.stage_flags(profile)).map_err(|refusal| Error::Flags(refusal.to_string()))?;
-    tokio::time::sleep(SECOND_HALF).await;
-    let mut rig = Rig::new(scenario, &clock, &seed);
-    rig.fill(scenario).await?;
-    rig.start_kubelets(&scenario.kubelet).await?;
-    tokio::time::sleep(HEAD_START).await;
+    let (mut rig, options) = set_up(scenario, profile, &clock, &seed).await?;
     let setup = Setup {
         sandbox: rig.sandbox.clone(),
         clock: clock.clone(),
@@ -136,6 +131,17 @@ async fn run(scenario: &Scenario, profile: Profile, clock: Clock, seed: Seed) ->
         })?;
     }
     watch_to_the_end(scenario, &mut rig, zero).await
+}
+
+/// A cluster with its objects and kubelets, at the moment at which the controllers start, and with which flags they do.
+async fn set_up(scenario: &Scenario, profile: Profile, clock: &Clock, seed: &Seed) -> Result<(Rig, StageOptions), Error> {
+    let options = StageOptions::parse(scenario.stage_flags(profile)).map_err(|refusal| Error::Flags(refusal.to_string()))?;
+    tokio::time::sleep(SECOND_HALF).await;
+    let mut rig = Rig::new(scenario, clock, seed);
+    rig.fill(scenario).await?;
+    rig.start_kubelets(&scenario.kubelet).await?;
+    tokio::time::sleep(HEAD_START).await;
+    Ok((rig, options))
 }
 
 /// Waits for the end, and tells what was seen until then.

@@ -13,14 +13,14 @@ use bailiff_sandbox::{User, Verb};
 use serde_json::{Map, Value, json};
 
 use super::rig::Rig;
-use super::{Error, HEAD_START, Played, SECOND_HALF, sleep_until, watch_to_the_end};
+use super::{Error, Played, set_up, sleep_until, watch_to_the_end};
 use crate::oracle::differences::{self, Profile};
 use crate::oracle::file::{Activation, Scenario};
 use crate::oracle::lines::{Fields, change, text};
 use crate::oracle::observe::Observed;
 use crate::oracle::sut::{Controllers, Setup, USER};
 use crate::oracle::{compare, placeholders};
-use crate::{StageName, StageOptions, parallel, world};
+use crate::{StageName, parallel, world};
 
 /// Recordings begin with writes that came before all that marks time zero was visible.
 const BEFORE_ZERO: f64 = 0.1;
@@ -80,12 +80,7 @@ pub fn take_over_all(
 }
 
 async fn run(scenario: &Scenario, profile: Profile, after: usize, clock: Clock, seed: Seed) -> Result<Observed, Error> {
-    let options = StageOptions::parse(scenario.stage_flags(profile)).map_err(|refusal| Error::Flags(refusal.to_string()))?;
-    tokio::time::sleep(SECOND_HALF).await;
-    let mut rig = Rig::new(scenario, &clock, &seed);
-    rig.fill(scenario).await?;
-    rig.start_kubelets(&scenario.kubelet).await?;
-    tokio::time::sleep(HEAD_START).await;
+    let (mut rig, options) = set_up(scenario, profile, &clock, &seed).await?;
     let (syncer, others): (Vec<_>, Vec<_>) = scenario
         .stages()
         .into_iter()
