@@ -8,7 +8,7 @@ use bailiff_event_bus::{Bus, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{exit_invalid, listen_address};
 use bailiff_runtime::{CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client};
-use bailiff_stage::service::{self, Epochs};
+use bailiff_stage::service;
 use bailiff_stage::{Process, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
@@ -110,12 +110,12 @@ struct System<'a> {
 }
 
 impl System<'_> {
-    /// Runs a stage once this process leads. The bus is this process's own, so it issues the epochs.
+    /// Runs a stage once this process leads.
     async fn lead<S: Stage>(&self, options: S::Options) {
         let api = match self.process.connect(S::NAME, self.kube, self.leadership).await {
             Ok(api) => api,
             Err(error) => exit_invalid(&error),
         };
-        service::lead::<S>(self.process, options, api, self.bus, self.leadership.clone(), Epochs::Bus);
+        service::lead::<S>(self.process, options, api, self.bus, self.leadership.clone());
     }
 }

@@ -27,7 +27,7 @@ mod timers;
 pub mod wire;
 mod world;
 
-pub use bailiff_model::Profile;
+pub use bailiff_model::{Profile, Shard};
 pub use effect::{Answer, Effect, Failure, FailureKind, Input, Request, RequestId, Severity, Urgency, Watched};
 pub use facts::{DaemonSet, Node, Pod, Revision};
 pub use lanes::{Lanes, Ticket, Turn};

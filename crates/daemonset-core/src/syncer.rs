@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile};
+use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard};
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
@@ -16,6 +16,8 @@ use crate::world::World;
 pub struct Options {
     /// Profile.
     pub profile: Profile,
+    /// Which DaemonSets are ours, by uid (design §8).
+    pub shard: Shard,
 }
 
 /// Namespace and name of a DaemonSet (DS-006).
@@ -258,10 +260,24 @@ impl Syncer {
             return;
         }
         let uid = pod.uid.clone();
-        if let Some(old) = self.world.insert_pod(pod) {
+        let is_ours = self.may_be_ours(&pod);
+        let old = if is_ours {
+            self.world.insert_pod(pod)
+        } else {
+            self.world.remove_pod(&uid)
+        };
+        if let Some(old) = old {
             self.detach(&old);
         }
         self.link(&uid);
+    }
+
+    /// False of the pods of DaemonSets that are another shard's: nothing here needs them.
+    fn may_be_ours(&self, pod: &Pod) -> bool {
+        match &pod.controller {
+            Controller::DaemonSet { uid, .. } => self.options.shard.owns_daemonset(uid),
+            Controller::None | Controller::Other => true,
+        }
     }
 
     fn pod_deleted(&mut self, uid: &PodUid) {
@@ -329,6 +345,10 @@ impl Syncer {
             return;
         }
         let key = (ds.namespace.clone(), ds.name.clone());
+        if !self.options.shard.owns_daemonset(&ds.uid) {
+            // Another shard's, perhaps in the place of one of ours (DS-021).
+            return self.remove_set(&key);
+        }
         if let Some(set) = self.sets.get_mut(&key) {
             if set.ds.uid == ds.uid && is_older(&ds.version, &set.ds.version) {
                 return;

@@ -1,6 +1,6 @@
 //! Flags of the daemonset-syncer.
 
-use bailiff_stage::{SharedArgs, SharedFlags};
+use bailiff_stage::{Shard, SharedArgs, SharedFlags};
 use clap::Args;
 
 /// Flags of the daemonset-syncer.
@@ -33,9 +33,10 @@ impl Default for Options {
 
 impl Options {
     /// Settings of the core.
-    pub(crate) fn core(&self) -> bailiff_daemonset_core::Options {
+    pub(crate) fn core(&self, shard: Shard) -> bailiff_daemonset_core::Options {
         bailiff_daemonset_core::Options {
             profile: self.shared.profile,
+            shard,
         }
     }
 

@@ -103,7 +103,7 @@ impl Loop {
         };
         let brake = Brake::start(&env, DaemonsetSyncer::NAME, duties);
         Self {
-            core: Syncer::new(options.core()),
+            core: Syncer::new(options.core(env.shard)),
             watches: Watches {
                 daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.seed, brake.spy(What::DaemonSets)),
                 revisions: Watch::start(&env.api, REVISIONS, &env.seed),

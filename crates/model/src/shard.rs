@@ -3,7 +3,7 @@
 use crate::ids::NodeName;
 use crate::zone::Zone;
 
-/// A part of what a stage works on: nodes by name, zones by printable key.
+/// A part of what a stage works on: nodes by name, zones by printable key, DaemonSets by uid (design §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Which part, from 0.
@@ -30,6 +30,11 @@ impl Shard {
     /// True if this zone belongs to this shard.
     pub fn owns_zone(self, zone: &Zone) -> bool {
         self.count <= 1 || self.owns_key(&zone.to_string())
+    }
+
+    /// True if the DaemonSet of this uid belongs to this shard.
+    pub fn owns_daemonset(self, uid: &str) -> bool {
+        self.owns_key(uid)
     }
 
     /// The hash is FNV-1a, 64 bits: stable over releases and processes, which a standard hasher is not.

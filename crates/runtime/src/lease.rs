@@ -1,8 +1,9 @@
 //! Leadership: who may work on a shard, decided by a `coordination.k8s.io/v1` Lease, as kube-controller-manager's leader election does.
 //!
-//! When to take, renew and give up the Lease is decided by [`elector::Elector`], which is pure; [`elect`] sends what it wants and
+//! When to take, renew and give up the Lease is decided by [`elector::Elector`], which is pure; [`Candidates::elect`] sends what it wants and
 //! keeps [`Leadership`] current. A leader that loses its Lease ends, and its process with it: a clean start is the only way back.
 
+mod board;
 mod driver;
 pub mod elector;
 
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, Now};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-pub use driver::{Error, Metrics, Options, elect};
+pub use driver::{Candidates, Error, Metrics, Options};
 pub use elector::State;
 
 /// Whether this process leads, to be read on every turn; cloning it gives the same leadership.
@@ -20,6 +22,7 @@ pub struct Leadership {
     state: watch::Receiver<State>,
     /// Between the end of an unrenewed leadership and the moment another may lead.
     slack: Duration,
+    asked: CancellationToken,
     /// Keeps the channel open where no task does.
     _always: Option<std::sync::Arc<watch::Sender<State>>>,
 }
@@ -44,14 +47,16 @@ impl Leadership {
         Self {
             state,
             slack: Duration::ZERO,
+            asked: CancellationToken::new(),
             _always: Some(std::sync::Arc::new(sender)),
         }
     }
 
-    fn of(state: watch::Receiver<State>, slack: Duration) -> Self {
+    fn of(state: watch::Receiver<State>, slack: Duration, asked: CancellationToken) -> Self {
         Self {
             state,
             slack,
+            asked,
             _always: None,
         }
     }
@@ -105,6 +110,11 @@ impl Leadership {
         }
     }
 
+    /// Waits until another replica shall have this shard: stop what acts on it, then release. Cancel-safe.
+    pub async fn asked_away(&self) {
+        self.asked.cancelled().await;
+    }
+
     /// Waits until leadership is lost, or cannot be won any more. Cancel-safe.
     pub async fn lost(&mut self) {
         // An error means that the election's task is gone, and with it the hope to lead.
@@ -129,7 +139,7 @@ mod tests {
     fn a_process_that_was_stopped_past_its_lease_does_not_act() {
         let until = at(10).mono;
         let (sender, state) = watch::channel(State::Leading { epoch: 7, until });
-        let leadership = Leadership::of(state, Duration::from_secs(4));
+        let leadership = Leadership::of(state, Duration::from_secs(4), CancellationToken::new());
         assert_eq!(leadership.epoch_at(at(9)), Some(7));
         assert_eq!(leadership.write_until(at(9)), Some(at(12).mono));
         assert_eq!(leadership.write_until(at(10)), None);
@@ -153,7 +163,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn news_that_came_while_nobody_waited_is_not_missed() {
         let (sender, state) = watch::channel(State::Standby { holder: None });
-        let mut leadership = Leadership::of(state, Duration::ZERO);
+        let mut leadership = Leadership::of(state, Duration::ZERO, CancellationToken::new());
         sender.send_replace(State::Lost);
         drop(sender);
         assert_eq!(leadership.changed().await, State::Lost);

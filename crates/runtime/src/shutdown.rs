@@ -32,6 +32,14 @@ impl Shutdown {
         Self::default()
     }
 
+    /// A shutdown of a part: it begins with this one, or by itself; a failure is the whole's.
+    pub fn of_part(&self) -> Self {
+        Self {
+            token: self.token.child_token(),
+            failure: Arc::clone(&self.failure),
+        }
+    }
+
     /// The token that is cancelled when the shutdown begins.
     pub fn token(&self) -> &CancellationToken {
         &self.token

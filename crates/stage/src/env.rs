@@ -35,6 +35,25 @@ pub struct Env {
     pub identity: String,
 }
 
+/// What a process gives every stage in it; cloning it gives the same.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The clock.
+    pub clock: Clock,
+    /// The source of randomness.
+    pub seed: Seed,
+    /// Where metrics are registered.
+    pub metrics: Metrics,
+    /// What is said on `/readyz` and `/livez`.
+    pub readiness: Readiness,
+    /// Where spans go.
+    pub spans: Spans,
+    /// Ends what runs in it.
+    pub shutdown: Shutdown,
+    /// Who we are, on the bus, in Leases and in Events: unique per process.
+    pub identity: String,
+}
+
 /// Why a stage ended before it was told to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -52,6 +71,48 @@ pub enum Error {
     /// The stage's loop came to an end although nobody asked for it.
     #[error("the stage ended by itself")]
     Ended,
+}
+
+// === impl Host ===
+
+impl Host {
+    /// The same for one shard: where there are several, metrics and checks say which.
+    #[must_use]
+    pub fn of_shard(&self, shard: Shard) -> Self {
+        if shard.count == 1 {
+            return self.clone();
+        }
+        let Shard { index, count } = shard;
+        Self {
+            seed: self.seed.fork(&format!("shard {index}")),
+            metrics: self.metrics.of_shard(index),
+            readiness: self.readiness.of_part(&format!("shard {index} of {count}")),
+            ..self.clone()
+        }
+    }
+
+    /// Forgets what was measured and checked here.
+    pub fn forget(&self) {
+        self.metrics.forget();
+        self.readiness.forget();
+    }
+
+    /// The surroundings of a stage that has `shard`, in `epoch`.
+    pub fn env(self, api: Api, bus: &Bus, shard: Shard, epoch: u64) -> Env {
+        Env {
+            api,
+            bus: bus.clone(),
+            clock: self.clock,
+            seed: self.seed,
+            metrics: self.metrics,
+            readiness: self.readiness,
+            spans: self.spans,
+            shutdown: self.shutdown,
+            shard,
+            epoch,
+            identity: self.identity,
+        }
+    }
 }
 
 /// Does nothing until the shutdown begins: the duty of the stage called `name` was not asked for.
@@ -72,7 +133,7 @@ pub trait Stage: 'static {
     const NAME: &'static str;
 
     /// Flags of its own.
-    type Options: clap::Args + Clone + Send + 'static;
+    type Options: clap::Args + Clone + Send + Sync + 'static;
 
     /// Runs until the shutdown begins, or until the stage may not go on.
     fn run(options: Self::Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send;

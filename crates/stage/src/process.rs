@@ -5,17 +5,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bailiff_cluster::Api;
-use bailiff_event_bus::Bus;
 use bailiff_runtime::admin::{self, bind, router};
 use bailiff_runtime::client::{self, Limiter};
 use bailiff_runtime::tasks::Name;
 use bailiff_runtime::{
     Clock, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Metrics, Readiness, Seed, Shutdown, Spans, Tasks,
-    lease, telemetry,
+    lease, lease::Candidates, telemetry,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::env::Env;
+use crate::env::Host;
 use bailiff_model::Shard;
 
 /// How long the last spans may take on their way out.
@@ -112,16 +111,26 @@ impl Process {
         self.telemetry.spans()
     }
 
-    /// Stands for election with a client of its own, or leads without one. The Lease is given up in [`Process::finish`], once `release`
-    /// is handed to it.
+    /// Who of this process may stand for the Leases of a service of so many shards, with a client of its own.
+    pub fn candidates(&self, client: kube::Client, shards: u32) -> Candidates {
+        Candidates::new(client, shards, &self.lease_metrics, &self.clock, &self.seed)
+    }
+
+    /// Stands for the Lease of all of the work of the service called `name`, or leads without one. The Lease is given up in
+    /// [`Process::finish`], once `release` is handed to it.
     pub fn elect(&self, client: kube::Client, args: &LeaderElectionArgs, name: &str, release: CancellationToken) -> Leadership {
         if !args.leader_elect {
             return Leadership::always(0);
         }
-        let options = lease::Options::new(args, name, 0, self.identity.clone());
-        let (leadership, election) = lease::elect(client, options, &self.lease_metrics, &self.clock, &self.seed, release);
+        let options = lease::Options::new(args, name, Shard::WHOLE, self.identity.clone());
+        let (leadership, election) = self.candidates(client, 1).elect(options, release);
         self.elections.spawn("leader election", DeathPolicy::EndProcess, election);
         leadership
+    }
+
+    /// Where elections run: they outlive what acts.
+    pub(crate) const fn elections(&self) -> &Tasks {
+        &self.elections
     }
 
     /// The API server as the stage called `name` reaches it: with a rate limit of its own, and writes only while `leadership` holds.
@@ -130,29 +139,19 @@ impl Process {
     /// The configuration cannot be read or used.
     pub async fn connect(&self, name: &str, args: &KubeArgs, leadership: &Leadership) -> Result<Api, client::Error> {
         let client = client::connect_unlimited(args, name).await?;
-        let metrics = self
-            .metrics
-            .register(&name.replace('-', "_"), bailiff_cluster::Metrics::register);
-        let gate = leadership.clone();
-        let api = Api::new(client, self.clock.clone(), metrics)
-            .with_limiter(Limiter::of(args, &self.clock))
-            .with_gate(move |now| gate.write_until(now));
-        Ok(api)
+        let limiter = Limiter::of(args, &self.clock);
+        Ok(api(name, client, &self.clock, limiter, &self.metrics, leadership))
     }
 
-    /// The surroundings of the stage called `name`, which does all of the work in an epoch that the bus issues.
-    pub fn env(&self, name: &str, api: Api, bus: &Bus) -> Env {
-        Env {
-            api,
-            bus: bus.clone(),
+    /// What the stage called `name` shares with everything else in this process.
+    pub fn host(&self, name: &str) -> Host {
+        Host {
             clock: self.clock.clone(),
             seed: self.seed.fork(name),
             metrics: self.metrics.clone(),
             readiness: self.readiness.clone(),
             spans: self.spans().clone(),
             shutdown: self.shutdown.clone(),
-            shard: Shard::WHOLE,
-            epoch: 0,
             identity: self.identity.clone(),
         }
     }
@@ -179,6 +178,22 @@ impl Process {
     {
         self.tasks.spawn(name, DeathPolicy::EndProcess, future);
     }
+}
+
+/// The API server as the stage called `name` reaches it through `client`, writing only while `leadership` holds.
+pub(crate) fn api(
+    name: &str,
+    client: kube::Client,
+    clock: &Clock,
+    limiter: Limiter,
+    metrics: &Metrics,
+    leadership: &Leadership,
+) -> Api {
+    let metrics = metrics.register(&name.replace('-', "_"), bailiff_cluster::Metrics::register);
+    let gate = leadership.clone();
+    Api::new(client, clock.clone(), metrics)
+        .with_limiter(limiter)
+        .with_gate(move |now| gate.write_until(now))
 }
 
 /// Lets what acts end, then gives up the Leases; answers what did not end within `time`.

@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use bailiff_cluster::Api;
 use bailiff_event_bus::Bus;
+use bailiff_model::Shard;
 use bailiff_runtime::admin::Check;
-use bailiff_runtime::args::{exit_invalid, listen_address, require_private_listener};
+use bailiff_runtime::args::{Error as FlagError, exit_invalid, listen_address, require_private_listener};
+use bailiff_runtime::client::Limiter;
 use bailiff_runtime::{BusArgs, CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client, parse_or_exit, shutdown::chain};
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 use tokio::net::TcpListener;
@@ -16,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::env::{Env, Error, Stage};
 use crate::health;
 use crate::process::Process;
+use crate::shards::{self, Work};
+
+/// More shards than anybody has processors for; the bus takes no more.
+const MOST_SHARDS: i64 = 256;
 
 /// Command line of a stage's binary.
 #[derive(Debug, Parser)]
@@ -41,18 +47,13 @@ pub struct Args<O: clap::Args> {
     #[command(flatten)]
     pub leader_election: LeaderElectionArgs,
 
+    /// Into how many shards the work is divided, with a Lease each: replicas share them out. All replicas must be told the same number
+    #[arg(long, env = "BAILIFF_SHARDS", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=MOST_SHARDS), value_name = "NUMBER")]
+    pub shards: u32,
+
     /// The process.
     #[command(flatten)]
     pub common: CommonArgs,
-}
-
-/// Who issues the epochs in which a stage publishes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Epochs {
-    /// The Lease: the bus is shared with whoever held it before.
-    Lease,
-    /// The bus, which is this process's own.
-    Bus,
 }
 
 /// Why a stage could not start.
@@ -104,6 +105,10 @@ pub fn main<S: Stage>() -> ExitCode {
     if let Err(error) = require_private_listener("listen", args.listen, args.bus.insecure) {
         exit_invalid(&error);
     }
+    if args.shards > 1 && !args.leader_election.leader_elect {
+        let allowed = "without leader election (--leader-elect=false) allowed is 1: Leases decide who works on which shard";
+        exit_invalid(&FlagError::new("shards", args.shards, allowed));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // One thread decides, one decodes what the watches bring.
         .worker_threads(2)
@@ -131,6 +136,7 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
         bus,
         kube,
         leader_election,
+        shards,
         common,
     } = args;
     let process = Process::start(S::NAME, &common).await?;
@@ -139,57 +145,45 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
     tracing::info!(address = %listener.local_addr().map_err(refuse)?, "gRPC health is open");
     let health = health::serve(S::NAME, listener, process.readiness.clone(), process.shutdown.clone());
     process.spawn("grpc health", health);
-    let election = match client::connect(&kube, "leader-election", &process.clock).await {
-        Ok(client) => client,
+    let clients = async {
+        let election = client::connect(&kube, "leader-election", &process.clock).await?;
+        Ok::<_, client::Error>((election, client::connect_unlimited(&kube, S::NAME).await?))
+    };
+    let (election, client) = match clients.await {
+        Ok(clients) => clients,
         Err(error) => exit_invalid(&error),
     };
     let release = CancellationToken::new();
-    let leadership = process.elect(election, &leader_election, S::NAME, release.clone());
-    let api = match process.connect(S::NAME, &kube, &leadership).await {
-        Ok(api) => api,
-        Err(error) => exit_invalid(&error),
+    let work = Work {
+        options: stage,
+        client,
+        limiter: Limiter::of(&kube, &process.clock),
+        bus: Bus::connect(&bus.bus.http_url()),
+        leader_election,
     };
-    let bus = Bus::connect(&bus.bus.http_url());
-    lead::<S>(&process, stage, api, &bus, leadership, Epochs::Lease);
+    shards::stand::<S>(&process, &work, election, shards, &release);
     Ok(process.finish(release).await)
 }
 
-/// Runs the stage `S` in `process` once this process leads, until the shutdown begins or leadership is lost.
+/// Runs the stage `S` in `process` once this process leads, until the shutdown begins or leadership is lost. The bus is this process's
+/// own, and issues the epochs.
 ///
 /// The end of the stage, whatever it is, is the end of the process: nobody may hold a Lease and do nothing with it.
-pub fn lead<S: Stage>(process: &Process, options: S::Options, api: Api, bus: &Bus, leadership: Leadership, epochs: Epochs) {
+pub fn lead<S: Stage>(process: &Process, options: S::Options, api: Api, bus: &Bus, leadership: Leadership) {
     let standby = process.readiness.check(format!("{}: leadership", S::NAME));
-    let env = process.env(S::NAME, api, bus);
-    process.spawn(S::NAME, run_while_leading::<S>(options, env, leadership, epochs, standby));
+    let env = process.host(S::NAME).env(api, bus, Shard::WHOLE, 0);
+    process.spawn(S::NAME, run_while_leading::<S>(options, env, leadership, standby));
 }
 
 async fn run_while_leading<S: Stage>(
     options: S::Options,
-    mut env: Env,
+    env: Env,
     mut leadership: Leadership,
-    epochs: Epochs,
     standby: Check,
 ) -> Result<(), Error> {
-    let shutdown = env.shutdown.clone();
-    standby.note("standby: waiting for the leader Lease");
-    let won = tokio::select! {
-        biased;
-        () = shutdown.triggered() => return Ok(()),
-        won = leadership.acquired() => won.map_err(|lost| Error::LeadershipLost(lost.to_string()))?,
-    };
-    standby.ok();
-    env.epoch = match epochs {
-        Epochs::Lease => won,
-        Epochs::Bus => 0,
-    };
-    let ended = tokio::select! {
-        biased;
-        () = leadership.lost() => Err(Error::LeadershipLost("the Lease was not renewed in time".to_owned())),
-        ended = S::run(options, env) => ended,
-    };
-    match ended {
-        Ok(()) if !shutdown.is_triggered() => Err(Error::Ended),
-        ended => ended,
+    match shards::acquired(&mut leadership, &env.shutdown, &standby).await? {
+        Some(_) => shards::work::<S>(options, env, leadership).await.map(|_| ()),
+        None => Ok(()),
     }
 }
 
@@ -246,30 +240,28 @@ mod tests {
         CommandLine::try_parse_from([&["/some/where/bailiff-stage"], flags].concat()).expect("allowed")
     }
 
-    async fn run_brief(env: &Env, flags: &[&str], leadership: Leadership, epochs: Epochs) -> Result<(), Error> {
+    async fn run_brief(env: &Env, flags: &[&str], leadership: Leadership) -> Result<(), Error> {
         let (options, standby) = (parse(flags).args.stage, env.readiness.check("leadership"));
-        run_while_leading::<Brief>(options, env.clone(), leadership, epochs, standby).await
+        run_while_leading::<Brief>(options, env.clone(), leadership, standby).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stage_that_ends_by_itself_has_failed() {
         let env = mk_env();
-        let ended = run_brief(&env, &["--profile=upstream"], Leadership::always(7), Epochs::Lease).await;
+        let ended = run_brief(&env, &["--profile=upstream"], Leadership::always(7)).await;
         assert!(matches!(ended, Err(Error::Ended)), "{ended:?}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stage_that_was_asked_to_end_has_not() {
-        for (epochs, wanted) in [(Epochs::Lease, "7"), (Epochs::Bus, "0")] {
-            let env = mk_env();
-            let ended = tokio::join!(run_brief(&env, &[], Leadership::always(7), epochs), async {
-                tokio::time::sleep(std::time::Duration::from_secs(9)).await;
-                env.shutdown.trigger();
-            });
-            assert!(ended.0.is_ok());
-            let notes: Vec<_> = env.readiness.readiness().into_iter().filter_map(|check| check.note).collect();
-            assert_eq!(notes, [wanted]);
-        }
+        let env = mk_env();
+        let ended = tokio::join!(run_brief(&env, &[], Leadership::always(7)), async {
+            tokio::time::sleep(std::time::Duration::from_secs(9)).await;
+            env.shutdown.trigger();
+        });
+        assert!(ended.0.is_ok());
+        let notes: Vec<_> = env.readiness.readiness().into_iter().filter_map(|check| check.note).collect();
+        assert_eq!(notes, ["0"], "the bus issues the epoch");
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl Cluster {
         let mut cluster = Self {
             core: Syncer::new(Options {
                 profile: Profile::Bailiff,
+                ..Options::default()
             }),
             nodes,
             now: Now {

@@ -53,7 +53,10 @@ pub struct Cluster {
 impl Cluster {
     pub fn new(profile: Profile) -> Self {
         let mut cluster = Self {
-            core: Syncer::new(Options { profile }),
+            core: Syncer::new(Options {
+                profile,
+                ..Options::default()
+            }),
             now: Now {
                 mono: Mono::from_origin(Duration::from_secs(1000)),
                 wall: Wall::from_second(1_700_000_000).expect("in range"),
@@ -95,7 +98,15 @@ impl Cluster {
 
     /// A core that starts on this cluster as it is.
     pub fn restart(&mut self, profile: Profile) {
-        self.core = Syncer::new(Options { profile });
+        self.restart_with(Options {
+            profile,
+            ..Options::default()
+        });
+    }
+
+    /// A core with these options that starts on this cluster as it is.
+    pub fn restart_with(&mut self, options: Options) {
+        self.core = Syncer::new(options);
         self.streams = Default::default();
         self.wake = None;
         let all = |prefix: &str| -> Vec<Value> {

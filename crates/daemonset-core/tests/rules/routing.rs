@@ -1,6 +1,8 @@
 //! Which event concerns which DaemonSet (section 2), and what waits for what (sections 3 and 4).
 
-use bailiff_daemonset_core::{FailureKind, Input, Profile};
+use std::collections::BTreeMap;
+
+use bailiff_daemonset_core::{FailureKind, Input, Options, Profile, Shard};
 use serde_json::{Value, json};
 
 use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
@@ -28,6 +30,79 @@ fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
     while let Some(stream) = streams.iter().find(|stream| cluster.pending().contains(stream)) {
         cluster.deliver(*stream);
     }
+}
+
+/// Design §8: DaemonSets are shared out by uid.
+#[test]
+fn each_daemonset_is_served_by_the_shard_that_has_it() {
+    let mut cluster = Cluster::new(Profile::Bailiff);
+    for node in ["n0", "n1", "n2"] {
+        cluster.add_node(node, json!({}), json!([]));
+    }
+    cluster.restart_with(Options {
+        shard: Shard { index: 0, count: 2 },
+        ..Options::default()
+    });
+    for set in 0..8 {
+        cluster.add_daemonset(&format!("ds{set}"), json!({}));
+    }
+    cluster.rest();
+    let mut served = BTreeMap::new();
+    for index in [0, 1, 0] {
+        let shard = Shard { index, count: 2 };
+        let options = Options {
+            shard,
+            ..Options::default()
+        };
+        cluster.restart_with(options);
+        cluster.rest();
+        let mut owners: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in cluster
+            .objects
+            .iter()
+            .filter(|(path, _)| path.starts_with("pods/"))
+            .map(|(_, pod)| pod)
+        {
+            let owner = &pod["metadata"]["ownerReferences"][0]["uid"];
+            *owners.entry(owner.as_str().expect("a daemon pod").to_owned()).or_default() += 1;
+        }
+        assert!(owners.values().all(|pods| *pods == 3), "{owners:?}");
+        assert!(owners.keys().any(|uid| shard.owns_daemonset(uid)));
+        assert!(served.len() <= owners.len());
+        served = owners;
+    }
+    assert_eq!(served.len(), 8, "each by one of them");
+    assert_eq!(count(&cluster, "delete pods"), 0);
+}
+
+/// DS-021, design §8: another shard's DaemonSet takes the name of one of ours.
+#[test]
+fn a_namesake_of_another_shard_is_left_alone() {
+    let shard = |uid: &str| {
+        (0..2)
+            .map(|index| Shard { index, count: 2 })
+            .find(|shard| shard.owns_daemonset(uid))
+    };
+    let mut cluster = at_rest(2, json!({}));
+    let ours = cluster.daemonset();
+    cluster.restart_with(Options {
+        shard: shard(&ours.uid).expect("one of two"),
+        ..Options::default()
+    });
+    cluster.rest();
+    let name = |number: u32| format!("other-{number}");
+    let uid = (0..)
+        .map(name)
+        .find(|uid| shard(uid) != shard(&ours.uid))
+        .expect("half of them are");
+    let mut other = ours.clone();
+    other.uid = uid.as_str().into();
+    other.version = "9999".into();
+    cluster.feed(Input::DaemonSetApplied(other));
+    cluster.requests.clear();
+    cluster.rest();
+    assert_eq!(cluster.requests, [], "{:?}", cluster.requests);
+    assert_eq!(cluster.published, None);
 }
 
 /// DS-023, DS-110: a created pod that is seen makes room for the next one.

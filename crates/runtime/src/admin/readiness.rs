@@ -17,6 +17,8 @@ type Name = Cow<'static, str>;
 pub struct Readiness {
     clock: Clock,
     inner: Arc<Mutex<Inner>>,
+    /// What the names begin with.
+    part: String,
 }
 
 #[derive(Debug, Default)]
@@ -65,13 +67,40 @@ impl Readiness {
         Self {
             clock: clock.clone(),
             inner: Arc::default(),
+            part: String::new(),
+        }
+    }
+
+    /// The checks and heartbeats of a part of this service: their names begin with that of the part.
+    pub fn of_part(&self, name: &str) -> Self {
+        Self {
+            part: format!("{}{name}: ", self.part),
+            ..self.clone()
+        }
+    }
+
+    /// Forgets the checks and heartbeats of this part; those of the whole stay.
+    pub fn forget(&self) {
+        if self.part.is_empty() {
+            return;
+        }
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.checks.retain(|name, _| !name.starts_with(&self.part));
+        inner.heartbeats.retain(|name, _| !name.starts_with(&self.part));
+    }
+
+    fn name(&self, name: Name) -> Name {
+        if self.part.is_empty() {
+            name
+        } else {
+            format!("{}{name}", self.part).into()
         }
     }
 
     /// Adds a check that fails until told otherwise. Of two with one name the later counts.
     pub fn check(&self, name: impl Into<Name>) -> Check {
         let check = Check {
-            name: name.into(),
+            name: self.name(name.into()),
             inner: self.inner.clone(),
         };
         check.fail("not yet");
@@ -86,7 +115,9 @@ impl Readiness {
         };
         heartbeat.beat();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.heartbeats.insert(name.into(), (heartbeat.last.clone(), max_age));
+        inner
+            .heartbeats
+            .insert(self.name(name.into()), (heartbeat.last.clone(), max_age));
         heartbeat
     }
 
@@ -185,5 +216,29 @@ impl Heartbeat {
         let now = self.clock.now().mono.since_origin().as_nanos();
         // 64 bits hold 584 years of nanoseconds.
         self.last.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::Wall;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_has_checks_of_its_own_and_can_be_forgotten() {
+        let readiness = Readiness::new(&Clock::virtual_from(Wall::UNIX_EPOCH));
+        readiness.check("bus").ok();
+        let part = readiness.of_part("shard 1 of 2");
+        part.check("bus").fail("lost");
+        part.heartbeat("loop", Duration::from_secs(1));
+        let names = |readiness: &Readiness| readiness.readiness().into_iter().map(|one| one.name).collect::<Vec<_>>();
+        assert_eq!(names(&readiness), ["bus", "shard 1 of 2: bus"]);
+        assert_eq!((readiness.is_ready(), readiness.liveness().len()), (false, 1));
+        readiness.forget();
+        assert_eq!(names(&readiness).len(), 2, "the whole is not forgotten");
+        part.forget();
+        assert_eq!(names(&readiness), ["bus"]);
+        assert_eq!((readiness.is_ready(), readiness.liveness().len()), (true, 0));
     }
 }

@@ -1,10 +1,11 @@
 //! Carries out what the [`Elector`] wants: requests with a deadline, one timer, and the value everybody reads.
 
+use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::time::Duration;
 
-use bailiff_model::{Mono, ResourceVersion};
+use bailiff_model::{Mono, ResourceVersion, Shard};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::PostParams;
@@ -15,19 +16,27 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::elector::{Effect, Elector, Failure, Input, Observed, Periods, Record, State, Version};
+use super::board::Board;
+use super::elector::{Draft, Effect, Elector, Failure, Input, Layout, Observed, Periods, Record, State, Version};
 use super::{Leadership, Lost};
 use crate::args::LeaderElectionFlags;
 use crate::shutdown::chain;
 use crate::{Clock, Seed};
+
+/// Annotation of the Lease of shard 0: of how many shards it is one ([`Layout`]). Absent: it is the only one.
+const SHARDS: &str = "bailiff.dev/shards";
+/// Annotation of a Lease: which candidate would like to have it.
+const WANTED_BY: &str = "bailiff.dev/wanted-by";
 
 /// What is elected, and who stands.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The Lease's namespace.
     pub namespace: String,
-    /// The Lease's name: [`super::lease_name`].
-    pub name: String,
+    /// The Leases' names, but for the shard's number: [`super::lease_name`].
+    pub base: String,
+    /// What is stood for.
+    pub shard: Shard,
     /// Who stands: unique among all candidates and over restarts.
     pub identity: String,
     /// How long and how often.
@@ -60,35 +69,66 @@ struct Labels {
     name: String,
 }
 
-/// Stands for election until lost or released. Spawn the future; [`Leadership`] is lost when it is dropped.
-///
-/// `release` gives up the Lease: cancel it after whatever acts for the leader has stopped.
-pub fn elect(
+/// The candidates of one process for the shards of one stage: they know of each other.
+#[derive(Clone)]
+pub struct Candidates {
     client: Client,
-    options: Options,
-    metrics: &Metrics,
-    clock: &Clock,
-    seed: &Seed,
-    release: CancellationToken,
-) -> (Leadership, impl Future<Output = Result<(), Error>> + Send + use<>) {
-    let (state, watched) = watch::channel(State::Standby { holder: None });
-    let labels = Labels {
-        name: options.name.clone(),
-    };
-    let slack = options.periods.lease.saturating_sub(options.periods.renew_deadline);
-    let driver = Driver {
-        api: Api::namespaced(client, &options.namespace),
-        elector: Elector::new(options.identity.clone(), options.periods.clone()),
-        status: metrics.status.get_or_create(&labels).clone(),
-        clock: clock.clone(),
-        seed: seed.fork(&format!("lease {} {}", options.name, options.identity)),
-        last: None,
-        wake: Mono::ORIGIN,
-        request: None,
-        state,
-        options,
-    };
-    (Leadership::of(watched, slack), driver.run(release))
+    metrics: Metrics,
+    clock: Clock,
+    seed: Seed,
+    board: Board,
+}
+
+// === impl Candidates ===
+
+impl fmt::Debug for Candidates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidates")
+            .field("board", &self.board)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Candidates {
+    /// Candidates for so many shards.
+    pub fn new(client: Client, shards: u32, metrics: &Metrics, clock: &Clock, seed: &Seed) -> Self {
+        Self {
+            client,
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            seed: seed.clone(),
+            board: Board::new(shards),
+        }
+    }
+
+    /// Stands for election until lost or released. Spawn the future; [`Leadership`] is lost when it is dropped.
+    ///
+    /// `release` gives up the Lease: cancel it after whatever acts for the leader has stopped.
+    pub fn elect(
+        &self,
+        options: Options,
+        release: CancellationToken,
+    ) -> (Leadership, impl Future<Output = Result<(), Error>> + Send + use<>) {
+        let (state, watched) = watch::channel(State::Standby { holder: None });
+        let labels = Labels { name: options.name() };
+        let slack = options.periods.lease.saturating_sub(options.periods.renew_deadline);
+        let asked = CancellationToken::new();
+        let driver = Driver {
+            api: Api::namespaced(self.client.clone(), &options.namespace),
+            elector: Elector::new(options.identity.clone(), options.shard, options.periods.clone()),
+            status: self.metrics.status.get_or_create(&labels).clone(),
+            clock: self.clock.clone(),
+            seed: self.seed.fork(&format!("lease {} {}", options.name(), options.identity)),
+            board: self.board.clone(),
+            asked: asked.clone(),
+            last: None,
+            wake: Mono::ORIGIN,
+            request: None,
+            state,
+            options,
+        };
+        (Leadership::of(watched, slack, asked), driver.run(release))
+    }
 }
 
 type Request = Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -105,6 +145,9 @@ struct Driver {
     status: Gauge,
     clock: Clock,
     seed: Seed,
+    board: Board,
+    /// Cancelled when another shall have the Lease.
+    asked: CancellationToken,
     /// The Lease as last read: a replacement keeps what it does not know.
     last: Option<Lease>,
     wake: Mono,
@@ -116,11 +159,11 @@ struct Driver {
 
 impl Options {
     /// The election that these flags ask for; `service` is the Lease's name unless they name one.
-    pub fn new(flags: &LeaderElectionFlags, service: &str, shard: u32, identity: String) -> Self {
-        let base = flags.leader_elect_resource_name.as_deref().unwrap_or(service);
+    pub fn new(flags: &LeaderElectionFlags, service: &str, shard: Shard, identity: String) -> Self {
         Self {
             namespace: flags.leader_elect_resource_namespace.clone(),
-            name: super::lease_name(base, shard),
+            base: flags.leader_elect_resource_name.clone().unwrap_or_else(|| service.to_owned()),
+            shard,
             identity,
             periods: Periods {
                 lease: Duration::from_secs(flags.leader_elect_lease_duration.get().as_secs()),
@@ -128,6 +171,11 @@ impl Options {
                 retry: flags.leader_elect_retry_period.get(),
             },
         }
+    }
+
+    /// The Lease's name.
+    fn name(&self) -> String {
+        super::lease_name(&self.base, self.shard.index)
     }
 }
 
@@ -157,42 +205,71 @@ impl Driver {
                 answer = answered(&mut self.request) => self.take(answer),
                 () = tokio::time::sleep_until(self.clock.instant_of(self.wake)) => { self.wake = Mono::FAR_FUTURE; Input::Tick }
             };
-            for effect in self.elector.apply(input, self.clock.now()) {
-                match effect {
-                    Effect::End if is_released => return Ok(()),
-                    Effect::End => return Err(self.lost()),
-                    effect => self.perform(effect),
+            let (identity, shard) = (&self.options.identity, self.options.shard.index);
+            let holds = Input::Holds(self.board.held_besides(identity, shard));
+            // Only of what was just read: an old version would be refused, and asked for again at once.
+            let is_read = matches!(input, Input::Got(_));
+            let ask = (is_read && self.board.should_ask(identity, shard)).then_some(Input::Ask);
+            for input in [Some(holds), Some(input), ask].into_iter().flatten() {
+                for effect in self.elector.apply(input, self.clock.now()) {
+                    match effect {
+                        Effect::End if is_released => return Ok(()),
+                        Effect::End => return Err(self.lost()),
+                        effect => self.perform(effect),
+                    }
                 }
+            }
+            if self.board.gives_up(&self.options.identity, shard) {
+                self.asked.cancel();
             }
         }
     }
 
     fn take(&mut self, answer: Answer) -> Input {
         self.request = None;
-        if !matches!(answer.input, Input::Failed(_)) {
+        if let Input::Got(lease) = &answer.input {
+            self.note(lease.as_ref());
+            self.last = answer.lease;
+        } else if let Input::Wrote(lease) = &answer.input {
+            self.note(Some(lease));
             self.last = answer.lease;
         }
         answer.input
     }
 
+    fn note(&self, lease: Option<&Observed>) {
+        if self.asked.is_cancelled() {
+            // It is on its way to another.
+            return;
+        }
+        let holder = lease.map_or("", |lease| &*lease.record.holder);
+        let wanted_by = lease.and_then(|lease| lease.wanted_by.as_deref());
+        self.board.note(self.options.shard.index, holder, wanted_by);
+    }
+
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Get => {
-                let (api, name) = (self.api.clone(), self.options.name.clone());
+                let (api, name) = (self.api.clone(), self.options.name());
                 self.send(async move { read(&api, &name).await });
             }
-            Effect::Create(record) => {
-                let (api, mut lease) = (self.api.clone(), Lease::default());
-                lease.metadata.name = Some(self.options.name.clone());
-                lease.spec = Some(spec_of(record, LeaseSpec::default()));
+            Effect::GetLayout => {
+                let (api, name) = (self.api.clone(), super::lease_name(&self.options.base, 0));
+                self.send(async move { read_layout(&api, &name).await });
+            }
+            Effect::Create(draft) => {
+                let (api, lease) = (self.api.clone(), self.drafted(Lease::default(), draft));
                 self.send(async move { written(api.create(&PostParams::default(), &lease).await) });
             }
-            Effect::Replace(record, version) => {
-                let (api, name) = (self.api.clone(), self.options.name.clone());
+            Effect::Replace(draft, version) => {
+                let lease = self.drafted(self.last.clone().unwrap_or_default(), draft);
+                self.replace(lease, &version);
+            }
+            Effect::Ask(version) => {
                 let mut lease = self.last.clone().unwrap_or_default();
-                lease.metadata.resource_version = Some(version.0.to_string());
-                lease.spec = Some(spec_of(record, lease.spec.take().unwrap_or_default()));
-                self.send(async move { written(api.replace(&name, &PostParams::default(), &lease).await) });
+                let asks = (WANTED_BY.to_owned(), self.options.identity.clone());
+                lease.annotations_mut().extend([asks]);
+                self.replace(lease, &version);
             }
             Effect::Announce(state) => self.announce(state),
             Effect::Wake { at, jitter } => {
@@ -203,10 +280,31 @@ impl Driver {
         }
     }
 
+    /// `lease` with what the elector wants to write. Whoever takes a Lease has what it asked for, and so have others.
+    fn drafted(&self, mut lease: Lease, draft: Draft) -> Lease {
+        lease.metadata.name = Some(self.options.name());
+        let before = lease.spec.take().unwrap_or_default();
+        if before.holder_identity.as_deref() != Some(&*draft.record.holder) {
+            lease.annotations_mut().remove(WANTED_BY);
+        }
+        if let Some(layout) = draft.layout.filter(|layout| *layout != layout_of(&lease)) {
+            lease.annotations_mut().insert(SHARDS.to_owned(), layout.to_string());
+        }
+        lease.metadata.annotations = lease.metadata.annotations.filter(|all| !all.is_empty());
+        lease.spec = Some(spec_of(draft.record, before));
+        lease
+    }
+
+    fn replace(&mut self, mut lease: Lease, version: &Version) {
+        let (api, name) = (self.api.clone(), self.options.name());
+        lease.metadata.resource_version = Some(version.0.to_string());
+        self.send(async move { written(api.replace(&name, &PostParams::default(), &lease).await) });
+    }
+
     fn send(&mut self, request: impl Future<Output = Answer> + Send + 'static) {
         // client-go's: two attempts fit into the renew deadline.
         let deadline = self.options.periods.renew_deadline / 2;
-        let name = self.options.name.clone();
+        let name = self.options.name();
         self.request = Some(Box::pin(async move {
             tokio::time::timeout(deadline, request).await.unwrap_or_else(|_| {
                 tracing::warn!(lease = name, "no answer to a lease request in time");
@@ -220,7 +318,7 @@ impl Driver {
             (State::Leading { epoch: old, .. }, State::Leading { epoch: new, .. }) => old != new,
             (old, new) => old != new,
         };
-        let name = &self.options.name;
+        let name = &self.options.name();
         self.status.set(i64::from(matches!(state, State::Leading { .. })));
         self.state.send_if_modified(|old| {
             let news = is_news(old);
@@ -232,7 +330,7 @@ impl Driver {
     fn lost(&self) -> Error {
         Error::Lost {
             namespace: self.options.namespace.clone(),
-            name: self.options.name.clone(),
+            name: self.options.name(),
             source: Lost,
         }
     }
@@ -274,21 +372,37 @@ async fn answered(request: &mut Option<Request>) -> Answer {
 }
 
 async fn read(api: &Api<Lease>, name: &str) -> Answer {
-    let outcome = match api.get(name).await {
+    let read = |lease: Option<Lease>| Answer {
+        input: Input::Got(lease.as_ref().map(observed_of)),
+        lease,
+    };
+    get(api, name).await.map_or_else(Answer::failed, read)
+}
+
+async fn read_layout(api: &Api<Lease>, name: &str) -> Answer {
+    let read = |lease: Option<Lease>| Answer {
+        input: Input::GotLayout(lease.as_ref().map(layout_of)),
+        lease: None,
+    };
+    get(api, name).await.map_or_else(Answer::failed, read)
+}
+
+/// A Lease, or that there is none.
+async fn get(api: &Api<Lease>, name: &str) -> Result<Option<Lease>, Failure> {
+    match api.get(name).await {
         Ok(lease) => Ok(Some(lease)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    };
-    match outcome {
-        Ok(lease) => Answer {
-            input: Input::Got(lease.as_ref().map(observed_of)),
-            lease,
-        },
         Err(error) => {
             tracing::warn!(lease = name, error = %chain(&error), "cannot read the lease");
-            Answer::failed(Failure::Other)
+            Err(Failure::Other)
         }
     }
+}
+
+/// Of how many shards the Lease of shard 0 is one. What is not understood is a layout, and none of ours.
+fn layout_of(lease: &Lease) -> Layout {
+    let said = lease.annotations().get(SHARDS).map(|text| text.parse());
+    said.map_or(Layout::WHOLE, |read| read.unwrap_or(Layout::UNKNOWN))
 }
 
 fn written(outcome: Result<Lease, kube::Error>) -> Answer {
@@ -326,6 +440,8 @@ fn observed_of(lease: &Lease) -> Observed {
             transitions: spec.lease_transitions.unwrap_or(0),
         },
         version: Version(ResourceVersion::from(lease.resource_version().unwrap_or_default().as_str())),
+        layout: lease.annotations().contains_key(SHARDS).then(|| layout_of(lease)),
+        wanted_by: lease.annotations().get(WANTED_BY).cloned(),
     }
 }
 

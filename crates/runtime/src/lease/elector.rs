@@ -12,99 +12,31 @@
 //! - (B) No clock of another machine is believed: what counts is when a change of the record was seen here.
 //! - (C) A write carries the resourceVersion it was decided on, so it fails if anybody wrote in between.
 
+mod layout;
 mod record;
+mod signals;
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, Now};
+use bailiff_model::{Mono, Now, Shard};
 
-pub use record::{Observed, Record, Version};
-
-/// How long and how often.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Periods {
-    /// How long a candidate waits for a renewal before it takes over; whole seconds, longer than `renew_deadline`.
-    pub lease: Duration,
-    /// How long a leader goes on without a renewal; longer than 1.2 × `retry`.
-    pub renew_deadline: Duration,
-    /// Between two attempts.
-    pub retry: Duration,
-}
-
-/// Whether a candidate leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It waits for its turn; left for `Leading` or `Lost`.
-    Standby {
-        /// Who leads, as far as is known.
-        holder: Option<String>,
-    },
-    /// It leads; left for `Lost`.
-    Leading {
-        /// resourceVersion of the Lease write that acquired leadership: it grows with each change of leaders, also if the Lease is
-        /// deleted in between.
-        epoch: u64,
-        /// Leadership ends here unless it is renewed: the moment the last renewal was sent, and the renew deadline.
-        until: Mono,
-    },
-    /// It led and does not any more, or will never lead. Final.
-    Lost,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    /// The moment that was asked for with [`Effect::Wake`] has come, or any other.
-    Tick,
-    /// Answer to [`Effect::Get`]: the Lease, or that there is none.
-    Got(Option<Observed>),
-    /// Answer to [`Effect::Create`] or [`Effect::Replace`]: the Lease as written.
-    Wrote(Observed),
-    /// The request failed.
-    Failed(Failure),
-    /// The process stops: give the Lease up so that another need not wait.
-    Release,
-}
-
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Somebody wrote, created or deleted the Lease in between (409, or 404 for a write).
-    Conflict,
-    /// Anything else; it is unknown whether a write was done.
-    Other,
-}
-
-/// What to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Read the Lease.
-    Get,
-    /// Create the Lease.
-    Create(Record),
-    /// Replace the Lease's record if it still has this version.
-    Replace(Record, Version),
-    /// Tell everybody, before doing what follows.
-    Announce(State),
-    /// Send a [`Input::Tick`] at this moment, or up to `jitter` later, instead of at any asked for before.
-    Wake {
-        /// The moment.
-        at: Mono,
-        /// By how much it may be later.
-        jitter: Duration,
-    },
-    /// Nothing will happen any more.
-    End,
-}
+pub use layout::Layout;
+pub use record::{Draft, Observed, Record, Version};
+pub use signals::{Effect, Failure, Input, Periods, State};
 
 /// A candidate for one Lease.
 #[derive(Debug)]
 pub struct Elector {
     identity: String,
+    shard: Shard,
     periods: Periods,
+    /// How many other shards this process leads.
+    holds: usize,
     phase: Phase,
     /// The request that was not answered yet. There is never more than one.
     pending: Option<Pending>,
+    /// When the requests under way began with the first of them: what that one saw is true of then.
+    round: Mono,
     /// The Lease as last seen, and since when its record is as it is.
     observed: Option<(Observed, Mono)>,
     told: Option<State>,
@@ -117,6 +49,8 @@ enum Phase {
         epoch: u64,
         until: Mono,
         record: Record,
+        /// It has the Lease, and waits until those of another layout have surely stopped.
+        settles: Option<Mono>,
     },
     /// It gives up the Lease: waits for a request under way, then writes.
     Releasing {
@@ -132,23 +66,17 @@ struct Pending {
     is_optimistic: bool,
 }
 
-// === impl Periods ===
-
-impl Periods {
-    /// Another candidate's attempts are spread over 1.2 retry periods, client-go's jitter factor.
-    fn jitter(&self) -> Duration {
-        self.retry.saturating_mul(6) / 5
-    }
-}
-
 // === impl Elector ===
 
 impl Elector {
-    /// A candidate. `identity` must be unique among candidates and over restarts.
-    pub fn new(identity: String, periods: Periods) -> Self {
+    /// A candidate for `shard`. `identity` must be unique among candidates and over restarts.
+    pub fn new(identity: String, shard: Shard, periods: Periods) -> Self {
         Self {
             identity,
+            shard,
             periods,
+            holds: 0,
+            round: Mono::ORIGIN,
             phase: Phase::Standby,
             pending: None,
             observed: None,
@@ -163,7 +91,10 @@ impl Elector {
             Input::Tick => self.tick(now, &mut effects),
             Input::Got(lease) => self.got(lease, now, &mut effects),
             Input::Wrote(lease) => self.wrote(lease, now, &mut effects),
+            Input::GotLayout(layout) => self.got_layout(layout, now, &mut effects),
             Input::Failed(failure) => self.failed(failure, now, &mut effects),
+            Input::Holds(others) => self.holds = others,
+            Input::Ask => self.ask(now, &mut effects),
             Input::Release => self.release(now, &mut effects),
         }
         effects
@@ -173,11 +104,36 @@ impl Elector {
         if self.expire(now, effects) || self.pending.is_some() {
             return;
         }
+        self.round = now.mono;
         match self.phase {
+            Phase::Standby | Phase::Leading { .. } if self.shard.index > 0 => self.send(Effect::GetLayout, false, now, effects),
             Phase::Standby => self.send(Effect::Get, false, now, effects),
             // What was seen last is most likely still so: one request instead of two.
             Phase::Leading { .. } => self.renew(true, now, effects),
             Phase::Releasing { .. } | Phase::Ended => {}
+        }
+    }
+
+    fn got_layout(&mut self, layout: Option<Layout>, now: Now, effects: &mut Vec<Effect>) {
+        self.pending = None;
+        if self.expire(now, effects) {
+            return;
+        }
+        let is_ours = layout.is_some_and(|layout| layout.shards == self.shard.count);
+        match self.phase {
+            Phase::Leading { .. } if is_ours => self.renew(true, now, effects),
+            // The work is divided otherwise now.
+            Phase::Leading { .. } if layout.is_some() => self.lose(effects),
+            Phase::Leading { .. } => self.wait(now, effects),
+            Phase::Standby if is_ours && layout.is_some_and(|layout| layout.is_settled) => {
+                self.send(Effect::Get, false, now, effects)
+            }
+            Phase::Standby => {
+                self.announce(effects);
+                self.wait(now, effects);
+            }
+            Phase::Releasing { .. } => self.write_release(now, effects),
+            Phase::Ended => {}
         }
     }
 
@@ -199,20 +155,25 @@ impl Elector {
     fn wrote(&mut self, lease: Observed, now: Now, effects: &mut Vec<Effect>) {
         let sent = self.pending.take().map_or(now.mono, |pending| pending.sent);
         let (number, record) = (lease.version.number(), lease.record.clone());
+        let is_settled = lease.layout.is_none_or(|layout| layout.is_settled);
         self.observe(Some(lease), now);
         let until = sent + self.periods.renew_deadline;
         match &mut self.phase {
             // An answer that took longer than the renewal is worth, or a version that is no number, makes no leader.
             Phase::Standby => match number {
-                Some(epoch) if now.mono < until => self.lead(epoch, until, record, now, effects),
+                Some(epoch) if now.mono < until && record.holder == self.identity => {
+                    self.lead(epoch, until, record, sent, now, effects)
+                }
                 _ => self.wait(now, effects),
             },
             Phase::Leading {
                 until: end,
                 record: held,
+                settles,
                 ..
             } => {
                 (*end, *held) = (until, record);
+                *settles = settles.filter(|_| !is_settled);
                 if !self.expire(now, effects) {
                     self.announce(effects);
                     self.wait(now, effects);
@@ -278,28 +239,37 @@ impl Elector {
         effects.push(Effect::End);
     }
 
-    fn lead(&mut self, epoch: u64, until: Mono, record: Record, now: Now, effects: &mut Vec<Effect>) {
-        self.phase = Phase::Leading { epoch, until, record };
+    fn lead(&mut self, epoch: u64, until: Mono, record: Record, sent: Mono, now: Now, effects: &mut Vec<Effect>) {
+        let unsettled = self.observed.as_ref().and_then(|(observed, _)| observed.layout);
+        // Those who led shards of another layout stop when they see that it changed, and no later than a renew deadline after they
+        // last saw that it had not; what they sent ends within the lease duration.
+        let settles = unsettled
+            .filter(|layout| !layout.is_settled)
+            .map(|_| sent + self.periods.lease);
+        self.phase = Phase::Leading {
+            epoch,
+            until,
+            record,
+            settles,
+        };
         self.announce(effects);
         self.wait(now, effects);
     }
 
     fn try_take(&mut self, now: Now, effects: &mut Vec<Effect>) {
         self.announce(effects);
-        let Some((observed, since)) = &self.observed else {
+        let Some((observed, _)) = &self.observed else {
             let record = Record::new(&self.identity, self.periods.lease, 0, now.wall);
-            return self.send(Effect::Create(record), false, now, effects);
+            let draft = Draft {
+                record,
+                layout: self.layout_after(None),
+            };
+            return self.send(Effect::Create(draft), false, now, effects);
         };
-        let held = &observed.record;
-        let duration = if held.duration.is_zero() {
-            self.periods.lease
-        } else {
-            held.duration
-        };
-        let is_free = held.holder.is_empty() || held.holder == self.identity || *since + duration <= now.mono;
-        if !is_free {
+        if self.free_at().is_some_and(|free| now.mono < free) {
             return self.wait(now, effects);
         }
+        let held = &observed.record;
         let record = if held.holder == self.identity {
             // Its own earlier attempt was written, although the answer was lost.
             held.renewed(self.periods.lease, now.wall)
@@ -311,31 +281,96 @@ impl Elector {
                 now.wall,
             )
         };
-        let replace = Effect::Replace(record, observed.version.clone());
+        let before = observed.layout.unwrap_or(Layout::WHOLE);
+        let draft = Draft {
+            record,
+            layout: self.layout_after(Some(before)),
+        };
+        let replace = Effect::Replace(draft, observed.version.clone());
         self.send(replace, false, now, effects);
+    }
+
+    /// When the Lease that was seen may be taken; `None` if there is none, or it is ours.
+    fn free_at(&self) -> Option<Mono> {
+        let (observed, since) = self.observed.as_ref()?;
+        let held = &observed.record;
+        let reluctance = if self.holds > 0 {
+            self.periods.reluctance()
+        } else {
+            Duration::ZERO
+        };
+        let term = match held {
+            held if held.holder == self.identity => return None,
+            held if held.holder.is_empty() => Duration::ZERO,
+            held if held.duration.is_zero() => self.periods.lease,
+            held => held.duration,
+        };
+        Some(*since + term + reluctance)
+    }
+
+    /// What the Lease of shard 0 says of the layout once it is taken; nothing is said in the others. A layout that was not divided, or
+    /// divided the same way, leaves nobody to wait for.
+    fn layout_after(&self, before: Option<Layout>) -> Option<Layout> {
+        let shards = self.shard.count;
+        let is_settled = match before {
+            Some(before) => {
+                before.shards == 1 && before.is_settled
+                    || before
+                        == Layout {
+                            shards,
+                            is_settled: true,
+                        }
+            }
+            // Whoever deletes a Lease that says how many shards there are, and changes their number, waits for the holders himself.
+            None => shards == 1,
+        };
+        (self.shard.index == 0).then_some(Layout { shards, is_settled })
+    }
+
+    /// What a renewal says of the layout: that it is settled, once nobody of another one can act any more.
+    fn layout_at(&self, now: Now) -> Option<Layout> {
+        let is_over = |settles: Option<Mono>| settles.is_none_or(|at| at <= now.mono);
+        let is_settled = matches!(self.phase, Phase::Leading { settles, .. } if is_over(settles));
+        let shards = self.shard.count;
+        (self.shard.index == 0).then_some(Layout { shards, is_settled })
+    }
+
+    fn ask(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let Some((observed, _)) = &self.observed else { return };
+        let is_idle = self.phase == Phase::Standby && self.pending.is_none();
+        if is_idle && self.is_held_by_another() && !observed.record.holder.is_empty() {
+            let ask = Effect::Ask(observed.version.clone());
+            self.send(ask, false, now, effects);
+        }
     }
 
     fn renew(&mut self, is_optimistic: bool, now: Now, effects: &mut Vec<Effect>) {
         let Phase::Leading { record, .. } = &self.phase else {
             return;
         };
-        let renewed = record.renewed(self.periods.lease, now.wall);
+        let draft = Draft {
+            record: record.renewed(self.periods.lease, now.wall),
+            layout: self.layout_at(now),
+        };
         let write = match &self.observed {
-            Some((observed, _)) => Effect::Replace(renewed, observed.version.clone()),
+            Some((observed, _)) => Effect::Replace(draft, observed.version.clone()),
             // Somebody deleted the Lease. Nobody else has it as long as it can be created.
-            None => Effect::Create(renewed),
+            None => Effect::Create(draft),
         };
         self.send(write, is_optimistic, now, effects);
     }
 
-    /// Writes that nobody holds the Lease, if this candidate does.
     fn write_release(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let Phase::Releasing { record } = &mut self.phase else {
             return;
         };
         match (record.take(), &self.observed) {
             (Some(record), Some((observed, _))) if observed.record.holder == self.identity => {
-                let replace = Effect::Replace(record.released(now.wall), observed.version.clone());
+                let draft = Draft {
+                    record: record.released(now.wall),
+                    layout: None,
+                };
+                let replace = Effect::Replace(draft, observed.version.clone());
                 self.send(replace, false, now, effects);
             }
             _ => self.end(effects),
@@ -359,10 +394,9 @@ impl Elector {
     }
 
     fn send(&mut self, request: Effect, is_optimistic: bool, now: Now, effects: &mut Vec<Effect>) {
-        self.pending = Some(Pending {
-            sent: now.mono,
-            is_optimistic,
-        });
+        // Of the other shards the layout was read first, and what is written is as good as that.
+        let sent = if self.shard.index > 0 { self.round } else { now.mono };
+        self.pending = Some(Pending { sent, is_optimistic });
         effects.push(request);
         // While a request is under way only the end of leadership wakes; requests have a deadline of their own.
         let (at, jitter) = (self.until(), Duration::ZERO);
@@ -370,10 +404,18 @@ impl Elector {
     }
 
     fn wait(&self, now: Now, effects: &mut Vec<Effect>) {
-        let retry = now.mono + self.periods.retry;
+        let glance = now.mono + self.periods.glance();
         let wake = match self.phase {
-            Phase::Leading { until, .. } => (retry.min(until), Duration::ZERO),
-            _ => (retry, self.periods.jitter()),
+            Phase::Leading { until, settles, .. } => {
+                let retry = now.mono + self.periods.retry;
+                let settles = settles.filter(|at| now.mono < *at).unwrap_or(retry);
+                (retry.min(until).min(settles), Duration::ZERO)
+            }
+            // At the very moment at which it may be taken, if that is sooner.
+            _ => {
+                let free = self.free_at().filter(|free| now.mono < *free).unwrap_or(glance);
+                (glance.min(free), self.periods.jitter())
+            }
         };
         effects.push(Effect::Wake {
             at: wake.0,
@@ -390,7 +432,7 @@ impl Elector {
 
     fn announce(&mut self, effects: &mut Vec<Effect>) {
         let state = match &self.phase {
-            Phase::Standby => State::Standby {
+            Phase::Standby | Phase::Leading { settles: Some(_), .. } => State::Standby {
                 holder: self
                     .observed
                     .as_ref()

@@ -1,5 +1,6 @@
 //! The driver against an API server in memory that keeps one Lease.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +13,7 @@ use tower::service_fn;
 use super::*;
 use crate::args::LeaderElectionArgs;
 
-/// One Lease, its resourceVersion, and whether the server answers.
+/// Leases by name, their resourceVersions, and whether the server answers.
 #[derive(Clone, Default)]
 struct Server {
     state: Arc<Mutex<Stored>>,
@@ -20,7 +21,7 @@ struct Server {
 
 #[derive(Default)]
 struct Stored {
-    lease: Option<Value>,
+    leases: BTreeMap<String, Value>,
     version: u64,
     down: bool,
     requests: Vec<String>,
@@ -56,7 +57,13 @@ impl Server {
         };
         let sent: Option<Value> = serde_json::from_slice(body).ok();
         let version = |lease: &Value| lease.pointer("/metadata/resourceVersion").cloned();
-        match (method, &stored.lease, sent) {
+        let named = |lease: &Value| lease["metadata"]["name"].as_str().map(str::to_owned);
+        let name = match (method, &sent) {
+            (&Method::POST, Some(sent)) => named(sent),
+            _ => path.rsplit('/').next().map(str::to_owned),
+        };
+        let lease = stored.leases.get(&name.unwrap_or_default());
+        match (method, lease, sent) {
             (&Method::GET, Some(lease), _) => (StatusCode::OK, lease.clone()),
             (&Method::GET, None, _) => refuse(StatusCode::NOT_FOUND),
             (&Method::POST, None, Some(sent)) => stored.write(sent),
@@ -65,8 +72,13 @@ impl Server {
         }
     }
 
+    /// The Lease of the only shard, or the first of several.
     fn lease(&self) -> Value {
-        self.state.lock().expect("not poisoned").lease.clone().expect("a lease")
+        self.lease_of(0)
+    }
+
+    fn lease_of(&self, shard: u32) -> Value {
+        self.state.lock().expect("not poisoned").leases[&format!("taint-manager-{shard}")].clone()
     }
 
     fn set_down(&self, down: bool) {
@@ -78,7 +90,8 @@ impl Stored {
     fn write(&mut self, mut lease: Value) -> (StatusCode, Value) {
         self.version += 1;
         lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.lease = Some(lease.clone());
+        let name = lease["metadata"]["name"].as_str().expect("a name").to_owned();
+        self.leases.insert(name, lease.clone());
         (StatusCode::OK, lease)
     }
 }
@@ -95,16 +108,30 @@ fn mk_clock() -> Clock {
 }
 
 fn mk_candidate(server: &Server, identity: &str, clock: &Clock) -> Candidate {
-    let options = Options::new(&LeaderElectionArgs::default(), "taint-manager", 0, identity.to_owned());
-    let (release, metrics) = (CancellationToken::new(), crate::Metrics::new());
-    let status = Metrics::register(&metrics);
-    let (leadership, election) = elect(server.client(), options, &status, clock, &Seed::new(1), release.clone());
-    Candidate {
-        leadership,
-        release,
-        task: tokio::spawn(election),
-        metrics,
-    }
+    let [candidate] = mk_process(server, identity, clock);
+    candidate
+}
+
+/// A process that stands for each of so many shards.
+fn mk_process<const COUNT: usize>(server: &Server, identity: &str, clock: &Clock) -> [Candidate; COUNT] {
+    let metrics = crate::Metrics::new();
+    let count = u32::try_from(COUNT).expect("few");
+    let candidates = Candidates::new(server.client(), count, &Metrics::register(&metrics), clock, &Seed::new(1));
+    std::array::from_fn(|index| {
+        let shard = Shard {
+            index: u32::try_from(index).expect("few"),
+            count,
+        };
+        let options = Options::new(&LeaderElectionArgs::default(), "taint-manager", shard, identity.to_owned());
+        let release = CancellationToken::new();
+        let (leadership, election) = candidates.elect(options, release.clone());
+        Candidate {
+            leadership,
+            release,
+            task: tokio::spawn(election),
+            metrics: metrics.clone(),
+        }
+    })
 }
 
 /// The epoch, if it leads within the hour: virtual time would go on for ever.
@@ -176,6 +203,73 @@ async fn a_release_lets_the_next_lead_at_once() {
     assert!(clock.now().mono.saturating_since(before) < 5 * SECOND);
     assert!(epoch > 1);
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
+}
+
+/// Design §8: within the lease duration and 2 s.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_dies_is_followed_soon_after_its_lease_ran_out() {
+    for dies_after in [60_000, 60_700, 61_300, 61_900] {
+        let (server, clock) = (Server::default(), mk_clock());
+        let mut one = mk_candidate(&server, "one", &clock);
+        assert_eq!(acquired(&mut one).await, Ok(1));
+        let mut two = mk_candidate(&server, "two", &clock);
+        tokio::time::sleep(Duration::from_millis(dies_after)).await;
+        one.task.abort();
+        let before = clock.now().mono;
+        acquired(&mut two).await.expect("the lease ran out");
+        let waited = clock.now().mono.saturating_since(before);
+        assert!(waited > 12 * SECOND && waited < 17 * SECOND, "{waited:?}");
+    }
+}
+
+/// A replica that leads nothing asks for a shard of one that leads two; it gets it when that one has stopped.
+#[tokio::test(start_paused = true)]
+async fn shards_are_shared_out_among_replicas() {
+    let (server, clock) = (Server::default(), mk_clock());
+    let mut one = mk_process::<2>(&server, "one", &clock);
+    assert!(acquired(&mut one[0]).await.is_ok());
+    assert!(acquired(&mut one[1]).await.is_ok());
+    assert_eq!(server.lease()["metadata"]["annotations"], json!({ SHARDS: "2" }));
+    let mut two = mk_process::<2>(&server, "two", &clock);
+    let asked = tokio::time::timeout(60 * SECOND, one[1].leadership.asked_away()).await;
+    assert!(asked.is_ok(), "asked for the last of two");
+    assert_eq!(server.lease_of(1)["metadata"]["annotations"], json!({ WANTED_BY: "two" }));
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(one[1].leadership.is_leading_now(clock.now()), "nobody is pushed out");
+    assert!(!two[1].leadership.is_leading_now(clock.now()));
+    one[1].release.cancel();
+    assert!(acquired(&mut two[1]).await.is_ok());
+    let [ours, theirs] = [&one[0], &two[0]].map(|candidate| candidate.leadership.is_leading_now(clock.now()));
+    assert!(ours && !theirs, "the other one stays");
+    assert_eq!(
+        server.lease_of(1)["metadata"].get("annotations"),
+        None,
+        "the wish is fulfilled"
+    );
+    let asked = tokio::time::timeout(60 * SECOND, one[0].leadership.asked_away()).await;
+    assert!(asked.is_err(), "one each is even");
+}
+
+/// Another number of shards in a rolling update: whoever leads by the old one stops by itself.
+#[tokio::test(start_paused = true)]
+async fn another_layout_begins_when_the_old_one_has_ended() {
+    let (server, clock) = (Server::default(), mk_clock());
+    let mut old = mk_process::<2>(&server, "old", &clock);
+    for shard in &mut old {
+        assert!(acquired(shard).await.is_ok());
+    }
+    let mut new = mk_process::<3>(&server, "new", &clock);
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(new.iter().all(|shard| !shard.leadership.is_leading_now(clock.now())));
+    old[0].release.cancel();
+    let ended = tokio::time::timeout(60 * SECOND, old[1].leadership.lost()).await;
+    assert!(ended.is_ok(), "it sees that the layout changed");
+    assert!(new.iter().all(|shard| !shard.leadership.is_leading_now(clock.now())));
+    assert_eq!(server.lease()["metadata"]["annotations"][SHARDS], "3 settling");
+    for shard in &mut new {
+        assert!(acquired(shard).await.is_ok());
+    }
+    assert_eq!(server.lease()["metadata"]["annotations"][SHARDS], "3");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bailiff_model::{ResourceVersion, Wall};
 
+use super::Layout;
+
 /// The record in a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -30,6 +32,19 @@ pub struct Observed {
     pub record: Record,
     /// At which version.
     pub version: Version,
+    /// Of how many shards it is one; said by the Lease of shard 0.
+    pub layout: Option<Layout>,
+    /// Who asked for it.
+    pub wanted_by: Option<String>,
+}
+
+/// A Lease as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// What it says.
+    pub record: Record,
+    /// Of how many shards it is one; `None` leaves what is there.
+    pub layout: Option<Layout>,
 }
 
 // === impl Version ===

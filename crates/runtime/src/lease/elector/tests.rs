@@ -15,7 +15,7 @@ fn periods() -> Periods {
 }
 
 fn mk_elector() -> Elector {
-    Elector::new("me".into(), periods())
+    Elector::new("me".into(), Shard::WHOLE, periods())
 }
 
 /// A moment, in milliseconds.
@@ -40,6 +40,23 @@ fn mk_observed(record: Record, version: u64) -> Observed {
     Observed {
         record,
         version: mk_version(version),
+        ..Observed::default()
+    }
+}
+
+/// What is written to give the Lease up: the layout stays.
+fn released(record: &Record, millis: u64) -> Draft {
+    Draft {
+        record: record.released(at(millis).wall),
+        layout: None,
+    }
+}
+
+/// What is written: the only shard's Lease says that it is the only one.
+fn whole(record: Record) -> Draft {
+    Draft {
+        record,
+        layout: Some(Layout::WHOLE),
     }
 }
 
@@ -79,7 +96,7 @@ fn mk_leader() -> (Elector, Record) {
     let mut elector = mk_elector();
     elector.apply(Input::Tick, at(0));
     let effects = elector.apply(Input::Got(None), at(0));
-    let Some(Effect::Create(record)) = acts(effects).pop() else {
+    let Some(Effect::Create(Draft { record, .. })) = acts(effects).pop() else {
         panic!("nobody holds the lease");
     };
     let effects = elector.apply(Input::Wrote(mk_observed(record.clone(), 10)), at(100));
@@ -102,7 +119,7 @@ fn a_lease_that_is_renewed_is_never_taken() {
         assert_eq!(acts(elector.apply(Input::Tick, now)), [Effect::Get]);
         // Renewed every 14 s, by a clock that has nothing to do with ours.
         let effects = elector.apply(Input::Got(Some(mk_lease("other", round / 7, round / 7))), now);
-        assert_eq!(wake(&effects), Some((now.mono + RETRY, Duration::from_millis(2_400))));
+        assert_eq!(wake(&effects), Some((now.mono + RETRY / 2, Duration::from_millis(100))));
         assert_eq!(acts(effects), if round == 0 { vec![standby("other")] } else { vec![] });
     }
 }
@@ -118,7 +135,7 @@ fn a_lease_is_taken_when_it_was_seen_unrenewed_for_its_own_duration() {
         lease.version = mk_version(now);
         let effects = acts(elector.apply(Input::Got(Some(lease.clone())), at(now)));
         let record = Record::new("me", LEASE, 5, at(now).wall);
-        let take = Effect::Replace(record, mk_version(now));
+        let take = Effect::Replace(whole(record), mk_version(now));
         assert_eq!(effects.contains(&take), taken, "{now}: {effects:?}");
     }
     let record = Record::new("me", LEASE, 5, at(31_000).wall);
@@ -134,7 +151,7 @@ fn a_lease_that_was_given_up_is_taken_at_once() {
     assert_eq!((released.holder.as_str(), released.duration), ("", Duration::from_secs(1)));
     let effects = acts(elector.apply(Input::Got(Some(mk_observed(released, 6))), at(0)));
     let record = Record::new("me", LEASE, 5, at(0).wall);
-    assert_eq!(effects, [standby(""), Effect::Replace(record, mk_version(6))]);
+    assert_eq!(effects, [standby(""), Effect::Replace(whole(record), mk_version(6))]);
 }
 
 #[test]
@@ -145,7 +162,7 @@ fn whoever_loses_the_race_waits_again() {
     let effects = elector.apply(Input::Failed(Failure::Conflict), at(0));
     assert_eq!(
         (wake(&effects), acts(effects)),
-        (Some((at(2_000).mono, Duration::from_millis(2_400))), vec![])
+        (Some((at(1_000).mono, Duration::from_millis(100))), vec![])
     );
 }
 
@@ -160,7 +177,10 @@ fn an_acquisition_whose_answer_was_lost_is_repeated_and_counts_from_then() {
     let effects = acts(elector.apply(Input::Got(Some(mine.clone())), at(7_000)));
     let record = mine.record.renewed(LEASE, at(7_000).wall);
     assert_eq!((record.transitions, record.acquired), (4, mine.record.acquired));
-    assert_eq!(effects, [standby("me"), Effect::Replace(record.clone(), mk_version(3))]);
+    assert_eq!(
+        effects,
+        [standby("me"), Effect::Replace(whole(record.clone()), mk_version(3))]
+    );
     assert_eq!(
         acts(elector.apply(Input::Wrote(mk_observed(record, 8)), at(7_500))),
         [leading(8, 17_000)]
@@ -184,7 +204,17 @@ fn a_version_that_is_no_number_makes_no_leader() {
     elector.apply(Input::Got(None), at(0));
     let version = Version(ResourceVersion::from("abc"));
     let record = Record::new("me", LEASE, 0, at(0).wall);
-    assert_eq!(acts(elector.apply(Input::Wrote(Observed { record, version }), at(0))), []);
+    assert_eq!(
+        acts(elector.apply(
+            Input::Wrote(Observed {
+                record,
+                version,
+                ..Observed::default()
+            }),
+            at(0)
+        )),
+        []
+    );
 }
 
 #[test]
@@ -193,7 +223,7 @@ fn a_renewal_is_one_request_and_moves_the_end_from_when_it_was_sent() {
     let renewed = record.renewed(LEASE, at(2_100).wall);
     let effects = elector.apply(Input::Tick, at(2_100));
     assert_eq!(wake(&effects), Some((at(10_000).mono, Duration::ZERO)));
-    assert_eq!(acts(effects), [Effect::Replace(renewed.clone(), mk_version(10))]);
+    assert_eq!(acts(effects), [Effect::Replace(whole(renewed.clone()), mk_version(10))]);
     let effects = acts(elector.apply(Input::Wrote(mk_observed(renewed, 11)), at(4_000)));
     assert_eq!(effects, [leading(10, 12_100)], "the epoch stays that of the acquisition");
 }
@@ -250,7 +280,7 @@ fn a_leader_whose_write_conflicts_looks_who_wrote() {
     // Somebody set a label, or its own write was done although the answer was lost.
     let effects = acts(elector.apply(Input::Got(Some(mk_observed(record.clone(), 12))), at(2_300)));
     let renewed = record.renewed(LEASE, at(2_300).wall);
-    assert_eq!(effects, [Effect::Replace(renewed, mk_version(12))]);
+    assert_eq!(effects, [Effect::Replace(whole(renewed), mk_version(12))]);
 
     for holder in ["other", ""] {
         let (mut elector, _) = mk_leader();
@@ -269,7 +299,7 @@ fn a_leader_recreates_a_lease_that_was_deleted_and_stays_in_its_epoch() {
     let renewed = record.renewed(LEASE, at(2_300).wall);
     assert_eq!(
         acts(elector.apply(Input::Got(None), at(2_300))),
-        [Effect::Create(renewed.clone())]
+        [Effect::Create(whole(renewed.clone()))]
     );
     let effects = acts(elector.apply(Input::Wrote(mk_observed(renewed, 99)), at(2_400)));
     assert_eq!(effects, [leading(10, 12_300)]);
@@ -286,8 +316,9 @@ fn a_renewal_changes_the_record_whatever_the_wall_clock_does() {
 fn a_release_stops_acting_before_it_writes() {
     let (mut elector, record) = mk_leader();
     let effects = acts(elector.apply(Input::Release, at(3_000)));
-    let released = record.released(at(3_000).wall);
-    let replace = Effect::Replace(released.clone(), mk_version(10));
+    let draft = released(&record, 3_000);
+    let released = draft.record.clone();
+    let replace = Effect::Replace(draft, mk_version(10));
     assert_eq!(effects, [Effect::Announce(State::Lost), replace]);
     assert_eq!(
         elector.apply(Input::Wrote(mk_observed(released, 11)), at(3_100)),
@@ -305,7 +336,7 @@ fn a_release_waits_for_the_write_under_way() {
     );
     let renewed = record.renewed(LEASE, at(2_100).wall);
     let effects = acts(elector.apply(Input::Wrote(mk_observed(renewed, 11)), at(2_300)));
-    assert_eq!(effects, [Effect::Replace(record.released(at(2_300).wall), mk_version(11))]);
+    assert_eq!(effects, [Effect::Replace(released(&record, 2_300), mk_version(11))]);
     assert_eq!(elector.apply(Input::Failed(Failure::Other), at(2_400)), [Effect::End]);
 }
 
@@ -317,7 +348,7 @@ fn a_candidate_that_stops_gives_up_what_it_gets() {
     assert_eq!(acts(elector.apply(Input::Release, at(1))), [Effect::Announce(State::Lost)]);
     let record = Record::new("me", LEASE, 0, at(0).wall);
     let effects = acts(elector.apply(Input::Wrote(mk_observed(record.clone(), 3)), at(2)));
-    assert_eq!(effects, [Effect::Replace(record.released(at(2).wall), mk_version(3))]);
+    assert_eq!(effects, [Effect::Replace(released(&record, 2), mk_version(3))]);
 
     let mut idle = mk_elector();
     assert_eq!(
@@ -328,3 +359,4 @@ fn a_candidate_that_stops_gives_up_what_it_gets() {
 }
 
 mod contest;
+mod shards;

@@ -1,6 +1,8 @@
-//! Candidates contest one Lease on a server that is slow, forgets answers and fails, while processes are stopped and die.
+//! Candidates contest Leases on a server that is slow, forgets answers and fails, while processes are stopped and die, and while the
+//! work is divided into more and fewer shards.
 //!
-//! What must hold at every moment: at most one leads. At the end, when faults cease: one leads. Epochs only grow.
+//! What must hold at every moment: of shards that have anything in common at most one is led. At the end, when faults cease: each shard
+//! of the last layout is led. The epochs of a shard only grow.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +10,14 @@ use super::*;
 use crate::Seed;
 
 struct Server {
-    lease: Option<Observed>,
+    /// By shard.
+    leases: BTreeMap<u32, Observed>,
     version: u64,
 }
 
 struct Candidate {
     elector: Elector,
+    shard: Shard,
     /// What its monotonic clock is ahead of true time, in milliseconds.
     skew: u64,
     wake: u64,
@@ -30,25 +34,36 @@ struct Contest {
     server: Server,
     candidates: BTreeMap<u64, Candidate>,
     born: u64,
-    epochs: Vec<u64>,
+    /// Shard and epoch of each leadership.
+    epochs: Vec<(Shard, u64)>,
     faulty: bool,
     deletes: bool,
+    /// The numbers of shards that candidates are told. The last is that of the end.
+    layouts: &'static [u32],
 }
 
 // === impl Server ===
 
 impl Server {
-    fn handle(&mut self, request: Effect) -> Input {
+    fn handle(&mut self, shard: u32, request: Effect) -> Input {
         let conflict = Input::Failed(Failure::Conflict);
-        let record = match (request, &self.lease) {
-            (Effect::Get, lease) => return Input::Got(lease.clone()),
-            (Effect::Create(record), None) => record,
-            (Effect::Replace(record, version), Some(lease)) if lease.version == version => record,
+        let before = self.leases.get(&shard);
+        let (draft, before) = match (request, before) {
+            (Effect::Get, lease) => return Input::Got(lease.cloned()),
+            (Effect::GetLayout, _) => {
+                let lease = self.leases.get(&0);
+                return Input::GotLayout(lease.map(|lease| lease.layout.unwrap_or(Layout::WHOLE)));
+            }
+            (Effect::Create(draft), None) => (draft, Observed::default()),
+            (Effect::Replace(draft, version), Some(lease)) if lease.version == version => (draft, lease.clone()),
             _ => return conflict,
         };
         self.version += 1;
-        let lease = mk_observed(record, self.version);
-        self.lease = Some(lease.clone());
+        let lease = Observed {
+            layout: draft.layout.or(before.layout),
+            ..mk_observed(draft.record, self.version)
+        };
+        self.leases.insert(shard, lease.clone());
         Input::Wrote(lease)
     }
 }
@@ -56,15 +71,19 @@ impl Server {
 // === impl Contest ===
 
 impl Contest {
-    fn new(seed: u64, deletes: bool) -> Self {
+    fn new(seed: u64, layouts: &'static [u32], deletes: bool) -> Self {
         Self {
             seed: Seed::new(seed),
-            server: Server { lease: None, version: 0 },
+            server: Server {
+                leases: BTreeMap::new(),
+                version: 0,
+            },
             candidates: BTreeMap::new(),
             born: 0,
             epochs: Vec::new(),
             faulty: true,
             deletes,
+            layouts,
         }
     }
 
@@ -72,10 +91,11 @@ impl Contest {
         self.seed.below(odds) == 0
     }
 
-    fn bear(&mut self, now: u64) {
+    fn bear(&mut self, shard: Shard, now: u64) {
         self.born += 1;
         let candidate = Candidate {
-            elector: Elector::new(format!("candidate-{}", self.born), periods()),
+            elector: Elector::new(format!("candidate-{}", self.born), shard, periods()),
+            shard,
             skew: self.seed.below(100_000),
             wake: now,
             request: None,
@@ -88,11 +108,9 @@ impl Contest {
 
     /// One step of 50 ms.
     fn step(&mut self, now: u64) {
-        if self.candidates.len() < 3 {
-            self.bear(now);
-        }
+        self.fill(now);
         if self.faulty && self.deletes && self.one_in(400) {
-            self.server.lease = None;
+            self.server.leases.pop_first();
             self.server.version += 1;
         }
         for id in self.candidates.keys().copied().collect::<Vec<_>>() {
@@ -100,16 +118,36 @@ impl Contest {
             self.turn(id, now);
         }
         let leaders = self.leaders(now);
-        assert!(leaders.len() <= 1 || self.deletes, "{leaders:?} lead at {now}");
+        let two = leaders
+            .iter()
+            .enumerate()
+            .find_map(|(nth, one)| Some((one, leaders[..nth].iter().find(|other| overlap(**other, *one))?)));
+        assert!(two.is_none() || self.deletes, "{two:?} lead at {now}");
     }
 
-    fn leaders(&self, now: u64) -> Vec<(u64, Option<(u64, u64)>)> {
-        let leads = |candidate: &Candidate| candidate.leading.is_some_and(|(_, until)| now + candidate.skew < until);
-        self.candidates
-            .iter()
-            .filter(|(_, one)| leads(one))
-            .map(|(id, one)| (*id, one.leading))
-            .collect()
+    /// Three candidates for each shard: of the last layout in the end, before that of any.
+    fn fill(&mut self, now: u64) {
+        let last = self.layouts[self.layouts.len() - 1];
+        if !self.faulty {
+            self.candidates.retain(|_, candidate| candidate.shard.count == last);
+        }
+        let count = if self.faulty {
+            self.layouts[usize::try_from(self.seed.below(self.layouts.len() as u64)).expect("few")]
+        } else {
+            last
+        };
+        for index in 0..count {
+            let shard = Shard { index, count };
+            let standing = self.candidates.values().filter(|candidate| candidate.shard == shard).count();
+            if standing < 3 && (self.layouts.len() == 1 || !self.faulty || self.one_in(200)) {
+                self.bear(shard, now);
+            }
+        }
+    }
+
+    fn leaders(&self, now: u64) -> Vec<Shard> {
+        let leads = |candidate: &&Candidate| candidate.leading.is_some_and(|(_, until)| now + candidate.skew < until);
+        self.candidates.values().filter(leads).map(|one| one.shard).collect()
     }
 
     fn serve(&mut self, id: u64, now: u64) {
@@ -120,7 +158,7 @@ impl Contest {
             let answer = if drop_request {
                 lost.clone()
             } else {
-                self.server.handle(request)
+                self.server.handle(candidate.shard.index, request)
             };
             candidate.answer = Some((back, if drop_answer { lost } else { answer }));
         }
@@ -163,7 +201,7 @@ impl Contest {
                 Effect::Announce(State::Leading { epoch, until }) => {
                     let until = u64::try_from(until.since_origin().as_millis()).expect("soon");
                     if candidate.leading.is_none() {
-                        self.epochs.push(epoch);
+                        self.epochs.push((candidate.shard, epoch));
                     }
                     candidate.leading = Some((epoch, until));
                 }
@@ -187,15 +225,24 @@ impl Contest {
     }
 }
 
+/// Have two shards anything in common? Keys belong to them by a remainder.
+fn overlap(one: Shard, other: Shard) -> bool {
+    (0..one.count * other.count).any(|key| key % one.count == one.index && key % other.count == other.index)
+}
+
 /// Lets candidates contest for 15 minutes, the last two without faults, and answers the epochs in which one led.
-fn mk_contest(seed: u64, deletes: bool) -> Vec<u64> {
+fn mk_contest(seed: u64, layouts: &'static [u32], deletes: bool) -> Vec<(Shard, u64)> {
     const END: u64 = 900_000;
-    let mut contest = Contest::new(seed, deletes);
+    let mut contest = Contest::new(seed, layouts, deletes);
     for now in (0..END).step_by(50) {
         contest.faulty = now < END - 120_000;
         contest.step(now);
     }
-    assert_eq!(contest.leaders(END).len(), 1, "seed {seed}");
+    let count = layouts[layouts.len() - 1];
+    let mut leaders = contest.leaders(END);
+    leaders.sort_by_key(|shard| shard.index);
+    let all: Vec<_> = (0..count).map(|index| Shard { index, count }).collect();
+    assert_eq!(leaders, all, "seed {seed}");
     contest.epochs
 }
 
@@ -204,20 +251,34 @@ fn mk_contest(seed: u64, deletes: bool) -> Vec<u64> {
 fn at_most_one_leads_and_in_the_end_one_does() {
     let mut changes = 0;
     for seed in 0..20 {
-        let epochs = mk_contest(seed, false);
-        assert!(epochs.is_sorted_by(|old, new| old < new), "seed {seed}: {epochs:?}");
+        let epochs = mk_contest(seed, &[1], false);
+        assert!(epochs.is_sorted_by(|(_, old), (_, new)| old < new), "seed {seed}: {epochs:?}");
         changes += epochs.len();
     }
     assert!(changes > 100, "only {changes} changes of leaders: the contest proves little");
+}
+
+/// Shards of two layouts are never led at one time, whoever dies, stops or is late in the meantime.
+#[test]
+fn layouts_follow_each_other_and_never_overlap() {
+    let mut changes = 0;
+    for (layouts, seeds) in [(&[2][..], 2), (&[1, 2], 5), (&[2, 1], 5), (&[2, 3], 5), (&[3, 1, 4], 3)] {
+        for seed in 0..seeds {
+            let epochs = mk_contest(seed, layouts, false);
+            let counts: Vec<_> = epochs.iter().map(|(shard, _)| shard.count).collect();
+            changes += counts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        }
+    }
+    assert!(changes > 100, "only {changes} changes of layouts: the contest proves little");
 }
 
 /// Whoever deletes a Lease lets another lead before the holder has noticed, upstream too. Epochs still tell them apart.
 #[test]
 fn epochs_are_never_given_twice_even_if_the_lease_is_deleted() {
     for seed in 0..5 {
-        let mut epochs = mk_contest(seed, true);
+        let mut epochs = mk_contest(seed, &[1], true);
         let count = epochs.len();
-        epochs.sort_unstable();
+        epochs.sort_by_key(|(_, epoch)| *epoch);
         epochs.dedup();
         assert_eq!(epochs.len(), count, "seed {seed}");
     }

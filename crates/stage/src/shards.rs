@@ -1,0 +1,161 @@
+//! The shards of a stage's work: standing for each, working on those that are led, handing one over to a replica that has fewer.
+
+use bailiff_event_bus::Bus;
+use bailiff_model::Shard;
+use bailiff_runtime::admin::Check;
+use bailiff_runtime::client::Limiter;
+use bailiff_runtime::lease::{self, Candidates};
+use bailiff_runtime::{DeathPolicy, LeaderElectionArgs, Leadership, Shutdown, Tasks};
+use tokio_util::sync::CancellationToken;
+
+use crate::env::{Env, Error, Host, Stage};
+use crate::process::{Process, api};
+
+/// What the shards of a stage in one process share.
+#[derive(Clone)]
+pub(crate) struct Work<O> {
+    /// Flags of the stage.
+    pub options: O,
+    /// The API server.
+    pub client: kube::Client,
+    /// How much of it they may use together.
+    pub limiter: Limiter,
+    /// The bus.
+    pub bus: Bus,
+    /// How their Leases are kept.
+    pub leader_election: LeaderElectionArgs,
+}
+
+/// Stands for one shard.
+struct Stand<O> {
+    shard: Shard,
+    work: Work<O>,
+    host: Host,
+    candidates: Candidates,
+    elections: Tasks,
+    release: CancellationToken,
+}
+
+/// Why work on a shard ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The process ends.
+    Shutdown,
+    /// Another replica shall have it.
+    AskedAway,
+}
+
+/// Stands for all shards in `process`. The end of the work on one of them that is not a hand-over is the end of the process: nobody may
+/// hold a Lease and do nothing with it.
+pub(crate) fn stand<S: Stage>(
+    process: &Process,
+    work: &Work<S::Options>,
+    election: kube::Client,
+    count: u32,
+    release: &CancellationToken,
+) {
+    let candidates = process.candidates(election, count);
+    for index in 0..count {
+        let stand = Stand {
+            shard: Shard { index, count },
+            work: work.clone(),
+            host: process.host(S::NAME),
+            candidates: candidates.clone(),
+            elections: process.elections().clone(),
+            release: release.clone(),
+        };
+        process.spawn(S::NAME, stand.run::<S>());
+    }
+}
+
+// === impl Stand ===
+
+impl<O: Clone> Stand<O> {
+    /// Stands, works and hands over, again and again.
+    async fn run<S: Stage<Options = O>>(self) -> Result<(), Error> {
+        while self.term::<S>().await? == Ended::AskedAway {
+            // Whoever asked takes it now. Should nobody, it is stood for again as if its holder had died.
+            let lease = self.work.leader_election.leader_elect_lease_duration.get();
+            tokio::select! {
+                biased;
+                () = self.host.shutdown.triggered() => break,
+                () = tokio::time::sleep(lease) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// From standing to the end of the work.
+    async fn term<S: Stage<Options = O>>(&self) -> Result<Ended, Error> {
+        let host = self.host.of_shard(self.shard);
+        let standby = host.readiness.check(format!("{}: leadership", S::NAME));
+        let release = self.release.child_token();
+        let mut leadership = self.elect::<S>(release.clone());
+        let Some(epoch) = acquired(&mut leadership, &host.shutdown, &standby).await? else {
+            return Ok(Ended::Shutdown);
+        };
+        let work = &self.work;
+        let (client, limiter) = (work.client.clone(), work.limiter.clone());
+        let api = api(S::NAME, client, &host.clock, limiter, &host.metrics, &leadership);
+        let env = host.clone().env(api, &work.bus, self.shard, epoch);
+        let ended = self::work::<S>(work.options.clone(), env, leadership.clone()).await?;
+        if ended == Ended::AskedAway {
+            tracing::info!(shard = self.shard.index, "Handing the shard over to a replica that has fewer");
+            release.cancel();
+            leadership.lost().await;
+            host.forget();
+        }
+        Ok(ended)
+    }
+
+    fn elect<S: Stage>(&self, release: CancellationToken) -> Leadership {
+        let flags = &self.work.leader_election;
+        if !flags.leader_elect {
+            return Leadership::always(0);
+        }
+        let options = lease::Options::new(flags, S::NAME, self.shard, self.host.identity.clone());
+        let (leadership, election) = self.candidates.elect(options, release);
+        self.elections.spawn("leader election", DeathPolicy::EndProcess, election);
+        leadership
+    }
+}
+
+/// Waits until the shard is ours, and answers the epoch; `None` if the shutdown came first.
+pub(crate) async fn acquired(leadership: &mut Leadership, shutdown: &Shutdown, standby: &Check) -> Result<Option<u64>, Error> {
+    standby.note("standby: waiting for the leader Lease");
+    let won = tokio::select! {
+        biased;
+        () = shutdown.triggered() => return Ok(None),
+        won = leadership.acquired() => won.map_err(|lost| Error::LeadershipLost(lost.to_string()))?,
+    };
+    standby.ok();
+    Ok(Some(won))
+}
+
+/// Runs the stage until the shutdown begins, another replica shall have the shard, or the Lease is lost.
+pub(crate) async fn work<S: Stage>(options: S::Options, mut env: Env, mut leadership: Leadership) -> Result<Ended, Error> {
+    let (whole, asked) = (env.shutdown.clone(), leadership.clone());
+    let part = whole.of_part();
+    env.shutdown = part.clone();
+    let stage = S::run(options, env);
+    tokio::pin!(stage);
+    let mut is_asked = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = leadership.lost() => return Err(Error::LeadershipLost("the Lease was not renewed in time".to_owned())),
+            ended = &mut stage => {
+                ended?;
+                return match (whole.is_triggered(), is_asked) {
+                    (true, _) => Ok(Ended::Shutdown),
+                    (false, true) => Ok(Ended::AskedAway),
+                    (false, false) => Err(Error::Ended),
+                };
+            }
+            () = asked.asked_away(), if !is_asked => {
+                is_asked = true;
+                part.trigger();
+            }
+        }
+    }
+}
