@@ -107,7 +107,10 @@ pub struct Fixture {
     /// What stages reach the bus over, in process.
     lines: BTreeMap<StageName, Line>,
     options: StageOptions,
-    stages: BTreeMap<StageName, Running>,
+    /// Into how many shards stages are divided; those that are not are whole.
+    divided: BTreeMap<StageName, u32>,
+    /// Every shard of every stage that runs.
+    stages: BTreeMap<(StageName, u32), Running>,
     starts: u32,
     shutdown: Shutdown,
 }
@@ -219,6 +222,7 @@ impl Fixture {
             client,
             faults: None,
             options,
+            divided: BTreeMap::new(),
             stages: BTreeMap::new(),
             starts: 0,
             shutdown,
@@ -226,17 +230,30 @@ impl Fixture {
         })
     }
 
-    /// Starts a stage; one that runs is left alone.
+    /// Divides the work of a stage that does not run among so many instances of it.
+    pub fn divide(&mut self, name: StageName, shards: u32) {
+        self.divided.insert(name, shards);
+    }
+
+    /// Starts a stage, all of its shards; what runs is left alone.
     ///
     /// # Errors
     /// No loopback port could be had.
     pub async fn start_stage(&mut self, name: StageName) -> Result<(), Error> {
-        if self.stages.contains_key(&name) {
+        let count = self.divided.get(&name).copied().unwrap_or(1);
+        for index in 0..count {
+            self.start_shard(name, Shard { index, count }).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_shard(&mut self, name: StageName, shard: Shard) -> Result<(), Error> {
+        if self.stages.contains_key(&(name, shard.index)) {
             return Ok(());
         }
         self.starts += 1;
         let shutdown = Shutdown::new();
-        let env = self.env(name, &shutdown);
+        let env = self.env(name, shard, &shutdown);
         let health = match self.transport {
             Transport::InProcess => None,
             Transport::Sockets => {
@@ -254,7 +271,7 @@ impl Fixture {
             task,
             health,
         };
-        self.stages.insert(name, running);
+        self.stages.insert((name, shard.index), running);
         Ok(())
     }
 
@@ -269,32 +286,46 @@ impl Fixture {
         Ok(())
     }
 
-    /// Ends a stage as a crash would.
+    /// Ends a stage as a crash would, all of its shards.
     pub fn kill_stage(&mut self, name: StageName) {
-        if let Some(stage) = self.stages.remove(&name) {
+        for stage in self.take(name) {
+            stage.abort();
+        }
+    }
+
+    /// Ends a shard of a stage as a crash would; of fewer shards, one of them.
+    pub fn kill_shard(&mut self, name: StageName, shard: u32) {
+        let count = self.divided.get(&name).copied().unwrap_or(1);
+        if let Some(stage) = self.stages.remove(&(name, shard % count)) {
             stage.abort();
         }
     }
 
     /// Ends a stage as SIGTERM would, and waits for it.
     pub async fn stop_stage(&mut self, name: StageName) {
-        if let Some(stage) = self.stages.remove(&name) {
+        for stage in self.take(name) {
             stage.shutdown.trigger();
             // A stage that was fenced or aborted has ended already; either way it is gone.
             let _ = stage.task.await;
         }
     }
 
+    /// The shards of a stage, which are none of this system any more.
+    fn take(&mut self, name: StageName) -> Vec<Running> {
+        let shards: Vec<_> = self.stages.keys().filter(|(of, _)| *of == name).copied().collect();
+        shards.iter().filter_map(|shard| self.stages.remove(shard)).collect()
+    }
+
     /// The stages that ended by themselves, which none should.
     pub fn ended(&self) -> Vec<StageName> {
         let ended = self.stages.iter().filter(|(_, stage)| stage.task.is_finished());
-        ended.map(|(name, _)| *name).collect()
+        ended.map(|((name, _), _)| *name).collect()
     }
 
     /// What a running stage says on `/readyz` that is not well, or is held: one sentence per check.
     pub fn failing_checks(&self, name: StageName) -> Vec<String> {
-        let checks = self.stages.get(&name).map(|stage| stage.readiness.readiness());
-        let telling = checks.into_iter().flatten();
+        let shards = self.stages.iter().filter(|((of, _), _)| *of == name);
+        let telling = shards.flat_map(|(_, stage)| stage.readiness.readiness());
         telling
             .filter_map(|check| Some(format!("{}: {}", check.name, check.failure.or(check.note)?)))
             .collect()
@@ -332,7 +363,7 @@ impl Fixture {
         self.client.clone()
     }
 
-    fn env(&self, name: StageName, shutdown: &Shutdown) -> Env {
+    fn env(&self, name: StageName, shard: Shard, shutdown: &Shutdown) -> Env {
         let start = format!("{}-{}", name.as_str(), self.starts);
         let clock = self.clock_of(name).clone();
         let client = match &self.faults {
@@ -350,7 +381,7 @@ impl Fixture {
             metrics: Metrics::new(),
             spans: Spans::off(&self.seed),
             shutdown: shutdown.clone(),
-            shard: Shard::WHOLE,
+            shard,
             epoch: 0,
             identity: start,
         }

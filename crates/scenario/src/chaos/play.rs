@@ -127,6 +127,9 @@ impl Player {
             "/apis/apps/v1/namespaces/default/daemonsets",
             &Story::daemon_set(1, story.terms.rollout),
         )?;
+        for (name, shards) in StageName::ALL.into_iter().zip(story.terms.shards) {
+            fixture.divide(name, shards);
+        }
         fixture.start_stages().await?;
         let options = SubscribeOptions {
             topics: Topic::ALL.to_vec(),

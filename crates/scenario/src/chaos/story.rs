@@ -46,6 +46,8 @@ pub struct Terms {
     pub holds_losses: bool,
     /// `maxUnavailable` and `maxSurge` of the DaemonSet.
     pub rollout: (u32, u32),
+    /// Into how many shards each stage is divided at first, in pipeline order.
+    pub shards: [u32; 4],
 }
 
 /// `--eviction-method`.
@@ -105,6 +107,10 @@ pub enum Deed {
     Image(u64),
     /// A stage dies and is back after a while.
     Kill(StageName, Duration),
+    /// A shard of a stage dies and is back after a while.
+    KillShard(StageName, u32, Duration),
+    /// All replicas of a stage are replaced by ones that divide its work into so many shards.
+    Divide(StageName, u32),
     /// The bus dies, forgets everything, and is back after a while.
     KillBus(Duration),
     /// The connections to the bus break.
@@ -165,6 +171,7 @@ impl Default for Terms {
             method: Method::Delete,
             holds_losses: false,
             rollout: (1, 0),
+            shards: [1; 4],
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::chaos::faults::Cut;
 use crate::chaos::story::{Deed, Story};
 use crate::fixture::Error;
 
+/// From the end of the last replica of one layout to the start of the first of the next.
+const REPLACED_IN: Duration = Duration::from_secs(2);
+
 /// Name of a kube-controller-manager's Lease, and of its field manager.
 const RIVAL: &str = "kube-controller-manager";
 
@@ -68,6 +71,15 @@ impl Player {
             Deed::Kill(stage, span) => {
                 self.fixture.kill_stage(stage);
                 self.plan(self.at() + span, Act::Start(stage));
+            }
+            Deed::KillShard(stage, shard, span) => {
+                self.fixture.kill_shard(stage, shard);
+                self.plan(self.at() + span, Act::Start(stage));
+            }
+            Deed::Divide(stage, shards) => {
+                self.fixture.kill_stage(stage);
+                self.fixture.divide(stage, shards);
+                self.plan(self.at() + REPLACED_IN, Act::Start(stage));
             }
             Deed::KillBus(span) => {
                 self.fixture.server.kill();

@@ -40,9 +40,11 @@ enum Theme {
     Partitions,
     /// One image after the other.
     Rollouts,
+    /// Stages are divided into shards, and divided anew.
+    Shards,
 }
 
-const THEMES: [Theme; 8] = [
+const THEMES: [Theme; 9] = [
     Theme::Plain,
     Theme::WrongClocks,
     Theme::Pauses,
@@ -51,6 +53,7 @@ const THEMES: [Theme; 8] = [
     Theme::Budgets,
     Theme::Partitions,
     Theme::Rollouts,
+    Theme::Shards,
 ];
 
 /// The story of this seed.
@@ -174,6 +177,10 @@ impl Author {
                 Theme::Rollouts => [(1, 0), (2, 0), (0, 1), (0, 2)][self.draw.below(4) as usize],
                 _ => (1, 0),
             },
+            shards: match self.theme {
+                Theme::Shards => StageName::ALL.map(|_| self.shards()),
+                _ => [1; 4],
+            },
             ..Terms::default()
         }
     }
@@ -291,8 +298,23 @@ impl Author {
             }
             Theme::Partitions => self.cut(at, later),
             Theme::Rollouts => self.rollout(at),
+            Theme::Shards => {
+                let deed = match self.draw.below(2) {
+                    0 => Deed::Divide(self.stage(), self.shards()),
+                    _ => Deed::KillShard(self.stage(), self.shards() - 1, self.span()),
+                };
+                self.deeds.push((at, deed));
+                let zone = self.zone().1;
+                self.deeds
+                    .push((at - Duration::from_secs(self.draw.below(8)), Deed::Silence(zone.clone())));
+                self.deeds.push((later, Deed::Return(zone)));
+            }
             Theme::Plain => self.relabel(at),
         }
+    }
+
+    fn shards(&self) -> u32 {
+        1 + self.draw.below(3) as u32
     }
 
     fn scope(&self) -> HoldScope {
