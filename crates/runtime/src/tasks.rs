@@ -104,16 +104,23 @@ impl Tasks {
         if tokio::time::timeout(deadline, self.tracker.wait()).await.is_ok() {
             return Vec::new();
         }
+        let unfinished = self.abort();
+        for name in &unfinished {
+            tracing::warn!(task = %name, "task did not end in time and was aborted");
+        }
+        unfinished
+    }
+
+    /// Ends every task as a crash would, and names them.
+    pub fn abort(&self) -> Vec<Name> {
         let left = std::mem::take(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner).tasks);
-        let mut unfinished = Vec::with_capacity(left.len());
-        for (name, handle) in left.into_values() {
+        let aborted = left.into_values().map(|(name, handle)| {
             if let Some(handle) = handle {
                 handle.abort();
             }
-            tracing::warn!(task = %name, "task did not end in time and was aborted");
-            unfinished.push(name);
-        }
-        unfinished
+            name
+        });
+        aborted.collect()
     }
 
     fn enter(&self, name: Name) -> u64 {

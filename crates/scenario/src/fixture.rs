@@ -4,6 +4,8 @@
 //! [`Transport::Sockets`] the sandbox, the bus and each stage have an endpoint of their own on the loopback interface, as separate
 //! pods would. Everything else is the same, and so is what the stages run.
 
+mod running;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -11,17 +13,22 @@ use bailiff_cluster::{Api, Metrics as ClusterMetrics};
 use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_event_bus::{Bus, Line, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans, client};
+use bailiff_runtime::client::Limiter;
+use bailiff_runtime::lease::{self, Candidates};
+use bailiff_runtime::{Clock, LeaderElectionArgs, Metrics, Readiness, Seed, Shutdown, Spans, Tasks, client};
 use bailiff_sandbox::driver::{Driver, Options as ClusterOptions, Stopped};
 use bailiff_sandbox::{Config, Sandbox, User, Verb};
-use bailiff_stage::{Env, Shard, Stage, health};
+use bailiff_stage::env::Host;
+use bailiff_stage::shards::{Reach, Replica};
+use bailiff_stage::{Shard, Stage, health};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::chaos::Faults;
 use crate::stages::StageOptions;
+use running::{Running, What};
 
 /// How the parts reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +80,13 @@ pub enum Error {
     Flags(String),
 }
 
-/// A running stage.
-#[derive(Debug)]
-struct Running {
-    shutdown: Shutdown,
-    readiness: Readiness,
-    task: JoinHandle<Result<(), bailiff_stage::Error>>,
-    health: Option<JoinHandle<Result<(), health::Error>>>,
+/// How many replicas of a stage share out how many shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// How many shards.
+    pub shards: u32,
+    /// How many replicas.
+    pub replicas: u32,
 }
 
 /// A running system. Dropping it ends it.
@@ -107,9 +114,9 @@ pub struct Fixture {
     /// What stages reach the bus over, in process.
     lines: BTreeMap<StageName, Line>,
     options: StageOptions,
-    /// Into how many shards stages are divided; those that are not are whole.
-    divided: BTreeMap<StageName, u32>,
-    /// Every shard of every stage that runs.
+    /// How stages are divided; those that are not run alone, without Leases.
+    divided: BTreeMap<StageName, Division>,
+    /// Every replica of every stage that runs.
     stages: BTreeMap<(StageName, u32), Running>,
     starts: u32,
     shutdown: Shutdown,
@@ -151,18 +158,6 @@ impl StageName {
             Self::TaintManager => TaintManager::NAME,
             Self::ZoneEvictor => ZoneEvictor::NAME,
             Self::DaemonsetSyncer => DaemonsetSyncer::NAME,
-        }
-    }
-}
-
-// === impl Running ===
-
-impl Running {
-    /// Ends it as a crash would: no drain, no last word.
-    fn abort(&self) {
-        self.task.abort();
-        if let Some(health) = &self.health {
-            health.abort();
         }
     }
 }
@@ -230,49 +225,77 @@ impl Fixture {
         })
     }
 
-    /// Divides the work of a stage that does not run among so many instances of it.
-    pub fn divide(&mut self, name: StageName, shards: u32) {
-        self.divided.insert(name, shards);
+    /// Divides the work of a stage among replicas that start from now on.
+    pub fn divide(&mut self, name: StageName, division: Division) {
+        self.divided.insert(name, division);
     }
 
-    /// Starts a stage, all of its shards; what runs is left alone.
+    /// Starts a stage, all of its replicas; what runs is left alone.
     ///
     /// # Errors
     /// No loopback port could be had.
     pub async fn start_stage(&mut self, name: StageName) -> Result<(), Error> {
-        let count = self.divided.get(&name).copied().unwrap_or(1);
-        for index in 0..count {
-            self.start_shard(name, Shard { index, count }).await?;
+        match self.divided.get(&name).copied() {
+            Some(division) => (0..division.replicas).for_each(|number| self.start_replica(name, number, division.shards)),
+            None => self.start_alone(name).await?,
         }
         Ok(())
     }
 
-    async fn start_shard(&mut self, name: StageName, shard: Shard) -> Result<(), Error> {
-        if self.stages.contains_key(&(name, shard.index)) {
+    async fn start_alone(&mut self, name: StageName) -> Result<(), Error> {
+        if self.stages.contains_key(&(name, 0)) {
             return Ok(());
         }
-        self.starts += 1;
-        let shutdown = Shutdown::new();
-        let env = self.env(name, shard, &shutdown);
+        let host = self.host(name);
+        let (shutdown, readiness) = (host.shutdown.clone(), host.readiness.clone());
         let health = match self.transport {
             Transport::InProcess => None,
             Transport::Sockets => {
                 let listener = loopback().await?;
                 self.endpoints.push((name.as_str(), address(&listener)?));
-                let served = health::serve(name.as_str(), listener, env.readiness.clone(), shutdown.clone());
+                let served = health::serve(name.as_str(), listener, readiness.clone(), shutdown.clone());
                 Some(tokio::spawn(served))
             }
         };
-        let readiness = env.readiness.clone();
+        let api = Api::new(self.client_of(name), host.clock.clone(), ClusterMetrics::default());
+        let env = host.env(api, &self.bus_of(name), Shard::WHOLE, 0);
         let task = self.options.start(name, env);
         let running = Running {
             shutdown,
             readiness,
-            task,
-            health,
+            what: What::Alone { task, health },
         };
-        self.stages.insert((name, shard.index), running);
+        self.stages.insert((name, 0), running);
         Ok(())
+    }
+
+    fn start_replica(&mut self, name: StageName, number: u32, shards: u32) {
+        if self.stages.contains_key(&(name, number)) {
+            return;
+        }
+        let host = self.host(name);
+        let (shutdown, readiness) = (host.shutdown.clone(), host.readiness.clone());
+        let metrics = lease::Metrics::register(&host.metrics);
+        let replica = Replica {
+            candidates: Candidates::new(self.client.clone(), shards, &metrics, &host.clock, &host.seed),
+            acting: Tasks::new(shutdown.clone()),
+            elections: Tasks::new(shutdown.clone()),
+            release: CancellationToken::new(),
+            host,
+        };
+        let reach = Reach {
+            client: self.client_of(name),
+            limiter: Limiter::none(&self.clock),
+            bus: self.bus_of(name),
+            leader_election: LeaderElectionArgs::default(),
+        };
+        self.options.stand(name, &replica, reach, shards);
+        let running = Running {
+            shutdown,
+            readiness,
+            what: What::Replica(Box::new(replica)),
+        };
+        self.stages.insert((name, number), running);
     }
 
     /// Starts every stage that does not run.
@@ -286,46 +309,58 @@ impl Fixture {
         Ok(())
     }
 
-    /// Ends a stage as a crash would, all of its shards.
+    /// Ends a stage as a crash would, all of its replicas.
     pub fn kill_stage(&mut self, name: StageName) {
         for stage in self.take(name) {
             stage.abort();
         }
     }
 
-    /// Ends a shard of a stage as a crash would; of fewer shards, one of them.
-    pub fn kill_shard(&mut self, name: StageName, shard: u32) {
-        let count = self.divided.get(&name).copied().unwrap_or(1);
-        if let Some(stage) = self.stages.remove(&(name, shard % count)) {
+    /// Ends one of a stage's replicas as a crash would; those that are missing are counted round.
+    pub fn kill_replica(&mut self, name: StageName, number: u32) {
+        let replicas = self.divided.get(&name).map_or(1, |division| division.replicas);
+        if let Some(stage) = self.stages.remove(&(name, number % replicas)) {
             stage.abort();
         }
     }
 
-    /// Ends a stage as SIGTERM would, and waits for it.
+    /// Ends a stage as SIGTERM would, all of its replicas, and waits for it.
     pub async fn stop_stage(&mut self, name: StageName) {
         for stage in self.take(name) {
-            stage.shutdown.trigger();
-            // A stage that was fenced or aborted has ended already; either way it is gone.
-            let _ = stage.task.await;
+            stage.stop().await;
         }
     }
 
-    /// The shards of a stage, which are none of this system any more.
+    /// Replaces the replicas of a stage by ones that divide its work otherwise, one after the other.
+    ///
+    /// # Errors
+    /// No loopback port could be had.
+    pub async fn roll(&mut self, name: StageName, division: Division) -> Result<(), Error> {
+        let old = self.take(name);
+        self.divide(name, division);
+        for (number, stage) in (0..).zip(old) {
+            stage.stop().await;
+            self.start_replica(name, number, division.shards);
+        }
+        self.start_stage(name).await
+    }
+
+    /// The replicas of a stage, which are none of this system any more.
     fn take(&mut self, name: StageName) -> Vec<Running> {
-        let shards: Vec<_> = self.stages.keys().filter(|(of, _)| *of == name).copied().collect();
-        shards.iter().filter_map(|shard| self.stages.remove(shard)).collect()
+        let replicas: Vec<_> = self.stages.keys().filter(|(of, _)| *of == name).copied().collect();
+        replicas.iter().filter_map(|replica| self.stages.remove(replica)).collect()
     }
 
     /// The stages that ended by themselves, which none should.
     pub fn ended(&self) -> Vec<StageName> {
-        let ended = self.stages.iter().filter(|(_, stage)| stage.task.is_finished());
+        let ended = self.stages.iter().filter(|(_, stage)| stage.has_ended());
         ended.map(|((name, _), _)| *name).collect()
     }
 
     /// What a running stage says on `/readyz` that is not well, or is held: one sentence per check.
     pub fn failing_checks(&self, name: StageName) -> Vec<String> {
-        let shards = self.stages.iter().filter(|((of, _), _)| *of == name);
-        let telling = shards.flat_map(|(_, stage)| stage.readiness.readiness());
+        let replicas = self.stages.iter().filter(|((of, _), _)| *of == name);
+        let telling = replicas.flat_map(|(_, stage)| stage.readiness.readiness());
         telling
             .filter_map(|check| Some(format!("{}: {}", check.name, check.failure.or(check.note)?)))
             .collect()
@@ -363,28 +398,34 @@ impl Fixture {
         self.client.clone()
     }
 
-    fn env(&self, name: StageName, shard: Shard, shutdown: &Shutdown) -> Env {
+    /// What the next process of a stage has.
+    fn host(&mut self, name: StageName) -> Host {
+        self.starts += 1;
         let start = format!("{}-{}", name.as_str(), self.starts);
         let clock = self.clock_of(name).clone();
-        let client = match &self.faults {
-            Some(faults) => client::from_service(faults.between(name, &self.sandbox)),
-            None => self.client.clone(),
-        };
-        Env {
-            api: Api::new(client, clock.clone(), ClusterMetrics::default()),
-            bus: self
-                .line_of(name)
-                .map_or_else(|| self.bus.clone(), |line| Bus::over_line(&self.server, line)),
+        Host {
             readiness: Readiness::new(&clock),
             clock,
             seed: self.seed.fork(&start),
             metrics: Metrics::new(),
             spans: Spans::off(&self.seed),
-            shutdown: shutdown.clone(),
-            shard,
-            epoch: 0,
+            shutdown: Shutdown::new(),
             identity: start,
         }
+    }
+
+    /// How a stage reaches the API server.
+    fn client_of(&self, name: StageName) -> kube::Client {
+        match &self.faults {
+            Some(faults) => client::from_service(faults.between(name, &self.sandbox)),
+            None => self.client.clone(),
+        }
+    }
+
+    /// How a stage reaches the bus.
+    fn bus_of(&self, name: StageName) -> Bus {
+        let over = self.line_of(name).map(|line| Bus::over_line(&self.server, line));
+        over.unwrap_or_else(|| self.bus.clone())
     }
 }
 

@@ -5,6 +5,7 @@
 use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{Refusal, parse_from};
+use bailiff_stage::shards::{Reach, Replica, stand};
 use bailiff_stage::{Env, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
@@ -54,6 +55,16 @@ impl StageOptions {
             StageName::TaintManager => tokio::spawn(TaintManager::run(options.taint, env)),
             StageName::ZoneEvictor => tokio::spawn(ZoneEvictor::run(options.zone, env)),
             StageName::DaemonsetSyncer => tokio::spawn(DaemonsetSyncer::run(options.daemonset, env)),
+        }
+    }
+
+    /// Stands for the shards of a stage with its part of the options.
+    pub fn stand(&self, name: StageName, replica: &Replica, reach: Reach, shards: u32) {
+        match name {
+            StageName::NodeHealthMonitor => stand::<NodeHealthMonitor>(replica, &reach.with(self.monitor.clone()), shards),
+            StageName::TaintManager => stand::<TaintManager>(replica, &reach.with(self.taint.clone()), shards),
+            StageName::ZoneEvictor => stand::<ZoneEvictor>(replica, &reach.with(self.zone.clone()), shards),
+            StageName::DaemonsetSyncer => stand::<DaemonsetSyncer>(replica, &reach.with(self.daemonset.clone()), shards),
         }
     }
 

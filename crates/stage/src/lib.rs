@@ -15,7 +15,7 @@ pub mod requests;
 pub mod rival;
 pub mod service;
 pub mod settle;
-mod shards;
+pub mod shards;
 
 pub use alarm::Alarm;
 pub use bailiff_model::Shard;

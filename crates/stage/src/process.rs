@@ -15,6 +15,7 @@ use bailiff_runtime::{
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Host;
+use crate::shards::Replica;
 use bailiff_model::Shard;
 
 /// How long the last spans may take on their way out.
@@ -111,8 +112,19 @@ impl Process {
         self.telemetry.spans()
     }
 
-    /// Who of this process may stand for the Leases of a service of so many shards, with a client of its own.
-    pub fn candidates(&self, client: kube::Client, shards: u32) -> Candidates {
+    /// This process as a replica of the stage called `name`, which stands for the Leases of so many shards with a client of its own. They
+    /// are given up in [`Process::finish`], once `release` is handed to it.
+    pub(crate) fn replica(&self, name: &str, client: kube::Client, shards: u32, release: CancellationToken) -> Replica {
+        Replica {
+            host: self.host(name),
+            candidates: self.candidates(client, shards),
+            acting: self.tasks.clone(),
+            elections: self.elections.clone(),
+            release,
+        }
+    }
+
+    fn candidates(&self, client: kube::Client, shards: u32) -> Candidates {
         Candidates::new(client, shards, &self.lease_metrics, &self.clock, &self.seed)
     }
 
@@ -126,11 +138,6 @@ impl Process {
         let (leadership, election) = self.candidates(client, 1).elect(options, release);
         self.elections.spawn("leader election", DeathPolicy::EndProcess, election);
         leadership
-    }
-
-    /// Where elections run: they outlive what acts.
-    pub(crate) const fn elections(&self) -> &Tasks {
-        &self.elections
     }
 
     /// The API server as the stage called `name` reaches it: with a rate limit of its own, and writes only while `leadership` holds.

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::env::{Env, Error, Stage};
 use crate::health;
 use crate::process::Process;
-use crate::shards::{self, Work};
+use crate::shards::{self, Reach};
 
 /// More shards than anybody has processors for; the bus takes no more.
 const MOST_SHARDS: i64 = 256;
@@ -154,14 +154,14 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
         Err(error) => exit_invalid(&error),
     };
     let release = CancellationToken::new();
-    let work = Work {
-        options: stage,
+    let replica = process.replica(S::NAME, election, shards, release.clone());
+    let reach = Reach {
         client,
         limiter: Limiter::of(&kube, &process.clock),
         bus: Bus::connect(&bus.bus.http_url()),
         leader_election,
     };
-    shards::stand::<S>(&process, &work, election, shards, &release);
+    shards::stand::<S>(&replica, &reach.with(stage), shards);
     Ok(process.finish(release).await)
 }
 

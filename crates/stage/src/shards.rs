@@ -9,20 +9,42 @@ use bailiff_runtime::{DeathPolicy, LeaderElectionArgs, Leadership, Shutdown, Tas
 use tokio_util::sync::CancellationToken;
 
 use crate::env::{Env, Error, Host, Stage};
-use crate::process::{Process, api};
+use crate::process::api;
 
-/// What the shards of a stage in one process share.
-#[derive(Clone)]
-pub(crate) struct Work<O> {
+/// One replica of a stage: a process, or its like in a world.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// What it has.
+    pub host: Host,
+    /// Who stands in it, for which Leases.
+    pub candidates: Candidates,
+    /// Owns what acts. To be drained first.
+    pub acting: Tasks,
+    /// Owns the elections. To be drained after `release`.
+    pub elections: Tasks,
+    /// Cancelled to give the Leases up, when nothing acts any more.
+    pub release: CancellationToken,
+}
+
+/// What a replica works with.
+#[derive(Clone, Debug)]
+pub struct Work<O> {
     /// Flags of the stage.
     pub options: O,
+    /// What it reaches.
+    pub reach: Reach,
+}
+
+/// What the shards of a replica reach, and share.
+#[derive(Clone)]
+pub struct Reach {
     /// The API server.
     pub client: kube::Client,
-    /// How much of it they may use together.
+    /// How much of it all shards may use together.
     pub limiter: Limiter,
     /// The bus.
     pub bus: Bus,
-    /// How their Leases are kept.
+    /// How Leases are kept.
     pub leader_election: LeaderElectionArgs,
 }
 
@@ -30,10 +52,7 @@ pub(crate) struct Work<O> {
 struct Stand<O> {
     shard: Shard,
     work: Work<O>,
-    host: Host,
-    candidates: Candidates,
-    elections: Tasks,
-    release: CancellationToken,
+    replica: Replica,
 }
 
 /// Why work on a shard ended well.
@@ -45,26 +64,31 @@ pub(crate) enum Ended {
     AskedAway,
 }
 
-/// Stands for all shards in `process`. The end of the work on one of them that is not a hand-over is the end of the process: nobody may
-/// hold a Lease and do nothing with it.
-pub(crate) fn stand<S: Stage>(
-    process: &Process,
-    work: &Work<S::Options>,
-    election: kube::Client,
-    count: u32,
-    release: &CancellationToken,
-) {
-    let candidates = process.candidates(election, count);
+/// Stands for every one of `count` shards. The end of the work on one of them that is not a hand-over is the end of the replica: nobody
+/// may hold a Lease and do nothing with it.
+pub fn stand<S: Stage>(replica: &Replica, work: &Work<S::Options>, count: u32) {
     for index in 0..count {
         let stand = Stand {
             shard: Shard { index, count },
             work: work.clone(),
-            host: process.host(S::NAME),
-            candidates: candidates.clone(),
-            elections: process.elections().clone(),
-            release: release.clone(),
+            replica: replica.clone(),
         };
-        process.spawn(S::NAME, stand.run::<S>());
+        replica.acting.spawn(S::NAME, DeathPolicy::EndProcess, stand.run::<S>());
+    }
+}
+
+// === impl Reach ===
+
+impl Reach {
+    /// This, and the flags of a stage.
+    pub const fn with<O>(self, options: O) -> Work<O> {
+        Work { options, reach: self }
+    }
+}
+
+impl std::fmt::Debug for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reach").field("bus", &self.bus).finish_non_exhaustive()
     }
 }
 
@@ -75,10 +99,10 @@ impl<O: Clone> Stand<O> {
     async fn run<S: Stage<Options = O>>(self) -> Result<(), Error> {
         while self.term::<S>().await? == Ended::AskedAway {
             // Whoever asked takes it now. Should nobody, it is stood for again as if its holder had died.
-            let lease = self.work.leader_election.leader_elect_lease_duration.get();
+            let lease = self.work.reach.leader_election.leader_elect_lease_duration.get();
             tokio::select! {
                 biased;
-                () = self.host.shutdown.triggered() => break,
+                () = self.replica.host.shutdown.triggered() => break,
                 () = tokio::time::sleep(lease) => {}
             }
         }
@@ -87,18 +111,18 @@ impl<O: Clone> Stand<O> {
 
     /// From standing to the end of the work.
     async fn term<S: Stage<Options = O>>(&self) -> Result<Ended, Error> {
-        let host = self.host.of_shard(self.shard);
+        let host = self.replica.host.of_shard(self.shard);
         let standby = host.readiness.check(format!("{}: leadership", S::NAME));
-        let release = self.release.child_token();
+        let release = self.replica.release.child_token();
         let mut leadership = self.elect::<S>(release.clone());
         let Some(epoch) = acquired(&mut leadership, &host.shutdown, &standby).await? else {
             return Ok(Ended::Shutdown);
         };
-        let work = &self.work;
-        let (client, limiter) = (work.client.clone(), work.limiter.clone());
+        let reach = &self.work.reach;
+        let (client, limiter) = (reach.client.clone(), reach.limiter.clone());
         let api = api(S::NAME, client, &host.clock, limiter, &host.metrics, &leadership);
-        let env = host.clone().env(api, &work.bus, self.shard, epoch);
-        let ended = self::work::<S>(work.options.clone(), env, leadership.clone()).await?;
+        let env = host.clone().env(api, &reach.bus, self.shard, epoch);
+        let ended = work::<S>(self.work.options.clone(), env, leadership.clone()).await?;
         if ended == Ended::AskedAway {
             tracing::info!(shard = self.shard.index, "Handing the shard over to a replica that has fewer");
             release.cancel();
@@ -109,13 +133,15 @@ impl<O: Clone> Stand<O> {
     }
 
     fn elect<S: Stage>(&self, release: CancellationToken) -> Leadership {
-        let flags = &self.work.leader_election;
+        let flags = &self.work.reach.leader_election;
         if !flags.leader_elect {
             return Leadership::always(0);
         }
-        let options = lease::Options::new(flags, S::NAME, self.shard, self.host.identity.clone());
-        let (leadership, election) = self.candidates.elect(options, release);
-        self.elections.spawn("leader election", DeathPolicy::EndProcess, election);
+        let options = lease::Options::new(flags, S::NAME, self.shard, self.replica.host.identity.clone());
+        let (leadership, election) = self.replica.candidates.elect(options, release);
+        self.replica
+            .elections
+            .spawn("leader election", DeathPolicy::EndProcess, election);
         leadership
     }
 }

@@ -127,8 +127,8 @@ impl Player {
             "/apis/apps/v1/namespaces/default/daemonsets",
             &Story::daemon_set(1, story.terms.rollout),
         )?;
-        for (name, shards) in StageName::ALL.into_iter().zip(story.terms.shards) {
-            fixture.divide(name, shards);
+        for (name, shards) in StageName::ALL.into_iter().zip(story.terms.shards.into_iter().flatten()) {
+            fixture.divide(name, Story::division(shards));
         }
         fixture.start_stages().await?;
         let options = SubscribeOptions {

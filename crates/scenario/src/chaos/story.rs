@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::faults::{Cut, Storm};
 use crate::StageName;
+use crate::fixture::Division;
 
 /// After that nothing may be written for so long.
 pub const STILL: Duration = Duration::from_secs(20);
@@ -46,8 +47,9 @@ pub struct Terms {
     pub holds_losses: bool,
     /// `maxUnavailable` and `maxSurge` of the DaemonSet.
     pub rollout: (u32, u32),
-    /// Into how many shards each stage is divided at first, in pipeline order.
-    pub shards: [u32; 4],
+    /// Into how many shards each stage is divided at first, in pipeline order, with replicas that stand for them; `None`: stages run
+    /// alone.
+    pub shards: Option<[u32; 4]>,
 }
 
 /// `--eviction-method`.
@@ -107,9 +109,9 @@ pub enum Deed {
     Image(u64),
     /// A stage dies and is back after a while.
     Kill(StageName, Duration),
-    /// A shard of a stage dies and is back after a while.
-    KillShard(StageName, u32, Duration),
-    /// All replicas of a stage are replaced by ones that divide its work into so many shards.
+    /// A replica of a stage dies and is back after a while.
+    KillReplica(StageName, u32, Duration),
+    /// The replicas of a stage are replaced, one by one, by ones that divide its work into so many shards.
     Divide(StageName, u32),
     /// The bus dies, forgets everything, and is back after a while.
     KillBus(Duration),
@@ -171,7 +173,7 @@ impl Default for Terms {
             method: Method::Delete,
             holds_losses: false,
             rollout: (1, 0),
-            shards: [1; 4],
+            shards: None,
         }
     }
 }
@@ -214,6 +216,11 @@ impl Story {
     /// The story of this seed.
     pub fn from_seed(seed: u64) -> Self {
         author::write(seed)
+    }
+
+    /// How a stage of so many shards is replicated: two replicas, so that one is left, and each has something to do.
+    pub const fn division(shards: u32) -> Division {
+        Division { shards, replicas: 2 }
     }
 
     /// The DaemonSet of every story.

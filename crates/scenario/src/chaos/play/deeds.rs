@@ -14,9 +14,6 @@ use crate::chaos::faults::Cut;
 use crate::chaos::story::{Deed, Story};
 use crate::fixture::Error;
 
-/// From the end of the last replica of one layout to the start of the first of the next.
-const REPLACED_IN: Duration = Duration::from_secs(2);
-
 /// Name of a kube-controller-manager's Lease, and of its field manager.
 const RIVAL: &str = "kube-controller-manager";
 
@@ -28,6 +25,10 @@ impl Player {
             Deed::Ready(nodes, is_ready) => {
                 let text = if is_ready { "True" } else { "False" };
                 self.kubelets(&nodes, "ready", text).await?;
+            }
+            Deed::Divide(stage, shards) => {
+                self.fixture.roll(stage, Story::division(shards)).await?;
+                self.starts.push((self.fixture.clock.now().mono, stage));
             }
             other => self.objects(other),
         }
@@ -72,14 +73,9 @@ impl Player {
                 self.fixture.kill_stage(stage);
                 self.plan(self.at() + span, Act::Start(stage));
             }
-            Deed::KillShard(stage, shard, span) => {
-                self.fixture.kill_shard(stage, shard);
+            Deed::KillReplica(stage, number, span) => {
+                self.fixture.kill_replica(stage, number);
                 self.plan(self.at() + span, Act::Start(stage));
-            }
-            Deed::Divide(stage, shards) => {
-                self.fixture.kill_stage(stage);
-                self.fixture.divide(stage, shards);
-                self.plan(self.at() + REPLACED_IN, Act::Start(stage));
             }
             Deed::KillBus(span) => {
                 self.fixture.server.kill();

@@ -40,7 +40,7 @@ enum Theme {
     Partitions,
     /// One image after the other.
     Rollouts,
-    /// Stages are divided into shards, and divided anew.
+    /// Replicas share out the shards of stages, die, and divide them anew.
     Shards,
 }
 
@@ -131,8 +131,12 @@ impl Author {
         let end = QUIET + TROUBLE + SETTLING + STILL;
         for (nth, stage) in (0..).zip(StageName::ALL) {
             let at = end - ANEW + Duration::from_millis(300 * nth);
-            self.deeds
-                .push((at - Duration::from_secs(2), Deed::Kill(stage, Duration::from_secs(2))));
+            let (gone, deed) = match self.divided(&terms, stage) {
+                // The Leases of those that are killed would have to run out first.
+                Some(shards) => (Duration::ZERO, Deed::Divide(stage, shards)),
+                None => (Duration::from_secs(2), Deed::Kill(stage, Duration::from_secs(2))),
+            };
+            self.deeds.push((at - gone, deed));
         }
         self.deeds.sort_by_key(|(at, _)| *at);
         let terms = self.ages(terms);
@@ -178,8 +182,8 @@ impl Author {
                 _ => (1, 0),
             },
             shards: match self.theme {
-                Theme::Shards => StageName::ALL.map(|_| self.shards()),
-                _ => [1; 4],
+                Theme::Shards => Some(StageName::ALL.map(|_| self.shards())),
+                _ => None,
             },
             ..Terms::default()
         }
@@ -301,7 +305,7 @@ impl Author {
             Theme::Shards => {
                 let deed = match self.draw.below(2) {
                     0 => Deed::Divide(self.stage(), self.shards()),
-                    _ => Deed::KillShard(self.stage(), self.shards() - 1, self.span()),
+                    _ => Deed::KillReplica(self.stage(), self.shards() - 1, self.span()),
                 };
                 self.deeds.push((at, deed));
                 let zone = self.zone().1;
@@ -311,6 +315,17 @@ impl Author {
             }
             Theme::Plain => self.relabel(at),
         }
+    }
+
+    /// Into how many shards a stage is divided in the end.
+    fn divided(&self, terms: &Terms, stage: StageName) -> Option<u32> {
+        let first = StageName::ALL.into_iter().zip(terms.shards?).find(|(name, _)| *name == stage);
+        let divisions = self.deeds.iter().filter_map(|(at, deed)| match deed {
+            Deed::Divide(name, shards) if *name == stage => Some((*at, *shards)),
+            _ => None,
+        });
+        let last = divisions.max_by_key(|(at, _)| *at);
+        last.map(|(_, shards)| shards).or(first.map(|(_, shards)| shards))
     }
 
     fn shards(&self) -> u32 {

@@ -41,7 +41,7 @@ impl fmt::Display for Deed {
             },
             Self::DeletePod(name) => write!(f, "pod {name} is deleted"),
             Self::Image(version) => write!(f, "the DaemonSet gets image v{version}"),
-            Self::KillShard(stage, shard, span) => write!(f, "shard {shard} of the {} dies for {span:?}", stage.as_str()),
+            Self::KillReplica(stage, number, span) => write!(f, "replica {number} of the {} dies for {span:?}", stage.as_str()),
             Self::Divide(stage, shards) => write!(f, "the {} is replaced by one of {shards} shards", stage.as_str()),
             Self::Kill(stage, span) => write!(f, "the {} dies for {span:?}", stage.as_str()),
             Self::KillBus(span) => write!(f, "the bus dies for {span:?}, and forgets"),
