@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_event_bus::{Bus, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
-use bailiff_runtime::args::{exit_invalid, listen_address};
+use bailiff_runtime::args::{exit_invalid, go_bool, listen_address};
 use bailiff_runtime::{CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client};
 use bailiff_stage::service;
 use bailiff_stage::{Process, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
+use clap::ArgAction;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,7 @@ use crate::Failure;
   bailiff run --kubeconfig ~/.kube/config
   bailiff run --controllers='*,-daemonset-controller' --node-monitor-grace-period=40s
   bailiff run --leader-elect=false --profile upstream
+  bailiff run --observe              beside kube-controller-manager: what would be done, and nothing is
 
 The cluster's kube-controller-manager must not do the same work:
   --controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-daemonset-controller")]
@@ -43,6 +45,13 @@ pub struct Args {
     #[command(flatten)]
     leader_election: LeaderElectionArgs,
 
+    /// Read, decide, publish and trace, and write nothing to Kubernetes but the own Leases: beside the controllers that do the work
+    #[arg(
+        long, env = "BAILIFF_OBSERVE", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
+    )]
+    observe: bool,
+
     /// The process.
     #[command(flatten)]
     common: CommonArgs,
@@ -62,9 +71,11 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         stages,
         kube,
         leader_election,
+        observe,
         common,
     } = args;
-    let process = Process::start(NAME, &common).await?;
+    let mut process = Process::start(NAME, &common).await?;
+    process.observes = observe;
     let server = Server::new(ServerOptions::default(), &process.clock, &process.seed);
     process.metrics.register("", |registry| server.register(registry));
     if let Some(address) = bus_listen {

@@ -33,6 +33,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// and is to be decided again. At the default 20 per second it lets 200 requests wait.
 const QUEUE_FOR: Duration = Duration::from_secs(10);
 
+/// When an observer may ask for a write again, which is answered the same: seldom, and not never, as it reads before it asks.
+const OBSERVE_AGAIN: Duration = Duration::from_secs(30);
+
 /// The longest answer that is read: a page of 500 pods at 100 kB each, which no cluster reaches.
 const MAX_ANSWER: usize = 64 << 20;
 
@@ -49,6 +52,7 @@ pub struct Api {
     metrics: Metrics,
     limiter: Limiter,
     is_urgent: bool,
+    observes: bool,
     gate: Gate,
     called_off: Option<CancellationToken>,
     deadline: Duration,
@@ -91,6 +95,7 @@ impl Api {
             client,
             limiter: Limiter::none(&clock),
             is_urgent: false,
+            observes: false,
             clock,
             metrics,
             gate: Arc::new(|_| Some(Mono::FAR_FUTURE)),
@@ -112,6 +117,18 @@ impl Api {
     pub fn unless_called_off(mut self, called_off: CancellationToken) -> Self {
         self.called_off = Some(called_off);
         self
+    }
+
+    /// The same API, which is read and never written: writes end with [`Kind::Observing`], and are not worth another try for a while.
+    #[must_use]
+    pub fn observing(mut self) -> Self {
+        self.observes = true;
+        self
+    }
+
+    /// True if nothing is ever written.
+    pub fn observes(&self) -> bool {
+        self.observes
     }
 
     /// The same API, whose requests go before others that wait under the client's rate limit.
@@ -233,6 +250,11 @@ impl Api {
     }
 
     async fn take_turn(&self, verb: &str, path: &str, request: Request<Body>, purpose: Use) -> Result<Bytes, Error> {
+        if purpose.is_write && self.observes {
+            let mut error = Error::new(Kind::Observing, "this process only observes");
+            error.retry_after = Some(OBSERVE_AGAIN);
+            return Err(error);
+        }
         if tokio::time::timeout(QUEUE_FOR, self.turn()).await.is_err() {
             let message = format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit");
             return Err(Error::new(Kind::NotSent, message));

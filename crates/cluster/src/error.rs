@@ -38,6 +38,8 @@ pub enum Kind {
     NotSent,
     /// Not sent: who asked for it took it back.
     CalledOff,
+    /// Not sent: this process only observes.
+    Observing,
 }
 
 impl Kind {
@@ -57,6 +59,7 @@ impl Kind {
             Self::NotLeading => "not_leading",
             Self::NotSent => "not_sent",
             Self::CalledOff => "called_off",
+            Self::Observing => "observing",
         }
     }
 }

@@ -61,7 +61,7 @@ fn failure(error: Error) -> Failure {
         Kind::Invalid => FailureKind::Invalid,
         Kind::NamespaceTerminating => FailureKind::NamespaceTerminating,
         Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
-        Kind::NotLeading | Kind::NotSent => FailureKind::NotSent,
+        Kind::NotLeading | Kind::NotSent | Kind::Observing => FailureKind::NotSent,
         Kind::CalledOff => FailureKind::CalledOff,
         Kind::Expired | Kind::Forbidden | Kind::TooManyRequests => FailureKind::Other,
     };

@@ -117,6 +117,13 @@ impl Duties {
         taint_eviction: true,
         daemonset: true,
     };
+
+    /// None of them.
+    pub const NONE: Self = Self {
+        node_lifecycle: false,
+        taint_eviction: false,
+        daemonset: false,
+    };
 }
 
 impl Default for Duties {

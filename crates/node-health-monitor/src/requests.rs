@@ -72,6 +72,9 @@ fn refused(write: &StatusWrite, error: Error) -> WriteOutcome {
         Kind::Conflict => WriteOutcome::Conflict,
         Kind::NotFound => WriteOutcome::Gone,
         Kind::CalledOff => WriteOutcome::CalledOff,
+        Kind::Observing => WriteOutcome::Failed {
+            retry_after: error.retry_after,
+        },
         _ => {
             tracing::warn!(node = %write.node.name, %error, "Node conditions could not be written");
             WriteOutcome::Failed {

@@ -119,6 +119,7 @@ pub struct Fixture {
     /// Every replica of every stage that runs.
     stages: BTreeMap<(StageName, u32), Running>,
     starts: u32,
+    observes: bool,
     shutdown: Shutdown,
 }
 
@@ -220,6 +221,7 @@ impl Fixture {
             divided: BTreeMap::new(),
             stages: BTreeMap::new(),
             starts: 0,
+            observes: false,
             shutdown,
             clock,
         })
@@ -383,6 +385,11 @@ impl Fixture {
         self.faults = Some(faults);
     }
 
+    /// Lets the stages that start from now on write nothing.
+    pub fn observe(&mut self) {
+        self.observes = true;
+    }
+
     /// The clock of the machine that a stage runs on. Its wall time can be stepped; it survives the stage.
     pub fn clock_of(&self, name: StageName) -> &Clock {
         self.clocks.get(&name).unwrap_or(&self.clock)
@@ -411,6 +418,7 @@ impl Fixture {
             spans: Spans::off(&self.seed),
             shutdown: Shutdown::new(),
             identity: start,
+            observes: self.observes,
         }
     }
 

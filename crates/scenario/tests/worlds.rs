@@ -4,6 +4,8 @@
 mod crowd;
 #[path = "worlds/loss.rs"]
 mod loss;
+#[path = "worlds/observe.rs"]
+mod observe;
 #[path = "worlds/rival.rs"]
 mod rival;
 #[path = "worlds/rollouts.rs"]

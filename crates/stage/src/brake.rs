@@ -104,6 +104,7 @@ pub struct Brake {
     told: Option<Holds>,
     alarm: Alarm,
     scout: Scout,
+    observes: bool,
     teller: Teller,
 }
 
@@ -118,7 +119,13 @@ impl Brake {
             sight: Sight::Unread,
             told: None,
             alarm: Alarm::new(&env.clock),
-            scout: Scout::start(env, duties, teller.rival_signs()),
+            // Whoever only observes does so beside those who do its duties.
+            scout: Scout::start(
+                env,
+                if env.api.observes() { Duties::NONE } else { duties },
+                teller.rival_signs(),
+            ),
+            observes: env.api.observes(),
             teller,
         }
     }
@@ -192,6 +199,11 @@ impl Brake {
         let mut holds = self.book.holds(now);
         if let Some(rival) = self.scout.hold() {
             holds.insert(HoldScope::All, rival);
+        }
+        if self.observes {
+            let detail = "this process only observes (--observe)".to_owned();
+            let since = self.since_of(HoldReason::Observing, now.wall);
+            holds.insert(HoldScope::All, mk_hold(HoldReason::Observing, detail, since));
         }
         let since = self.since(now.wall);
         match &self.sight {

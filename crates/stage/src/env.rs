@@ -52,6 +52,8 @@ pub struct Host {
     pub shutdown: Shutdown,
     /// Who we are, on the bus, in Leases and in Events: unique per process.
     pub identity: String,
+    /// Nothing but Leases is written (`--observe`).
+    pub observes: bool,
 }
 
 /// Why a stage ended before it was told to.
@@ -100,7 +102,7 @@ impl Host {
     /// The surroundings of a stage that has `shard`, in `epoch`.
     pub fn env(self, api: Api, bus: &Bus, shard: Shard, epoch: u64) -> Env {
         Env {
-            api,
+            api: if self.observes { api.observing() } else { api },
             bus: bus.clone(),
             clock: self.clock,
             seed: self.seed,

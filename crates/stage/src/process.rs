@@ -55,6 +55,8 @@ pub struct Process {
     pub tasks: Tasks,
     /// Who it is: host name and a part that differs at every start.
     pub identity: String,
+    /// Nothing but Leases is written (`--observe`).
+    pub observes: bool,
     /// Where the admin port listens.
     pub admin: SocketAddr,
     /// Leases are given up only when nothing acts for their holder any more, so these outlive `tasks`.
@@ -98,6 +100,7 @@ impl Process {
             shutdown,
             tasks,
             identity,
+            observes: false,
             admin,
             elections,
             background,
@@ -160,6 +163,7 @@ impl Process {
             spans: self.spans().clone(),
             shutdown: self.shutdown.clone(),
             identity: self.identity.clone(),
+            observes: self.observes,
         }
     }
 

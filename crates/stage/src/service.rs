@@ -8,10 +8,10 @@ use bailiff_cluster::Api;
 use bailiff_event_bus::Bus;
 use bailiff_model::Shard;
 use bailiff_runtime::admin::Check;
-use bailiff_runtime::args::{Error as FlagError, exit_invalid, listen_address, require_private_listener};
+use bailiff_runtime::args::{Error as FlagError, exit_invalid, go_bool, listen_address, require_private_listener};
 use bailiff_runtime::client::Limiter;
 use bailiff_runtime::{BusArgs, CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client, parse_or_exit, shutdown::chain};
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
+use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,13 @@ pub struct Args<O: clap::Args> {
     /// Into how many shards the work is divided, with a Lease each: replicas share them out. All replicas must be told the same number
     #[arg(long, env = "BAILIFF_SHARDS", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=MOST_SHARDS), value_name = "NUMBER")]
     pub shards: u32,
+
+    /// Read, decide, publish and trace, and write nothing to Kubernetes but the own Leases: beside the controllers that do the work
+    #[arg(
+        long, env = "BAILIFF_OBSERVE", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
+    )]
+    pub observe: bool,
 
     /// The process.
     #[command(flatten)]
@@ -137,9 +144,11 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
         kube,
         leader_election,
         shards,
+        observe,
         common,
     } = args;
-    let process = Process::start(S::NAME, &common).await?;
+    let mut process = Process::start(S::NAME, &common).await?;
+    process.observes = observe;
     let refuse = |source| StartError::Bind { address: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(refuse)?;
     tracing::info!(address = %listener.local_addr().map_err(refuse)?, "gRPC health is open");

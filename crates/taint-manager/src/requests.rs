@@ -80,7 +80,7 @@ fn answer(written: Result<Written, Error>, said: impl FnOnce(), failed: impl FnO
         Err(error) if error.kind == Kind::NotFound => Answer::Gone,
         Err(error) if error.kind == Kind::CalledOff => Answer::CalledOff,
         Err(error) => {
-            if !matches!(error.kind, Kind::Conflict | Kind::NotLeading) {
+            if !matches!(error.kind, Kind::Conflict | Kind::NotLeading | Kind::Observing) {
                 failed(&error);
             }
             Answer::Failed {

@@ -180,7 +180,7 @@ fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure 
         Kind::NotFound => FailureKind::Gone,
         Kind::Conflict => FailureKind::Conflict,
         Kind::TooManyRequests => FailureKind::Throttled,
-        Kind::NotSent | Kind::NotLeading => FailureKind::NotSent,
+        Kind::NotSent | Kind::NotLeading | Kind::Observing => FailureKind::NotSent,
         Kind::Invalid | Kind::AlreadyExists | Kind::Expired => FailureKind::Invalid,
         Kind::Forbidden | Kind::NamespaceTerminating => FailureKind::Denied,
         Kind::CalledOff => FailureKind::CalledOff,
