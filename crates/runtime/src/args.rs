@@ -6,11 +6,13 @@
 
 mod bus;
 mod common;
+mod config;
 mod duration;
 mod kube;
 mod leader_election;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Deref;
 
@@ -53,8 +55,15 @@ pub struct Valid<T>(T);
 
 /// Why a command line was not accepted, and how the process ends.
 #[derive(Debug)]
-pub struct Refusal {
-    error: clap::Error,
+pub struct Refusal(Instead);
+
+/// What comes instead of the program's work.
+#[derive(Debug)]
+enum Instead {
+    /// What is wrong, or help.
+    Said(clap::Error),
+    /// The configuration, which was asked for.
+    Configuration(String),
 }
 
 /// The command line, or the end of the process: with 0 for `--help` and `--version`, with 64 for what is not accepted.
@@ -67,7 +76,18 @@ pub fn parse_or_exit<T: Parser>() -> T {
 /// # Errors
 /// What is wrong with it, or the text that was asked for.
 pub fn parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<T, Refusal> {
-    T::try_parse_from(arguments).map_err(|error| Refusal { error })
+    let arguments = arguments.into_iter().map(Into::into).collect();
+    parse(T::command(), arguments).map_err(Refusal)
+}
+
+fn parse<T: Parser>(command: Command, arguments: Vec<OsString>) -> Result<T, Instead> {
+    let arguments = config::with_file(&command, arguments)?;
+    // As pflag's: what is said last counts.
+    let command = command.args_override_self(true);
+    let matches = command.clone().try_get_matches_from(&arguments)?;
+    let parsed = T::from_arg_matches(&matches).map_err(|error| error.format(&mut command.clone()))?;
+    let printed = config::printed(&command, &matches, &arguments);
+    printed.map_or(Ok(parsed), |file| Err(Instead::Configuration(file)))
 }
 
 /// Ends the process because of a configuration that was found wrong after parsing.
@@ -188,20 +208,35 @@ fn defaults<T: Args>() -> T {
 impl Refusal {
     /// The code the process ends with.
     pub fn exit_code(&self) -> i32 {
-        if self.error.use_stderr() { EXIT_CONFIGURATION } else { 0 }
+        match &self.0 {
+            Instead::Said(error) if error.use_stderr() => EXIT_CONFIGURATION,
+            Instead::Said(_) | Instead::Configuration(_) => 0,
+        }
     }
 
     /// Prints what was asked for to stdout, or what is wrong to stderr, and ends the process.
     pub fn exit(&self) -> ! {
         // If not even this can be written nobody is listening; the exit code still tells.
-        let _ = self.error.print();
+        let _ = match &self.0 {
+            Instead::Said(error) => error.print(),
+            Instead::Configuration(file) => std::io::stdout().write_all(file.as_bytes()),
+        };
         std::process::exit(self.exit_code())
     }
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.error.fmt(f)
+        match &self.0 {
+            Instead::Said(error) => error.fmt(f),
+            Instead::Configuration(file) => f.write_str(file),
+        }
+    }
+}
+
+impl From<clap::Error> for Instead {
+    fn from(error: clap::Error) -> Self {
+        Self::Said(error)
     }
 }
 
@@ -244,7 +279,7 @@ mod tests {
         for arg in Cli::command().get_arguments().filter(|arg| arg.get_long().is_some()) {
             let (flag, env) = (arg.get_long().unwrap_or_default(), arg.get_env().unwrap_or_default());
             let ours = format!("BAILIFF_{}", flag.replace('-', "_").to_uppercase());
-            let standard = flag.starts_with("otlp-");
+            let standard = flag.starts_with("otlp-") || flag == "print-config";
             assert!(env.to_str() == Some(&ours) || standard, "--{flag}: {env:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! Flags about the process itself: logs, traces, admin port, end.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -12,6 +13,14 @@ use super::{GoDuration, defaults, listen_address};
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(next_help_heading = "Process", about = None, long_about = None)]
 pub struct CommonArgs {
+    /// YAML file of flags, as 'kube-api-qps: 50'; those given on the command line, or as environment variables, count instead
+    #[arg(long, env = "BAILIFF_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Print what every flag comes to, in the form of --config, and end
+    #[arg(long)]
+    pub print_config: bool,
+
     /// What is logged: a level (error, warn, info, debug, trace) or directives such as info,bailiff_cluster=debug
     #[arg(long, env = "BAILIFF_LOG_LEVEL", default_value = "info", value_name = "FILTER")]
     pub log_level: LogFilter,
