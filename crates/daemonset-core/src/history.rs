@@ -98,6 +98,8 @@ pub(crate) struct History {
     follow: Follow,
     /// The live DaemonSet allowed adoption; used up by the claims that follow (DS-063).
     may_adopt: bool,
+    /// The collision count in the name that was asked for last (DS-158).
+    tried: Option<i32>,
     /// A revision of the current data under our name that is not ours to claim (DS-158).
     borrowed: Option<Revision>,
     /// Uids of revisions that the server does not let go of: they are let be (DS-065, DS-208).
@@ -182,6 +184,7 @@ impl History {
             if let Some(borrowed) = &self.borrowed {
                 return Next::Settled(Current::of(borrowed));
             }
+            self.tried = view.ds.status.collision_count;
             let draft = draft(view.ds, number);
             let name = Arc::from(draft.name.as_str());
             return Next::Ask(Step::Create { name }, Request::CreateRevision(Arc::new(draft)));
@@ -206,8 +209,8 @@ impl History {
             }
             (Step::ReadExisting, Ended::Revision(_)) => self.follow = Follow::ReadDaemonSet,
             (Step::ReadForCollision, Ended::DaemonSet(live)) => {
-                // Another count than ours was raised by somebody since: take that one first.
-                if live.uid != ds.uid || live.status.collision_count != ds.status.collision_count {
+                // Another count than the one tried was raised by somebody since: take that one first.
+                if live.uid != ds.uid || live.status.collision_count != self.tried {
                     return false;
                 }
                 let raised = live.status.collision_count.unwrap_or(0).saturating_add(1);

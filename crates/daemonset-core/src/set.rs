@@ -223,6 +223,8 @@ impl Set {
         let moved = old.template.placement() != ds.template.placement();
         if old.generation != ds.generation || old.template_generation != ds.template_generation || template_changed {
             self.rules_changed = true;
+            // New pods carry the generation, too.
+            self.history_dirty = true;
             self.generation_label = ds.template_generation.map(|generation| generation.to_string());
             // A person repaired it, perhaps: try again at once.
             self.creates.forgive();
@@ -230,9 +232,6 @@ impl Set {
         if template_changed {
             self.settled = false;
             self.history.template_changed();
-        }
-        if template_changed || old.deleting != ds.deleting || old.status.collision_count != ds.status.collision_count {
-            self.history_dirty = true;
         }
         if old.status.observed_generation != ds.status.observed_generation {
             // DS-105: a new key.

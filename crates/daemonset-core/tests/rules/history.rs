@@ -121,6 +121,26 @@ fn surplus_revisions_are_deleted_but_never_live_ones() {
     assert_eq!(images(&cluster), numbered(&[(4, "v4")]));
 }
 
+/// DS-161: a limit that is lowered is heeded at once, and one deletion after the other, without a pause between them.
+#[test]
+fn surplus_revisions_go_at_once() {
+    let mut cluster = Cluster::with(1, json!({}));
+    for image in ["v1", "v2", "v3", "v4", "v5"] {
+        cluster.set_image(image);
+        cluster.rest();
+    }
+    assert_eq!(cluster.revisions().len(), 5);
+    cluster.writes.clear();
+    cluster.edit(json!({"revisionHistoryLimit": 0}));
+    cluster.settle();
+    let begin: Vec<bool> = cluster
+        .writes
+        .iter()
+        .map(|write| write.starts_with("delete controllerrevisions"))
+        .collect();
+    assert!(begin[0] && cluster.revisions().len() == 1, "{:?}", cluster.writes);
+}
+
 /// DS-158, DS-159; upstream's TestLaunchWithHashCollision
 #[test]
 fn a_hash_collision_raises_the_collision_count() {
@@ -160,6 +180,31 @@ fn a_foreign_revision_of_the_same_data_is_used() {
         (cluster.revisions().len(), cluster.daemonset().status.collision_count),
         (1, None)
     );
+    // It is used for that template only.
+    cluster.set_image("v2");
+    cluster.rest();
+    assert_eq!((cluster.revisions().len(), cluster.daemonset().status.counts.updated), (2, 1));
+    let hash = cluster.on("n0")[0].hash().to_owned();
+    assert!(!name.ends_with(&hash), "{name} {hash}");
+}
+
+/// DS-158: a count that somebody else has raised meanwhile is tried before it is raised further.
+#[test]
+fn a_collision_count_that_was_raised_meanwhile_is_tried_first() {
+    let mut probe = Cluster::with(1, json!({}));
+    probe.rest();
+    let name = probe.revisions()[0].name.to_string();
+    let mut cluster = Cluster::new(Profile::Bailiff);
+    let foreign = json!({"metadata": {"name": name, "namespace": "ns"}, "data": {"other": 1}, "revision": 5});
+    cluster.put(&format!("controllerrevisions/{name}"), foreign);
+    cluster.add_node("n0", json!({}), json!([]));
+    cluster.add_daemonset("ds", json!({}));
+    let mut raised = cluster.objects["daemonsets/ds"].clone();
+    raised["status"]["collisionCount"] = json!(1);
+    cluster.objects.insert("daemonsets/ds".to_owned(), raised);
+    cluster.rest();
+    assert_eq!(cluster.daemonset().status.collision_count, Some(1), "{:?}", cluster.writes);
+    assert_eq!((cluster.revisions().len(), cluster.pods().len()), (2, 1));
 }
 
 /// DS-032, DS-155: a revision deleted by hand is made again, and pods are not touched.
@@ -182,6 +227,7 @@ fn an_orphaned_revision_is_adopted_and_labelled_with_its_name() {
     cluster.rest();
     let name = cluster.revisions()[0].name.clone();
     cluster.writes.clear();
+    cluster.requests.clear();
     let path = format!("controllerrevisions/{name}");
     cluster.change(
         &path,
@@ -189,6 +235,10 @@ fn an_orphaned_revision_is_adopted_and_labelled_with_its_name() {
     );
     cluster.rest();
     assert_eq!(cluster.writes, [format!("adopt {path}"), format!("label {path} \"{name}\"")]);
+    assert_eq!(
+        cluster.requests[0].1, "get daemonsets/ds",
+        "it is looked at before anything is adopted"
+    );
     assert_eq!(cluster.pods().len(), 1);
 }
 
@@ -242,6 +292,13 @@ fn duplicates_are_reduced_to_the_highest_number() {
         assert_eq!(images(&cluster), numbered(&[(1, "v1"), (9, "v2")]), "{profile:?}");
         assert_eq!(cluster.on("n1")[0].hash(), "copied", "{profile:?}");
         assert_eq!(cluster.on("n0")[0].hash() == "copied", old_is_relabelled, "{profile:?}");
+        cluster.add_node("n2", json!({}), json!([]));
+        cluster.rest();
+        assert_eq!(
+            cluster.on("n2")[0].hash(),
+            "copied",
+            "{profile:?}: new pods are of the one that is left"
+        );
     }
 }
 
@@ -392,6 +449,29 @@ fn an_owned_revision_that_appears_is_looked_at_later() {
     poke(&mut cluster);
     cluster.rest();
     assert_ne!(cluster.writes, [""; 0]);
+}
+
+/// DS-090, DS-172: a template that was changed and changed back unseen has another generation, and new pods say so.
+#[test]
+fn a_new_pod_carries_the_present_generation() {
+    let mut cluster = Cluster::with(1, json!({}));
+    cluster.rest();
+    cluster.writes.clear();
+    let annotations = json!({"deprecated.daemonset.template.generation": "3"});
+    cluster.change(
+        "daemonsets/ds",
+        json!({"metadata": {"generation": 3, "annotations": annotations}}),
+    );
+    cluster.settle();
+    cluster.add_node("n1", json!({}), json!([]));
+    cluster.settle();
+    assert_eq!(&*cluster.on("n1")[0].labels["pod-template-generation"], "3");
+    assert!(
+        !cluster
+            .writes
+            .iter()
+            .any(|write| write.starts_with("delete") || write.contains("controllerrevisions"))
+    );
 }
 
 /// Changes the DaemonSet without a new generation, so that it is looked at.
