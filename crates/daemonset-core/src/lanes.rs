@@ -247,6 +247,30 @@ mod tests {
         }
     }
 
+    /// Lanes: whatever was under way before, a slot that is given back is free, and what waits is told as it is.
+    #[test]
+    fn a_slot_that_is_given_back_is_free_again() {
+        let mut lanes = Lanes::new(4);
+        for round in 0..10 {
+            for number in 0..3 {
+                lanes.push(Missing, &Arc::from("a"), number);
+            }
+            assert_eq!((lanes.waiting(), lanes.has_next()), (3, true), "round {round}");
+            let begun: Vec<_> = std::iter::from_fn(|| lanes.pop()).collect();
+            assert_eq!(
+                (begun.len(), lanes.waiting(), lanes.has_next()),
+                (2, 1, false),
+                "half of them"
+            );
+            for turn in begun {
+                lanes.done(&turn.ticket);
+                assert!(lanes.has_next());
+            }
+            let last = lanes.pop().expect("there is room again");
+            lanes.done(&last.ticket);
+        }
+    }
+
     /// Pause: what is taken out leaves its turn to others.
     #[test]
     fn what_is_not_wanted_leaves_the_line() {

@@ -7,6 +7,8 @@ use bailiff_model::{Namespace, NodeName, PodName, ResourceVersion};
 use super::*;
 use crate::facts::{Controller, LABEL_HASH, Labels, Trouble};
 
+mod under_way;
+
 const RUN: Verdict = Verdict { run: true, keep: true };
 const KEEP: Verdict = Verdict { run: false, keep: true };
 const NEITHER: Verdict = Verdict { run: false, keep: false };

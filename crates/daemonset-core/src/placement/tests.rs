@@ -129,6 +129,7 @@ fn required_node_affinity_is_an_or_of_terms() {
         ("an unknown operator", on_label("zone", "Near", json!(["a"])), false),
         ("name In", name("In", json!(["n1"])), true),
         ("name NotIn", name("NotIn", json!(["n1"])), false),
+        ("name NotIn another", name("NotIn", json!(["n2"])), true),
         ("name In with two values", name("In", json!(["n1", "n2"])), false),
         (
             "an unreadable term beside a good one",

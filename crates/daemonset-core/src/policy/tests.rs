@@ -67,6 +67,7 @@ fn well_formed_annotations_are_read() {
         "wave",
         "example.com/wave",
         "wave=canary",
+        "team-2.example.com/wave",
         "topology.kubernetes.io/zone=b,a,c-1",
     ] {
         let (policy, complaints) = asked("rollout-order", order);
@@ -143,7 +144,11 @@ fn complaints_say_what_to_mend() {
         ]
     );
     let (_, complaints) = mk(&[("bailiff.dev/rollout-order", &"ä".repeat(10_000))]);
-    assert!(complaints[0].len() < 400, "{}", complaints[0]);
+    assert!(
+        complaints[0].len() < 400 && complaints[0].contains("ä\"… must"),
+        "{}",
+        complaints[0]
+    );
 }
 
 /// Rollout-order: listed values, then numbers by size, then other values as text, then nodes without the label.

@@ -138,6 +138,16 @@ fn equal_tolerations_are_replaced_in_place() {
 fn generated_names_begin_with_the_name() {
     assert_eq!(generate_name("ds"), "ds-");
     assert_eq!(generate_name("a"), "a-");
+    assert_eq!(generate_name("log-2.example"), "log-2.example-");
     assert_eq!(generate_name(&"a".repeat(253)), "a".repeat(253) + "-");
     assert_eq!(generate_name(&"a".repeat(254)), "a".repeat(254));
+}
+
+/// What stands in a template may be secret, and is in no log.
+#[test]
+fn a_blueprint_is_shown_without_what_it_holds() {
+    let template = json!({"metadata": {"labels": {"app": "ds"}}, "spec": {"containers": [{"env": [{"value": "secret"}]}]}});
+    let blueprint = Blueprint::new(&mk_owner("ds"), &mk_template(&template), None, "h").expect("a blueprint");
+    let shown = format!("{blueprint:?}");
+    assert!(shown.starts_with("Blueprint") && !shown.contains("secret"), "{shown}");
 }

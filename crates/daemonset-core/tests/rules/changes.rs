@@ -1,5 +1,6 @@
 //! Stories in which something else changes in the middle: strategy, selector, budgets, nodes, pods that fail.
 
+use bailiff_daemonset_core::FailureKind;
 use serde_json::{Value, json};
 
 use crate::model::{Cluster, path_of};
@@ -241,4 +242,22 @@ fn a_budget_may_change_in_the_middle_of_a_rollout() {
     assert_eq!(deletes(&cluster), 4, "four are missing, and one may be");
     cluster.rest();
     assert_eq!((of_generation(&cluster, "2").len(), deletes(&cluster)), (6, 6));
+}
+
+/// DS-006: what failed for long is tried at once when a person has changed the DaemonSet, perhaps to mend it.
+#[test]
+fn a_change_of_the_daemonset_ends_the_pauses() {
+    let changes: [fn(&mut Cluster); 2] = [|_| {}, |cluster| cluster.set_image("v2")];
+    for (what, break_it) in ["create pods", "create controllerrevisions"].into_iter().zip(changes) {
+        let mut cluster = mk(2, json!(1), json!(0));
+        cluster.failures.push((what, FailureKind::Other));
+        cluster.add_node("n2", json!({}), json!([]));
+        break_it(&mut cluster);
+        cluster.pass(3600);
+        cluster.failures.clear();
+        cluster.requests.clear();
+        cluster.set_image("v3");
+        cluster.settle();
+        assert_eq!(cluster.on("n2").len(), 1, "{what}: {:?}", cluster.requests);
+    }
 }

@@ -78,22 +78,39 @@ fn only_fitting_orphans_are_adopted() {
     }
 }
 
-/// DS-063, DS-191; upstream's TestDontDoAnythingIfBeingDeletedRace
+/// DS-063, DS-191; upstream's TestDontDoAnythingIfBeingDeletedRace: the store knows better than the watch does yet.
 #[test]
-fn nothing_is_adopted_if_the_live_daemonset_is_deleting() {
-    let mut cluster = Cluster::with(1, json!({}));
+fn nothing_is_adopted_if_the_live_daemonset_is_deleting_or_another_one() {
+    for live in [json!({"deletionTimestamp": "2024-01-01T00:00:00Z"}), json!({"uid": "other"})] {
+        let mut cluster = Cluster::with(1, json!({}));
+        cluster.rest();
+        cluster.writes.clear();
+        let mut ds = cluster.objects["daemonsets/ds"].clone();
+        crate::model::merge(&mut ds["metadata"], &live);
+        cluster.objects.insert("daemonsets/ds".to_owned(), ds);
+        cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+        let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+        cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
+        cluster.settle();
+        assert!(
+            !cluster.writes.iter().any(|write| write.starts_with("adopt")),
+            "{live}: {:?}",
+            cluster.writes
+        );
+    }
+}
+
+/// DS-080, DS-108: an adopted pod stays where a pod may only stay, and counts as misscheduled.
+#[test]
+fn an_orphan_stays_where_it_may_only_stay() {
+    let mut cluster = Cluster::with(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+    cluster.add_node("n1", json!({}), json!([{"key": "k", "effect": "NoSchedule"}]));
     cluster.rest();
-    cluster.writes.clear();
-    // The store knows of the deletion; the watch does not yet.
-    let mut ds = cluster.objects["daemonsets/ds"].clone();
-    ds["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-    cluster.objects.insert("daemonsets/ds".to_owned(), ds);
-    cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
-    cluster.settle();
-    assert!(
-        !cluster.writes.iter().any(|write| write.starts_with("adopt")),
-        "{:?}",
-        cluster.writes
+    cluster.put("pods/orphan", mk_orphan("n1", json!({"app": "ds"})));
+    cluster.rest();
+    assert_eq!(
+        (cluster.on("n1").len(), cluster.daemonset().status.counts.misscheduled),
+        (1, 1)
     );
 }
 
@@ -142,6 +159,20 @@ fn a_failing_adoption_stops_its_daemonset_in_upstreams_profile() {
             );
         }
     }
+}
+
+/// DS-066: a pod that is gone when it is to be adopted stops nothing.
+#[test]
+fn an_orphan_that_is_gone_already_stops_nothing() {
+    let mut cluster = Cluster::new(Profile::Upstream);
+    for node in ["n0", "n1"] {
+        cluster.add_node(node, json!({}), json!([]));
+    }
+    cluster.put("pods/orphan", mk_orphan("n0", json!({"app": "ds"})));
+    cluster.failures.push(("adopt", FailureKind::NotFound));
+    cluster.add_daemonset("ds", json!({}));
+    cluster.pass(30);
+    assert_eq!(cluster.on("n1").len(), 1);
 }
 
 /// DS-060, DS-022: a pod whose owner reference has our uid but another name is not ours.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bailiff_daemonset_core::DaemonSet;
-use bailiff_daemonset_core::facts::{Amount, Strategy};
+use bailiff_daemonset_core::facts::{Amount, Strategy, Trouble, is_older};
+use bailiff_daemonset_core::{DaemonSet, Node, Pod, Revision};
+use bailiff_model::ResourceVersion;
 use serde_json::{Value, json};
 
 use crate::model::merge;
@@ -76,5 +77,88 @@ fn the_generation_annotation_may_be_missing_or_no_number() {
         let annotations = json!({"deprecated.daemonset.template.generation": annotation});
         let ds = read(&json!({"metadata": {"annotations": annotations}})).expect("decodes");
         assert_eq!(ds.template_generation, wanted, "{annotation}");
+    }
+}
+
+fn read_pod(spec: &Value, status: &Value) -> Pod {
+    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec, "status": status});
+    serde_json::from_str(&pod.to_string()).expect("decodes")
+}
+
+/// DS-070: a pod belongs to the node it is bound to, or to the only one it is pinned to by name.
+#[test]
+fn a_pod_belongs_to_the_node_it_is_bound_or_pinned_to() {
+    let pin = |key: &str, operator: &str, nodes: Value| {
+        let terms = json!([{"matchFields": [{"key": key, "operator": operator, "values": nodes}]}]);
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+        json!({"affinity": {"nodeAffinity": required}})
+    };
+    let cases = [
+        (json!({"nodeName": "n1"}), Some("n1")),
+        (pin("metadata.name", "In", json!(["n1"])), Some("n1")),
+        (pin("metadata.name", "NotIn", json!(["n1"])), None),
+        (pin("metadata.uid", "In", json!(["n1"])), None),
+        (pin("metadata.name", "In", json!(["n1", "n2"])), None),
+        (json!({}), None),
+    ];
+    for (spec, wanted) in cases {
+        let pod = read_pod(&spec, &json!({}));
+        assert_eq!(pod.target.as_ref().map(|node| node.as_str()), wanted, "{spec}");
+    }
+}
+
+/// What keeps a pod from running, as scheduler and kubelet say it.
+#[test]
+fn what_keeps_a_pod_from_running_is_read_from_its_status() {
+    let waiting = |containers: &str, reason: &str| json!({containers: [{"state": {}}, {"state": {"waiting": {"reason": reason}}}]});
+    let scheduled = |reason: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason}]});
+    let cases = [
+        (json!({}), None),
+        (json!({"phase": "Failed", "reason": "OutOfcpu"}), Some(Trouble::NoRoom)),
+        (json!({"phase": "Failed", "reason": "Evicted"}), None),
+        (scheduled("Unschedulable"), Some(Trouble::NoRoom)),
+        (scheduled("SchedulingGated"), None),
+        (waiting("containerStatuses", "CrashLoopBackOff"), Some(Trouble::CrashLoop)),
+        (waiting("initContainerStatuses", "CrashLoopBackOff"), Some(Trouble::CrashLoop)),
+        (waiting("containerStatuses", "ErrImagePull"), Some(Trouble::Image)),
+        (waiting("containerStatuses", "ImagePullBackOff"), Some(Trouble::Image)),
+        (waiting("initContainerStatuses", "InvalidImageName"), Some(Trouble::Image)),
+        (waiting("containerStatuses", "ErrImageNeverPull"), Some(Trouble::Image)),
+        (waiting("containerStatuses", "ContainerCreating"), None),
+    ];
+    for (status, wanted) in cases {
+        assert_eq!(read_pod(&json!({}), &status).trouble, wanted, "{status}");
+    }
+}
+
+/// One malformed object is refused by itself, and it is said why.
+#[test]
+fn an_object_without_a_name_is_refused() {
+    let text = r#"{"metadata": {"namespace": "ns", "uid": "u"}, "spec": {"template": {}}}"#;
+    let errors = [
+        serde_json::from_str::<Node>(text).err(),
+        serde_json::from_str::<Pod>(text).err(),
+        serde_json::from_str::<DaemonSet>(text).err(),
+        serde_json::from_str::<Revision>(text).err(),
+    ];
+    for error in errors {
+        let error = error.expect("refused").to_string();
+        assert!(error.contains("metadata.name is missing"), "{error}");
+    }
+}
+
+/// DS-056: a version is older than another one as a number, and never if one of them is none.
+#[test]
+fn versions_are_compared_as_numbers() {
+    for (version, than, wanted) in [
+        ("9", "10", true),
+        ("10", "9", false),
+        ("9", "9", false),
+        ("a", "b", false),
+        ("1", "b", false),
+        ("", "1", false),
+    ] {
+        let is_it = is_older(&ResourceVersion::from(version), &ResourceVersion::from(than));
+        assert_eq!(is_it, wanted, "{version:?} {than:?}");
     }
 }

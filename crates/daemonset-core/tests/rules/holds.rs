@@ -151,3 +151,21 @@ fn failures_before_a_hold_are_remembered() {
     cluster.pass(1);
     assert_eq!(cluster.waiting(), 1);
 }
+
+/// DS-110: what was taken back makes room again, also where it had failed before.
+#[test]
+fn what_is_taken_back_makes_room() {
+    let mut cluster = mk(250, json!("100%"), json!(0));
+    cluster.failures = vec![("delete pods", FailureKind::Other)];
+    cluster.set_image("v2");
+    cluster.settle();
+    cluster.is_slow = true;
+    cluster.pass(1);
+    assert_eq!(cluster.waiting(), 250);
+    pause(&mut cluster, &HoldScope::All);
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 0);
+    cluster.feed(Input::Braked(Holds::NONE));
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 250);
+}

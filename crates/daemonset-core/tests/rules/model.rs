@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::{
-    DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer,
+    DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer, Urgency,
 };
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
@@ -40,6 +40,10 @@ pub struct Cluster {
     pub wake: Option<Mono>,
     /// Requests that fail instead of being done, by a prefix of how they are written down.
     pub failures: Vec<(&'static str, FailureKind)>,
+    /// The pause that whoever refuses asks for.
+    pub retry_after: Option<Duration>,
+    /// Urgency of every request to create a pod.
+    pub urgencies: Vec<Urgency>,
     /// Answers to requests that begin like this are lost on their way: what was done looks as if nobody knew.
     pub loses: Option<&'static str>,
     /// Deletes of pods wait for their turn until [`Cluster::send`].
@@ -69,6 +73,8 @@ impl Cluster {
             published: None,
             wake: None,
             failures: Vec::new(),
+            retry_after: None,
+            urgencies: Vec::new(),
             loses: None,
             is_slow: false,
             unsent: VecDeque::new(),
@@ -107,8 +113,13 @@ impl Cluster {
     /// A core with these options that starts on this cluster as it is.
     pub fn restart_with(&mut self, options: Options) {
         self.core = Syncer::new(options);
-        self.streams = Default::default();
         self.wake = None;
+        self.relist();
+    }
+
+    /// All watches break, and begin anew with what there is now.
+    pub fn relist(&mut self) {
+        self.streams = Default::default();
         let all = |prefix: &str| -> Vec<Value> {
             self.objects
                 .iter()
@@ -291,6 +302,14 @@ impl Cluster {
     pub fn feed(&mut self, input: Input) {
         self.inputs += 1;
         for effect in self.core.apply(input, self.now) {
+            if let Effect::Send {
+                urgency,
+                request: Request::CreatePod { .. },
+                ..
+            } = &effect
+            {
+                self.urgencies.push(*urgency);
+            }
             match effect {
                 Effect::Send { id, owner, request, .. } if self.is_slow && matches!(request, Request::DeletePod { .. }) => {
                     self.unsent.push_back((id, owner, request));

@@ -160,6 +160,21 @@ fn a_partition_keeps_the_last_old_pods() {
     }
 }
 
+/// Rollout-partition: an annotation that is nobody's business here changes nothing in the middle of a rollout.
+#[test]
+fn other_annotations_move_no_partition() {
+    let mut cluster = mk(5, json!(1), json!(0));
+    annotate(&mut cluster, "rollout-partition", json!("2"));
+    cluster.set_image("v2");
+    cluster.settle();
+    cluster.change("daemonsets/ds", json!({"metadata": {"annotations": {"other": "1"}}}));
+    cluster.settle();
+    let pod = cluster.on("n1").remove(0);
+    cluster.change(&path_of(&pod), json!({"metadata": {"labels": {"poke": "1"}}}));
+    cluster.rest();
+    assert_eq!(updated(&cluster), 3);
+}
+
 /// Rollout-partition, DS-137: a pod that nothing would replace stays as well.
 #[test]
 fn a_partition_keeps_misplaced_pods() {
@@ -261,6 +276,13 @@ fn a_rollout_halts_when_nodes_go_bad_with_it() {
         (WhyNot::NodeBadAfter, 2),
         (WhyNot::RolloutHalted, 3),
     ];
+    let mut told = reasons(&cluster);
+    told.sort();
+    assert_eq!(told, halted);
+    // What else happens to its revision makes it no new rollout.
+    let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+    cluster.change(&path, json!({"metadata": {"annotations": {"poke": "1"}}}));
+    rest_without(&mut cluster, &["n0", "n1", "n4", "n5"]);
     let mut told = reasons(&cluster);
     told.sort();
     assert_eq!(told, halted);

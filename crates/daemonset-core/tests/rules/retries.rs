@@ -7,7 +7,7 @@ use bailiff_daemonset_core::{FailureKind, Profile};
 use bailiff_model::Mono;
 use serde_json::{Value, json};
 
-use crate::model::{ANSWERS, Cluster, DAEMONSETS, PODS, REVISIONS, path_of};
+use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
 
 const HOUR: u64 = 3600;
 
@@ -295,6 +295,7 @@ fn a_create_whose_answer_was_lost_is_repeated_as_the_same_one() {
     for strategy in [json!({"maxUnavailable": 1}), json!({"maxUnavailable": 0, "maxSurge": 1})] {
         let mut cluster = at_rest(json!({"rollingUpdate": strategy}));
         let surges = strategy["maxSurge"] == json!(1);
+        let before = moments(&cluster, "create pods n0").values().map(Vec::len).sum::<usize>();
         if surges {
             cluster.set_image("v2");
         } else {
@@ -319,6 +320,12 @@ fn a_create_whose_answer_was_lost_is_repeated_as_the_same_one() {
             }
             cluster.pass_one_second();
             assert!(cluster.on("n0").len() <= 1 + usize::from(surges), "{:#?}", cluster.writes);
+            let asked = moments(&cluster, "create pods n0").values().map(Vec::len).sum::<usize>();
+            assert!(
+                second > 8 || asked <= before + 1,
+                "the watch is given time to tell: {:#?}",
+                cluster.writes
+            );
         }
         let asked = cluster
             .writes
@@ -356,8 +363,14 @@ fn a_name_that_is_taken_is_not_tried_again() {
 fn a_delete_that_conflicts_is_tried_again_while_the_pod_is_there() {
     let mut cluster = rolling();
     cluster.failures.push(("delete pods", FailureKind::Conflict));
+    cluster.requests.clear();
     cluster.set_image("v2");
     cluster.pass(1);
+    let tried = moments(&cluster, "delete pods");
+    assert!(
+        tried.values().all(|moments| moments.len() == 1),
+        "the watch is given time to tell: {tried:?}"
+    );
     cluster.failures.clear();
     cluster.pass(30);
     cluster.rest();
@@ -405,6 +418,68 @@ fn a_revision_that_is_gone_is_not_asked_for_again() {
     cluster.failures.push(("adopt controllerrevisions", FailureKind::NotFound));
     cluster.requests.clear();
     cluster.change(&revision(&cluster), json!({"metadata": {"ownerReferences": null}}));
+    cluster.settle();
+    assert_eq!(
+        moments(&cluster, "create controllerrevisions").len(),
+        1,
+        "it is no failure, so nothing waits"
+    );
     cluster.pass(60);
-    assert_eq!(moments(&cluster, "adopt controllerrevisions").len(), 1);
+    assert_eq!(
+        moments(&cluster, "adopt controllerrevisions")[&format!("adopt {}", revision(&cluster))].len(),
+        1
+    );
+}
+
+/// DS-006: whoever refuses a request may say how long to wait, whatever it was about.
+#[test]
+fn a_pause_that_the_server_asks_for_is_kept() {
+    for (index, case) in CASES.iter().enumerate() {
+        let mut cluster = (case.given)();
+        cluster.failures.push((case.what, FailureKind::Other));
+        cluster.retry_after = Some(Duration::from_secs(30));
+        cluster.requests.clear();
+        (case.when)(&mut cluster);
+        for (seconds, most) in [(29, 1), (30, 2)] {
+            cluster.pass(seconds);
+            for (request, moments) in moments(&cluster, case.what) {
+                assert!(moments.len() <= most, "{index} {request}: {moments:?}");
+            }
+        }
+    }
+}
+
+/// DS-050, DS-112: a create whose answer was lost, and that turns out to be done, has not failed: its pod is waited for.
+#[test]
+fn a_create_that_turns_out_to_be_done_is_no_failure() {
+    let mut cluster = rolling();
+    cluster.loses = Some("create pods");
+    cluster.add_node("n2", json!({}), json!([]));
+    cluster.settle();
+    assert!(
+        !cluster.events.iter().any(|event| event.starts_with("FailedCreate")),
+        "it was seen first"
+    );
+    // The next one is not seen for two minutes.
+    cluster.add_node("n3", json!({}), json!([]));
+    cluster.deliver(NODES);
+    cluster.deliver(ANSWERS);
+    cluster.loses = None;
+    for _ in 0..120 {
+        cluster.deliver(ANSWERS);
+        cluster.pass_one_second();
+    }
+    let asked = &moments(&cluster, "create pods n3")["create pods n3"];
+    assert_eq!(asked.len(), 2, "once more, to learn that it is there: {asked:?}");
+}
+
+/// DS-062: only the conflict of a delete may mean that it is done; others are tried again soon.
+#[test]
+fn other_requests_that_conflict_are_tried_again_soon() {
+    let mut cluster = rolling();
+    cluster.failures.push(("release pods", FailureKind::Conflict));
+    cluster.requests.clear();
+    cluster.change(&first_pod(&cluster), json!({"metadata": {"labels": {"app": "other"}}}));
+    cluster.pass(1);
+    assert!(moments(&cluster, "release pods").values().all(|moments| moments.len() > 3));
 }

@@ -1,6 +1,6 @@
 //! Rolling updates, with and without surge; upstream's update_test.go as stories.
 
-use bailiff_daemonset_core::{Input, Profile};
+use bailiff_daemonset_core::{FailureKind, Input, Profile, Urgency};
 use serde_json::{Value, json};
 
 use crate::model::{Cluster, path_of};
@@ -128,6 +128,22 @@ fn a_pod_on_a_tainted_node_is_lost_in_a_rollout() {
     assert_eq!((cluster.on("n0").len(), cluster.on("n1").len()), (1, 0));
 }
 
+/// DS-132, DS-136, DS-137: the same without any node that should run one, so that a percentage comes to nothing.
+#[test]
+fn a_broken_pod_where_none_should_be_is_lost_in_a_rollout() {
+    let mut cluster = mk(1, json!("50%"), json!(0));
+    cluster.change(
+        "nodes/n0",
+        json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}),
+    );
+    let pod = cluster.on("n0").remove(0);
+    cluster.set_phase(&pod, "Running", false);
+    cluster.settle();
+    cluster.set_image("v2");
+    cluster.rest();
+    assert_eq!(cluster.pods().len(), 0);
+}
+
 /// DS-140, DS-141
 #[test]
 fn on_delete_replaces_only_what_others_delete() {
@@ -210,7 +226,14 @@ fn misplaced_old_pods_go_late_while_surging() {
     );
     cluster.rest();
     assert_eq!(cluster.pods().len(), 3);
+    let wanted = cluster.on("n2").remove(0);
+    cluster.set_phase(&wanted, "Running", false);
+    cluster.settle();
     cluster.edit(json!({"template": {"spec": {"tolerations": toleration}}}));
+    cluster.settle();
+    let misplaced = ["n0", "n1"].into_iter().flat_map(|node| cluster.on(node));
+    let serving = misplaced.filter(|pod| !pod.deleting).count();
+    assert_eq!(serving, 1, "as many as are wanted, until the wanted one serves");
     cluster.rest();
     let left: Vec<_> = cluster.pods().into_iter().filter_map(|pod| pod.target).collect();
     assert_eq!(left.iter().map(|node| node.as_str()).collect::<Vec<_>>(), ["n2"]);
@@ -340,4 +363,58 @@ fn a_node_that_rejects_every_pod_is_not_flooded_while_surging() {
     // 1 + 2 + 4 + … + 128 s
     assert_eq!(creates(Profile::Bailiff), 9);
     assert!(creates(Profile::Upstream) > 250);
+}
+
+/// DS-138: another revision's rollout begins at the beginning, whichever node could not be served before.
+#[test]
+fn a_new_rollout_begins_at_the_beginning() {
+    let mut cluster = mk(3, json!(0), json!(1));
+    cluster.failures.push(("create pods n1", FailureKind::Other));
+    cluster.set_image("v2");
+    cluster.pass(1);
+    cluster.kubelets();
+    cluster.pass(1);
+    cluster.kubelets();
+    cluster.pass(1);
+    assert!(cluster.writes.contains(&"create pods n2".to_owned()), "{:?}", cluster.writes);
+    cluster.failures.clear();
+    cluster.kubelets();
+    cluster.settle();
+    cluster.writes.clear();
+    cluster.set_image("v3");
+    cluster.settle();
+    let first = cluster.writes.iter().find(|write| write.starts_with("create pods"));
+    assert_eq!(first.map(String::as_str), Some("create pods n0"), "{:?}", cluster.writes);
+}
+
+/// Lanes: what a rollout has taken is replaced after what nodes lack, and what somebody else takes later is lacking.
+#[test]
+fn a_pod_that_is_lost_after_its_rollout_is_missing() {
+    let mut cluster = mk(2, json!(1), json!(0));
+    cluster.urgencies.clear();
+    cluster.set_image("v2");
+    cluster.rest();
+    assert_eq!(cluster.urgencies, [Urgency::Replacing; 2]);
+    let pod = cluster.on("n0").remove(0);
+    cluster.remove(&path_of(&pod));
+    cluster.settle();
+    assert_eq!(cluster.urgencies[2..], [Urgency::Missing]);
+}
+
+/// Lanes: a DaemonSet that lacks many pods at once is urgent for the first of them only, unless it is critical.
+#[test]
+fn many_missing_pods_take_turns_with_rollouts() {
+    for (class, urgent, wanted) in [
+        (json!("plain"), Urgency::Missing, 91),
+        (json!("system-cluster-critical"), Urgency::ClusterCritical, 100),
+    ] {
+        let cluster = {
+            let mut cluster = Cluster::with(100, json!({"template": {"spec": {"priorityClassName": class}}}));
+            cluster.settle();
+            cluster
+        };
+        // In batches of 1, 2, 4, 8, 16, 32 and 37.
+        let count = cluster.urgencies.iter().filter(|urgency| **urgency == urgent).count();
+        assert_eq!((count, cluster.urgencies.len()), (wanted, 100), "{class}");
+    }
 }

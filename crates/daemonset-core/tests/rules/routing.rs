@@ -1,6 +1,6 @@
 //! Which event concerns which DaemonSet (section 2), and what waits for what (sections 3 and 4).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_daemonset_core::{FailureKind, Input, Options, Profile, Shard};
 use serde_json::{Value, json};
@@ -128,9 +128,15 @@ fn no_more_than_250_deletes_are_under_way() {
         }
         cluster.set_image("v2");
     }
+    fn succeeded(cluster: &mut Cluster) {
+        for pod in cluster.pods() {
+            cluster.set_phase(&pod, "Succeeded", false);
+        }
+    }
     let misplaced = |cluster: &mut Cluster| cluster.edit(json!({"template": {"spec": {"nodeSelector": {"a": "b"}}}}));
-    let cases: [(&str, &str, Change); 3] = [
+    let cases: [(&str, &str, Change); 4] = [
         ("unready", "1%", unready),
+        ("succeeded", "1%", succeeded),
         ("misplaced", "1%", misplaced),
         ("within the budget", "100%", |cluster| cluster.set_image("v2")),
     ];
@@ -138,11 +144,33 @@ fn no_more_than_250_deletes_are_under_way() {
         let strategy = json!({"rollingUpdate": {"maxUnavailable": limit}});
         let mut cluster = at_rest(260, json!({"updateStrategy": strategy}));
         change(&mut cluster);
-        deliver_only(&mut cluster, &[PODS]);
+        for _ in 0..260 {
+            cluster.deliver(PODS);
+        }
         deliver_only(&mut cluster, &[DAEMONSETS, REVISIONS, ANSWERS]);
         assert_eq!(count(&cluster, "delete pods"), 250, "{name}");
+        cluster.settle();
+        assert_eq!(count(&cluster, "delete pods"), 260, "{name}: what is seen to go makes room");
         cluster.rest();
         assert_eq!(count(&cluster, "delete pods"), 260, "{name}");
+    }
+}
+
+/// DS-052, DS-110: deletes that were seen before they were answered, and those that failed, make room for others, too.
+#[test]
+fn deletes_that_ended_make_room_for_others() {
+    for failure in [None, Some(FailureKind::Other), Some(FailureKind::Unknown)] {
+        let strategy = json!({"rollingUpdate": {"maxUnavailable": "100%"}});
+        let mut cluster = at_rest(260, json!({"updateStrategy": strategy}));
+        cluster.failures.extend(failure.map(|kind| ("delete pods", kind)));
+        cluster.set_image("v2");
+        cluster.settle();
+        let asked: BTreeSet<&String> = cluster
+            .writes
+            .iter()
+            .filter(|write| write.starts_with("delete pods"))
+            .collect();
+        assert_eq!(asked.len(), 260, "{failure:?}");
     }
 }
 

@@ -21,7 +21,7 @@ impl Cluster {
             (Err(kind), _) => Answer::Failed(Failure {
                 kind,
                 message: "refused".to_owned(),
-                retry_after: None,
+                retry_after: self.retry_after,
             }),
             (Ok(_), Wanted::Nothing) => Answer::Done,
             (Ok(object), Wanted::Pod) => Answer::Pod(Box::new(decode(&object))),
