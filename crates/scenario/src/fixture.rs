@@ -107,6 +107,8 @@ pub struct Fixture {
     pub endpoints: Vec<(&'static str, SocketAddr)>,
     transport: Transport,
     client: kube::Client,
+    /// What single stages have instead.
+    clients: BTreeMap<StageName, kube::Client>,
     /// What happens between the stages and the API server, in process.
     faults: Option<Faults>,
     /// Clocks of the machines that the stages run on.
@@ -177,10 +179,25 @@ impl Fixture {
         clock: Clock,
         seed: Seed,
     ) -> Result<Self, Error> {
+        Self::start_on(Config::default(), transport, cluster, options, clock, seed).await
+    }
+
+    /// The same, with a sandbox that is set up otherwise.
+    ///
+    /// # Errors
+    /// No loopback port could be had.
+    pub async fn start_on(
+        config: Config,
+        transport: Transport,
+        cluster: &ClusterOptions,
+        options: StageOptions,
+        clock: Clock,
+        seed: Seed,
+    ) -> Result<Self, Error> {
         let config = Config {
             // Enough for a demonstration or a test; a run that lasts longer keeps the newest part.
             history: 1 << 20,
-            ..Config::default()
+            ..config
         };
         let sandbox = Sandbox::new(config, clock.clone(), &seed);
         let shutdown = Shutdown::new();
@@ -216,6 +233,7 @@ impl Fixture {
             lines: StageName::ALL.map(|name| (name, Line::default())).into(),
             transport,
             client,
+            clients: BTreeMap::new(),
             faults: None,
             options,
             divided: BTreeMap::new(),
@@ -279,7 +297,7 @@ impl Fixture {
         let (shutdown, readiness) = (host.shutdown.clone(), host.readiness.clone());
         let metrics = lease::Metrics::register(&host.metrics);
         let replica = Replica {
-            candidates: Candidates::new(self.client.clone(), shards, &metrics, &host.clock, &host.seed),
+            candidates: Candidates::new(self.election_client_of(name), shards, &metrics, &host.clock, &host.seed),
             acting: Tasks::new(shutdown.clone()),
             elections: Tasks::new(shutdown.clone()),
             release: CancellationToken::new(),
@@ -385,6 +403,11 @@ impl Fixture {
         self.faults = Some(faults);
     }
 
+    /// Has a stage reach the API server by `client` when it starts next.
+    pub fn give_client(&mut self, name: StageName, client: kube::Client) {
+        self.clients.insert(name, client);
+    }
+
     /// Lets the stages that start from now on write nothing.
     pub fn observe(&mut self) {
         self.observes = true;
@@ -424,10 +447,16 @@ impl Fixture {
 
     /// How a stage reaches the API server.
     fn client_of(&self, name: StageName) -> kube::Client {
-        match &self.faults {
-            Some(faults) => client::from_service(faults.between(name, &self.sandbox)),
-            None => self.client.clone(),
+        match (self.clients.get(&name), &self.faults) {
+            (Some(client), _) => client.clone(),
+            (None, Some(faults)) => client::from_service(faults.between(name, &self.sandbox)),
+            (None, None) => self.client.clone(),
         }
+    }
+
+    /// How it keeps its Leases, which no fault concerns.
+    fn election_client_of(&self, name: StageName) -> kube::Client {
+        self.clients.get(&name).unwrap_or(&self.client).clone()
     }
 
     /// How a stage reaches the bus.
