@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use bailiff_event_bus::Bus;
 use bailiff_model::Topic;
-use bailiff_runtime::{BusArgs, GoDuration};
+use bailiff_runtime::args::exit_invalid;
+use bailiff_runtime::{BusArgs, Clock, GoDuration};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
@@ -59,7 +60,8 @@ fn topic(text: &str) -> Result<Topic, String> {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let Args { command, bus } = args;
     crate::runtime()?.block_on(async {
-        let bus = Bus::connect(&bus.bus.http_url());
+        let tls = bus.tls.load(&Clock::system()).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = Bus::reach(&bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
         match command {
             Command::Status { output } => status(&bus, output).await,
             Command::ResetEpoch { topic, shard } => {

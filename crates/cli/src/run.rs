@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_event_bus::{Bus, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
-use bailiff_runtime::args::{exit_invalid, go_bool, listen_address};
-use bailiff_runtime::{CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client};
+use bailiff_runtime::args::{TlsArgs, exit_invalid, go_bool, listen_address};
+use bailiff_runtime::port::{Bounds, Port};
+use bailiff_runtime::{CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, client};
 use bailiff_stage::service;
 use bailiff_stage::{Process, Stage};
 use bailiff_taint_manager::TaintManager;
@@ -29,7 +30,7 @@ use crate::Failure;
 The cluster's kube-controller-manager must not do the same work:
   --controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-daemonset-controller")]
 pub struct Args {
-    /// Where the event bus is served as well, for `bailiff bus` and stages of your own; loopback only. Without it: not at all
+    /// Where the event bus is served as well, for `bailiff bus` and stages of your own. Without it: not at all
     #[arg(long, env = "BAILIFF_BUS_LISTEN", value_parser = listen_address, value_name = "ADDRESS")]
     bus_listen: Option<SocketAddr>,
 
@@ -52,6 +53,17 @@ pub struct Args {
     )]
     observe: bool,
 
+    /// Serve plain text also beyond this machine
+    #[arg(
+        long, env = "BAILIFF_INSECURE", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
+    )]
+    insecure: bool,
+
+    /// TLS.
+    #[command(flatten)]
+    tls: TlsArgs,
+
     /// The process.
     #[command(flatten)]
     common: CommonArgs,
@@ -72,19 +84,25 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         kube,
         leader_election,
         observe,
+        insecure,
+        tls,
         common,
     } = args;
-    let mut process = Process::start(NAME, &common).await?;
+    let mut ports = vec![("admin-listen", common.admin_listen)];
+    ports.extend(bus_listen.map(|address| ("bus-listen", address)));
+    if let Err(error) = tls.check(insecure, &ports) {
+        exit_invalid(&error);
+    }
+    let mut process = Process::start(NAME, &common, &tls).await?;
     process.observes = observe;
     let server = Server::new(ServerOptions::default(), &process.clock, &process.seed);
     process.metrics.register("", |registry| server.register(registry));
     if let Some(address) = bus_listen {
-        if let Err(error) = bailiff_runtime::args::require_private_listener("bus-listen", address, false) {
-            exit_invalid(&error);
-        }
         let listener = TcpListener::bind(address).await?;
         tracing::info!(address = %listener.local_addr()?, "Event bus is open");
-        process.spawn("event bus", server.clone().serve(listener, process.shutdown.token().clone()));
+        let port = Port::grpc("bus", listener, process.tls.clone(), Bounds::BUS, &process.ports);
+        let serving = server.clone().serve_port(port, process.shutdown.token().clone());
+        process.tasks.spawn_infallible("event bus", DeathPolicy::EndProcess, serving);
     }
     let bus = Bus::in_process(&server);
     let election = match client::connect(&kube, "leader-election", &process.clock).await {

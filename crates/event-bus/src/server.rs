@@ -4,6 +4,7 @@
 //! same handle: that is how tests and worlds kill a bus. Nothing here decides what a record means; rules live in
 //! [`crate::engine`], checks of single values in [`crate::wire`].
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +27,6 @@ use self::hub::Hub;
 use self::metrics::Metrics;
 use crate::engine::{Limits, Memory};
 
-pub use self::serve::ServeError;
 pub use self::status::REFUSAL_METADATA;
 
 /// How often the engine learns that time passed. Liveness is announced at most this late; durations are 5 s and more.
@@ -34,6 +34,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Largest message accepted: a batch of 1,000 records of a few hundred bytes, several times over.
 pub const MESSAGE_MAX: usize = 4 * 1024 * 1024;
+
+/// A stream of answers.
+type Boxed<T> = Pin<Box<dyn futures::Stream<Item = Result<T, Status>> + Send>>;
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
@@ -189,11 +192,15 @@ impl pb::event_bus_server::EventBus for Server {
     type PublishStream = publish::Stream;
 
     async fn subscribe(&self, request: Request<pb::SubscribeRequest>) -> Result<Response<Self::SubscribeStream>, Status> {
-        subscribe::open(self.reach()?, request.into_inner()).map(Response::new)
+        let ending = serve::ending(&request);
+        let stream = subscribe::open(self.reach()?, request.into_inner())?;
+        Ok(Response::new(serve::until(ending, stream)))
     }
 
     async fn publish(&self, request: Request<Streaming<pb::PublishRequest>>) -> Result<Response<Self::PublishStream>, Status> {
-        Ok(Response::new(publish::open(self.reach()?, request.into_inner())))
+        let ending = serve::ending(&request);
+        let stream = publish::open(self.reach()?, request.into_inner());
+        Ok(Response::new(serve::until(ending, stream)))
     }
 
     async fn get_history(&self, request: Request<pb::GetHistoryRequest>) -> Result<Response<pb::GetHistoryResponse>, Status> {

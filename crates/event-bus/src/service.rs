@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_runtime::args::{DEFAULT_BUS_PORT, exit_invalid, go_bool, listen_address, require_private_listener};
+use bailiff_runtime::args::{DEFAULT_BUS_PORT, TlsArgs, exit_invalid, go_bool, listen_address};
+use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::shutdown::chain;
 use bailiff_runtime::{Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Shutdown, Tasks, admin, parse_or_exit, telemetry};
 use clap::{ArgAction, Parser};
@@ -31,6 +32,10 @@ pub struct Args {
     )]
     pub insecure: bool,
 
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+
     /// The process.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -54,7 +59,7 @@ enum Error {
 /// Runs the binary: parses the command line, serves until told to stop, answers the exit code.
 pub fn main() -> ExitCode {
     let args: Args = parse_or_exit();
-    if let Err(error) = require_private_listener("listen", args.listen, args.insecure) {
+    if let Err(error) = args.check() {
         exit_invalid(&error);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -72,19 +77,29 @@ pub fn main() -> ExitCode {
     })
 }
 
+impl Args {
+    fn check(&self) -> Result<(), bailiff_runtime::args::Error> {
+        let ports = [("listen", self.listen), ("admin-listen", self.common.admin_listen)];
+        self.tls.check(self.insecure, &ports)
+    }
+}
+
 async fn run(args: Args) -> Result<ExitCode, Error> {
     let Args {
         listen,
         insecure: _,
+        tls,
         common,
     } = args;
+    let clock = Clock::system();
+    let tls = tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
     let seed = common.seed();
-    let telemetry = telemetry::init(NAME, &common, &seed).map_err(Error::Telemetry)?;
+    let telemetry = telemetry::init(NAME, &common, &seed, tls.as_ref()).map_err(Error::Telemetry)?;
     let admin_port = admin::bind(common.admin_listen).await.map_err(Error::Admin)?;
     let refuse = |source| Error::Bind { address: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(refuse)?;
     let address = listener.local_addr().map_err(refuse)?;
-    let (clock, shutdown) = (Clock::system(), Shutdown::new());
+    let shutdown = Shutdown::new();
     shutdown.on_signals().map_err(Error::Signals)?;
     let tasks = Tasks::new(shutdown.clone());
     let (metrics, readiness) = (Metrics::new(), Readiness::new(&clock));
@@ -95,9 +110,23 @@ async fn run(args: Args) -> Result<ExitCode, Error> {
     tracing::info!(%address, admin = %admin_port.address(), incarnation = server.incarnation(), "Event bus is open");
     // Stopped last and on its own, so that a draining bus still answers.
     let admin_stop = CancellationToken::new();
-    tokio::spawn(admin_port.serve(admin::router(readiness, metrics), admin_stop.clone()));
-    let bus = server.serve(listener, shutdown.token().clone());
-    tasks.spawn("grpc", DeathPolicy::EndProcess, bus);
+    let ports = port::Metrics::register(&metrics);
+    if let Some(tls) = &tls {
+        tls.register(&metrics);
+        let watch = tls.clone().watch(readiness.check("TLS files"), shutdown.token().clone());
+        // Without it the certificate would expire unnoticed, which ends everything later and harder.
+        tasks.spawn_infallible("TLS files", DeathPolicy::EndProcess, watch);
+    }
+    let (router, stop, admin_tls, admin_ports) = (
+        admin::router(readiness, metrics),
+        admin_stop.clone(),
+        tls.clone(),
+        ports.clone(),
+    );
+    tokio::spawn(async move { admin_port.serve(router, admin_tls, &admin_ports, stop).await });
+    let port = Port::grpc("bus", listener, tls, Bounds::BUS, &ports);
+    let bus = server.serve_port(port, shutdown.token().clone());
+    tasks.spawn_infallible("grpc", DeathPolicy::EndProcess, bus);
     serving.ok();
 
     shutdown.triggered().await;
@@ -129,7 +158,7 @@ mod tests {
         Args::command().debug_assert();
         let args: Args = parse_from(["event-bus"]).expect("defaults are allowed");
         assert!(args.listen.ip().is_loopback() && !args.insecure);
-        assert_eq!(require_private_listener("listen", args.listen, args.insecure), Ok(()));
+        assert_eq!(args.check(), Ok(()));
     }
 
     #[test]
@@ -142,9 +171,12 @@ mod tests {
     #[test]
     fn plain_text_beyond_this_machine_needs_a_flag() {
         let parse = |flags: &[&str]| -> Args { parse_from(std::iter::once(&"event-bus").chain(flags)).expect("well-formed") };
-        let open = parse(&["--listen", "0.0.0.0:7460"]);
-        assert!(require_private_listener("listen", open.listen, open.insecure).is_err());
-        let told = parse(&["--listen", "0.0.0.0:7460", "--insecure"]);
-        assert!(require_private_listener("listen", told.listen, told.insecure).is_ok());
+        for flag in ["--listen", "--admin-listen"] {
+            let refused = parse(&[flag, "0.0.0.0:7460"]).check().expect_err("reachable from elsewhere");
+            assert!(refused.to_string().contains(flag), "{refused}");
+            assert_eq!(parse(&[flag, "0.0.0.0:7460", "--insecure"]).check(), Ok(()));
+            let files = ["--tls-cert-file=a", "--tls-private-key-file=b", "--tls-ca-file=c"];
+            assert_eq!(parse(&[&[flag, "0.0.0.0:7460"], &files[..]].concat()).check(), Ok(()));
+        }
     }
 }

@@ -1,17 +1,21 @@
 //! The admin port: `/livez`, `/readyz` and `/metrics`, as Kubernetes' own components serve them.
 //!
-//! It is read only and tells nothing secret, so it is plain HTTP. A stranger can waste a bounded number of connections, each with
-//! bounded headers and time, and nothing else.
+//! It is read only and tells nothing secret. With TLS the kubelet, which has no certificate to show, is told whether the process
+//! lives and is ready, and everything else needs a certificate of a trusted CA. A stranger can waste a bounded number of connections,
+//! each with bounded headers and time, and nothing else.
 
 mod readiness;
 mod server;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode, Uri};
 
+use crate::tls::{Peer, Standing};
 use crate::{Metrics, metrics};
 
 pub use readiness::{Check, Heartbeat, Outcome, Readiness};
@@ -31,7 +35,19 @@ pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(encode))
+        .layer(axum::middleware::from_fn(let_in))
         .with_state(Admin { readiness, metrics })
+}
+
+/// Strangers may ask what probes ask, and nothing else.
+async fn let_in(request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>();
+    let is_stranger = peer.is_some_and(|peer| peer.standing == Standing::Stranger);
+    if is_stranger && !matches!(request.uri().path(), "/livez" | "/readyz") {
+        let needed = "a client certificate is needed for everything but /livez and /readyz".to_owned();
+        return with_type(StatusCode::FORBIDDEN, "text/plain; charset=utf-8", needed).into_response();
+    }
+    next.run(request).await
 }
 
 async fn livez(State(admin): State<Admin>, uri: Uri, headers: HeaderMap) -> Answer {

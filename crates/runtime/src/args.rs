@@ -10,6 +10,7 @@ mod config;
 mod duration;
 mod kube;
 mod leader_election;
+mod tls;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -19,11 +20,12 @@ use std::ops::Deref;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser};
 
-pub use bus::{Address, BusArgs, BusFlags, DEFAULT_BUS_PORT, require_private_listener};
+pub use bus::{Address, BusArgs, BusFlags, DEFAULT_BUS_PORT};
 pub use common::{CommonArgs, LogFilter, LogFormat};
 pub use duration::{Error as DurationError, GoDuration};
 pub use kube::KubeArgs;
 pub use leader_election::{LeaderElectionArgs, LeaderElectionFlags};
+pub use tls::{TlsArgs, TlsFlags, require_private_listener};
 
 /// Exit code for bad configuration: `EX_USAGE` of sysexits.h.
 pub const EXIT_CONFIGURATION: i32 = 64;
@@ -91,8 +93,8 @@ fn parse<T: Parser>(command: Command, arguments: Vec<OsString>) -> Result<T, Ins
 }
 
 /// Ends the process because of a configuration that was found wrong after parsing.
-pub fn exit_invalid(error: &dyn std::error::Error) -> ! {
-    eprintln!("error: {error}");
+pub fn exit_invalid(error: &(dyn std::error::Error + 'static)) -> ! {
+    eprintln!("error: {}", crate::shutdown::chain(error));
     std::process::exit(EXIT_CONFIGURATION)
 }
 

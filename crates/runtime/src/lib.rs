@@ -1,4 +1,5 @@
-//! Plumbing that every service shares: clock, seeded source, arguments, telemetry, admin port, leadership, shutdown.
+//! Plumbing that every service shares: clock, seeded source, arguments, telemetry, TLS, ports and
+//! their bounds, leadership, shutdown.
 //!
 //! Nothing here knows a stage. What decides lives in the `-core` crates; what a stage does with its own watches and topics lives in
 //! its shell.
@@ -9,18 +10,21 @@ pub mod client;
 pub mod clock;
 pub mod lease;
 pub mod metrics;
+pub mod port;
 pub mod seed;
 pub mod shutdown;
 pub mod tasks;
 pub mod telemetry;
+pub mod tls;
 pub mod trace;
 
 pub use admin::Readiness;
-pub use args::{BusArgs, CommonArgs, GoDuration, KubeArgs, LeaderElectionArgs, parse_or_exit};
+pub use args::{BusArgs, CommonArgs, GoDuration, KubeArgs, LeaderElectionArgs, TlsArgs, parse_or_exit};
 pub use clock::Clock;
 pub use lease::Leadership;
 pub use metrics::Metrics;
 pub use seed::Seed;
 pub use shutdown::Shutdown;
 pub use tasks::{DeathPolicy, Tasks};
+pub use tls::Tls;
 pub use trace::Spans;

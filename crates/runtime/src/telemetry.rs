@@ -5,18 +5,20 @@
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use opentelemetry_otlp::WithExportConfig as _;
+use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanExporter as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-use crate::Seed;
 use crate::args::{CommonArgs, LogFilter, LogFormat};
+use crate::tls::Connector;
 use crate::trace::{Spans, export_to};
+use crate::{Seed, Tls};
 
 /// Why telemetry could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +49,9 @@ pub struct Guard {
 ///
 /// # Errors
 /// Logs are set up already, or the configured endpoint cannot be used. A collector that cannot be reached is no error.
-pub fn init(service: &'static str, args: &CommonArgs, seed: &Seed) -> Result<Guard, Error> {
+pub fn init(service: &'static str, args: &CommonArgs, seed: &Seed, tls: Option<&Tls>) -> Result<Guard, Error> {
     init_logs(&args.log_level, args.log_format)?;
-    init_traces(service, args, seed)
+    init_traces(service, args, seed, tls)
 }
 
 /// Sets up logs alone: for commands that are no service.
@@ -66,7 +68,7 @@ pub fn init_logs(filter: &LogFilter, format: LogFormat) -> Result<(), Error> {
     subscriber.try_init().map_err(Error::Subscriber)
 }
 
-fn init_traces(service: &'static str, args: &CommonArgs, seed: &Seed) -> Result<Guard, Error> {
+fn init_traces(service: &'static str, args: &CommonArgs, seed: &Seed, tls: Option<&Tls>) -> Result<Guard, Error> {
     let closing = CancellationToken::new();
     let Some(endpoint) = args.traces_endpoint() else {
         return Ok(Guard {
@@ -75,9 +77,14 @@ fn init_traces(service: &'static str, args: &CommonArgs, seed: &Seed) -> Result<
             pump: None,
         });
     };
-    let exporter = opentelemetry_otlp::SpanExporter::builder()
+    let mut exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint);
+    if let Some(connector) = tls.and_then(|tls| Connector::of_url(tls, endpoint)) {
+        // Whoever makes the channel has to give it the deadline that the exporter has, OpenTelemetry's default.
+        let channel = Endpoint::from_static("http://collector").timeout(Duration::from_secs(10));
+        exporter = exporter.with_channel(channel.connect_with_connector_lazy(connector));
+    }
     let mut exporter = exporter.build().map_err(|source| Error::Exporter {
         endpoint: endpoint.to_owned(),
         source,
@@ -154,7 +161,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_an_endpoint_nothing_is_exported() {
-        let guard = init_traces("service", &CommonArgs::default(), &Seed::new(1)).expect("no endpoint");
+        let guard = init_traces("service", &CommonArgs::default(), &Seed::new(1), None).expect("no endpoint");
         assert!(guard.pump.is_none());
         guard.shutdown(Duration::from_secs(1)).await;
     }
@@ -165,16 +172,13 @@ mod tests {
             otlp_endpoint: Some("https://collector:4317".into()),
             ..CommonArgs::default()
         };
-        let error = init_traces("service", &args, &Seed::new(1)).expect_err("no TLS");
+        let error = init_traces("service", &args, &Seed::new(1), None).expect_err("nothing says whom to trust");
         assert_eq!(
             error.to_string(),
             "invalid value 'https://collector:4317' for '--otlp-endpoint'"
         );
-        assert!(
-            crate::shutdown::chain(&error).contains("TLS"),
-            "{}",
-            crate::shutdown::chain(&error)
-        );
+        let chain = crate::shutdown::chain(&error);
+        assert!(chain.contains("TLS"), "{chain}");
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use axum::Router;
+use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::{Readiness, Shutdown};
-use futures::Stream;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tonic::transport::server::{Connected, TcpIncoming};
+use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -17,41 +17,33 @@ const EVERY: Duration = Duration::from_secs(1);
 /// `Watch` never ends by itself, and must not hold up the end of the process.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The endpoint could not be served.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve gRPC health")]
-pub struct Error(#[from] tonic::transport::Error);
+/// A question about health is a name.
+const MESSAGE_MAX: usize = 1024;
 
-/// Serves the health of `service` (and of the server as a whole, service "") until the shutdown begins, and a little longer.
-///
-/// # Errors
-/// The listener broke.
-pub async fn serve(service: &'static str, listener: TcpListener, readiness: Readiness, shutdown: Shutdown) -> Result<(), Error> {
-    serve_on(service, TcpIncoming::from(listener), readiness, shutdown).await
+/// Serves the health of `service` (and of the server as a whole, service "") in plain text until the shutdown begins, and a little
+/// longer.
+pub async fn serve(service: &'static str, listener: TcpListener, readiness: Readiness, shutdown: Shutdown) {
+    let port = Port::grpc("health", listener, None, Bounds::HEALTH, &port::Metrics::default());
+    serve_port(service, port, readiness, shutdown).await;
 }
 
-async fn serve_on<C>(
-    service: &'static str,
-    connections: impl Stream<Item = std::io::Result<C>>,
-    readiness: Readiness,
-    shutdown: Shutdown,
-) -> Result<(), Error>
-where
-    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-{
-    let (reporter, server) = tonic_health::server::health_reporter();
-    // The library says Serving until told otherwise.
-    tell(&reporter, service, &readiness).await;
-    let serving = tonic::transport::Server::builder()
-        .concurrency_limit_per_connection(8)
-        .timeout(Duration::from_secs(60))
-        .add_service(server)
-        .serve_with_incoming_shutdown(connections, shutdown.triggered());
+/// The same on `port`.
+pub async fn serve_port(service: &'static str, port: Port, readiness: Readiness, shutdown: Shutdown) {
+    let (router, reporter) = router(service, &readiness).await;
+    let serving = port.serve(router, shutdown.token().clone());
     tokio::select! {
         biased;
-        served = serving => Ok(served?),
-        () = report(&reporter, service, &readiness, &shutdown) => Ok(()),
+        () = serving => {}
+        () = report(&reporter, service, &readiness, &shutdown) => {}
     }
+}
+
+async fn router(service: &'static str, readiness: &Readiness) -> (Router, HealthReporter) {
+    let (reporter, server) = tonic_health::server::health_reporter();
+    // The library says Serving until told otherwise.
+    tell(&reporter, service, readiness).await;
+    let routes = Routes::new(server.max_decoding_message_size(MESSAGE_MAX));
+    (routes.prepare().into_axum_router(), reporter)
 }
 
 /// Keeps what is said true; ends when nobody needs to be told any more.
@@ -85,9 +77,12 @@ async fn say(reporter: &HealthReporter, service: &'static str, status: ServingSt
 mod tests {
     use bailiff_model::Wall;
     use bailiff_runtime::Clock;
+    use bailiff_runtime::port::http2;
+    use bailiff_runtime::tls::{Peer, Standing};
     use hyper_util::rt::TokioIo;
     use tokio::io::DuplexStream;
     use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
     use tonic::transport::{Channel, Endpoint};
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_check_response::ServingStatus as Status;
@@ -95,17 +90,34 @@ mod tests {
 
     use super::*;
 
-    async fn mk_client(server: mpsc::Sender<std::io::Result<DuplexStream>>) -> HealthClient<Channel> {
+    async fn mk_client(connections: mpsc::Sender<DuplexStream>) -> HealthClient<Channel> {
         let connector = tower::service_fn(move |_: http::Uri| {
-            let server = server.clone();
+            let connections = connections.clone();
             async move {
                 let (near, far) = tokio::io::duplex(1 << 16);
-                server.send(Ok(far)).await.map_err(std::io::Error::other)?;
+                connections.send(far).await.map_err(std::io::Error::other)?;
                 Ok::<_, std::io::Error>(TokioIo::new(near))
             }
         });
         let endpoint = Endpoint::from_static("http://stage");
         HealthClient::new(endpoint.connect_with_connector(connector).await.expect("connects"))
+    }
+
+    /// What a port does, without one.
+    async fn serve_one(mut connections: mpsc::Receiver<DuplexStream>, readiness: Readiness, shutdown: Shutdown) {
+        let (router, reporter) = router("stage", &readiness).await;
+        let connection = connections.recv().await.expect("a client");
+        let peer = Peer {
+            standing: Standing::Plain,
+            address: None,
+            ending: CancellationToken::new(),
+        };
+        let end = shutdown.triggered();
+        tokio::select! {
+            biased;
+            () = http2(connection, router, peer, &Bounds::HEALTH, end) => {}
+            () = report(&reporter, "stage", &readiness, &shutdown) => {}
+        }
     }
 
     fn mk_request(service: &str) -> HealthCheckRequest {
@@ -120,11 +132,7 @@ mod tests {
         let (readiness, shutdown) = (Readiness::new(&clock), Shutdown::new());
         let check = readiness.check("list");
         let (connect, connections) = mpsc::channel(4);
-        let connections = futures::stream::unfold(connections, |mut connections| async move {
-            let connection = connections.recv().await?;
-            Some((connection, connections))
-        });
-        let served = tokio::spawn(serve_on("stage", connections, readiness, shutdown.clone()));
+        let served = tokio::spawn(serve_one(connections, readiness, shutdown.clone()));
         let mut client = mk_client(connect).await;
         for service in ["stage", ""] {
             let answer = client.check(mk_request(service)).await.expect("answers").into_inner();
@@ -138,7 +146,7 @@ mod tests {
         shutdown.trigger();
         let began = clock.now().mono;
         assert_eq!(next().await, Some(Status::NotServing));
-        assert!(served.await.expect("no panic").is_ok());
+        served.await.expect("no panic");
         assert!(clock.now().mono.saturating_since(began) <= LINGER + EVERY);
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bailiff_cluster::Api;
 use bailiff_runtime::admin::{self, bind, router};
+use bailiff_runtime::args::{TlsFlags, exit_invalid};
 use bailiff_runtime::client::{self, Limiter};
+use bailiff_runtime::port;
 use bailiff_runtime::tasks::Name;
 use bailiff_runtime::{
     Clock, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Metrics, Readiness, Seed, Shutdown, Spans, Tasks,
-    lease, lease::Candidates, telemetry,
+    Tls, lease, lease::Candidates, telemetry,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -59,6 +61,10 @@ pub struct Process {
     pub observes: bool,
     /// Where the admin port listens.
     pub admin: SocketAddr,
+    /// What its ports and its connections to other services are secured with, if they are.
+    pub tls: Option<Tls>,
+    /// What is measured about its ports.
+    pub ports: port::Metrics,
     /// Leases are given up only when nothing acts for their holder any more, so these outlive `tasks`.
     elections: Tasks,
     lease_metrics: lease::Metrics,
@@ -70,15 +76,16 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process of `service`: logs, admin port, signals.
+    /// Starts a process of `service`: TLS files, logs, admin port, signals. Ends it if the TLS files cannot be used.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn start(service: &'static str, args: &CommonArgs) -> Result<Self, Error> {
-        let seed = args.seed();
-        let telemetry = telemetry::init(service, args, &seed).map_err(Error::Telemetry)?;
-        let bound = bind(args.admin_listen).await.map_err(Error::Admin)?;
+    pub async fn start(service: &'static str, args: &CommonArgs, tls: &TlsFlags) -> Result<Self, Error> {
         let clock = Clock::system();
+        let tls = tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
+        let seed = args.seed();
+        let telemetry = telemetry::init(service, args, &seed, tls.as_ref()).map_err(Error::Telemetry)?;
+        let bound = bind(args.admin_listen).await.map_err(Error::Admin)?;
         let shutdown = Shutdown::new();
         shutdown.on_signals().map_err(Error::Signals)?;
         let (tasks, elections) = (Tasks::new(shutdown.clone()), Tasks::new(shutdown.clone()));
@@ -86,7 +93,18 @@ impl Process {
         let metrics = Metrics::new();
         let readiness = Readiness::new(&clock);
         let (admin, admin_stop) = (bound.address(), CancellationToken::new());
-        let serving = bound.serve(router(readiness.clone(), metrics.clone()), admin_stop.clone());
+        let ports = port::Metrics::register(&metrics);
+        if let Some(tls) = &tls {
+            tls.register(&metrics);
+            let watch = tls.clone().watch(readiness.check("TLS files"), shutdown.token().clone());
+            // Without it the certificate would expire unnoticed, which ends everything later and harder.
+            tasks.spawn_infallible("TLS files", DeathPolicy::EndProcess, watch);
+        }
+        let serving = {
+            let (router, stop) = (router(readiness.clone(), metrics.clone()), admin_stop.clone());
+            let (tls, ports) = (tls.clone(), ports.clone());
+            async move { bound.serve(router, tls, &ports, stop).await }
+        };
         // Without it the process works on: its probes fail, and the kubelet decides.
         background.spawn_infallible("admin port", DeathPolicy::Log, serving);
         tracing::info!(address = %admin, "Admin port is open");
@@ -102,6 +120,8 @@ impl Process {
             identity,
             observes: false,
             admin,
+            tls,
+            ports,
             elections,
             background,
             admin_stop,

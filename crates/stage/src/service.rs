@@ -8,9 +8,12 @@ use bailiff_cluster::Api;
 use bailiff_event_bus::Bus;
 use bailiff_model::Shard;
 use bailiff_runtime::admin::Check;
-use bailiff_runtime::args::{Error as FlagError, exit_invalid, go_bool, listen_address, require_private_listener};
+use bailiff_runtime::args::{Error as FlagError, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::{BusArgs, CommonArgs, KubeArgs, LeaderElectionArgs, Leadership, client, parse_or_exit, shutdown::chain};
+use bailiff_runtime::port::{Bounds, Port};
+use bailiff_runtime::{
+    BusArgs, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, client, parse_or_exit, shutdown::chain,
+};
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -109,7 +112,8 @@ impl<S: Stage> Parser for CommandLine<S> {}
 /// Runs the stage's binary: parses the command line, runs until told to stop, answers the exit code.
 pub fn main<S: Stage>() -> ExitCode {
     let CommandLine { args, stage: _ } = parse_or_exit::<CommandLine<S>>();
-    if let Err(error) = require_private_listener("listen", args.listen, args.bus.insecure) {
+    let ports = [("listen", args.listen), ("admin-listen", args.common.admin_listen)];
+    if let Err(error) = args.bus.tls.check(args.bus.insecure, &ports) {
         exit_invalid(&error);
     }
     if args.shards > 1 && !args.leader_election.leader_elect {
@@ -147,13 +151,15 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
         observe,
         common,
     } = args;
-    let mut process = Process::start(S::NAME, &common).await?;
+    let mut process = Process::start(S::NAME, &common, &bus.tls).await?;
     process.observes = observe;
+    let bus = Bus::reach(&bus, process.tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
     let refuse = |source| StartError::Bind { address: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(refuse)?;
     tracing::info!(address = %listener.local_addr().map_err(refuse)?, "gRPC health is open");
-    let health = health::serve(S::NAME, listener, process.readiness.clone(), process.shutdown.clone());
-    process.spawn("grpc health", health);
+    let port = Port::grpc("health", listener, process.tls.clone(), Bounds::HEALTH, &process.ports);
+    let health = health::serve_port(S::NAME, port, process.readiness.clone(), process.shutdown.clone());
+    process.tasks.spawn_infallible("grpc health", DeathPolicy::EndProcess, health);
     let clients = async {
         let election = client::connect(&kube, "leader-election", &process.clock).await?;
         Ok::<_, client::Error>((election, client::connect_unlimited(&kube, S::NAME).await?))
@@ -167,7 +173,7 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
     let reach = Reach {
         client,
         limiter: Limiter::of(&kube, &process.clock),
-        bus: Bus::connect(&bus.bus.http_url()),
+        bus,
         leader_election,
     };
     shards::stand::<S>(&replica, &reach.with(stage), shards);

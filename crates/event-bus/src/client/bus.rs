@@ -6,6 +6,8 @@ use std::time::Duration;
 use bailiff_model::{Incarnation, Revision, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::event_bus_client::EventBusClient;
+use bailiff_runtime::args::{self, BusFlags};
+use bailiff_runtime::tls::{Connector, Tls};
 use tonic::transport::Endpoint;
 use tonic::{Response, Status};
 
@@ -102,14 +104,25 @@ impl Bus {
         }
     }
 
+    /// The bus that `flags` name, over mutual TLS if there is any. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The bus's host is no name that a certificate can carry: a matter of configuration (exit code 64).
+    pub fn reach(flags: &BusFlags, tls: Option<&Tls>) -> Result<Self, args::Error> {
+        let Some(tls) = tls else {
+            return Ok(Self::connect(&flags.bus.http_url()));
+        };
+        let connector = Connector::new(tls, flags)?;
+        // tonic would encrypt what is called https by itself; here the connector does.
+        Ok(match Endpoint::from_shared(flags.bus.http_url()) {
+            Ok(endpoint) => Self::over(Route::Channel(patient(endpoint).connect_with_connector_lazy(connector))),
+            Err(error) => Self::over(Route::Nowhere(format!("bus address {} is no URL: {error}", flags.bus))),
+        })
+    }
+
     /// The bus behind `endpoint`; how long connecting may take and how a dead peer is noticed are set here.
     pub fn connect_to(endpoint: Endpoint) -> Self {
-        let endpoint = endpoint
-            .connect_timeout(ANSWER_WITHIN)
-            .http2_keep_alive_interval(PING_EVERY)
-            .keep_alive_timeout(PING_EVERY)
-            .tcp_nodelay(true);
-        Self::over(Route::Channel(endpoint.connect_lazy()))
+        Self::over(Route::Channel(patient(endpoint).connect_lazy()))
     }
 
     fn over(route: Route) -> Self {
@@ -173,6 +186,14 @@ impl Bus {
         let response = within("ResetEpoch", self.client().reset_epoch(request)).await?;
         Ok(response.previous_epoch)
     }
+}
+
+fn patient(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .connect_timeout(ANSWER_WITHIN)
+        .http2_keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_EVERY)
+        .tcp_nodelay(true)
 }
 
 async fn within<T>(rpc: &'static str, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {

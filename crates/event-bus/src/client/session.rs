@@ -38,6 +38,8 @@ enum End {
     Lost(Box<Status>),
     /// The bus does not hold our state: open again with a replace part.
     NeedsReplace,
+    /// The bus ended it in good order, because its connection has to end: open again over another one.
+    Moved,
 }
 
 /// An open session.
@@ -57,7 +59,14 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
     };
     loop {
         let end = attempt(&bus, &shared, &mut progress, &mut backoff).await;
-        let End::Lost(status) = end else { continue };
+        let status = match end {
+            End::Lost(status) => status,
+            End::NeedsReplace => continue,
+            End::Moved => {
+                shared.progress(|state| state.outbox.disconnected());
+                continue;
+            }
+        };
         let (topic, shard) = (shared.options.topic, shared.options.shard);
         // Another producer holds the shard, or a person took it away.
         if status.code() == Code::Aborted {
@@ -94,8 +103,7 @@ async fn attempt(bus: &Bus, shared: &Shared, progress: &mut Progress, backoff: &
     }
     progress.is_loss_logged = false;
     shared.progress(|state| state.outbox.connected(&opened.incarnation, replace));
-    let status = session.serve(progress, backoff).await;
-    End::Lost(Box::new(status))
+    session.serve(progress, backoff).await
 }
 
 async fn open<'a>(bus: &Bus, shared: &'a Shared, epoch: u64, replace: bool) -> Result<(Session<'a>, pb::SessionOpened), Status> {
@@ -140,15 +148,20 @@ fn send(requests: &mpsc::Sender<pb::PublishRequest>, step: Request) -> Result<()
 
 impl Session<'_> {
     /// Serves the session until it ends.
-    async fn serve(&mut self, progress: &mut Progress, backoff: &mut Backoff) -> Status {
+    async fn serve(&mut self, progress: &mut Progress, backoff: &mut Backoff) -> End {
         let mut keepalive = tokio::time::interval(KEEPALIVE_EVERY);
         keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = tokio::time::Instant::now();
+        let mut has_spoken = false;
         loop {
             let result = tokio::select! {
                 biased;
                 answer = self.answers.message() => {
-                    heard = tokio::time::Instant::now();
+                    // One that does only this would be asked for ever.
+                    if has_spoken && matches!(answer, Ok(None)) {
+                        return End::Moved;
+                    }
+                    (heard, has_spoken) = (tokio::time::Instant::now(), true);
                     answer.and_then(|answer| self.take(answer, progress, backoff))
                 }
                 _ = keepalive.tick() => self.report(),
@@ -156,7 +169,7 @@ impl Session<'_> {
                 () = tokio::time::sleep_until(heard + SILENT_AFTER) => Err(Status::unavailable("the bus is silent")),
             };
             if let Err(status) = result.and_then(|()| self.send_steps()) {
-                return status;
+                return End::Lost(Box::new(status));
             }
         }
     }

@@ -94,6 +94,8 @@ pub struct Subscription {
     incarnation: Incarnation,
     state: State,
     partial: Partial,
+    /// The stream has said something whole since it was opened.
+    has_spoken: bool,
     /// Last sign of life of the bus.
     heard: Mono,
     lost: Option<Lost>,
@@ -146,6 +148,7 @@ pub fn subscribe(bus: &Bus, options: SubscribeOptions, clock: &Clock, seed: &See
         incarnation: Incarnation::default(),
         state: State::Waiting(Instant::now()),
         partial: Partial::default(),
+        has_spoken: false,
         heard: clock.now().mono,
         lost: None,
         malformed: 0,
@@ -166,6 +169,8 @@ impl Subscription {
                 Event::Retry => self.open(),
                 Event::Opened(Ok(stream)) => self.opened(stream),
                 Event::Opened(Err(status)) | Event::Message(Err(status)) => self.fail(&status),
+                // In good order: the connection is to end, and the bus is there. One that does only this would be asked for ever.
+                Event::Message(Ok(None)) if self.has_spoken => self.open(),
                 Event::Message(Ok(None)) => self.fail(&Status::unavailable("the stream ended")),
                 Event::Message(Ok(Some(response))) => self.take(response),
                 Event::Stale => self.lost.as_mut().map(|lost| {
@@ -218,6 +223,7 @@ impl Subscription {
     }
 
     fn open(&mut self) -> Option<Update> {
+        (self.partial, self.has_spoken) = (Partial::default(), false);
         let filters = self.options.filters.iter().map(|filter| pb::RouteFilter {
             topic: filter.topic.to_string(),
             routes: filter.routes.clone(),
@@ -281,12 +287,14 @@ impl Subscription {
             Step::Changes(changes) => self.take_changes(changes),
             Step::Boundary(boundary) => {
                 self.cursor = boundary.cursor;
+                self.has_spoken = true;
                 self.backoff.succeeded();
                 self.lost = None;
                 None
             }
             Step::Bookmark(bookmark) => {
                 self.cursor = bookmark.cursor;
+                self.has_spoken = true;
                 let shards = self.shards(bookmark.shards);
                 Some(Update::Status { shards })
             }

@@ -1,6 +1,5 @@
 //! Producers' sessions: each request is checked, given to the engine, and answered in order.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::wire::{self, envelope, scalar};
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The stream of a session.
-pub(super) type Stream = Pin<Box<dyn stream::Stream<Item = Result<pb::PublishResponse, Status>> + Send>>;
+pub(super) type Stream = super::Boxed<pb::PublishResponse>;
 
 struct Session {
     hub: Arc<Hub>,

@@ -3,39 +3,34 @@
 use std::time::Duration;
 
 use bailiff_proto::v1::event_bus_server::EventBusServer;
+use bailiff_runtime::port::{self, Bounds, Port};
+use bailiff_runtime::tls::Peer;
+use futures::StreamExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::server::TcpIncoming;
+use tonic::Request;
+use tonic::service::Routes;
 
 use super::Server;
 
-/// A peer that does not answer HTTP/2 pings for so long is gone: its session must not hold the shard layout.
-const PING_EVERY: Duration = Duration::from_secs(5);
-/// Streams of one connection: every stage of one process, several times over.
-const STREAMS_PER_CONNECTION: u32 = 256;
 /// How long connections may take to end after all streams were ended. Only a health watch or a dead peer takes any time.
 const DRAIN: Duration = Duration::from_secs(2);
-
-/// The port could not be served.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve the event bus")]
-pub struct ServeError(#[from] tonic::transport::Error);
+/// A question about health is a name.
+const HEALTH_MESSAGE_MAX: usize = 1024;
 
 impl Server {
-    /// Serves the bus, and `grpc.health.v1.Health` for it, on `listener` until `stop` is cancelled; then ends all streams.
-    ///
-    /// # Errors
-    /// The listener broke.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), ServeError> {
+    /// Serves the bus in plain text on `listener` until `stop` is cancelled.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let port = Port::grpc("bus", listener, None, Bounds::BUS, &port::Metrics::default());
+        self.serve_port(port, stop).await;
+    }
+
+    /// Serves the bus, and `grpc.health.v1.Health` for it, on `port` until `stop` is cancelled; then ends all streams.
+    pub async fn serve_port(self, port: Port, stop: CancellationToken) {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<EventBusServer<Self>>().await;
-        let serving = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_EVERY))
-            .max_concurrent_streams(STREAMS_PER_CONNECTION)
-            .add_service(health_service)
-            .add_service(self.service())
-            .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), stop.cancelled());
+        let routes = Routes::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX)).add_service(self.service());
+        let serving = port.serve(routes.prepare().into_axum_router(), stop.clone());
         let stopped = async {
             stop.cancelled().await;
             health.set_not_serving::<EventBusServer<Self>>().await;
@@ -44,8 +39,21 @@ impl Server {
         };
         tokio::select! {
             biased;
-            served = serving => Ok(served?),
-            () = stopped => Ok(()),
+            () = serving => {}
+            () = stopped => {}
         }
+    }
+}
+
+/// Cancelled when the connection that `request` came over has to end; none in process.
+pub(super) fn ending<T>(request: &Request<T>) -> Option<CancellationToken> {
+    request.extensions().get::<Peer>().map(|peer| peer.ending.clone())
+}
+
+/// The stream, until its connection has to end: it ends in good order, and is resumed over another one.
+pub(super) fn until<T: Send + 'static>(ending: Option<CancellationToken>, stream: super::Boxed<T>) -> super::Boxed<T> {
+    match ending {
+        Some(ending) => Box::pin(stream.take_until(ending.cancelled_owned())),
+        None => stream,
     }
 }

@@ -3,7 +3,6 @@
 //! Nothing is buffered for a reader but the set it is in the middle of, as pointers; while it does not read it costs nothing more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bailiff_model::{Revision, Topic};
@@ -27,7 +26,7 @@ const CHUNK_RECORDS: usize = 1_000;
 const ROUTES_MAX: usize = 10_000;
 
 /// The stream of a subscription.
-pub(super) type Stream = Pin<Box<dyn stream::Stream<Item = Result<pb::SubscribeResponse, Status>> + Send>>;
+pub(super) type Stream = super::Boxed<pb::SubscribeResponse>;
 
 struct Reader {
     hub: Arc<Hub>,

@@ -7,6 +7,7 @@ mod engine_model;
 mod engine_properties;
 mod engine_rig;
 mod engine_rules;
+mod mtls;
 mod publishing;
 mod stream_properties;
 mod subscribing;

@@ -65,7 +65,7 @@ async fn publish_subscribe_and_resume_work_over_tcp() {
 
     stop.cancel();
     follower.until(|follower| follower.lost == 3).await;
-    serving.await.unwrap().unwrap();
+    serving.await.unwrap();
 }
 
 #[test]

@@ -2,29 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// Connections at a time: kubelet's probes, a few scrapers and a few people. More wait to be accepted.
-const CONNECTIONS: usize = 64;
-/// Headers of a probe or a scraper are below 1 KiB; this is hyper's smallest buffer.
-const MAX_HEADER_BYTES: usize = 8 * 1024;
-const MAX_HEADERS: usize = 64;
-/// How long a request's headers may take, and how long a connection may be idle.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection lives, whatever happens on it: a reader that does not read must not hold its place.
-const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
-/// How long to wait after accepting failed, for lack of file descriptors say.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+use crate::port::{self, Bounds, Port};
+use crate::tls::Tls;
 
 /// Why the admin port cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -66,71 +50,16 @@ impl Bound {
     }
 
     /// Serves `router` until `stop` is cancelled. Stop it last: a draining service should still say that it is not ready.
-    pub async fn serve(self, router: Router, stop: CancellationToken) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut connections = JoinSet::new();
-        while let Some((stream, place)) = self.accept(&places, &mut connections, &stop).await {
-            let (router, stop) = (router.clone(), stop.clone());
-            connections.spawn(async move {
-                converse(stream, router, stop).await;
-                drop(place);
-            });
-        }
-        // Each ends by itself once stopped, and no later than its lifetime.
-        while connections.join_next().await.is_some() {}
+    pub async fn serve(self, router: Router, tls: Option<Tls>, metrics: &port::Metrics, stop: CancellationToken) {
+        let port = Port::http1("admin", self.listener, tls, Bounds::ADMIN, metrics);
+        port.serve(router, stop).await;
     }
-
-    /// The next connection, once there is a place for it; `None` when stopped.
-    async fn accept(
-        &self,
-        places: &Arc<Semaphore>,
-        connections: &mut JoinSet<()>,
-        stop: &CancellationToken,
-    ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-        loop {
-            let next = async {
-                let place = places.clone().acquire_owned().await.expect("nobody closes the semaphore");
-                (self.listener.accept().await, place)
-            };
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return None,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                (accepted, place) = next => match accepted {
-                    Ok((stream, _peer)) => return Some((stream, place)),
-                    Err(error) => {
-                        tracing::warn!(%error, "admin port cannot accept a connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-            }
-        }
-    }
-}
-
-async fn converse(stream: TcpStream, router: Router, stop: CancellationToken) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEADER_BYTES)
-        .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = std::pin::pin!(connection);
-    let talk = async {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-            _ = connection.as_mut() => return,
-        }
-        // A client that breaks its connection, or the rules of HTTP, concerns only itself.
-        let _ = connection.await;
-    };
-    let _ = tokio::time::timeout(CONNECTION_LIFETIME, talk).await;
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::{Clock, Metrics, Readiness};
@@ -152,11 +81,14 @@ mod tests {
         assert!(bind(address).await.is_err(), "the port is taken before it is served");
         let stop = CancellationToken::new();
         let router = super::super::router(Readiness::new(&Clock::system()), Metrics::new());
-        let server = tokio::spawn(bound.serve(router, stop.clone()));
+        let server = tokio::spawn({
+            let stop = stop.clone();
+            async move { bound.serve(router, None, &port::Metrics::default(), stop).await }
+        });
 
         let answer = talk(address, "GET /readyz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
-        let huge = "x".repeat(2 * MAX_HEADER_BYTES);
+        let huge = "x".repeat(2 * Bounds::ADMIN.head);
         let answer = talk(address, &format!("GET / HTTP/1.1\r\nhost: a\r\nx: {huge}\r\n\r\n")).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
 

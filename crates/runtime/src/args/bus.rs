@@ -1,12 +1,13 @@
-//! Flags about the event bus, and the rule that plain text stays on the machine.
+//! Flags about the event bus, for those who use it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use clap::{ArgAction, Args};
+use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{Error, Valid, Validate, defaults, go_bool};
+use super::{Error, TlsFlags, Valid, Validate, defaults, go_bool};
 
 /// The port an event bus listens on unless told otherwise: unassigned by IANA, and outside of the ephemeral ranges.
 pub const DEFAULT_BUS_PORT: u16 = 7460;
@@ -28,6 +29,14 @@ pub struct BusFlags {
         num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
     )]
     pub insecure: bool,
+
+    /// Name that the bus's certificate must carry, if it is not the host of --bus: for a bus that is reached by address
+    #[arg(long, env = "BAILIFF_TLS_SERVER_NAME", value_parser = server_name, value_name = "NAME")]
+    pub tls_server_name: Option<String>,
+
+    /// TLS.
+    #[command(flatten)]
+    pub tls: TlsFlags,
 }
 
 /// Host and port of a service.
@@ -37,23 +46,13 @@ pub struct Address {
     port: u16,
 }
 
-/// Refuses to serve plain text to other machines, unless `insecure`. `flag` is the one `listen` came from.
-///
-/// # Errors
-/// `listen` is reachable from elsewhere.
-pub fn require_private_listener(flag: &'static str, listen: SocketAddr, insecure: bool) -> Result<(), Error> {
-    if insecure || listen.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    let allowed = "without TLS allowed is a loopback address such as 127.0.0.1, or --insecure to serve plain text to the network";
-    Err(Error::new(flag, listen, allowed))
-}
-
 // === impl BusFlags ===
 
 impl Validate for BusFlags {
     fn validate(&self) -> Result<(), Error> {
-        if self.insecure || self.bus.is_loopback() {
+        self.tls.validate()?;
+        self.tls.check_insecure(self.insecure)?;
+        if self.tls.paths().is_some() || self.insecure || self.bus.is_loopback() {
             return Ok(());
         }
         let allowed = "without TLS allowed is a loopback address such as 127.0.0.1 or localhost, or --insecure for plain text";
@@ -64,6 +63,13 @@ impl Validate for BusFlags {
 impl Default for BusArgs {
     fn default() -> Self {
         defaults()
+    }
+}
+
+fn server_name(text: &str) -> Result<String, String> {
+    match ServerName::try_from(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("allowed is a DNS name or an IP address".to_owned()),
     }
 }
 
@@ -183,20 +189,51 @@ mod tests {
 
     #[test]
     fn plain_text_stays_on_the_machine_unless_told_otherwise() {
-        let listen = |text: &str, insecure| require_private_listener("listen", text.parse().expect(text), insecure);
-        assert_eq!(listen("127.0.0.1:1", false), Ok(()));
-        assert_eq!(listen("[::1]:1", false), Ok(()));
-        assert_eq!(listen("0.0.0.0:1", true), Ok(()));
-        let refused = listen("0.0.0.0:1", false).expect_err("reachable from elsewhere").to_string();
-        assert!(
-            refused.contains("'0.0.0.0:1' for '--listen'") && refused.contains("--insecure"),
-            "{refused}"
-        );
         let far = BusFlags {
             bus: "bus:1".parse().expect("an address"),
-            insecure: false,
+            ..BusArgs::default().into_inner()
         };
         assert!(BusArgs::new(far.clone()).is_err());
-        assert!(BusArgs::new(BusFlags { insecure: true, ..far }).is_ok());
+        assert!(
+            BusArgs::new(BusFlags {
+                insecure: true,
+                ..far.clone()
+            })
+            .is_ok()
+        );
+        let file = |name: &str| Some(std::path::PathBuf::from(name));
+        let tls = TlsFlags {
+            tls_cert_file: file("tls.crt"),
+            tls_private_key_file: file("tls.key"),
+            tls_ca_file: None,
+        };
+        assert!(
+            BusArgs::new(BusFlags {
+                tls: tls.clone(),
+                ..far.clone()
+            })
+            .is_err(),
+            "a file is missing"
+        );
+        let tls = TlsFlags {
+            tls_ca_file: file("ca.crt"),
+            ..tls
+        };
+        assert!(
+            BusArgs::new(BusFlags {
+                tls: tls.clone(),
+                ..far.clone()
+            })
+            .is_ok()
+        );
+        assert!(
+            BusArgs::new(BusFlags {
+                tls,
+                insecure: true,
+                ..far
+            })
+            .is_err(),
+            "a contradiction"
+        );
     }
 }

@@ -37,7 +37,7 @@ pub struct CommonArgs {
     #[arg(long, env = "BAILIFF_DRAIN_TIMEOUT", default_value = "20s", value_name = "DURATION")]
     pub drain_timeout: GoDuration,
 
-    /// Where traces go, over OTLP/gRPC; without it no trace leaves the process. Example: http://localhost:4317
+    /// Where traces go, over OTLP/gRPC; https:// takes the TLS files. Without it no trace leaves the process. Example: http://localhost:4317
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = otlp_endpoint, value_name = "URL")]
     pub otlp_endpoint: Option<String>,
 

@@ -1,0 +1,274 @@
+//! The same over mutual TLS: who gets in, who does not, and what a change of certificates costs. Time is real here, so nothing is
+//! asserted about it.
+
+#[path = "../../../runtime/src/tls/tests/pki.rs"]
+mod pki;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bailiff_event_bus::{Bus, PublishOptions, Publisher, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_model::Topic;
+use bailiff_runtime::args::{BusArgs, BusFlags};
+use bailiff_runtime::port::{self, Bounds, Port};
+use bailiff_runtime::shutdown::chain;
+use bailiff_runtime::tls::{Paths, Reload};
+use bailiff_runtime::{Clock, Seed, Tls};
+use pki::{Authority, Files, Wish};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{Follower, mk_draft};
+
+/// A bus over mutual TLS, and a CA that it trusts.
+struct Bench {
+    dir: TempDir,
+    authority: Authority,
+    files: Files,
+    tls: Tls,
+    address: SocketAddr,
+    clock: Clock,
+    seed: Seed,
+    stop: CancellationToken,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+/// One client: its files, and the bus as it sees it.
+struct Client {
+    files: Files,
+    tls: Tls,
+    bus: Bus,
+}
+
+const MONITOR: Wish<'_> = Wish {
+    uris: &["spiffe://bailiff/node-health-monitor"],
+    names: &[],
+    is_expired: false,
+};
+
+const BUS: Wish<'_> = Wish {
+    uris: &["spiffe://bailiff/event-bus"],
+    names: &["event-bus"],
+    is_expired: false,
+};
+
+fn mk_tls(files: &Files) -> Tls {
+    let [certificate, key, ca] = files.paths();
+    Tls::load(Paths { certificate, key, ca }, &Clock::system()).unwrap()
+}
+
+fn swapped(tls: &Tls) {
+    assert!(matches!(tls.reload(), Reload::Swapped { .. }));
+}
+
+async fn mk_bench(wish: Wish<'_>, bounds: Bounds) -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ours");
+    let files = Files::new(dir.path(), "bus", &authority.sign(wish), &authority.pem());
+    let tls = mk_tls(&files);
+    let (clock, seed) = (Clock::system(), Seed::new(1));
+    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let port = Port::grpc("bus", listener, Some(tls.clone()), bounds, &port::Metrics::default());
+    let stop = CancellationToken::new();
+    Bench {
+        serving: tokio::spawn(server.serve_port(port, stop.clone())),
+        dir,
+        authority,
+        files,
+        tls,
+        address,
+        clock,
+        seed,
+        stop,
+    }
+}
+
+impl Bench {
+    fn flags(&self, server_name: &str) -> BusFlags {
+        BusFlags {
+            bus: self.address.into(),
+            tls_server_name: Some(server_name.to_owned()),
+            ..BusArgs::default().into_inner()
+        }
+    }
+
+    /// A client whose certificate `signer` signed, and who trusts `ca`.
+    fn client_of(&self, name: &str, signer: &Authority, wish: Wish<'_>, ca: &str) -> Client {
+        let files = Files::new(self.dir.path(), name, &signer.sign(wish), ca);
+        let tls = mk_tls(&files);
+        let bus = Bus::reach(&self.flags("event-bus"), Some(&tls)).unwrap();
+        Client { files, tls, bus }
+    }
+
+    fn client(&self, name: &str, wish: Wish<'_>) -> Client {
+        self.client_of(name, &self.authority, wish, &self.authority.pem())
+    }
+
+    fn publish(&self, client: &Client) -> Publisher {
+        let options = PublishOptions {
+            topic: Topic::NodeHealth,
+            shard: 0,
+            shard_count: 1,
+            producer: "monitor".to_owned(),
+            epoch: 7,
+        };
+        publish(&client.bus, options, &self.clock, &self.seed)
+    }
+
+    fn follow(&self, client: &Client) -> Follower {
+        let options = SubscribeOptions {
+            topics: vec![Topic::NodeHealth],
+            filters: Vec::new(),
+            subscriber: "follower".to_owned(),
+        };
+        Follower::new(subscribe(&client.bus, options, &self.clock, &self.seed))
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        self.serving.await.unwrap();
+    }
+}
+
+async fn refused(bus: &Bus) -> String {
+    let error = bus.status().await.expect_err("nobody should have got in");
+    chain(&error)
+}
+
+#[tokio::test]
+async fn whoever_a_trusted_ca_vouches_for_gets_in() {
+    let bench = mk_bench(BUS, Bounds::BUS).await;
+    let client = bench.client("monitor", MONITOR);
+    let (publisher, mut follower) = (bench.publish(&client), bench.follow(&client));
+    for number in 0..3_000 {
+        publisher.set(mk_draft(&format!("node-{number}"), number));
+    }
+    publisher.complete();
+    publisher.settled().await;
+    follower.until(|follower| follower.held.len() == 3_000).await;
+    assert_eq!(client.bus.status().await.unwrap().topics[0].keys, 3_000);
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn nobody_else_gets_in_and_is_told_why() {
+    let bench = mk_bench(BUS, Bounds::BUS).await;
+    let (ours, foreign) = (bench.authority.pem(), Authority::new("foreign"));
+    let expired = Wish {
+        is_expired: true,
+        ..MONITOR
+    };
+    let cases: [(&str, &Authority, Wish<'_>, String, &str); 3] = [
+        ("foreign client", &foreign, MONITOR, ours.clone(), "UnknownCA"),
+        (
+            "expired client",
+            &bench.authority,
+            expired,
+            ours.clone(),
+            "CertificateExpired",
+        ),
+        ("foreign server", &bench.authority, MONITOR, foreign.pem(), "UnknownIssuer"),
+    ];
+    for (name, signer, wish, ca, wanted) in cases {
+        let said = refused(&bench.client_of(name, signer, wish, &ca).bus).await;
+        assert!(said.contains(wanted), "{name}: {said}");
+    }
+    let client = bench.client("monitor", MONITOR);
+    let elsewhere = Bus::reach(&bench.flags("elsewhere.example"), Some(&client.tls)).unwrap();
+    let said = refused(&elsewhere).await;
+    assert!(
+        said.contains("elsewhere.example") && said.contains("event-bus"),
+        "wrong name: {said}"
+    );
+    let plain = Bus::connect(&format!("http://{}", bench.address));
+    refused(&plain).await;
+    assert!(client.bus.status().await.is_ok(), "who should get in still does");
+    bench.end().await;
+
+    let bench = mk_bench(Wish { is_expired: true, ..BUS }, Bounds::BUS).await;
+    let said = refused(&bench.client("monitor", MONITOR).bus).await;
+    assert!(said.contains("Expired"), "expired server: {said}");
+    bench.end().await;
+}
+
+/// Everything is replaced while a subscription and a session are open: each certificate, and in two steps the CA.
+#[tokio::test]
+async fn a_rotation_of_everything_loses_nothing() {
+    let bench = mk_bench(BUS, Bounds::BUS).await;
+    let client = bench.client("monitor", MONITOR);
+    let (publisher, mut follower) = (bench.publish(&client), bench.follow(&client));
+    publisher.complete();
+    publisher.set(mk_draft("before", 1));
+    follower.until(|follower| follower.held.len() == 1).await;
+
+    let next = Authority::new("next");
+    let both = bench.authority.pem() + &next.pem();
+    let steps: [(&str, &dyn Fn()); 3] = [
+        ("both CAs are trusted", &|| {
+            bench.files.write_ca(&both);
+            client.files.write_ca(&both);
+        }),
+        ("new certificates", &|| {
+            bench.files.write_pair(&next.sign(BUS));
+            client.files.write_pair(&next.sign(MONITOR));
+        }),
+        ("the old CA is gone", &|| {
+            bench.files.write_ca(&next.pem());
+            client.files.write_ca(&next.pem());
+        }),
+    ];
+    for (number, (step, change)) in steps.into_iter().enumerate() {
+        change();
+        swapped(&bench.tls);
+        swapped(&client.tls);
+        for record in 0..50 {
+            publisher.set(mk_draft(&format!("{step} {record}").replace(' ', "-"), record));
+            tokio::task::yield_now().await;
+        }
+        publisher.settled().await;
+        follower.until(|follower| follower.held.len() == 1 + 50 * (number + 1)).await;
+    }
+    assert_eq!(follower.snapshots, 1, "resumed, every time");
+    bench.end().await;
+}
+
+#[tokio::test]
+async fn a_ca_that_is_no_longer_trusted_ends_what_it_vouched_for() {
+    let bounds = Bounds {
+        grace: Duration::from_millis(50),
+        ..Bounds::BUS
+    };
+    let bench = mk_bench(BUS, bounds).await;
+    let client = bench.client("monitor", MONITOR);
+    let mut follower = bench.follow(&client);
+    follower.until(|follower| follower.snapshots == 1).await;
+    bench.files.write_ca(&Authority::new("next").pem());
+    swapped(&bench.tls);
+    follower.until(|follower| follower.lost == 1).await;
+    let said = refused(&client.bus).await;
+    assert!(said.contains("UnknownCA"), "{said}");
+    bench.end().await;
+}
+
+/// The greatest age, made so small that it is reached again and again.
+#[tokio::test]
+async fn a_connection_that_reaches_its_age_is_replaced_and_nothing_is_lost() {
+    let bounds = Bounds {
+        age: Duration::from_millis(30),
+        ..Bounds::BUS
+    };
+    let bench = mk_bench(BUS, bounds).await;
+    let client = bench.client("monitor", MONITOR);
+    let (publisher, mut follower) = (bench.publish(&client), bench.follow(&client));
+    publisher.complete();
+    for number in 0..20 {
+        publisher.set(mk_draft(&format!("node-{number}"), number));
+        publisher.settled().await;
+        follower.until(|follower| follower.held.len() as u64 == number + 1).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(follower.snapshots, 1, "resumed, every time");
+    bench.end().await;
+}
