@@ -1,6 +1,7 @@
 //! `bailiff`: the demonstration, the whole system in one process, and a cluster to try it on.
 
 mod bus;
+mod certs;
 mod demo;
 mod pause;
 mod run;
@@ -37,6 +38,8 @@ enum Command {
     Resume(pause::ResumeArgs),
     /// List the pauses there are
     Pauses(pause::ListArgs),
+    /// Make a CA and a certificate for each role, to try mutual TLS with
+    Certs(certs::Args),
     /// Look at an event bus, or reset an epoch of it
     Bus(bus::Args),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => pause::pause(*args),
         Command::Resume(args) => pause::resume(args),
         Command::Pauses(args) => pause::pauses(args),
+        Command::Certs(args) => certs::main(args),
         Command::Bus(args) => bus::main(args),
     };
     done.unwrap_or_else(|error| {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use bailiff_daemonset_syncer::DaemonsetSyncer;
-use bailiff_event_bus::{Bus, Server, ServerOptions};
+use bailiff_event_bus::{Bus, Roles, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{TlsArgs, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::port::{Bounds, Port};
@@ -101,7 +101,9 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         let listener = TcpListener::bind(address).await?;
         tracing::info!(address = %listener.local_addr()?, "Event bus is open");
         let port = Port::grpc("bus", listener, process.tls.clone(), Bounds::BUS, &process.ports);
-        let serving = server.clone().serve_port(port, process.shutdown.token().clone());
+        let serving = server
+            .clone()
+            .serve_port(port, Roles::default(), process.shutdown.token().clone());
         process.tasks.spawn_infallible("event bus", DeathPolicy::EndProcess, serving);
     }
     let bus = Bus::in_process(&server);

@@ -4,6 +4,7 @@
 //! on one shard of a topic. In process and over TCP the same messages are spoken. Nothing here decides anything about nodes or pods
 //! and nothing here talks to Kubernetes; what a record means is the stages' business.
 
+pub mod access;
 pub mod client;
 pub mod engine;
 pub mod record;
@@ -11,6 +12,7 @@ pub mod server;
 pub mod service;
 pub mod wire;
 
+pub use access::Roles;
 pub use client::{
     Bus, Line, PublishOptions, Published, Publisher, RouteFilter, Skipped, SubscribeOptions, Subscription, Update, publish,
     subscribe,

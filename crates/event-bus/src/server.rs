@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bailiff_model::Topic;
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::event_bus_server::EventBusServer;
 use bailiff_runtime::{Clock, Seed};
@@ -15,6 +16,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::MissedTickBehavior;
 use tonic::{Request, Response, Status, Streaming};
 
+mod gate;
 mod hub;
 mod metrics;
 mod publish;
@@ -23,8 +25,10 @@ mod status;
 mod subscribe;
 mod unary;
 
+use self::gate::{Caller, Gate};
 use self::hub::Hub;
 use self::metrics::Metrics;
+use crate::access::{Action, Roles};
 use crate::engine::{Limits, Memory};
 
 pub use self::status::REFUSAL_METADATA;
@@ -55,6 +59,7 @@ pub struct ServerOptions {
 #[derive(Clone, Debug)]
 pub struct Server {
     inner: Arc<Inner>,
+    gate: Gate,
 }
 
 #[derive(Debug)]
@@ -92,6 +97,7 @@ impl Server {
                 metrics: Metrics::default(),
                 hub: Mutex::new(None),
             }),
+            gate: Gate::Open,
         };
         server.restart();
         server
@@ -146,6 +152,18 @@ impl Server {
         *self.inner.hub.lock().unwrap_or_else(PoisonError::into_inner) = Some(hub);
     }
 
+    /// The same bus, reached by callers with certificates.
+    fn behind(self, roles: Roles) -> Self {
+        Self {
+            gate: Gate::Roles(Arc::new(roles)),
+            ..self
+        }
+    }
+
+    fn caller<T>(&self, request: &Request<T>) -> Caller {
+        Caller::of(&self.gate, request)
+    }
+
     fn hub(&self) -> Option<Arc<Hub>> {
         self.inner.hub()
     }
@@ -192,27 +210,32 @@ impl pb::event_bus_server::EventBus for Server {
     type PublishStream = publish::Stream;
 
     async fn subscribe(&self, request: Request<pb::SubscribeRequest>) -> Result<Response<Self::SubscribeStream>, Status> {
-        let ending = serve::ending(&request);
+        let (ending, caller) = (serve::ending(&request), self.caller(&request));
+        // What is no topic is refused for that below.
+        for topic in request.get_ref().topics.iter().filter_map(|topic| Topic::parse(topic)) {
+            caller.check(&self.inner.metrics, Action::Subscribe, topic)?;
+        }
         let stream = subscribe::open(self.reach()?, request.into_inner())?;
         Ok(Response::new(serve::until(ending, stream)))
     }
 
     async fn publish(&self, request: Request<Streaming<pb::PublishRequest>>) -> Result<Response<Self::PublishStream>, Status> {
-        let ending = serve::ending(&request);
-        let stream = publish::open(self.reach()?, request.into_inner());
+        let (ending, caller) = (serve::ending(&request), self.caller(&request));
+        let stream = publish::open(self.reach()?, request.into_inner(), caller);
         Ok(Response::new(serve::until(ending, stream)))
     }
 
     async fn get_history(&self, request: Request<pb::GetHistoryRequest>) -> Result<Response<pb::GetHistoryResponse>, Status> {
-        unary::history(&*self.reach()?, &request.into_inner()).map(Response::new)
+        unary::history(&*self.reach()?, &self.caller(&request), request.get_ref()).map(Response::new)
     }
 
-    async fn get_status(&self, _request: Request<pb::GetStatusRequest>) -> Result<Response<pb::GetStatusResponse>, Status> {
-        Ok(Response::new(unary::status(&*self.reach()?)))
+    async fn get_status(&self, request: Request<pb::GetStatusRequest>) -> Result<Response<pb::GetStatusResponse>, Status> {
+        unary::status(&*self.reach()?, &self.caller(&request)).map(Response::new)
     }
 
     async fn reset_epoch(&self, request: Request<pb::ResetEpochRequest>) -> Result<Response<pb::ResetEpochResponse>, Status> {
-        unary::reset_epoch(&*self.reach()?, request.into_inner())
+        let caller = self.caller(&request);
+        unary::reset_epoch(&*self.reach()?, &caller, request.into_inner())
             .await
             .map(Response::new)
     }

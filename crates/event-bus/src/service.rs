@@ -1,6 +1,7 @@
 //! The bus as a process of its own: command line, port, metrics, shutdown.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use clap::{ArgAction, Parser};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Roles;
 use crate::server::{Server, ServerOptions};
 
 /// Name in telemetry and health.
@@ -31,6 +33,10 @@ pub struct Args {
         num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
     )]
     pub insecure: bool,
+
+    /// Table of roles in YAML: who may publish, subscribe, read and reset which topics. It replaces the built-in one, and needs TLS
+    #[arg(long, env = "BAILIFF_ROLES", value_name = "FILE")]
+    pub roles: Option<PathBuf>,
 
     /// TLS.
     #[command(flatten)]
@@ -80,7 +86,14 @@ pub fn main() -> ExitCode {
 impl Args {
     fn check(&self) -> Result<(), bailiff_runtime::args::Error> {
         let ports = [("listen", self.listen), ("admin-listen", self.common.admin_listen)];
-        self.tls.check(self.insecure, &ports)
+        self.tls.check(self.insecure, &ports)?;
+        match &self.roles {
+            Some(roles) if self.tls.paths().is_none() => {
+                let allowed = "allowed only with --tls-cert-file: without TLS nobody knows who a caller is";
+                Err(bailiff_runtime::args::Error::new("roles", roles.display(), allowed))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -88,11 +101,14 @@ async fn run(args: Args) -> Result<ExitCode, Error> {
     let Args {
         listen,
         insecure: _,
+        roles,
         tls,
         common,
     } = args;
     let clock = Clock::system();
     let tls = tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
+    let roles = roles.as_deref().map(Roles::load).transpose();
+    let roles = roles.unwrap_or_else(|error| exit_invalid(&error)).unwrap_or_default();
     let seed = common.seed();
     let telemetry = telemetry::init(NAME, &common, &seed, tls.as_ref()).map_err(Error::Telemetry)?;
     let admin_port = admin::bind(common.admin_listen).await.map_err(Error::Admin)?;
@@ -125,7 +141,7 @@ async fn run(args: Args) -> Result<ExitCode, Error> {
     );
     tokio::spawn(async move { admin_port.serve(router, admin_tls, &admin_ports, stop).await });
     let port = Port::grpc("bus", listener, tls, Bounds::BUS, &ports);
-    let bus = server.serve_port(port, shutdown.token().clone());
+    let bus = server.serve_port(port, roles, shutdown.token().clone());
     tasks.spawn_infallible("grpc", DeathPolicy::EndProcess, bus);
     serving.ok();
 
@@ -171,6 +187,10 @@ mod tests {
     #[test]
     fn plain_text_beyond_this_machine_needs_a_flag() {
         let parse = |flags: &[&str]| -> Args { parse_from(std::iter::once(&"event-bus").chain(flags)).expect("well-formed") };
+        assert!(
+            parse(&["--roles", "roles.yaml"]).check().is_err(),
+            "nobody knows who a caller is"
+        );
         for flag in ["--listen", "--admin-listen"] {
             let refused = parse(&[flag, "0.0.0.0:7460"]).check().expect_err("reachable from elsewhere");
             assert!(refused.to_string().contains(flag), "{refused}");

@@ -79,6 +79,9 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
         }
         if status.code() == Code::InvalidArgument {
             tracing::error!(%topic, shard, error = %status, "Bus refused the session");
+        } else if status.code() == Code::PermissionDenied && !progress.is_loss_logged {
+            progress.is_loss_logged = true;
+            tracing::error!(%topic, shard, error = %status, "Bus does not let this role publish");
         } else if std::mem::replace(&mut progress.is_loss_logged, true) {
             tracing::debug!(%topic, shard, error = %status, "Session was not opened");
         } else {

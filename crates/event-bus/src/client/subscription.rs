@@ -259,7 +259,11 @@ impl Subscription {
             tracing::debug!(subscriber = self.options.subscriber, error = %status, "Bus was not reached");
             return None;
         }
-        tracing::warn!(subscriber = self.options.subscriber, error = %status, "Bus was lost");
+        if status.code() == Code::PermissionDenied {
+            tracing::error!(subscriber = self.options.subscriber, error = %status, "Bus does not let this role subscribe");
+        } else {
+            tracing::warn!(subscriber = self.options.subscriber, error = %status, "Bus was lost");
+        }
         let since = self.heard;
         self.lost = Some(Lost {
             since,

@@ -27,12 +27,20 @@ struct TopicLabels {
     topic: &'static str,
 }
 
+/// Label of callers that were refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeniedLabels {
+    action: &'static str,
+    topic: &'static str,
+}
+
 /// Counters; cloning gives the same ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metrics {
     refusals: Family<RefusalLabels, Counter>,
     published: Family<TopicLabels, Counter>,
     delivered: Counter,
+    denied: Family<DeniedLabels, Counter>,
 }
 
 impl Metrics {
@@ -43,6 +51,18 @@ impl Metrics {
         registry.register("published_records", "Records accepted, staged ones included", published);
         let delivered = self.delivered.clone();
         registry.register("delivered_records", "Records sent to subscribers", delivered);
+        let denied = self.denied.clone();
+        registry.register(
+            "denied_calls",
+            "Calls refused because the caller's role does not allow them",
+            denied,
+        );
+    }
+
+    /// A caller was refused for want of a role.
+    pub(super) fn denied(&self, action: crate::access::Action, topic: bailiff_model::Topic) {
+        let (action, topic) = (action.as_str(), topic.as_str());
+        self.denied.get_or_create(&DeniedLabels { action, topic }).inc();
     }
 
     pub(super) fn refused(&self, kind: &'static str) {

@@ -11,8 +11,10 @@ use futures::stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
+use super::gate::Caller;
 use super::hub::{Hub, Lease, unexpected};
 use super::status;
+use crate::access::Action;
 use crate::engine::{Answer, Command, Open, Refusal, Report, SessionId};
 use crate::wire::{self, envelope, scalar};
 
@@ -26,6 +28,7 @@ struct Session {
     hub: Arc<Hub>,
     broken: CancellationToken,
     inbound: Streaming<pb::PublishRequest>,
+    caller: Caller,
     opened: Option<Opened>,
 }
 
@@ -43,11 +46,12 @@ enum Event {
 }
 
 /// Opens the stream; the session itself is opened by the first request.
-pub(super) fn open(hub: Arc<Hub>, inbound: Streaming<pb::PublishRequest>) -> Stream {
+pub(super) fn open(hub: Arc<Hub>, inbound: Streaming<pb::PublishRequest>, caller: Caller) -> Stream {
     let session = Session {
         broken: hub.stream_token(),
         hub,
         inbound,
+        caller,
         opened: None,
     };
     Box::pin(stream::unfold(Some(session), |session| async move {
@@ -133,6 +137,7 @@ impl Session {
     async fn open(&mut self, open: pb::OpenSession) -> Result<Answered, Status> {
         let open = self::opening(open).map_err(|error| self.hub.refuse_invalid(&error.under("open")))?;
         let (topic, shard, producer) = (open.topic, open.shard, open.producer.clone());
+        self.caller.check(&self.hub.metrics, Action::Publish, topic)?;
         let (lease, epoch, complete) = self.hub.open_session(open).await?;
         tracing::info!(%topic, shard, producer, epoch, complete, "Session of a producer was opened");
         self.opened = Some(Opened { lease, topic });

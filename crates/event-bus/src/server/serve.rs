@@ -12,6 +12,7 @@ use tonic::Request;
 use tonic::service::Routes;
 
 use super::Server;
+use crate::access::Roles;
 
 /// How long connections may take to end after all streams were ended. Only a health watch or a dead peer takes any time.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -22,11 +23,24 @@ impl Server {
     /// Serves the bus in plain text on `listener` until `stop` is cancelled.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let port = Port::grpc("bus", listener, None, Bounds::BUS, &port::Metrics::default());
-        self.serve_port(port, stop).await;
+        self.serve_on(port, stop).await;
     }
 
     /// Serves the bus, and `grpc.health.v1.Health` for it, on `port` until `stop` is cancelled; then ends all streams.
-    pub async fn serve_port(self, port: Port, stop: CancellationToken) {
+    ///
+    /// Over TLS callers may do what `roles` say. Over plain text nobody knows who they are, and everything is allowed.
+    pub async fn serve_port(self, port: Port, roles: Roles, stop: CancellationToken) {
+        if port.is_secured() {
+            let names: Vec<&str> = roles.names().collect();
+            tracing::info!(roles = names.join(", "), "Callers of the bus need a certificate with a role");
+            self.behind(roles).serve_on(port, stop).await;
+        } else {
+            tracing::warn!("The bus is served in plain text: there are no roles, and whoever reaches it may do everything");
+            self.serve_on(port, stop).await;
+        }
+    }
+
+    async fn serve_on(self, port: Port, stop: CancellationToken) {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<EventBusServer<Self>>().await;
         let routes = Routes::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX)).add_service(self.service());

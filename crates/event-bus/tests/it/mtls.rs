@@ -7,8 +7,9 @@ mod pki;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bailiff_event_bus::{Bus, PublishOptions, Publisher, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_event_bus::{Bus, PublishOptions, Publisher, Roles, Server, ServerOptions, SubscribeOptions, publish, subscribe};
 use bailiff_model::Topic;
+use bailiff_proto::v1 as pb;
 use bailiff_runtime::args::{BusArgs, BusFlags};
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::shutdown::chain;
@@ -73,7 +74,7 @@ async fn mk_bench(wish: Wish<'_>, bounds: Bounds) -> Bench {
     let port = Port::grpc("bus", listener, Some(tls.clone()), bounds, &port::Metrics::default());
     let stop = CancellationToken::new();
     Bench {
-        serving: tokio::spawn(server.serve_port(port, stop.clone())),
+        serving: tokio::spawn(server.serve_port(port, Roles::default(), stop.clone())),
         dir,
         authority,
         files,
@@ -270,5 +271,120 @@ async fn a_connection_that_reaches_its_age_is_replaced_and_nothing_is_lost() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(follower.snapshots, 1, "resumed, every time");
+    bench.end().await;
+}
+
+async fn denied(call: impl Future<Output = Result<(), bailiff_event_bus::client::Error>>) -> String {
+    chain(&call.await.expect_err("the role does not allow it"))
+}
+
+#[tokio::test]
+async fn a_role_does_what_the_table_allows_and_is_told_what_that_is() {
+    use pb::event_bus_client::EventBusClient;
+    use tonic::Code;
+    let bench = mk_bench(BUS, Bounds::BUS).await;
+    let role = |uri: &'static [&'static str]| Wish {
+        uris: uri,
+        ..Wish::default()
+    };
+    let monitor = bench.client("monitor", MONITOR);
+    let publisher = bench.publish(&monitor);
+    publisher.complete();
+    publisher.settled().await;
+
+    let viewer = bench.client("viewer", role(&["spiffe://bailiff/viewer"]));
+    let operator = bench.client("operator", role(&["spiffe://bailiff/operator"]));
+    assert_eq!(viewer.bus.status().await.unwrap().topics.len(), 4);
+    assert_eq!(monitor.bus.status().await.unwrap().topics.len(), 1, "of what it may read");
+    assert!(viewer.bus.history(Topic::NodeHealth, "a").await.is_ok());
+    let reset = |client: &Client| {
+        let bus = client.bus.clone();
+        async move { bus.reset_epoch(Topic::NodeHealth, 0).await.map(drop) }
+    };
+    let said = denied(reset(&viewer)).await;
+    for part in ["role 'viewer' may not reset node-health", "allowed is subscribe", "read"] {
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    assert!(reset(&operator).await.is_ok());
+    let said = denied(async { monitor.bus.history(Topic::EvictionIntents, "pod/a").await.map(drop) }).await;
+    assert!(said.contains("may not read eviction-intents"), "{said}");
+
+    let nobody: [(&str, Wish<'_>, &str); 3] = [
+        ("nameless", Wish::default(), "no URI name"),
+        ("unknown", role(&["spiffe://bailiff/mine"]), "no such role"),
+        ("elsewhere", role(&["spiffe://other/operator"]), "another trust domain"),
+    ];
+    for (name, wish, wanted) in nobody {
+        let said = refused(&bench.client(name, wish).bus).await;
+        assert!(said.contains(wanted), "{name}: {said}");
+    }
+
+    // The streams, without our client library, which would ask again and again.
+    let connector = bailiff_runtime::tls::Connector::new(&viewer.tls, &bench.flags("event-bus")).unwrap();
+    let channel = tonic::transport::Endpoint::from_static("http://bus").connect_with_connector_lazy(connector);
+    let mut client = EventBusClient::new(channel);
+    let open = pb::publish_request::Step::Open(pb::OpenSession {
+        topic: "node-health".to_owned(),
+        shard_count: 1,
+        producer: "viewer".to_owned(),
+        ..pb::OpenSession::default()
+    });
+    let requests = tokio_stream::iter([pb::PublishRequest { step: Some(open) }]);
+    let status = client
+        .publish(requests)
+        .await
+        .unwrap()
+        .into_inner()
+        .message()
+        .await
+        .expect_err("may not publish");
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert!(
+        status.message().contains("role 'viewer' may not publish node-health"),
+        "{status}"
+    );
+
+    let connector = bailiff_runtime::tls::Connector::new(&monitor.tls, &bench.flags("event-bus")).unwrap();
+    let channel = tonic::transport::Endpoint::from_static("http://bus").connect_with_connector_lazy(connector);
+    let request = pb::SubscribeRequest {
+        topics: vec!["node-health".to_owned(), "daemon-rollouts".to_owned()],
+        subscriber: "monitor".to_owned(),
+        ..pb::SubscribeRequest::default()
+    };
+    let status = EventBusClient::new(channel)
+        .subscribe(request)
+        .await
+        .expect_err("may not read what comes later");
+    assert_eq!(status.code(), Code::PermissionDenied);
+    assert!(status.message().contains("may not subscribe daemon-rollouts"), "{status}");
+    bench.end().await;
+}
+
+/// It is refused before it is read, and costs the one who sent it its call.
+#[tokio::test]
+async fn a_message_that_is_too_large_harms_nobody_else() {
+    use pb::event_bus_client::EventBusClient;
+    let bench = mk_bench(BUS, Bounds::BUS).await;
+    let client = bench.client("monitor", MONITOR);
+    let (publisher, mut follower) = (bench.publish(&client), bench.follow(&client));
+    publisher.complete();
+    follower.until(|follower| follower.snapshots == 1).await;
+    let connector = bailiff_runtime::tls::Connector::new(&client.tls, &bench.flags("event-bus")).unwrap();
+    let channel = tonic::transport::Endpoint::from_static("http://bus").connect_with_connector_lazy(connector);
+    let request = pb::GetHistoryRequest {
+        topic: "node-health".to_owned(),
+        key: "x".repeat(5 * 1024 * 1024),
+    };
+    let status = EventBusClient::new(channel)
+        .get_history(request)
+        .await
+        .expect_err("too large");
+    assert!(
+        status.message().contains("limit") || status.message().contains("too large"),
+        "{status}"
+    );
+    publisher.set(mk_draft("after", 1));
+    follower.until(|follower| follower.held.len() == 1).await;
+    assert_eq!(follower.lost, 0, "nobody else noticed");
     bench.end().await;
 }

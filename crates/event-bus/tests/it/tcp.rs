@@ -86,3 +86,51 @@ async fn an_address_that_is_none_says_so() {
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("not a url"), "{source}");
 }
+
+#[test]
+fn what_is_wrong_about_tls_is_refused_with_exit_code_64() {
+    let dir = tempfile::tempdir().unwrap();
+    let there = dir.path().join("there.pem");
+    std::fs::write(&there, "nothing").unwrap();
+    let there = there.to_str().unwrap();
+    let cases: [(&[&str], &[&str]); 4] = [
+        (
+            &["--tls-cert-file", there],
+            &["--tls-cert-file", "missing is --tls-private-key-file and --tls-ca-file"],
+        ),
+        (
+            &[
+                "--tls-cert-file",
+                "/no/such.pem",
+                "--tls-private-key-file",
+                there,
+                "--tls-ca-file",
+                there,
+            ],
+            &["cannot read '/no/such.pem' for '--tls-cert-file'"],
+        ),
+        (
+            &[
+                "--tls-cert-file",
+                there,
+                "--tls-private-key-file",
+                there,
+                "--tls-ca-file",
+                there,
+            ],
+            &["--tls-cert-file", "PEM"],
+        ),
+        (&["--roles", there], &["--roles", "only with --tls-cert-file"]),
+    ];
+    for (args, parts) in cases {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_event-bus"))
+            .args(args)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(64), "{args:?}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{args:?}: {said} lacks {part}");
+        }
+    }
+}
