@@ -8,4 +8,5 @@
 
 mod cluster;
 mod commands;
+#[allow(dead_code, reason = "the other tests of processes need the rest")]
 mod support;

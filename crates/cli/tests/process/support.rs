@@ -1,13 +1,13 @@
 //! Processes, and an API server as anybody may talk to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Far beyond the few seconds that anything here takes; it only ends a run that hangs.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -139,6 +139,28 @@ impl ApiServer {
             answer.read_line(&mut line).unwrap();
         }
         answer
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address.parse().unwrap()
+    }
+
+    /// A kubeconfig that leads to it by way of another address.
+    pub fn write_kubeconfig(&self, file: &Path, by: SocketAddr) {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{by}")}}],
+            "users": [{"name": "u", "user": {"token": self.token}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        std::fs::write(file, config.to_string()).unwrap();
+    }
+
+    /// Watches, until the server ends it.
+    pub fn watch(&self, path: &str) -> BufReader<TcpStream> {
+        let path = format!("{path}?watch=true&timeoutSeconds=3600");
+        self.send("GET", &path, "application/json", "")
     }
 
     pub fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Value {
