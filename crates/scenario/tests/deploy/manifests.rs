@@ -61,7 +61,8 @@ fn pods_are_restricted() {
                 assert_eq!(container["securityContext"], wanted, "{name}");
                 assert!(container["resources"]["limits"]["memory"].is_string(), "{name}");
                 for probe in ["livenessProbe", "readinessProbe"] {
-                    assert!(container[probe]["httpGet"]["path"].is_string(), "{name} {probe}");
+                    // With certificates the admin port speaks TLS, too.
+                    assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS", "{name} {probe}");
                 }
             }
         }

@@ -123,14 +123,15 @@ spec:
             - name: bus
               containerPort: {{ $values.bus.port }}
             {{- end }}
-          {{- $loopback := not (include "bailiff.exposed" $root) }}
+          {{- $where := ternary "" ", host: 127.0.0.1" (eq (include "bailiff.exposed" $root) "true") }}
+          {{- $scheme := ternary "HTTP" "HTTPS" (eq $values.tls.mode "none") }}
           livenessProbe:
-            httpGet: {path: /livez, port: admin{{ if $loopback }}, host: 127.0.0.1{{ end }}}
+            httpGet: {path: /livez, port: admin, scheme: {{ $scheme }}{{ $where }}}
             periodSeconds: 10
             timeoutSeconds: 5
             failureThreshold: 6
           readinessProbe:
-            httpGet: {path: /readyz, port: admin{{ if $loopback }}, host: 127.0.0.1{{ end }}}
+            httpGet: {path: /readyz, port: admin, scheme: {{ $scheme }}{{ $where }}}
             periodSeconds: 5
             timeoutSeconds: 5
           resources:
@@ -139,16 +140,32 @@ spec:
             allowPrivilegeEscalation: false
             readOnlyRootFilesystem: true
             capabilities: {drop: [ALL]}
-          {{- if ne $values.tls.mode "none" }}
+          {{- $etcd := and .serves $values.bus.etcdSecret }}
+          {{- if or (ne $values.tls.mode "none") $etcd }}
           volumeMounts:
+            {{- if ne $values.tls.mode "none" }}
             - name: tls
               mountPath: /var/run/bailiff/tls
               readOnly: true
+            {{- end }}
+            {{- if $etcd }}
+            - name: etcd
+              mountPath: /var/run/bailiff/etcd
+              readOnly: true
+            {{- end }}
       volumes:
+        {{- if ne $values.tls.mode "none" }}
         - name: tls
           secret:
             secretName: {{ printf $values.tls.secretName .name }}
             defaultMode: 0440
+        {{- end }}
+        {{- if $etcd }}
+        - name: etcd
+          secret:
+            secretName: {{ $etcd }}
+            defaultMode: 0440
+        {{- end }}
           {{- end }}
 {{- end }}
 
