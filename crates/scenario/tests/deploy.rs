@@ -8,8 +8,12 @@
 
 #[path = "deploy/door.rs"]
 mod door;
+#[path = "deploy/flags.rs"]
+mod flags;
 #[path = "deploy/manifests.rs"]
 mod manifests;
+#[path = "deploy/metrics.rs"]
+mod metrics;
 #[path = "deploy/rights.rs"]
 mod rights;
 #[path = "deploy/writes.rs"]
