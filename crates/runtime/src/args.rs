@@ -20,7 +20,7 @@ use std::ops::Deref;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser};
 
-pub use bus::{Address, BusArgs, BusFlags, DEFAULT_BUS_PORT};
+pub use bus::{Address, Addresses, BusArgs, BusFlags, DEFAULT_BUS_PORT};
 pub use common::{CommonArgs, LogFilter, LogFormat};
 pub use duration::{Error as DurationError, GoDuration};
 pub use kube::KubeArgs;

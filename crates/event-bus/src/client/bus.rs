@@ -1,15 +1,17 @@
 //! How to reach a bus: in process or over TCP, with the same messages; and what can be asked of it.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{Incarnation, Revision, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::event_bus_client::EventBusClient;
-use bailiff_runtime::args::{self, BusFlags};
+use bailiff_runtime::Seed;
+use bailiff_runtime::args::{self, Address, BusFlags};
 use bailiff_runtime::tls::{Connector, Tls};
 use tonic::transport::Endpoint;
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
 use super::ANSWER_WITHIN;
 use super::line::Line;
@@ -76,10 +78,26 @@ pub struct TopicStatus {
     pub shards: Vec<ShardStatus>,
 }
 
-/// How to reach a bus; cheap to clone.
+/// How to reach a bus; cheap to clone. A bus may have several addresses: each user of it tries one after the other.
 #[derive(Clone, Debug)]
 pub struct Bus {
-    client: EventBusClient<Route>,
+    /// Never empty.
+    clients: Arc<[EventBusClient<Route>]>,
+    /// Which one is in use.
+    current: usize,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// Another replica may do better.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Deadline { .. } => true,
+            Self::Refused { source, .. } => matches!(source.code(), Code::Unavailable | Code::Unknown | Code::DeadlineExceeded),
+            Self::Malformed { .. } => false,
+        }
+    }
 }
 
 // === impl Bus ===
@@ -87,21 +105,32 @@ pub struct Bus {
 impl Bus {
     /// The bus of this process: the generated client calls the generated server, without sockets.
     pub fn in_process(server: &Server) -> Self {
-        Self::over(Route::InProcess(server.service()))
+        Self::over([Route::InProcess(server.service())])
     }
 
     /// The same over a line that may be cut.
     pub fn over_line(server: &Server, line: &Line) -> Self {
-        Self::over(Route::Line(server.service(), line.clone()))
+        Self::over([Route::Line(server.service(), line.clone())])
     }
 
     /// The bus at `url`, such as `http://127.0.0.1:7460`. Connects when it is first used, and again when the connection broke.
     /// If `url` is none, every use says so. Must be called inside a tokio runtime.
     pub fn connect(url: &str) -> Self {
-        match Endpoint::from_shared(url.to_owned()) {
-            Ok(endpoint) => Self::connect_to(endpoint),
-            Err(error) => Self::over(Route::Nowhere(format!("bus address {url:?} is no URL: {error}"))),
+        Self::connect_any([url])
+    }
+
+    /// The bus behind all of these URLs: replicas that share one memory. Whoever uses it begins with one of them, moves on when that
+    /// one fails, and resumes there. Must be called inside a tokio runtime.
+    pub fn connect_any<'a>(urls: impl IntoIterator<Item = &'a str>) -> Self {
+        let route = |url: &str| match Endpoint::from_shared(url.to_owned()) {
+            Ok(endpoint) => Route::Channel(patient(endpoint).connect_lazy()),
+            Err(error) => Route::Nowhere(format!("bus address {url:?} is no URL: {error}")),
+        };
+        let routes: Vec<Route> = urls.into_iter().map(route).collect();
+        if routes.is_empty() {
+            return Self::over([Route::Nowhere("the bus has no address".to_owned())]);
         }
+        Self::over(routes)
     }
 
     /// The bus that `flags` name, over mutual TLS if there is any. Must be called inside a tokio runtime.
@@ -110,29 +139,66 @@ impl Bus {
     /// The bus's host is no name that a certificate can carry: a matter of configuration (exit code 64).
     pub fn reach(flags: &BusFlags, tls: Option<&Tls>) -> Result<Self, args::Error> {
         let Some(tls) = tls else {
-            return Ok(Self::connect(&flags.bus.http_url()));
+            let urls: Vec<String> = flags.bus.iter().map(Address::http_url).collect();
+            return Ok(Self::connect_any(urls.iter().map(String::as_str)));
         };
-        let connector = Connector::new(tls, flags)?;
-        // tonic would encrypt what is called https by itself; here the connector does.
-        Ok(match Endpoint::from_shared(flags.bus.http_url()) {
-            Ok(endpoint) => Self::over(Route::Channel(patient(endpoint).connect_with_connector_lazy(connector))),
-            Err(error) => Self::over(Route::Nowhere(format!("bus address {} is no URL: {error}", flags.bus))),
-        })
+        let route = |address: &Address| {
+            let connector = Connector::new(tls, flags, address)?;
+            // tonic would encrypt what is called https by itself; here the connector does.
+            Ok(match Endpoint::from_shared(address.http_url()) {
+                Ok(endpoint) => Route::Channel(patient(endpoint).connect_with_connector_lazy(connector)),
+                Err(error) => Route::Nowhere(format!("bus address {address} is no URL: {error}")),
+            })
+        };
+        let routes: Result<Vec<Route>, args::Error> = flags.bus.iter().map(route).collect();
+        Ok(Self::over(routes?))
     }
 
     /// The bus behind `endpoint`; how long connecting may take and how a dead peer is noticed are set here.
     pub fn connect_to(endpoint: Endpoint) -> Self {
-        Self::over(Route::Channel(patient(endpoint).connect_lazy()))
+        Self::over([Route::Channel(patient(endpoint).connect_lazy())])
     }
 
-    fn over(route: Route) -> Self {
+    fn over(routes: impl IntoIterator<Item = Route>) -> Self {
+        let client = |route| EventBusClient::new(route).max_decoding_message_size(MESSAGE_MAX);
         Self {
-            client: EventBusClient::new(route).max_decoding_message_size(MESSAGE_MAX),
+            clients: routes.into_iter().map(client).collect(),
+            current: 0,
         }
     }
 
     pub(super) fn client(&self) -> EventBusClient<Route> {
-        self.client.clone()
+        self.clients.get(self.current).expect("it is kept below their number").clone()
+    }
+
+    /// The same bus, beginning with an address that `seed` draws: not everybody begins with the first.
+    pub(super) fn seeded(&self, seed: &Seed) -> Self {
+        let count = self.clients.len() as u64;
+        let current = if count > 1 { seed.fork("address").below(count) } else { 0 };
+        Self {
+            clients: Arc::clone(&self.clients),
+            current: usize::try_from(current).unwrap_or(0),
+        }
+    }
+
+    /// The address in use has failed: use the next.
+    pub(super) fn move_on(&mut self) {
+        self.current = (self.current + 1) % self.clients.len();
+    }
+
+    /// Asks one address after the other until one answers.
+    async fn ask<T, F>(&self, rpc: &'static str, call: impl Fn(EventBusClient<Route>) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let mut bus = self.clone();
+        for _ in 1..self.clients.len() {
+            match within(rpc, call(bus.client())).await {
+                Err(error) if error.is_passing() => bus.move_on(),
+                answered => return answered,
+            }
+        }
+        within(rpc, call(bus.client())).await
     }
 
     /// The records kept of a key, oldest first; without their ages.
@@ -145,7 +211,11 @@ impl Bus {
             topic: topic.to_string(),
             key: key.to_owned(),
         };
-        let response = within(RPC, self.client().get_history(request)).await?;
+        let call = |mut client: EventBusClient<Route>| {
+            let request = request.clone();
+            async move { client.get_history(request).await }
+        };
+        let response = self.ask(RPC, call).await?;
         let records: Result<Vec<Record>, _> = wire::list("records", response.records, usize::MAX);
         let incarnation = Incarnation::from(response.incarnation);
         // People read it. Nobody counts by it, so no clock is asked when it came.
@@ -164,7 +234,8 @@ impl Bus {
     /// No answer, or a refusal.
     pub async fn status(&self) -> Result<BusStatus, Error> {
         const RPC: &str = "GetStatus";
-        let response = within(RPC, self.client().get_status(pb::GetStatusRequest {})).await?;
+        let call = |mut client: EventBusClient<Route>| async move { client.get_status(pb::GetStatusRequest {}).await };
+        let response = self.ask(RPC, call).await?;
         let topics = wire::list("topics", response.topics, usize::MAX);
         Ok(BusStatus {
             incarnation: response.incarnation,
@@ -183,7 +254,11 @@ impl Bus {
             topic: topic.to_string(),
             shard,
         };
-        let response = within("ResetEpoch", self.client().reset_epoch(request)).await?;
+        let call = |mut client: EventBusClient<Route>| {
+            let request = request.clone();
+            async move { client.reset_epoch(request).await }
+        };
+        let response = self.ask("ResetEpoch", call).await?;
         Ok(response.previous_epoch)
     }
 }

@@ -111,7 +111,7 @@ pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -
         settled: Notify::new(),
     });
     // Owned by the publisher, which aborts it when it is dropped. It ends by itself only when it is fenced.
-    let task = tokio::spawn(session::run(bus.clone(), Arc::clone(&shared), Backoff::new(seed)));
+    let task = tokio::spawn(session::run(bus.seeded(&seed), Arc::clone(&shared), Backoff::new(seed)));
     Publisher {
         shared,
         session: task.abort_handle(),

@@ -51,7 +51,7 @@ struct Session<'a> {
 }
 
 /// Keeps a session open until it is fenced.
-pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
+pub(super) async fn run(mut bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
     let mut progress = Progress {
         epoch: shared.options.epoch,
         replaced_in: None,
@@ -88,6 +88,7 @@ pub(super) async fn run(bus: Bus, shared: Arc<Shared>, mut backoff: Backoff) {
             tracing::warn!(%topic, shard, error = %status, "Session was lost");
         }
         shared.progress(|state| state.outbox.disconnected());
+        bus.move_on();
         tokio::time::sleep(backoff.failed()).await;
     }
 }

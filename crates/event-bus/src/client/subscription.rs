@@ -140,7 +140,7 @@ enum Event {
 pub fn subscribe(bus: &Bus, options: SubscribeOptions, clock: &Clock, seed: &Seed) -> Subscription {
     let seed = seed.fork(&format!("subscription {}", options.subscriber));
     Subscription {
-        bus: bus.clone(),
+        bus: bus.seeded(&seed),
         options,
         clock: clock.clone(),
         backoff: Backoff::new(seed),
@@ -254,6 +254,7 @@ impl Subscription {
             self.cursor.clear();
             tracing::error!(subscriber = self.options.subscriber, error = %status, "Bus refused the subscription");
         }
+        self.bus.move_on();
         self.state = State::Waiting(Instant::now() + self.backoff.failed());
         if self.lost.is_some() {
             tracing::debug!(subscriber = self.options.subscriber, error = %status, "Bus was not reached");

@@ -89,7 +89,7 @@ async fn mk_bench(wish: Wish<'_>, bounds: Bounds) -> Bench {
 impl Bench {
     fn flags(&self, server_name: &str) -> BusFlags {
         BusFlags {
-            bus: self.address.into(),
+            bus: bailiff_runtime::args::Address::from(self.address).into(),
             tls_server_name: Some(server_name.to_owned()),
             ..BusArgs::default().into_inner()
         }
@@ -320,7 +320,7 @@ async fn a_role_does_what_the_table_allows_and_is_told_what_that_is() {
     }
 
     // The streams, without our client library, which would ask again and again.
-    let connector = bailiff_runtime::tls::Connector::new(&viewer.tls, &bench.flags("event-bus")).unwrap();
+    let connector = mk_connector(&viewer.tls, &bench.flags("event-bus"));
     let channel = tonic::transport::Endpoint::from_static("http://bus").connect_with_connector_lazy(connector);
     let mut client = EventBusClient::new(channel);
     let open = pb::publish_request::Step::Open(pb::OpenSession {
@@ -344,7 +344,7 @@ async fn a_role_does_what_the_table_allows_and_is_told_what_that_is() {
         "{status}"
     );
 
-    let connector = bailiff_runtime::tls::Connector::new(&monitor.tls, &bench.flags("event-bus")).unwrap();
+    let connector = mk_connector(&monitor.tls, &bench.flags("event-bus"));
     let channel = tonic::transport::Endpoint::from_static("http://bus").connect_with_connector_lazy(connector);
     let request = pb::SubscribeRequest {
         topics: vec!["node-health".to_owned(), "daemon-rollouts".to_owned()],
@@ -369,7 +369,7 @@ async fn a_message_that_is_too_large_harms_nobody_else() {
     let (publisher, mut follower) = (bench.publish(&client), bench.follow(&client));
     publisher.complete();
     follower.until(|follower| follower.snapshots == 1).await;
-    let connector = bailiff_runtime::tls::Connector::new(&client.tls, &bench.flags("event-bus")).unwrap();
+    let connector = mk_connector(&client.tls, &bench.flags("event-bus"));
     let channel = tonic::transport::Endpoint::from_static("http://bus").connect_with_connector_lazy(connector);
     let request = pb::GetHistoryRequest {
         topic: "node-health".to_owned(),
@@ -387,4 +387,8 @@ async fn a_message_that_is_too_large_harms_nobody_else() {
     follower.until(|follower| follower.held.len() == 1).await;
     assert_eq!(follower.lost, 0, "nobody else noticed");
     bench.end().await;
+}
+
+fn mk_connector(tls: &Tls, flags: &BusFlags) -> bailiff_runtime::tls::Connector {
+    bailiff_runtime::tls::Connector::new(tls, flags, flags.bus.iter().next().unwrap()).unwrap()
 }

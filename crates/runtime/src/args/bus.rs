@@ -19,9 +19,9 @@ pub type BusArgs = Valid<BusFlags>;
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(next_help_heading = "Event bus", about = None, long_about = None)]
 pub struct BusFlags {
-    /// Where the event bus is
-    #[arg(long, env = "BAILIFF_BUS", default_value = "127.0.0.1:7460", value_name = "HOST:PORT")]
-    pub bus: Address,
+    /// Where the event bus is; of several replicas all addresses, with commas between them
+    #[arg(long, env = "BAILIFF_BUS", default_value = "127.0.0.1:7460", value_name = "HOST:PORT,...")]
+    pub bus: Addresses,
 
     /// Talk to the event bus in plain text also beyond this machine
     #[arg(
@@ -38,6 +38,10 @@ pub struct BusFlags {
     #[command(flatten)]
     pub tls: TlsFlags,
 }
+
+/// Host and port of every replica of a service; at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses(Vec<Address>);
 
 /// Host and port of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +74,58 @@ fn server_name(text: &str) -> Result<String, String> {
     match ServerName::try_from(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(_) => Err("allowed is a DNS name or an IP address".to_owned()),
+    }
+}
+
+// === impl Addresses ===
+
+impl Addresses {
+    /// Most replicas of a service: a limit against mistakes.
+    const MOST: usize = 16;
+
+    /// Each of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Address> {
+        self.0.iter()
+    }
+
+    /// Are they all this machine?
+    pub fn is_loopback(&self) -> bool {
+        self.0.iter().all(Address::is_loopback)
+    }
+}
+
+impl From<Address> for Addresses {
+    fn from(address: Address) -> Self {
+        Self(vec![address])
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut addresses: Vec<Address> = Vec::new();
+        for part in text.split(',') {
+            let address: Address = part.trim().parse().map_err(|allowed| match text.contains(',') {
+                true => format!("{part:?}: {allowed}"),
+                false => allowed,
+            })?;
+            if addresses.contains(&address) {
+                return Err(format!("{address} is there twice; allowed is each address once"));
+            }
+            addresses.push(address);
+        }
+        if addresses.len() > Self::MOST {
+            return Err(format!("allowed are at most {} addresses", Self::MOST));
+        }
+        Ok(Self(addresses))
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let addresses: Vec<String> = self.0.iter().map(Address::to_string).collect();
+        f.write_str(&addresses.join(","))
     }
 }
 
@@ -184,6 +240,23 @@ mod tests {
             "::1:1",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_bus_may_have_several_addresses() {
+        let addresses: Addresses = "127.0.0.1:1, bus-1:7460,[::1]:2".parse().expect("three addresses");
+        assert_eq!(addresses.to_string(), "127.0.0.1:1,bus-1:7460,[::1]:2");
+        assert_eq!(addresses.iter().map(Address::port).collect::<Vec<_>>(), [1, 7460, 2]);
+        assert!(!addresses.is_loopback(), "one is not");
+        for (text, wanted) in [
+            ("", "allowed is <host>:<port>"),
+            ("a:1,", "\"\": allowed is <host>:<port>"),
+            ("a:1,b", "\"b\": allowed"),
+            ("a:1,b:2,a:1", "a:1 is there twice"),
+        ] {
+            let refused = text.parse::<Addresses>().expect_err(text);
+            assert!(refused.starts_with(wanted), "{text:?}: {refused}");
         }
     }
 

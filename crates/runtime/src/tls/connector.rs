@@ -29,16 +29,16 @@ type Answer = TokioIo<Secured<TlsStream<TcpStream>>>;
 // === impl Connector ===
 
 impl Connector {
-    /// To the bus that `flags` name.
+    /// To the bus that `flags` name, at one of its addresses.
     ///
     /// # Errors
     /// The bus's host is no name that a certificate can carry.
-    pub fn new(tls: &Tls, flags: &BusFlags) -> Result<Self, Error> {
-        let name = flags.tls_server_name.as_deref().unwrap_or_else(|| flags.bus.host());
+    pub fn new(tls: &Tls, flags: &BusFlags, address: &Address) -> Result<Self, Error> {
+        let name = flags.tls_server_name.as_deref().unwrap_or_else(|| address.host());
         let allowed = "with TLS allowed is a DNS name or an IP address, or set --tls-server-name";
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| Error::new("bus", &flags.bus, allowed))?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| Error::new("bus", address, allowed))?;
         Ok(Self {
-            address: flags.bus.clone(),
+            address: address.clone(),
             name,
             tls: tls.clone(),
         })
