@@ -1,16 +1,10 @@
 //! What a bus is, apart from how it is reached: commands in, effects out.
 //!
 //! An [`Engine`] is pure: no tokio, no clock, no sockets; time is an argument and effects are data. The server owns one and does
-//! what the effects say. The engine of this crate is [`Memory`].
+//! what the effects say. [`Memory`] keeps everything in this process; [`Etcd`] shares one memory between several.
 //!
-//! # Putting another engine behind the trait
 //! Writes are asynchronous by shape: [`Engine::apply`] takes a ticket, and the answer is an [`Effect`] that carries that ticket, of
-//! this call or of a later one. Reads are local by shape: they are served from what the engine holds, without waiting. An engine
-//! over etcd keeps a mirror that its watch feeds and serves reads from it; a command becomes a transaction, compared against the
-//! shard's epoch key, whose completion comes back as a further input of its driver and only then is answered. The store's revision
-//! is the bus's; its cluster id and compaction floor are incarnation and oldest resumable revision; a shard's session is a store
-//! lease; a replace is staged over many transactions under the session's own prefix, and the mirror shows it when the end marker
-//! arrives. Nothing in the server or the client would change.
+//! this call or of a later [`Engine::poll`]. Reads are local by shape: they are served from what the engine holds, without waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,10 +13,12 @@ use std::time::Duration;
 use bailiff_model::{Now, Revision, Topic};
 
 pub mod cursor;
+pub mod etcd;
 mod limits;
 mod memory;
 mod refusal;
 
+pub use self::etcd::Etcd;
 pub use cursor::{Position, SnapshotReason};
 pub use limits::Limits;
 pub use memory::Memory;
@@ -207,8 +203,24 @@ pub trait Engine: Send + 'static {
     /// Takes a command. The answer is among the effects of this call or of a later one.
     fn apply(&mut self, ticket: Ticket, command: Command, now: Now) -> Vec<Effect>;
 
+    /// What came of earlier commands, and of what others did to the same bus, since this was last asked.
+    fn poll(&mut self, now: Now) -> Vec<Effect> {
+        let _ = now;
+        Vec::new()
+    }
+
+    /// The time that the engine counts by, at `now` of its owner: what a record's `received_at` is of.
+    fn time(&self, now: Now) -> Now {
+        now
+    }
+
     /// Identity of this memory; a bus that lost its memory has another.
     fn incarnation(&self) -> &str;
+
+    /// True if others write to the same bus, so that a reader may have seen more of it elsewhere.
+    fn may_lag(&self) -> bool {
+        false
+    }
 
     /// Newest revision.
     fn head(&self) -> Revision;

@@ -4,6 +4,7 @@
 //! same handle: that is how tests and worlds kill a bus. Nothing here decides what a record means; rules live in
 //! [`crate::engine`], checks of single values in [`crate::wire`].
 
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::event_bus_server::EventBusServer;
 use bailiff_runtime::{Clock, Seed};
 use prometheus_client::registry::Registry;
+use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -29,7 +31,7 @@ use self::gate::{Caller, Gate};
 use self::hub::Hub;
 use self::metrics::Metrics;
 use crate::access::{Action, Roles};
-use crate::engine::{Limits, Memory};
+use crate::engine::{Engine, Limits, Memory};
 
 pub use self::status::REFUSAL_METADATA;
 
@@ -62,8 +64,11 @@ pub struct Server {
     gate: Gate,
 }
 
-#[derive(Debug)]
+/// Makes the engine of a bus that starts, of this incarnation.
+type MkEngine = Box<dyn Fn(String, &Limits) -> Box<dyn Engine> + Send + Sync>;
+
 struct Inner {
+    mk_engine: MkEngine,
     options: ServerOptions,
     clock: Clock,
     seed: Seed,
@@ -89,8 +94,34 @@ impl Default for ServerOptions {
 impl Server {
     /// A bus with an empty memory. Must be called inside a tokio runtime.
     pub fn new(options: ServerOptions, clock: &Clock, seed: &Seed) -> Self {
-        let server = Self {
+        let mk_engine =
+            |incarnation: String, limits: &Limits| -> Box<dyn Engine> { Box::new(Memory::new(incarnation, limits.clone())) };
+        Self::with_engines(options, clock, seed, mk_engine)
+    }
+
+    /// A bus whose memory is made by `mk_engine`, anew whenever it is started. Must be called inside a tokio runtime.
+    pub fn with_engines(
+        options: ServerOptions,
+        clock: &Clock,
+        seed: &Seed,
+        mk_engine: impl Fn(String, &Limits) -> Box<dyn Engine> + Send + Sync + 'static,
+    ) -> Self {
+        let server = Self::down(options, clock, seed, Box::new(mk_engine));
+        server.restart();
+        server
+    }
+
+    /// A bus that is down until an engine is [installed](Server::install).
+    pub fn idle(options: ServerOptions, clock: &Clock, seed: &Seed) -> Self {
+        let mk_engine =
+            |incarnation: String, limits: &Limits| -> Box<dyn Engine> { Box::new(Memory::new(incarnation, limits.clone())) };
+        Self::down(options, clock, seed, Box::new(mk_engine))
+    }
+
+    fn down(options: ServerOptions, clock: &Clock, seed: &Seed, mk_engine: MkEngine) -> Self {
+        Self {
             inner: Arc::new(Inner {
+                mk_engine,
                 options,
                 clock: clock.clone(),
                 seed: seed.fork("event-bus"),
@@ -98,9 +129,7 @@ impl Server {
                 hub: Mutex::new(None),
             }),
             gate: Gate::Open,
-        };
-        server.restart();
-        server
+        }
     }
 
     /// The generated gRPC service.
@@ -136,19 +165,25 @@ impl Server {
 
     /// Starts the bus with an empty memory and a new incarnation, ending what was there.
     pub fn restart(&self) {
+        let engine = (self.inner.mk_engine)(self.inner.seed.uuid(), &self.inner.options.limits);
+        self.install(engine, None);
+    }
+
+    /// Starts the bus with this engine, ending what was there. `wake` is notified when there is something to [`Engine::poll`].
+    /// Must be called inside a tokio runtime.
+    pub fn install(&self, engine: Box<dyn Engine>, wake: Option<Arc<Notify>>) {
         self.kill();
         let Inner {
-            options,
-            clock,
-            seed,
-            metrics,
-            ..
+            options, clock, metrics, ..
         } = &*self.inner;
-        let engine = Memory::new(seed.uuid(), options.limits.clone());
-        let hub = Arc::new(Hub::new(Box::new(engine), options.clone(), clock.clone(), metrics.clone()));
+        let hub = Arc::new(Hub::new(engine, options.clone(), clock.clone(), metrics.clone()));
         // Owned by the hub: it ends when the hub is shut down. It cannot fail; were it to panic, liveness would not be announced
         // any more but is still judged whenever a bookmark is sent.
         tokio::spawn(tend(Arc::clone(&hub)));
+        if let Some(wake) = wake {
+            // Owned by the hub as well. Without it nothing would be answered, which is seen by all.
+            tokio::spawn(attend(Arc::clone(&hub), wake));
+        }
         *self.inner.hub.lock().unwrap_or_else(PoisonError::into_inner) = Some(hub);
     }
 
@@ -201,6 +236,26 @@ async fn tend(hub: Arc<Hub>) {
             () = hub.is_down() => return,
             _ = tick.tick() => hub.tick(),
         }
+    }
+}
+
+/// Does what the engine comes up with, until the hub is shut down.
+async fn attend(hub: Arc<Hub>, wake: Arc<Notify>) {
+    loop {
+        hub.poll();
+        tokio::select! {
+            biased;
+            () = hub.is_down() => return,
+            () = wake.notified() => {}
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 

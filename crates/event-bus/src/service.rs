@@ -8,18 +8,24 @@ use std::time::Duration;
 use bailiff_runtime::args::{DEFAULT_BUS_PORT, TlsArgs, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::shutdown::chain;
-use bailiff_runtime::{Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Shutdown, Tasks, admin, parse_or_exit, telemetry};
+use bailiff_runtime::{Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, admin, parse_or_exit, telemetry};
 use clap::{ArgAction, Parser};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Roles;
+use crate::engine::etcd;
 use crate::server::{Server, ServerOptions};
+
+mod engine;
+
+use self::engine::Engine;
+pub use self::engine::EngineFlags;
 
 /// Name in telemetry and health.
 const NAME: &str = "event-bus";
 
-/// The event bus: carries decisions from stage to stage, in memory.
+/// The event bus: carries decisions from stage to stage.
 #[derive(Debug, Parser)]
 #[command(name = "event-bus", version)]
 pub struct Args {
@@ -41,6 +47,10 @@ pub struct Args {
     /// TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
+
+    /// What keeps it.
+    #[command(flatten)]
+    pub engine: EngineFlags,
 
     /// The process.
     #[command(flatten)]
@@ -68,13 +78,17 @@ pub fn main() -> ExitCode {
     if let Err(error) = args.check() {
         exit_invalid(&error);
     }
+    let engine = match args.engine.read(args.insecure) {
+        Ok(engine) => engine,
+        Err(error) => exit_invalid(&error),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         // The engine is one; a second thread encodes for subscribers meanwhile.
         .worker_threads(2)
         .enable_all()
         .build();
     let served = match runtime {
-        Ok(runtime) => runtime.block_on(run(args)),
+        Ok(runtime) => runtime.block_on(run(args, engine)),
         Err(source) => Err(Error::Runtime(source)),
     };
     served.unwrap_or_else(|error| {
@@ -97,12 +111,13 @@ impl Args {
     }
 }
 
-async fn run(args: Args) -> Result<ExitCode, Error> {
+async fn run(args: Args, engine: Engine) -> Result<ExitCode, Error> {
     let Args {
         listen,
         insecure: _,
         roles,
         tls,
+        engine: _,
         common,
     } = args;
     let clock = Clock::system();
@@ -121,7 +136,7 @@ async fn run(args: Args) -> Result<ExitCode, Error> {
     let (metrics, readiness) = (Metrics::new(), Readiness::new(&clock));
     let serving = readiness.check("event bus");
 
-    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    let server = open(engine, &clock, &seed, &metrics, &readiness, &tasks);
     metrics.register("event_bus", |registry| server.register(registry));
     tracing::info!(%address, admin = %admin_port.address(), incarnation = server.incarnation(), "Event bus is open");
     // Stopped last and on its own, so that a draining bus still answers.
@@ -158,6 +173,34 @@ async fn run(args: Args) -> Result<ExitCode, Error> {
     )))
 }
 
+/// The bus, and over etcd the task that serves it with engines.
+fn open(engine: Engine, clock: &Clock, seed: &Seed, metrics: &Metrics, readiness: &Readiness, tasks: &Tasks) -> Server {
+    let Engine::Etcd(config) = engine else {
+        return Server::new(ServerOptions::default(), clock, seed);
+    };
+    let server = Server::idle(ServerOptions::default(), clock, seed);
+    let status = etcd::Status::default();
+    let exported = status.clone();
+    metrics.register("event_bus_etcd", |registry| registry.register_collector(Box::new(exported)));
+    let (of, clock, seed) = (server.clone(), clock.clone(), seed.fork("etcd"));
+    let watched = status.clone();
+    tasks.spawn_infallible("etcd", DeathPolicy::EndProcess, async move {
+        match Box::pin(etcd::serve(&config, &of, &clock, &seed, &watched)).await {}
+    });
+    let check = readiness.check("etcd");
+    tasks.spawn_infallible("etcd readiness", DeathPolicy::EndProcess, async move {
+        let mut every = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            every.tick().await;
+            match status.trouble() {
+                Some(reason) => check.fail(reason),
+                None => check.ok(),
+            }
+        }
+    });
+    server
+}
+
 fn default_listen() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], DEFAULT_BUS_PORT))
 }
@@ -179,7 +222,9 @@ mod tests {
 
     #[test]
     fn every_flag_is_an_environment_variable() {
-        for arg in Args::command().get_arguments().filter(|arg| arg.get_long().is_some()) {
+        // What is asked of one call is no setting.
+        let is_setting = |arg: &&clap::Arg| arg.get_long().is_some_and(|long| long != "print-config");
+        for arg in Args::command().get_arguments().filter(is_setting) {
             assert!(arg.get_env().is_some(), "{arg:?}");
         }
     }

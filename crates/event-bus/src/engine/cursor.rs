@@ -56,6 +56,11 @@ pub fn position(text: &str, incarnation: &str, head: Revision, fingerprint: u64)
     })
 }
 
+/// True for a cursor of this incarnation that is ahead of `head`.
+pub fn is_ahead(text: &str, incarnation: &str, head: Revision) -> bool {
+    parse(text).is_some_and(|(found, revision, _)| found == incarnation && revision > head)
+}
+
 fn parse(text: &str) -> Option<(&str, Revision, u64)> {
     if text.len() > CURSOR_MAX {
         return None;

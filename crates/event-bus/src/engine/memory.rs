@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bailiff_model::{Now, Revision, Topic};
 
+pub(super) mod image;
 mod read;
 mod replace;
 mod retention;
@@ -25,7 +26,7 @@ use super::{Answer, Command, Effect, Engine, Limits, Position, Refusal, Selectio
 use crate::record::{Record, ShardStatus};
 
 /// The engine that keeps everything in memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Memory {
     incarnation: String,
     limits: Limits,
@@ -79,6 +80,15 @@ impl Memory {
                 Ok(Answer::Done)
             }
         }
+    }
+
+    /// True if a [`Command::Tick`] at `now` would change anything.
+    pub(super) fn is_due(&self, now: Now) -> bool {
+        self.has_silent_session(now)
+            || self.has_new_liveness(now)
+            || Topic::ALL.into_iter().any(|topic| {
+                self.oldest_expired_terminal(topic, now).is_some() || self.oldest_expired_tombstone(topic, now).is_some()
+            })
     }
 
     fn tick(&mut self, now: Now, effects: &mut Vec<Effect>) {

@@ -83,6 +83,9 @@ pub enum Refusal {
         /// So long.
         seconds: u64,
     },
+    /// The store did not take a command in time, or it is not known what became of it.
+    #[error("the store of the bus did not take it in time, or lost track of it")]
+    Store,
     /// No room for more keys.
     #[error("the bus holds {most} keys, which is its bound")]
     Keys {
@@ -111,6 +114,7 @@ impl Refusal {
             Self::Reset { .. } => "reset",
             Self::Ended => "ended",
             Self::Silent { .. } => "silent",
+            Self::Store => "store",
             Self::Keys { .. } => "keys",
             Self::Sessions { .. } => "sessions",
         }

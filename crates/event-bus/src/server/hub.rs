@@ -86,6 +86,21 @@ impl Hub {
         self.clock.now()
     }
 
+    /// The present by the engine's time, which records are of.
+    pub(super) fn time(&self) -> Now {
+        let now = self.now();
+        self.read(|engine| engine.time(now))
+    }
+
+    /// Does what came of earlier commands, and of what others did.
+    pub(super) fn poll(&self) {
+        let now = self.now();
+        let mut state = self.lock();
+        for effect in state.engine.poll(now) {
+            state.perform(effect, now);
+        }
+    }
+
     /// Ends all streams.
     pub(super) fn shut_down(&self) {
         self.down.cancel();
@@ -233,7 +248,7 @@ impl State {
             _ => None,
         };
         for effect in self.engine.apply(ticket, command, now) {
-            self.perform(effect);
+            self.perform(effect, now);
         }
         if let Some(session) = closed {
             self.endings.remove(&session);
@@ -241,17 +256,26 @@ impl State {
         }
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: Effect, now: Now) {
         match effect {
             Effect::Answer { ticket, result } => {
+                let opened = match &result {
+                    Ok(Answer::Opened { session, .. }) => Some(*session),
+                    _ => None,
+                };
                 if let Ok(Answer::Opened { session, .. }) = &result {
                     let (tx, rx) = oneshot::channel();
                     self.endings.insert(*session, tx);
                     self.unclaimed.insert(*session, rx);
                 }
-                if let Some(waiting) = self.waiting.remove(&ticket) {
-                    // A caller that left does not want the answer.
-                    let _ = waiting.send(result);
+                // A caller that left does not want the answer; nor the session that was opened for it.
+                let is_wanted = self
+                    .waiting
+                    .remove(&ticket)
+                    .is_some_and(|waiting| waiting.send(result).is_ok());
+                if let Some(session) = opened.filter(|_| !is_wanted) {
+                    let ticket = self.next_ticket();
+                    self.apply(ticket, Command::Close { session }, now);
                 }
             }
             Effect::Ended { session, refusal } => {

@@ -58,11 +58,16 @@ pub(super) fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Strea
     let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
     let selection = selection(request.topics, request.filters).map_err(|error| hub.refuse_invalid(&error))?;
     let fingerprint = selection.fingerprint();
-    let (incarnation, position) = hub.read(|engine| {
+    let (incarnation, position, is_early) = hub.read(|engine| {
         let incarnation = engine.incarnation().to_owned();
         let position = cursor::position(&request.cursor, &incarnation, engine.head(), fingerprint);
-        (incarnation, position)
+        // Elsewhere the reader has seen what is still to come here; it must not be shown the past.
+        let is_early = engine.may_lag() && cursor::is_ahead(&request.cursor, &incarnation, engine.head());
+        (incarnation, position, is_early)
     });
+    if is_early {
+        return Err(status::behind());
+    }
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
     let seat = hub.seat(selection.topics.iter().copied().collect())?;
     let mut bookmark = tokio::time::interval(hub.options.bookmark_every);
@@ -211,7 +216,7 @@ impl Reader {
     /// The next part of the set that is being sent.
     fn next_chunk(&mut self) -> Option<Step> {
         let pending = self.set.as_mut()?;
-        let now = self.hub.now().mono;
+        let now = self.hub.time().mono;
         let (mut records, mut bytes) = (Vec::new(), 0);
         while records.len() < CHUNK_RECORDS && bytes < self.hub.options.chunk_bytes {
             let Some(record) = pending.records.next() else { break };

@@ -16,7 +16,7 @@ pub(super) fn history(hub: &Hub, caller: &Caller, request: &pb::GetHistoryReques
     let topic = envelope::topic("topic", &request.topic).map_err(|error| hub.refuse_invalid(&error))?;
     caller.check(&hub.metrics, Action::Read, topic)?;
     let key = envelope::key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
-    let now = hub.now().mono;
+    let now = hub.time().mono;
     let (records, incarnation) = hub.read(|engine| (engine.history(topic, &key), engine.incarnation().to_owned()));
     Ok(pb::GetHistoryResponse {
         records: records.iter().map(|record| envelope::to_envelope(record, now)).collect(),

@@ -36,19 +36,27 @@ pub fn incoming(topic: Topic, envelope: pb::Envelope) -> Result<Incoming, Error>
             format!("at most {RECORD_MAX} bytes"),
         ));
     }
-    let key = key(topic, &envelope.key)?;
+    key(topic, &envelope.key)?;
+    let incoming = accepted(envelope)?;
+    if let Some(body) = &incoming.body {
+        agree(topic, &incoming.key, &incoming.route, body)?;
+    }
+    Ok(incoming)
+}
+
+/// A record that [`incoming`] accepted before.
+///
+/// # Errors
+/// What the contract forbids of single values.
+pub fn accepted(envelope: pb::Envelope) -> Result<Incoming, Error> {
     let (body, tombstone) = body(envelope.body)?;
     if !matches!(tombstone, None | Some(TombstoneReason::Withdrawn)) {
         let allowed = pb::TombstoneReason::Withdrawn.as_str_name();
         return Err(Error::new("tombstone.reason", tombstone, allowed));
     }
-    let route = scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?;
-    if let Some(body) = &body {
-        agree(topic, &key, &route, body)?;
-    }
     Ok(Incoming {
-        key,
-        route,
+        key: envelope.key,
+        route: scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?,
         derived_from: scalar::origin("derived_from", envelope.derived_from, envelope.derived_from_incarnation)?,
         produced_at: scalar::time("produced_at", envelope.produced_at)?,
         age: scalar::duration_if_any("age", envelope.age)?.unwrap_or_default(),

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use bailiff_event_bus::engine::{Answer, Command, Engine, Limits, Refusal, Report};
+use bailiff_event_bus::engine::{Answer, Command, Limits, Refusal, Report};
 use bailiff_model::Topic;
 
 use crate::engine_rig::{Rig, mk_open};
+use crate::engines::{Kind, on_every_engine};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
-#[test]
-fn liveness_is_session_and_tick_and_watch() {
+on_every_engine!(liveness_is_session_and_tick_and_watch);
+fn liveness_is_session_and_tick_and_watch(kind: Kind) {
     // (tick age, watch age) as reported, live at once, live 5 s later, lag then
     let cases = [
         (None, None, false, false, 5),
@@ -23,7 +24,7 @@ fn liveness_is_session_and_tick_and_watch() {
         (Some(9), Some(9), true, false, 14),
     ];
     for (tick, watch, at_once, later, lag) in cases {
-        let mut rig = Rig::new(Limits::default());
+        let mut rig = Rig::new(kind, Limits::default());
         let session = rig.session(HEALTH, (0, 1), 1, false);
         assert!(!rig.shard(HEALTH, 0).live, "a connection alone proves nothing");
         assert_eq!(rig.keep(session, tick, watch), at_once, "{tick:?} {watch:?}");
@@ -34,9 +35,9 @@ fn liveness_is_session_and_tick_and_watch() {
     }
 }
 
-#[test]
-fn a_producer_that_does_not_count_itself_live_is_not() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(a_producer_that_does_not_count_itself_live_is_not);
+fn a_producer_that_does_not_count_itself_live_is_not(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let report = Report {
         tick_age: Some(Duration::ZERO),
@@ -47,9 +48,9 @@ fn a_producer_that_does_not_count_itself_live_is_not() {
     assert_eq!(answer, Ok(Answer::Kept { live: false }));
 }
 
-#[test]
-fn changes_of_liveness_have_revisions() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(changes_of_liveness_have_revisions);
+fn changes_of_liveness_have_revisions(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let cursor = rig.engine.head();
     rig.keep(session, Some(0), Some(0));
@@ -64,9 +65,9 @@ fn changes_of_liveness_have_revisions() {
     assert!(!stale.shards[0].live);
 }
 
-#[test]
-fn the_reconnect_grace_bridges_a_broken_session() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(the_reconnect_grace_bridges_a_broken_session);
+fn the_reconnect_grace_bridges_a_broken_session(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     rig.keep(session, Some(0), Some(0));
     rig.apply(Command::Close { session }).unwrap();
@@ -85,9 +86,9 @@ fn the_reconnect_grace_bridges_a_broken_session() {
     assert!(rig.keep(other, Some(0), Some(0)));
 }
 
-#[test]
-fn a_silent_session_is_ended() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(a_silent_session_is_ended);
+fn a_silent_session_is_ended(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     rig.pass(14);
     assert!(rig.ended.is_empty());

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_event_bus::engine::{
-    Answer, Command, Engine, Limits, Position, Refusal, Report, Selection, SessionId, SnapshotReason, cursor,
-};
+use bailiff_event_bus::engine::{Answer, Command, Limits, Position, Refusal, Report, Selection, SessionId, SnapshotReason, cursor};
 use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::{Body, Record};
 use bailiff_model::outcome::PodOutcomeState;
@@ -17,6 +15,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use crate::engine_model::{Counts, Model, Shard};
 use crate::engine_rig::{Rig, mk_incoming, mk_open, mk_removal};
+use crate::engines::Kind;
 use crate::support::{mk_health, mk_outcome};
 
 /// The reader that never reads.
@@ -182,7 +181,7 @@ impl Reader {
 }
 
 impl Run<'_> {
-    fn new(premises: &RefCell<Premises>) -> Run<'_> {
+    fn new(kind: Kind, premises: &RefCell<Premises>) -> Run<'_> {
         let route = |topic, route: &str| [(topic, [route.to_owned()].into())].into();
         let filtered = Selection {
             topics: TOPICS.into(),
@@ -201,7 +200,7 @@ impl Run<'_> {
             sleeper,
         ];
         let mut run = Run {
-            rig: Rig::new(mk_limits()),
+            rig: Rig::new(kind, mk_limits()),
             model: Model::new(mk_limits()),
             sessions: Vec::new(),
             readers: selections.into_iter().map(Reader::new).collect(),
@@ -266,7 +265,10 @@ impl Run<'_> {
                 }
             }
             Op::Read { reader } => self.read(*reader % SLEEPER),
-            Op::Resume { reader } => self.resume(*reader, "bus-1"),
+            Op::Resume { reader } => {
+                let incarnation = self.rig.engine.incarnation().to_owned();
+                self.resume(*reader, &incarnation);
+            }
             Op::Stray { reader } => self.resume(*reader, "bus-0"),
         }
     }
@@ -415,17 +417,16 @@ impl Run<'_> {
     }
 }
 
-#[test]
-fn every_reader_holds_what_the_model_holds() {
+fn run_all(kind: Kind, cases: u32) -> Premises {
     let premises = RefCell::new(Premises::default());
     let mut runner = TestRunner::new(Config {
-        cases: 512,
+        cases,
         failure_persistence: None,
         ..Config::default()
     });
     let ops = proptest::collection::vec(op(), 1..150);
     let outcome = runner.run(&ops, |ops| {
-        let mut run = Run::new(&premises);
+        let mut run = Run::new(kind, &premises);
         for op in &ops {
             run.step(op);
             run.check_memory();
@@ -436,7 +437,22 @@ fn every_reader_holds_what_the_model_holds() {
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
-    let premises = premises.into_inner();
+    premises.into_inner()
+}
+
+/// The same over etcd. Every step waits for a real etcd, so there are fewer.
+#[test]
+fn every_reader_holds_what_the_model_holds_over_etcd() {
+    if crate::etcd_process::is_installed() {
+        let premises = run_all(Kind::Etcd, 24);
+        println!("{premises:?}");
+        assert!(premises.resumed > 0 && premises.model.replaced > 0);
+    }
+}
+
+#[test]
+fn every_reader_holds_what_the_model_holds() {
+    let premises = run_all(Kind::Memory, 512);
     println!("{premises:?}");
     let Premises {
         model,

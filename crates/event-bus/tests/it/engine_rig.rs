@@ -3,28 +3,31 @@
 use std::time::Duration;
 
 use bailiff_event_bus::engine::{
-    Answer, Command, Effect, Engine, Limits, Memory, Open, Position, Refusal, Report, Selection, SessionId, Set, SnapshotReason,
+    Answer, Command, Effect, Engine, Limits, Open, Position, Refusal, Report, Selection, SessionId, Set, SnapshotReason,
 };
 use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::{Body, ShardStatus};
 use bailiff_model::{Mono, Now, Origin, Revision, Topic, Wall};
 
+use crate::engines::Kind;
+
 /// An engine with a clock that the test turns.
 pub struct Rig {
-    pub engine: Memory,
+    pub engine: Box<dyn Engine>,
     pub now: Now,
     pub ended: Vec<(SessionId, Refusal)>,
     ticket: u64,
 }
 
 impl Rig {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(kind: Kind, limits: Limits) -> Self {
+        let now = Now {
+            mono: Mono::ORIGIN,
+            wall: Wall::UNIX_EPOCH,
+        };
         Self {
-            engine: Memory::new("bus-1".to_owned(), limits),
-            now: Now {
-                mono: Mono::ORIGIN,
-                wall: Wall::UNIX_EPOCH,
-            },
+            engine: kind.engine("bus-1".to_owned(), &limits, now),
+            now,
             ended: Vec::new(),
             ticket: 0,
         }
@@ -54,7 +57,7 @@ impl Rig {
             self.engine.head() > before,
             "readers are woken when there is news, and only then"
         );
-        answer.expect("the memory engine answers at once")
+        answer.expect("it answers at once")
     }
 
     pub fn pass(&mut self, seconds: u64) {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use bailiff_event_bus::engine::{Answer, Command, Engine, Limits, Position, Refusal, Selection, SessionId, SnapshotReason};
+use bailiff_event_bus::engine::{Answer, Command, Limits, Position, Refusal, Selection, SessionId, SnapshotReason};
 use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::{Record, TombstoneReason};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
 use crate::engine_rig::{Rig, mk_incoming, mk_open, mk_removal};
+use crate::engines::{Kind, on_every_engine};
 use crate::support::{mk_health, mk_outcome};
 
 const HEALTH: Topic = Topic::NodeHealth;
@@ -26,9 +27,9 @@ fn reasons(records: &[std::sync::Arc<Record>]) -> Vec<(&str, Option<TombstoneRea
     records.iter().map(|record| (record.key.as_str(), record.tombstone)).collect()
 }
 
-#[test]
-fn one_sequence_numbers_all_topics_and_shards() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(one_sequence_numbers_all_topics_and_shards);
+fn one_sequence_numbers_all_topics_and_shards(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let health = rig.session(HEALTH, (0, 1), 1, false);
     let outcomes = rig.session(OUTCOMES, (0, 1), 1, false);
     let before = rig.engine.head();
@@ -41,9 +42,9 @@ fn one_sequence_numbers_all_topics_and_shards() {
     assert_eq!(set.records.len(), 3);
 }
 
-#[test]
-fn what_is_the_same_changes_nothing() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(what_is_the_same_changes_nothing);
+fn what_is_the_same_changes_nothing(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, true);
     rig.publish(session, vec![node("n1", 1)]);
     rig.end(session);
@@ -65,9 +66,9 @@ fn what_is_the_same_changes_nothing() {
     assert_eq!(rig.engine.head(), head);
 }
 
-#[test]
-fn a_set_is_coalesced_per_key_and_atomic() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(a_set_is_coalesced_per_key_and_atomic);
+fn a_set_is_coalesced_per_key_and_atomic(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let cursor = rig.engine.head();
     for content in 0..100 {
@@ -78,9 +79,9 @@ fn a_set_is_coalesced_per_key_and_atomic() {
     assert_eq!(rig.after(set.upto).records.len(), 0);
 }
 
-#[test]
-fn sixteen_records_are_kept_of_a_key() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(sixteen_records_are_kept_of_a_key);
+fn sixteen_records_are_kept_of_a_key(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     for content in 0..100 {
         rig.publish(session, vec![node("n1", content)]);
@@ -93,9 +94,9 @@ fn sixteen_records_are_kept_of_a_key() {
     assert!(rig.engine.history(HEALTH, "stranger").is_empty());
 }
 
-#[test]
-fn epochs_fence() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(epochs_fence);
+fn epochs_fence(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let (first, epoch, _) = rig.open(mk_open(HEALTH, (0, 1), 5, false)).unwrap();
     assert_eq!(epoch, 5);
     let refused = rig.open(mk_open(HEALTH, (0, 1), 4, false)).unwrap_err();
@@ -125,9 +126,9 @@ fn epochs_fence() {
     assert_eq!(rig.publish(fourth, vec![node("n1", 1)]).len(), 1);
 }
 
-#[test]
-fn a_replace_is_one_change_and_tombstones_what_it_does_not_mention() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(a_replace_is_one_change_and_tombstones_what_it_does_not_mention);
+fn a_replace_is_one_change_and_tombstones_what_it_does_not_mention(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let zero = rig.session(HEALTH, (0, 2), 1, true);
     let one = rig.session(HEALTH, (1, 2), 1, true);
     rig.publish(zero, vec![node("n1", 1), node("n2", 1), node("n3", 1)]);
@@ -157,9 +158,9 @@ fn a_replace_is_one_change_and_tombstones_what_it_does_not_mention() {
     assert_eq!(refused, Err(Refusal::NotReplacing));
 }
 
-#[test]
-fn a_replace_that_was_cut_off_leaves_nothing() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(a_replace_that_was_cut_off_leaves_nothing);
+fn a_replace_that_was_cut_off_leaves_nothing(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, true);
     rig.publish(session, vec![node("n1", 1)]);
     rig.apply(Command::Close { session }).unwrap();
@@ -169,9 +170,9 @@ fn a_replace_that_was_cut_off_leaves_nothing() {
     assert!(rig.shard(HEALTH, 0).complete);
 }
 
-#[test]
-fn completeness_is_ordered_with_the_records_it_speaks_of() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(completeness_is_ordered_with_the_records_it_speaks_of);
+fn completeness_is_ordered_with_the_records_it_speaks_of(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, true);
     rig.publish(session, vec![node("n1", 1)]);
     let cursor = rig.engine.head();
@@ -183,12 +184,15 @@ fn completeness_is_ordered_with_the_records_it_speaks_of() {
     assert!(rest.records.is_empty() && rest.shards.is_empty());
 }
 
-#[test]
-fn terminal_outcomes_are_exempt_from_replace_and_expire() {
-    let mut rig = Rig::new(Limits {
-        terminal: 3,
-        ..Limits::default()
-    });
+on_every_engine!(terminal_outcomes_are_exempt_from_replace_and_expire);
+fn terminal_outcomes_are_exempt_from_replace_and_expire(kind: Kind) {
+    let mut rig = Rig::new(
+        kind,
+        Limits {
+            terminal: 3,
+            ..Limits::default()
+        },
+    );
     let session = rig.session(OUTCOMES, (0, 1), 1, true);
     let states = [PodOutcomeState::Deleted, PodOutcomeState::Evicting, PodOutcomeState::Gone];
     let records = states
@@ -224,9 +228,9 @@ fn terminal_outcomes_are_exempt_from_replace_and_expire() {
     assert_eq!(rig.keys(), ["pod/uid-p3"]);
 }
 
-#[test]
-fn the_layout_is_fixed_while_a_session_is_open() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(the_layout_is_fixed_while_a_session_is_open);
+fn the_layout_is_fixed_while_a_session_is_open(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, true);
     rig.end(session);
     let refused = rig.open(mk_open(HEALTH, (0, 2), 2, true)).unwrap_err();
@@ -246,9 +250,9 @@ fn the_layout_is_fixed_while_a_session_is_open() {
     assert!(rig.open(mk_open(HEALTH, (0, 2), 2, true)).is_ok());
 }
 
-#[test]
-fn a_new_layout_settles_when_its_last_shard_is_complete() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(a_new_layout_settles_when_its_last_shard_is_complete);
+fn a_new_layout_settles_when_its_last_shard_is_complete(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let old = rig.session(HEALTH, (0, 1), 10, true);
     rig.publish(old, vec![node("n1", 1), node("n2", 1), node("n3", 1)]);
     rig.end(old);
@@ -296,9 +300,9 @@ fn a_new_layout_settles_when_its_last_shard_is_complete() {
     assert!(rig.open(mk_open(HEALTH, (0, 1), 12, true)).is_ok());
 }
 
-#[test]
-fn tombstones_are_kept_ten_minutes_and_then_cursors_before_them_are_too_old() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(tombstones_are_kept_ten_minutes_and_then_cursors_before_them_are_too_old);
+fn tombstones_are_kept_ten_minutes_and_then_cursors_before_them_are_too_old(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let (before, first) = (rig.engine.head(), node("n1", 1));
     rig.publish(session, vec![first, node("n2", 1)]);
@@ -325,12 +329,15 @@ fn tombstones_are_kept_ten_minutes_and_then_cursors_before_them_are_too_old() {
     assert!(rig.engine.history(HEALTH, "n1").is_empty());
 }
 
-#[test]
-fn tombstones_beyond_the_bound_go_early() {
-    let mut rig = Rig::new(Limits {
-        tombstones: 2,
-        ..Limits::default()
-    });
+on_every_engine!(tombstones_beyond_the_bound_go_early);
+fn tombstones_beyond_the_bound_go_early(kind: Kind) {
+    let mut rig = Rig::new(
+        kind,
+        Limits {
+            tombstones: 2,
+            ..Limits::default()
+        },
+    );
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let mut gone = Vec::new();
     for name in ["n1", "n2", "n3", "n4"] {
@@ -341,9 +348,9 @@ fn tombstones_beyond_the_bound_go_early() {
     assert_eq!(rig.engine.oldest_resumable(), gone[1]);
 }
 
-#[test]
-fn leaving_a_filter_is_a_removal() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(leaving_a_filter_is_a_removal);
+fn leaving_a_filter_is_a_removal(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1, false);
     let selection = Selection {
         topics: [HEALTH].into(),
@@ -378,9 +385,9 @@ fn leaving_a_filter_is_a_removal() {
     assert_eq!(reasons(&read(&rig, start).records), [("n9", None)]);
 }
 
-#[test]
-fn resetting_an_epoch_ends_the_session_and_lets_a_lower_one_in() {
-    let mut rig = Rig::new(Limits::default());
+on_every_engine!(resetting_an_epoch_ends_the_session_and_lets_a_lower_one_in);
+fn resetting_an_epoch_ends_the_session_and_lets_a_lower_one_in(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
     let session = rig.session(HEALTH, (0, 1), 1_000, true);
     rig.end(session);
     let reset = Command::ResetEpoch { topic: HEALTH, shard: 0 };
@@ -392,15 +399,18 @@ fn resetting_an_epoch_ends_the_session_and_lets_a_lower_one_in() {
     assert!(matches!(rig.apply(unknown), Err(Refusal::Shard { .. })));
 }
 
-#[test]
-fn bounds_are_kept_and_refusals_leave_nothing_behind() {
-    let mut rig = Rig::new(Limits {
-        keys: 3,
-        sessions: 2,
-        shards: 4,
-        batch: 4,
-        ..Limits::default()
-    });
+on_every_engine!(bounds_are_kept_and_refusals_leave_nothing_behind);
+fn bounds_are_kept_and_refusals_leave_nothing_behind(kind: Kind) {
+    let mut rig = Rig::new(
+        kind,
+        Limits {
+            keys: 3,
+            sessions: 2,
+            shards: 4,
+            batch: 4,
+            ..Limits::default()
+        },
+    );
     let session = rig.session(HEALTH, (0, 4), 1, false);
     let many = |from: u32, to: u32| (from..to).map(|number| node(&format!("n{number}"), 1)).collect::<Vec<_>>();
     let publish = |rig: &mut Rig, session, records| rig.apply(Command::Publish { session, records });

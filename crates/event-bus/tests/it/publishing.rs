@@ -6,6 +6,7 @@ use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 use bailiff_proto::v1 as pb;
 
+use crate::engines::{Kind, on_every_engine};
 use crate::support::{World, contents, mk_draft, mk_health, mk_outcome, news, pass, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
@@ -18,9 +19,9 @@ fn fenced(news: Published) -> Option<String> {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn records_are_acknowledged_with_their_revisions() {
-    let world = World::new();
+on_every_engine!(async records_are_acknowledged_with_their_revisions);
+async fn records_are_acknowledged_with_their_revisions(kind: Kind) {
+    let world = World::new(kind);
     let mut publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     let incarnation = world.server.incarnation().unwrap();
     assert_eq!(publisher.next().await, Published::Connected { incarnation });
@@ -54,9 +55,9 @@ async fn records_are_acknowledged_with_their_revisions() {
     assert_eq!(history[2].route, "eu:a", "a tombstone has the route of what it buries");
 }
 
-#[tokio::test(start_paused = true)]
-async fn drafts_set_while_the_bus_is_away_coalesce() {
-    let world = World::new();
+on_every_engine!(async drafts_set_while_the_bus_is_away_coalesce);
+async fn drafts_set_while_the_bus_is_away_coalesce(kind: Kind) {
+    let world = World::new(kind);
     let mut publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.complete();
     soon("the replace part ended", publisher.settled()).await;
@@ -71,9 +72,9 @@ async fn drafts_set_while_the_bus_is_away_coalesce() {
     assert_eq!(history[0].body, Some(mk_health("n1", "a", 999)));
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_is_seen_of_an_initial_state_before_it_is_complete() {
-    let world = World::new();
+on_every_engine!(async nothing_is_seen_of_an_initial_state_before_it_is_complete);
+async fn nothing_is_seen_of_an_initial_state_before_it_is_complete(kind: Kind) {
+    let world = World::new(kind);
     let old = world.publish("old", HEALTH, (0, 1), 7);
     old.set(mk_draft("n1", 1));
     old.set(mk_draft("n2", 1));
@@ -103,9 +104,9 @@ async fn nothing_is_seen_of_an_initial_state_before_it_is_complete() {
     assert_eq!(history.last().unwrap().tombstone, Some(TombstoneReason::Replaced));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_higher_epoch_ends_the_lower_one() {
-    let world = World::new();
+on_every_engine!(async a_higher_epoch_ends_the_lower_one);
+async fn a_higher_epoch_ends_the_lower_one(kind: Kind) {
+    let world = World::new(kind);
     let mut old = world.publish("old", HEALTH, (0, 1), 7);
     old.complete();
     soon("the replace part ended", old.settled()).await;
@@ -128,9 +129,9 @@ async fn a_higher_epoch_ends_the_lower_one() {
     assert_eq!(follower.contents(), contents([("n2", 2)]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lower_epoch_is_refused_and_stops() {
-    let world = World::new();
+on_every_engine!(async a_lower_epoch_is_refused_and_stops);
+async fn a_lower_epoch_is_refused_and_stops(kind: Kind) {
+    let world = World::new(kind);
     let new = world.publish("new", HEALTH, (0, 1), 8);
     new.complete();
     soon("the replace part ended", new.settled()).await;
@@ -139,10 +140,10 @@ async fn a_lower_epoch_is_refused_and_stops() {
     assert!(detail.contains("epoch 7") && detail.contains("below 8"), "{detail}");
 }
 
+on_every_engine!(async the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again);
 /// A stage in any language has to know the code and nothing else.
-#[tokio::test(start_paused = true)]
-async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again() {
-    let world = World::new();
+async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again(kind: Kind) {
+    let world = World::new(kind);
     let holder = world.publish("holder", HEALTH, (0, 2), 8);
     holder.complete();
     soon("the replace part ended", holder.settled()).await;
@@ -170,9 +171,9 @@ async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn of_equal_epochs_the_newest_session_wins() {
-    let world = World::new();
+on_every_engine!(async of_equal_epochs_the_newest_session_wins);
+async fn of_equal_epochs_the_newest_session_wins(kind: Kind) {
+    let world = World::new(kind);
     let mut first = world.publish("first", HEALTH, (0, 1), 7);
     first.complete();
     soon("the replace part ended", first.settled()).await;
@@ -182,9 +183,9 @@ async fn of_equal_epochs_the_newest_session_wins() {
     news(&mut first, fenced).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_an_epoch_the_bus_issues_one_and_a_reconnect_keeps_it() {
-    let world = World::new();
+on_every_engine!(async without_an_epoch_the_bus_issues_one_and_a_reconnect_keeps_it);
+async fn without_an_epoch_the_bus_issues_one_and_a_reconnect_keeps_it(kind: Kind) {
+    let world = World::new(kind);
     let mut publisher = world.publish("monitor", HEALTH, (0, 1), 0);
     publisher.complete();
     let mut follower = world.follow(&[HEALTH]);
@@ -202,10 +203,10 @@ async fn without_an_epoch_the_bus_issues_one_and_a_reconnect_keeps_it() {
     news(&mut publisher, fenced).await;
 }
 
+on_every_engine!(async an_initial_state_that_was_cut_off_is_begun_again);
 /// The old leader's state was complete; the new one broke off before its own was.
-#[tokio::test(start_paused = true)]
-async fn an_initial_state_that_was_cut_off_is_begun_again() {
-    let world = World::new();
+async fn an_initial_state_that_was_cut_off_is_begun_again(kind: Kind) {
+    let world = World::new(kind);
     let old = world.publish("old", HEALTH, (0, 1), 7);
     old.set(mk_draft("gone", 1));
     old.complete();
@@ -222,10 +223,10 @@ async fn an_initial_state_that_was_cut_off_is_begun_again() {
     assert_eq!(follower.contents(), contents([("n1", 2)]));
 }
 
+on_every_engine!(async the_rightful_leader_replaces_what_an_old_one_told_a_new_bus);
 /// A bus without memory knows no epochs: an old leader that comes first is believed until the rightful one is back.
-#[tokio::test(start_paused = true)]
-async fn the_rightful_leader_replaces_what_an_old_one_told_a_new_bus() {
-    let world = World::new();
+async fn the_rightful_leader_replaces_what_an_old_one_told_a_new_bus(kind: Kind) {
+    let world = World::new(kind);
     let leader = world.publish("leader", HEALTH, (0, 1), 8);
     leader.set(mk_draft("n1", 8));
     leader.complete();
@@ -248,9 +249,9 @@ async fn the_rightful_leader_replaces_what_an_old_one_told_a_new_bus() {
     assert_eq!(follower.contents(), contents([("n1", 8)]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_reconnect_does_not_send_again_what_was_acknowledged() {
-    let world = World::new();
+on_every_engine!(async a_reconnect_does_not_send_again_what_was_acknowledged);
+async fn a_reconnect_does_not_send_again_what_was_acknowledged(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.complete();
@@ -270,9 +271,9 @@ async fn a_reconnect_does_not_send_again_what_was_acknowledged() {
     assert_eq!(before.incarnation, after.incarnation);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_draft_that_breaks_the_contract_stops_nothing_else() {
-    let world = World::new();
+on_every_engine!(async a_draft_that_breaks_the_contract_stops_nothing_else);
+async fn a_draft_that_breaks_the_contract_stops_nothing_else(kind: Kind) {
+    let world = World::new(kind);
     let mut publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     let wrong_key = Draft {
         key: "n2".to_owned(),
@@ -299,9 +300,9 @@ async fn a_draft_that_breaks_the_contract_stops_nothing_else() {
     assert!(refused[1].1.contains("\"n1\", as the payload says"), "{refused:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn live_is_session_and_tick_and_watch() {
-    let world = World::new();
+on_every_engine!(async live_is_session_and_tick_and_watch);
+async fn live_is_session_and_tick_and_watch(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.complete();
     let mut follower = world.follow(&[HEALTH]);
@@ -345,9 +346,9 @@ async fn live_is_session_and_tick_and_watch() {
     follower.until(|follower| follower.is_live(HEALTH, 0)).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_producer_that_does_not_count_itself_live_says_why() {
-    let world = World::new();
+on_every_engine!(async a_producer_that_does_not_count_itself_live_says_why);
+async fn a_producer_that_does_not_count_itself_live_says_why(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.complete();
     let mut follower = world.follow(&[HEALTH]);
@@ -367,9 +368,9 @@ async fn a_producer_that_does_not_count_itself_live_says_why() {
     assert_eq!(follower.shards[&(HEALTH, 0)].detail, "its producer left");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_shard_stays_live_for_the_reconnect_grace() {
-    let world = World::new();
+on_every_engine!(async a_shard_stays_live_for_the_reconnect_grace);
+async fn a_shard_stays_live_for_the_reconnect_grace(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.complete();
     let mut follower = world.follow(&[HEALTH]);
@@ -385,9 +386,9 @@ async fn a_shard_stays_live_for_the_reconnect_grace() {
     assert!(!follower.is_live(HEALTH, 0), "beyond it");
 }
 
-#[tokio::test(start_paused = true)]
-async fn resetting_an_epoch_ends_its_session_and_lets_a_lower_one_in() {
-    let world = World::new();
+on_every_engine!(async resetting_an_epoch_ends_its_session_and_lets_a_lower_one_in);
+async fn resetting_an_epoch_ends_its_session_and_lets_a_lower_one_in(kind: Kind) {
+    let world = World::new(kind);
     let mut old = world.publish("old", HEALTH, (0, 1), 1_000);
     old.complete();
     soon("the replace part ended", old.settled()).await;
@@ -401,9 +402,9 @@ async fn resetting_an_epoch_ends_its_session_and_lets_a_lower_one_in() {
     assert!(soon("reset", world.bus.reset_epoch(HEALTH, 5)).await.is_err());
 }
 
-#[tokio::test(start_paused = true)]
-async fn another_shard_count_waits_for_the_old_sessions() {
-    let world = World::new();
+on_every_engine!(async another_shard_count_waits_for_the_old_sessions);
+async fn another_shard_count_waits_for_the_old_sessions(kind: Kind) {
+    let world = World::new(kind);
     let old = world.publish("old", HEALTH, (0, 1), 7);
     old.set(mk_draft("n1", 1));
     old.set(mk_draft("n2", 1));
@@ -427,9 +428,9 @@ async fn another_shard_count_waits_for_the_old_sessions() {
     assert_eq!(history.last().unwrap().tombstone, Some(TombstoneReason::LayoutChanged));
 }
 
-#[tokio::test(start_paused = true)]
-async fn terminal_outcomes_outlive_their_publisher() {
-    let world = World::new();
+on_every_engine!(async terminal_outcomes_outlive_their_publisher);
+async fn terminal_outcomes_outlive_their_publisher(kind: Kind) {
+    let world = World::new(kind);
     let old = world.publish("old", OUTCOMES, (0, 1), 7);
     old.set(Draft::new(mk_outcome("p1", "n1", PodOutcomeState::Deleted, 1)));
     old.set(Draft::new(mk_outcome("p2", "n1", PodOutcomeState::Evicting, 1)));
@@ -443,9 +444,9 @@ async fn terminal_outcomes_outlive_their_publisher() {
     assert_eq!(follower.contents(), contents([("pod/uid-p1", 1)]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn large_states_cross_in_many_batches_and_chunks() {
-    let world = World::small();
+on_every_engine!(async large_states_cross_in_many_batches_and_chunks);
+async fn large_states_cross_in_many_batches_and_chunks(kind: Kind) {
+    let world = World::small(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     for number in 0..5_000 {
         publisher.set(mk_draft(&format!("node-{number}"), number));

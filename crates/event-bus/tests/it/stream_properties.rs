@@ -8,6 +8,7 @@ use bailiff_model::Topic;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::engines::Kind;
 use crate::support::{Follower, World, mk_health, pass, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
@@ -135,7 +136,7 @@ fn in_virtual_time(test: impl Future<Output = ()>) {
 }
 
 async fn converge(ops: &[Op], premises: &RefCell<Premises>) {
-    let world = World::small();
+    let world = World::small(Kind::Memory);
     let mut followers = mk_followers(&world);
     let mut leaders = Leaders::take_over(&world, 1, 1);
     let mut content = 1_000;
@@ -218,7 +219,7 @@ fn every_subscriber_ends_with_what_the_leaders_hold() {
 
 /// Leaders only replace: every set must show one leader's state whole.
 async fn replace_whole(ops: &[Op], seen: &RefCell<BTreeMap<u64, usize>>) {
-    let world = World::small();
+    let world = World::small(Kind::Memory);
     let mut followers: Vec<Follower> = (0..3).map(|_| world.follow(&[HEALTH])).collect();
     let mut leaders = Leaders::take_over(&world, 1, 1);
     let check = |follower: &Follower| {

@@ -4,13 +4,14 @@ use bailiff_event_bus::{Bus, Draft, Line, RouteFilter, ServerOptions, SubscribeO
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
+use crate::engines::{Kind, on_every_engine};
 use crate::support::{Follower, World, contents, mk_draft, mk_health, mk_outcome, pass, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
-#[tokio::test(start_paused = true)]
-async fn a_snapshot_comes_first_and_changes_follow() {
-    let world = World::new();
+on_every_engine!(async a_snapshot_comes_first_and_changes_follow);
+async fn a_snapshot_comes_first_and_changes_follow(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.set(mk_draft("n2", 2));
@@ -32,9 +33,9 @@ async fn a_snapshot_comes_first_and_changes_follow() {
     assert_eq!(follower.snapshots, 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_empty_bus_has_an_empty_snapshot_and_no_shards() {
-    let world = World::new();
+on_every_engine!(async an_empty_bus_has_an_empty_snapshot_and_no_shards);
+async fn an_empty_bus_has_an_empty_snapshot_and_no_shards(kind: Kind) {
+    let world = World::new(kind);
     let mut follower = world.follow(&Topic::ALL);
     let empty = Update::Snapshot {
         records: Vec::new(),
@@ -45,9 +46,9 @@ async fn an_empty_bus_has_an_empty_snapshot_and_no_shards() {
     assert!(!follower.is_complete(HEALTH));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_broken_stream_is_resumed_where_it_was() {
-    let world = World::new();
+on_every_engine!(async a_broken_stream_is_resumed_where_it_was);
+async fn a_broken_stream_is_resumed_where_it_was(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.set(mk_draft("n2", 1));
@@ -69,10 +70,10 @@ async fn a_broken_stream_is_resumed_where_it_was() {
     assert_eq!(follower.subscription.malformed(), 0);
 }
 
+on_every_engine!(async a_line_that_is_cut_loses_one_client_alone);
 /// Partial partitions: one client loses the bus, nobody else notices.
-#[tokio::test(start_paused = true)]
-async fn a_line_that_is_cut_loses_one_client_alone() {
-    let mut world = World::new();
+async fn a_line_that_is_cut_loses_one_client_alone(kind: Kind) {
+    let mut world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.complete();
@@ -91,9 +92,9 @@ async fn a_line_that_is_cut_loses_one_client_alone() {
     follower.until(|follower| follower.held.len() == 2).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn whoever_resumes_is_told_every_shard_at_once_even_if_nothing_was_missed() {
-    let world = World::new();
+on_every_engine!(async whoever_resumes_is_told_every_shard_at_once_even_if_nothing_was_missed);
+async fn whoever_resumes_is_told_every_shard_at_once_even_if_nothing_was_missed(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 2), 7);
     publisher.complete();
     let mut follower = world.follow(&[HEALTH]);
@@ -112,10 +113,10 @@ async fn whoever_resumes_is_told_every_shard_at_once_even_if_nothing_was_missed(
     assert_eq!(follower.snapshots, 1);
 }
 
+on_every_engine!(async records_say_which_bus_their_origin_is_of);
 /// A revision means something within one incarnation: what was derived from a record of a bus that is gone says so.
-#[tokio::test(start_paused = true)]
-async fn records_say_which_bus_their_origin_is_of() {
-    let world = World::new();
+async fn records_say_which_bus_their_origin_is_of(kind: Kind) {
+    let world = World::new(kind);
     let health = world.publish("monitor", HEALTH, (0, 1), 7);
     health.set(mk_draft("n1", 1));
     health.complete();
@@ -147,9 +148,9 @@ async fn records_say_which_bus_their_origin_is_of() {
     assert_eq!(derived.incarnation, again.incarnation);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cursor_older_than_the_tombstones_kept_gets_a_snapshot() {
-    let world = World::small();
+on_every_engine!(async a_cursor_older_than_the_tombstones_kept_gets_a_snapshot);
+async fn a_cursor_older_than_the_tombstones_kept_gets_a_snapshot(kind: Kind) {
+    let world = World::small(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.set(mk_draft("n2", 1));
@@ -165,9 +166,9 @@ async fn a_cursor_older_than_the_tombstones_kept_gets_a_snapshot() {
     assert_eq!(follower.snapshots, 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_connected_reader_that_slept_too_long_gets_a_snapshot_too() {
-    let world = World::small();
+on_every_engine!(async a_connected_reader_that_slept_too_long_gets_a_snapshot_too);
+async fn a_connected_reader_that_slept_too_long_gets_a_snapshot_too(kind: Kind) {
+    let world = World::small(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.complete();
@@ -179,9 +180,9 @@ async fn a_connected_reader_that_slept_too_long_gets_a_snapshot_too() {
     assert_eq!((follower.snapshots, follower.lost), (2, 0));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_bus_that_lost_its_memory_is_given_all_state_again() {
-    let world = World::new();
+on_every_engine!(async a_bus_that_lost_its_memory_is_given_all_state_again);
+async fn a_bus_that_lost_its_memory_is_given_all_state_again(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.complete();
@@ -202,9 +203,9 @@ async fn a_bus_that_lost_its_memory_is_given_all_state_again() {
     assert_eq!(follower.contents(), contents([("n1", 1), ("n2", 2)]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_loss_is_said_when_it_happens_and_when_it_is_stale() {
-    let world = World::new();
+on_every_engine!(async a_loss_is_said_when_it_happens_and_when_it_is_stale);
+async fn a_loss_is_said_when_it_happens_and_when_it_is_stale(kind: Kind) {
+    let world = World::new(kind);
     let mut follower = world.follow(&[HEALTH]);
     follower.for_seconds(3).await;
     assert_eq!(follower.lost, 0);
@@ -224,9 +225,9 @@ async fn a_loss_is_said_when_it_happens_and_when_it_is_stale() {
     follower.until(|follower| follower.lost == 3).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_bus_that_was_never_there_is_lost_too() {
-    let world = World::new();
+on_every_engine!(async a_bus_that_was_never_there_is_lost_too);
+async fn a_bus_that_was_never_there_is_lost_too(kind: Kind) {
+    let world = World::new(kind);
     world.server.kill();
     let start = world.clock.now().mono;
     let mut follower = world.follow(&[HEALTH]);
@@ -234,9 +235,9 @@ async fn a_bus_that_was_never_there_is_lost_too() {
     assert_eq!(follower.step().await, Update::Lost { since: start });
 }
 
-#[tokio::test(start_paused = true)]
-async fn liveness_and_lag_come_every_two_seconds() {
-    let world = World::new();
+on_every_engine!(async liveness_and_lag_come_every_two_seconds);
+async fn liveness_and_lag_come_every_two_seconds(kind: Kind) {
+    let world = World::new(kind);
     let mut follower = world.follow(&[HEALTH]);
     follower.step().await;
     let begin = world.clock.now().mono;
@@ -259,9 +260,9 @@ fn mk_filtered(world: &World, routes: &[&str]) -> Follower {
     Follower::new(subscribe(&world.bus, options, &world.clock, &world.seed))
 }
 
-#[tokio::test(start_paused = true)]
-async fn leaving_a_filter_is_a_removal_and_entering_it_a_record() {
-    let world = World::new();
+on_every_engine!(async leaving_a_filter_is_a_removal_and_entering_it_a_record);
+async fn leaving_a_filter_is_a_removal_and_entering_it_a_record(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(Draft::new(mk_health("n1", "a", 1)));
     publisher.set(Draft::new(mk_health("n2", "b", 1)));
@@ -292,11 +293,11 @@ async fn leaving_a_filter_is_a_removal_and_entering_it_a_record() {
     follower.until(|follower| follower.held.is_empty()).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn bad_requests_are_refused_with_the_field_and_what_is_allowed() {
+on_every_engine!(async bad_requests_are_refused_with_the_field_and_what_is_allowed);
+async fn bad_requests_are_refused_with_the_field_and_what_is_allowed(kind: Kind) {
     use bailiff_proto::v1::event_bus_server::EventBus as _;
     use bailiff_proto::v1::{RouteFilter as Wire, SubscribeRequest};
-    let world = World::new();
+    let world = World::new(kind);
     let good = SubscribeRequest {
         topics: vec!["node-health".to_owned()],
         cursor: String::new(),
@@ -349,12 +350,15 @@ async fn bad_requests_are_refused_with_the_field_and_what_is_allowed() {
     assert!(world.server.subscribe(tonic::Request::new(good)).await.is_ok());
 }
 
-#[tokio::test(start_paused = true)]
-async fn subscribers_are_bounded_and_leave_their_place() {
-    let world = World::with(ServerOptions {
-        subscribers: 2,
-        ..ServerOptions::default()
-    });
+on_every_engine!(async subscribers_are_bounded_and_leave_their_place);
+async fn subscribers_are_bounded_and_leave_their_place(kind: Kind) {
+    let world = World::with(
+        kind,
+        ServerOptions {
+            subscribers: 2,
+            ..ServerOptions::default()
+        },
+    );
     let (mut first, mut second) = (world.follow(&[HEALTH]), world.follow(&[HEALTH]));
     first.step().await;
     second.step().await;
@@ -367,10 +371,10 @@ async fn subscribers_are_bounded_and_leave_their_place() {
     assert_eq!(subscribers().await, 2);
 }
 
+on_every_engine!(async a_reader_that_never_reads_costs_nothing_and_catches_up_in_one_set);
 /// The reader's cost is what it is in the middle of, and that is bounded by keys.
-#[tokio::test(start_paused = true)]
-async fn a_reader_that_never_reads_costs_nothing_and_catches_up_in_one_set() {
-    let world = World::new();
+async fn a_reader_that_never_reads_costs_nothing_and_catches_up_in_one_set(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.complete();
     let mut follower = world.follow(&[HEALTH]);
@@ -407,7 +411,19 @@ async fn a_reader_that_never_reads_costs_nothing_and_catches_up_in_one_set() {
 /// TE-102: the age of a record is told with every delivery, by monotonic clocks alone, and a bus that lost its memory is told it again.
 #[tokio::test(start_paused = true)]
 async fn a_record_is_as_old_as_it_is_whoever_lost_his_memory() {
-    let world = World::new();
+    check_ages(Kind::Memory).await;
+}
+
+/// TE-102
+#[tokio::test(start_paused = true)]
+async fn a_record_is_as_old_as_it_is_over_etcd() {
+    if crate::etcd_process::is_installed() {
+        check_ages(Kind::Etcd).await;
+    }
+}
+
+async fn check_ages(kind: Kind) {
+    let world = World::new(kind);
     let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
     publisher.set(mk_draft("n1", 1));
     publisher.complete();

@@ -15,6 +15,8 @@ use bailiff_proto::v1 as pb;
 use bailiff_runtime::{Clock, Seed};
 use futures::StreamExt as _;
 
+use crate::engines::Kind;
+
 /// A node's health; `content` tells one from another.
 pub fn mk_health(node: &str, zone: &str, content: u64) -> Body {
     Body::NodeHealth(NodeHealth {
@@ -80,26 +82,31 @@ pub struct World {
 }
 
 impl World {
-    pub fn new() -> Self {
-        Self::with(ServerOptions::default())
+    pub fn new(kind: Kind) -> Self {
+        Self::with(kind, ServerOptions::default())
     }
 
     /// A bus that promises to resume for 30 s only, and sends sets in pieces of a few records.
-    pub fn small() -> Self {
-        Self::with(ServerOptions {
-            limits: Limits {
-                tombstones_for: Duration::from_secs(30),
-                ..Limits::default()
+    pub fn small(kind: Kind) -> Self {
+        Self::with(
+            kind,
+            ServerOptions {
+                limits: Limits {
+                    tombstones_for: Duration::from_secs(30),
+                    ..Limits::default()
+                },
+                chunk_bytes: 256,
+                ..ServerOptions::default()
             },
-            chunk_bytes: 256,
-            ..ServerOptions::default()
-        })
+        )
     }
 
-    pub fn with(options: ServerOptions) -> Self {
+    pub fn with(kind: Kind, options: ServerOptions) -> Self {
         let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
         let seed = Seed::new(1);
-        let server = Server::new(options, &clock, &seed);
+        let engines_clock = clock.clone();
+        let mk_engine = move |incarnation, limits: &Limits| kind.engine(incarnation, limits, engines_clock.now());
+        let server = Server::with_engines(options, &clock, &seed, mk_engine);
         Self {
             bus: Bus::in_process(&server),
             server,

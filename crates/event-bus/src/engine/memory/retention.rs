@@ -28,7 +28,7 @@ impl Memory {
         }
     }
 
-    fn oldest_expired_terminal(&self, topic: Topic, now: Now) -> Option<Place> {
+    pub(super) fn oldest_expired_terminal(&self, topic: Topic, now: Now) -> Option<Place> {
         let state = self.topic(topic);
         let place = state.terminal.first()?;
         let entry = state.entry(&place.1)?;
@@ -46,7 +46,7 @@ impl Memory {
         }
     }
 
-    fn oldest_expired_tombstone(&self, topic: Topic, now: Now) -> Option<Place> {
+    pub(super) fn oldest_expired_tombstone(&self, topic: Topic, now: Now) -> Option<Place> {
         let state = self.topic(topic);
         let place = state.tombstones.first()?;
         let entry = state.entry(&place.1)?;

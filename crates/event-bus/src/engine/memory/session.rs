@@ -10,7 +10,7 @@ use crate::engine::{Answer, Effect, Open, Refusal, Report, SessionId};
 use crate::record::Incoming;
 
 /// An open session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) topic: Topic,
     pub(super) shard: u32,
@@ -200,6 +200,43 @@ impl Memory {
         }
     }
 
+    /// Ends a session whose way to the bus is gone for longer than anybody knows: what it reported means nothing any more, and there
+    /// is no grace.
+    pub(in crate::engine) fn abandon(&mut self, id: SessionId, now: Now) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.forget_report(session.topic, session.shard, Some(id), now);
+    }
+
+    /// Forgets what every producer reported: how long ago that was is unknown.
+    pub(in crate::engine) fn forget_reports(&mut self, now: Now) {
+        for topic in Topic::ALL {
+            for number in 0..self.topic(topic).layout.shard_count() {
+                let session = self.topic(topic).layout.shards.get(&number).and_then(|shard| shard.session);
+                self.forget_report(topic, number, session, now);
+            }
+        }
+    }
+
+    fn forget_report(&mut self, topic: Topic, number: u32, session: Option<SessionId>, now: Now) {
+        let sessions = &self.sessions;
+        let is_open = session.is_some_and(|session| sessions.contains_key(&session));
+        let shards = &mut self
+            .topics
+            .get_mut(&topic)
+            .expect("all topics were made at the start")
+            .layout
+            .shards;
+        if let Some(shard) = shards.get_mut(&number).filter(|shard| shard.session == session) {
+            shard.forget_report(is_open);
+            self.announce_liveness(topic, number, now);
+        }
+    }
+
+    /// Open sessions.
+    pub(in crate::engine) fn open_sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.keys().copied()
+    }
+
     pub(super) fn reset_epoch(
         &mut self,
         topic: Topic,
@@ -230,8 +267,7 @@ impl Memory {
 
     pub(super) fn end_silent_sessions(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let bound = self.limits.silent_after;
-        let is_silent = |session: &Session| now.mono.saturating_since(session.heard_at) >= bound;
-        let silent = self.sessions.iter().filter(|(_, session)| is_silent(session));
+        let silent = self.sessions.iter().filter(|(_, session)| self.is_silent(session, now));
         let silent: Vec<SessionId> = silent.map(|(id, _)| *id).collect();
         for session in silent {
             self.close(session, now);
@@ -240,6 +276,19 @@ impl Memory {
             };
             effects.push(Effect::Ended { session, refusal });
         }
+    }
+
+    fn is_silent(&self, session: &Session, now: Now) -> bool {
+        now.mono.saturating_since(session.heard_at) >= self.limits.silent_after
+    }
+
+    pub(super) fn has_silent_session(&self, now: Now) -> bool {
+        self.sessions.values().any(|session| self.is_silent(session, now))
+    }
+
+    pub(super) fn has_new_liveness(&self, now: Now) -> bool {
+        let mut shards = self.topics.values().flat_map(|state| state.layout.shards.values());
+        shards.any(|shard| shard.is_live(&self.limits, now.mono) != shard.announced_live)
     }
 
     /// Announces every shard whose liveness is not what was announced last. There are a few shards, not many keys.

@@ -7,7 +7,7 @@ use bailiff_model::{Mono, Revision};
 use crate::engine::{Limits, Report, SessionId};
 
 /// A shard.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shard {
     /// Revision of the last change of what follows, lag excepted.
     pub(super) revision: Revision,
@@ -18,20 +18,20 @@ pub(super) struct Shard {
     /// Liveness as last announced.
     pub(super) announced_live: bool,
     /// When the present session was opened, or the shard made.
-    opened_at: Mono,
+    pub(super) opened_at: Mono,
     /// When the last session broke off.
-    broke_at: Option<Mono>,
-    reported: Option<Reported>,
+    pub(super) broke_at: Option<Mono>,
+    pub(super) reported: Option<Reported>,
 }
 
 /// The last report. Ages, not points in time: what is older than the bus's own clock must not look young.
 #[derive(Clone, Debug)]
-struct Reported {
-    at: Mono,
-    tick_age: Option<Duration>,
-    watch_age: Option<Duration>,
+pub(super) struct Reported {
+    pub(super) at: Mono,
+    pub(super) tick_age: Option<Duration>,
+    pub(super) watch_age: Option<Duration>,
     /// Why the producer does not count itself live, or empty.
-    detail: String,
+    pub(super) detail: String,
 }
 
 impl Shard {
@@ -63,6 +63,12 @@ impl Shard {
     pub(super) fn broke_off(&mut self, now: Mono) {
         self.session = None;
         self.broke_at = Some(now);
+    }
+
+    /// Whatever was reported, and when the last session broke off, means nothing any more.
+    pub(super) fn forget_report(&mut self, is_open: bool) {
+        self.session = self.session.filter(|_| is_open);
+        (self.reported, self.broke_at) = (None, None);
     }
 
     pub(super) fn reported(&mut self, report: &Report, now: Mono) {

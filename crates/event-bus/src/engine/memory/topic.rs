@@ -15,7 +15,7 @@ use crate::record::{Incoming, Record, ShardStatus, TombstoneReason};
 pub(super) type Place = (Revision, Arc<str>);
 
 /// A topic.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct TopicState {
     topic: Topic,
     entries: BTreeMap<Arc<str>, Entry>,
@@ -33,7 +33,7 @@ pub(super) struct TopicState {
 }
 
 /// The shards of a topic.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// Number of the layout; 0 before the first.
     pub(super) generation: u64,
@@ -44,10 +44,10 @@ pub(super) struct Layout {
 }
 
 /// All that is kept of a key.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Oldest first, the latest record last; never empty.
-    records: VecDeque<Arc<Record>>,
+    pub(super) records: VecDeque<Arc<Record>>,
     /// Layout in which it was last mentioned.
     pub(super) generation: u64,
     /// When the latest record was made, by the bus's clock.
@@ -222,6 +222,21 @@ impl TopicState {
             self.records -= 1;
         }
         (entry.generation, entry.since) = (generation, now);
+        self.entries.insert(key, entry);
+    }
+
+    /// Takes an entry as it was kept elsewhere; one without a record is none.
+    pub(super) fn restore(&mut self, entry: Entry) {
+        let Some(latest) = entry.records.back() else { return };
+        let key: Arc<str> = Arc::from(latest.key.as_str());
+        let place = (latest.revision, Arc::clone(&key));
+        match &latest.body {
+            None => drop(self.tombstones.insert(place.clone())),
+            Some(body) if body.is_terminal() => drop(self.terminal.insert(place.clone())),
+            Some(_) => {}
+        }
+        self.by_revision.insert(place);
+        self.records += entry.records.len();
         self.entries.insert(key, entry);
     }
 

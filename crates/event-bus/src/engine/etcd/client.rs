@@ -1,0 +1,300 @@
+//! Requests to etcd: to one of its members at a time, each with a deadline, and to the next member when one does not answer.
+//!
+//! Nothing here is tried again by itself but on another member, and only what may be: reads, and writes that compare first, so that
+//! the second of two attempts does nothing if the first was done.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use super::keys::end_of;
+use super::rpc;
+use super::rpc::kv_client::KvClient;
+use super::rpc::lease_client::LeaseClient;
+use super::rpc::watch_client::WatchClient;
+
+/// How long a member may take to answer. etcd elects a new leader within about 1.5 s, and answers in milliseconds otherwise.
+const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+const PING_EVERY: Duration = Duration::from_secs(2);
+/// Values in one page of a range: each is at most a little over 1 MiB.
+const PAGE: i64 = 64;
+/// Keys without values in one page.
+const KEYS_PAGE: i64 = 10_000;
+/// Largest answer: a page of the largest values.
+const MESSAGE_MAX: usize = 128 * 1024 * 1024;
+
+/// Why etcd did not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// None of the members answered.
+    #[error("none of etcd's members answered")]
+    Unavailable(#[source] Box<Status>),
+    /// It refused.
+    #[error("etcd refused")]
+    Refused(#[source] Box<Status>),
+    /// What was asked for is not kept any more.
+    #[error("etcd has compacted that revision")]
+    Compacted,
+    /// What it holds is not what a replica of this format writes.
+    #[error("what etcd holds is not what a replica of this format writes")]
+    Malformed(#[source] crate::wire::Error),
+    /// An endpoint is no URL.
+    #[error("etcd endpoint {endpoint:?} is no URL")]
+    Endpoint {
+        /// What it is.
+        endpoint: String,
+        /// Why.
+        source: Arc<tonic::transport::Error>,
+    },
+}
+
+/// A client of all members.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    members: Arc<[Channel]>,
+    current: Arc<AtomicUsize>,
+}
+
+/// A watch that is open.
+pub(super) struct Watching {
+    pub(super) requests: mpsc::Sender<rpc::WatchRequest>,
+    pub(super) responses: Streaming<rpc::WatchResponse>,
+}
+
+impl Client {
+    /// A client; connects when it is first used.
+    pub(super) fn new(endpoints: impl IntoIterator<Item = Endpoint>, first: usize) -> Self {
+        let connect = |endpoint: Endpoint| {
+            endpoint
+                .connect_timeout(CONNECT_WITHIN)
+                .http2_keep_alive_interval(PING_EVERY)
+                .keep_alive_timeout(PING_EVERY)
+                .tcp_nodelay(true)
+                .connect_lazy()
+        };
+        Self {
+            members: endpoints.into_iter().map(connect).collect(),
+            current: Arc::new(AtomicUsize::new(first)),
+        }
+    }
+
+    /// The member in use is not to be used next.
+    pub(super) fn move_on(&self) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn member(&self) -> (usize, Channel) {
+        let current = self.current.load(Ordering::Relaxed);
+        let channel = self
+            .members
+            .get(current % self.members.len())
+            .expect("there is at least one member");
+        (current, channel.clone())
+    }
+
+    /// Asks one member after the other until one answers.
+    async fn ask<T, F, C>(&self, mut call: C) -> Result<T, Error>
+    where
+        C: FnMut(Channel) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let mut last = Status::unavailable("there are no members");
+        for _ in 0..self.members.len() {
+            let (current, channel) = self.member();
+            match tokio::time::timeout(ANSWER_WITHIN, call(channel)).await {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) if !is_passing(&status) => return Err(refused(status)),
+                Ok(Err(status)) => last = status,
+                Err(_) => last = Status::deadline_exceeded("no answer in time"),
+            }
+            // Unless somebody else has moved on already.
+            let _ = self
+                .current
+                .compare_exchange(current, current + 1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Err(Error::Unavailable(Box::new(last)))
+    }
+
+    /// Everything that begins with `prefix`, as it was at `revision` (0: now), and that revision.
+    pub(super) async fn list(&self, prefix: &[u8], revision: i64, keys_only: bool) -> Result<(Vec<rpc::KeyValue>, i64), Error> {
+        let (mut found, mut revision, mut key) = (Vec::new(), revision, prefix.to_vec());
+        loop {
+            let request = rpc::RangeRequest {
+                key: key.clone(),
+                range_end: end_of(prefix),
+                limit: if keys_only { KEYS_PAGE } else { PAGE },
+                revision,
+                keys_only,
+            };
+            let page = self.range(request).await?;
+            if revision == 0 {
+                revision = page.header.map_or(0, |header| header.revision);
+            }
+            let Some(last) = page.kvs.last() else {
+                return Ok((found, revision));
+            };
+            key = last.key.clone();
+            key.push(0);
+            found.extend(page.kvs);
+            if !page.more {
+                return Ok((found, revision));
+            }
+        }
+    }
+
+    /// One key, as it was at `revision` (0: now).
+    pub(super) async fn get(&self, key: Vec<u8>, revision: i64) -> Result<Option<rpc::KeyValue>, Error> {
+        let request = rpc::RangeRequest {
+            key,
+            revision,
+            ..rpc::RangeRequest::default()
+        };
+        Ok(self.range(request).await?.kvs.into_iter().next())
+    }
+
+    async fn range(&self, request: rpc::RangeRequest) -> Result<rpc::RangeResponse, Error> {
+        self.ask(|channel| {
+            let request = request.clone();
+            async move { kv(channel).range(request).await }
+        })
+        .await
+    }
+
+    /// A transaction. It must do nothing the second time: an attempt that was not answered may have been done.
+    pub(super) async fn txn(&self, request: rpc::TxnRequest) -> Result<rpc::TxnResponse, Error> {
+        self.ask(|channel| {
+            let request = request.clone();
+            async move { kv(channel).txn(request).await }
+        })
+        .await
+    }
+
+    pub(super) async fn compact(&self, revision: i64) -> Result<(), Error> {
+        self.ask(|channel| async move { kv(channel).compact(rpc::CompactionRequest { revision }).await })
+            .await
+            .map(drop)
+    }
+
+    /// A new lease; one that was granted and not answered ends by itself.
+    pub(super) async fn grant(&self, ttl: Duration) -> Result<i64, Error> {
+        let request = rpc::LeaseGrantRequest {
+            ttl: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
+            id: 0,
+        };
+        let granted = self
+            .ask(|channel| async move { LeaseClient::new(channel).lease_grant(request).await })
+            .await?;
+        Ok(granted.id)
+    }
+
+    /// Renews a lease; false if it has ended.
+    pub(super) async fn renew(&self, id: i64) -> Result<bool, Error> {
+        let renewal = self.ask(|channel| async move {
+            let requests = tokio_stream::once(rpc::LeaseKeepAliveRequest { id });
+            let mut answers = LeaseClient::new(channel).lease_keep_alive(requests).await?.into_inner();
+            let answer = answers.message().await?;
+            answer.map(Response::new).ok_or_else(|| Status::unavailable("no answer"))
+        });
+        Ok(renewal.await?.ttl > 0)
+    }
+
+    /// Watches everything that begins with `prefix`, from `revision` on. The watch ends when its member has lost the others.
+    pub(super) async fn watch(&self, prefix: &[u8], revision: i64) -> Result<Watching, Error> {
+        let create = rpc::WatchCreateRequest {
+            key: prefix.to_vec(),
+            range_end: end_of(prefix),
+            start_revision: revision,
+            fragment: true,
+        };
+        let (requests, outbound) = mpsc::channel(8);
+        let create = rpc::watch_request::RequestUnion::CreateRequest(create);
+        let create = rpc::WatchRequest {
+            request_union: Some(create),
+        };
+        if requests.try_send(create).is_err() {
+            return Err(Error::Unavailable(Box::new(Status::internal("a new channel has room"))));
+        }
+        let mut request = Request::new(ReceiverStream::new(outbound));
+        request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+        let (_, channel) = self.member();
+        let mut client = WatchClient::new(channel).max_decoding_message_size(MESSAGE_MAX);
+        match tokio::time::timeout(ANSWER_WITHIN, client.watch(request)).await {
+            Ok(Ok(response)) => Ok(Watching {
+                requests,
+                responses: response.into_inner(),
+            }),
+            Ok(Err(status)) => Err(Error::Unavailable(Box::new(status))),
+            Err(_) => Err(Error::Unavailable(Box::new(Status::deadline_exceeded("no answer in time")))),
+        }
+    }
+}
+
+fn kv(channel: Channel) -> KvClient<Channel> {
+    KvClient::new(channel).max_decoding_message_size(MESSAGE_MAX)
+}
+
+/// It may go better on another member, or later.
+fn is_passing(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown | Code::Internal | Code::ResourceExhausted
+    )
+}
+
+fn refused(status: Status) -> Error {
+    // etcd has no code of its own for it: OUT_OF_RANGE is also a revision of the future, which is none that we ask for.
+    if status.code() == Code::OutOfRange {
+        return Error::Compacted;
+    }
+    Error::Refused(Box::new(status))
+}
+
+// === what transactions are made of ===
+
+/// The key stands at this revision; 0: it is not there.
+pub(super) fn stands_at(key: Vec<u8>, revision: i64) -> rpc::Compare {
+    rpc::Compare {
+        result: rpc::compare::CompareResult::Equal.into(),
+        target: rpc::compare::CompareTarget::Mod.into(),
+        key,
+        target_union: Some(rpc::compare::TargetUnion::ModRevision(revision)),
+    }
+}
+
+pub(super) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> rpc::RequestOp {
+    let put = rpc::PutRequest { key, value, lease };
+    op(rpc::request_op::Request::RequestPut(put))
+}
+
+pub(super) fn delete(key: Vec<u8>, range_end: Vec<u8>) -> rpc::RequestOp {
+    let delete = rpc::DeleteRangeRequest { key, range_end };
+    op(rpc::request_op::Request::RequestDeleteRange(delete))
+}
+
+pub(super) fn get(key: Vec<u8>) -> rpc::RequestOp {
+    let range = rpc::RangeRequest {
+        key,
+        ..rpc::RangeRequest::default()
+    };
+    op(rpc::request_op::Request::RequestRange(range))
+}
+
+fn op(request: rpc::request_op::Request) -> rpc::RequestOp {
+    rpc::RequestOp { request: Some(request) }
+}
+
+/// The key that the `place`th operation of a transaction, a [`get`], found.
+pub(super) fn found(response: &rpc::TxnResponse, place: usize) -> Option<&rpc::KeyValue> {
+    match response.responses.get(place)?.response.as_ref()? {
+        rpc::response_op::Response::ResponseRange(range) => range.kvs.first(),
+        _ => None,
+    }
+}

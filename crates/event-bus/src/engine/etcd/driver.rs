@@ -1,0 +1,385 @@
+//! The connection of a replica to etcd: appends its entries, follows the log, keeps its presence, writes snapshots, compacts.
+//!
+//! Nothing is decided here but when to ask which member.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use bailiff_model::Now;
+use bailiff_runtime::Seed;
+use tokio::sync::{Notify, mpsc, watch};
+use tonic::transport::Endpoint;
+
+use super::client::{self, Client, Error};
+use super::keys::{Key, Keys};
+use super::load::{self, Loaded};
+use super::machine::Machine;
+use super::replica::{Append, Replica};
+use super::snapshot::{self, Pieces};
+use super::{Etcd, Input, Output, SnapshotAfter, presence, rpc};
+use crate::engine::Limits;
+
+/// Pause before what failed is tried again.
+pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Steps on their way to the engine, and back.
+const STEPS: usize = 256;
+/// Puts or deletes in one transaction; etcd's default bound is 128.
+const OPERATIONS: usize = 64;
+
+/// How a replica reaches etcd, and what it does there.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// All members.
+    pub endpoints: Vec<Endpoint>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// Bounds and durations of the engine: the same for all replicas.
+    pub limits: Limits,
+    /// When snapshots are written.
+    pub snapshot_after: SnapshotAfter,
+    /// How often etcd's history is compacted.
+    pub compact_every: Duration,
+    /// How much of it is kept: whoever follows the log more slowly begins again from the snapshot.
+    pub history_for: Duration,
+    /// How long a replica may say nothing before the others end its sessions.
+    pub presence_for: Duration,
+}
+
+/// How a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum End {
+    /// etcd's data were deleted, replaced or went back in time: this bus is gone, the next one has another incarnation.
+    #[error("the data in etcd are not what they were")]
+    Lost,
+    /// The engine is gone.
+    #[error("the engine is gone")]
+    Closed,
+    /// What etcd holds cannot be read.
+    #[error("the log cannot be read")]
+    Unreadable(#[source] Error),
+}
+
+/// Owns the connection; to be [run](Driver::run) beside the engine.
+pub struct Driver {
+    pub(super) link: Arc<Link>,
+    outputs: mpsc::Receiver<Output>,
+    loaded: i64,
+}
+
+/// What the parts of the driver share.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) keys: Keys,
+    pub(super) config: Config,
+    pub(super) replica: String,
+    /// What the bus is called if the data turn out to be gone.
+    pub(super) next_incarnation: String,
+    /// The revision at which the identity of the data stands.
+    pub(super) meta: i64,
+    inputs: mpsc::Sender<Input>,
+    wake: Arc<Notify>,
+    /// The revision at which the snapshot stands.
+    pub(super) snapshot: AtomicI64,
+    /// The newest revision that etcd has committed for this replica, that of its newest entry, and up to which the watch has told.
+    pub(super) committed: AtomicI64,
+    pub(super) appended: AtomicI64,
+    pub(super) told: watch::Sender<i64>,
+    /// Another replica wrote since this one has looked.
+    pub(super) has_heard: AtomicBool,
+    pub(super) heard: Notify,
+    pub(super) left: Notify,
+    pub(super) lease: AtomicI64,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The defaults, for these members.
+    pub fn new(endpoints: Vec<Endpoint>) -> Self {
+        Self {
+            endpoints,
+            prefix: "/bailiff/event-bus/".to_owned(),
+            limits: Limits::default(),
+            snapshot_after: SnapshotAfter::default(),
+            compact_every: Duration::from_secs(5 * 60),
+            history_for: Duration::from_secs(15 * 60),
+            presence_for: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Reads what etcd holds. The engine takes commands once it is a member, which it becomes while the driver runs and it is polled.
+///
+/// # Errors
+/// etcd does not answer, or holds what cannot be read.
+pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Result<(Etcd, Driver), Error> {
+    let keys = Keys::new(&config.prefix);
+    let members = config.endpoints.len().max(1) as u64;
+    let first = usize::try_from(seed.fork("etcd member").below(members)).unwrap_or(0);
+    let client = Client::new(config.endpoints.clone(), first);
+    // etcd gives no lease id twice: so it names the replica, whatever seeds are used.
+    let lease = client.grant(config.presence_for).await?;
+    let fresh = format!("{}-{lease:x}", seed.uuid());
+    let loaded = load::load(&client, &keys, &config.limits, &fresh).await?;
+    let Loaded {
+        machine,
+        incarnation,
+        meta,
+        revision,
+        snapshot,
+        snapshot_bytes,
+    } = loaded;
+    let (inputs, from_driver) = mpsc::channel(STEPS);
+    let (to_driver, outputs) = mpsc::channel(STEPS);
+    let wake = Arc::new(Notify::new());
+    let replica = format!("{lease:016x}");
+    let mut engine = Etcd {
+        incarnation,
+        replica: Replica::new(replica.clone(), machine, now()),
+        inputs: from_driver,
+        outputs: to_driver,
+        wake: Arc::clone(&wake),
+        standing: Arc::default(),
+        snapshot_after: config.snapshot_after,
+        is_snapshot_asked: false,
+        has_left: false,
+        was_member: false,
+    };
+    engine.replica.snapshot_taken(snapshot_bytes);
+    let link = Link {
+        client,
+        keys,
+        config: config.clone(),
+        replica,
+        next_incarnation: format!("{}-{lease:x}", seed.uuid()),
+        meta,
+        inputs,
+        wake,
+        snapshot: AtomicI64::new(snapshot),
+        committed: AtomicI64::new(revision),
+        appended: AtomicI64::new(revision),
+        told: watch::Sender::new(revision),
+        has_heard: AtomicBool::new(false),
+        heard: Notify::new(),
+        left: Notify::new(),
+        lease: AtomicI64::new(lease),
+    };
+    let driver = Driver {
+        link: Arc::new(link),
+        outputs,
+        loaded: revision,
+    };
+    Ok((engine, driver))
+}
+
+// === impl Driver ===
+
+impl Driver {
+    /// Serves the engine until the data in etcd are not what they were, or the engine is gone.
+    pub async fn run(self) -> End {
+        let Self {
+            link,
+            mut outputs,
+            loaded,
+        } = self;
+        let (appends, to_append) = mpsc::channel(STEPS);
+        let (snapshots, to_write) = mpsc::channel(1);
+        let sorting = async {
+            while let Some(output) = outputs.recv().await {
+                match output {
+                    Output::Append(append) => drop(appends.send(append).await),
+                    Output::Snapshot(machine) => drop(snapshots.send(machine).await),
+                    Output::Left => link.left.notify_one(),
+                }
+            }
+            Err(End::Closed)
+        };
+        let ended: Result<Infallible, End> = tokio::select! {
+            biased;
+            ended = sorting => ended,
+            ended = link.append_all(to_append) => ended,
+            ended = link.follow(loaded) => ended,
+            ended = presence::keep(&link) => ended,
+            ended = link.write_snapshots(to_write) => ended,
+            ended = link.compact() => ended,
+        };
+        match ended {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) async fn tell(&self, input: Input) -> Result<(), End> {
+        self.inputs.send(input).await.map_err(|_| End::Closed)?;
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// A transaction that does something only while the data are what they were.
+    pub(super) async fn guarded(
+        &self,
+        compare: Vec<rpc::Compare>,
+        success: Vec<rpc::RequestOp>,
+        failure: Vec<rpc::RequestOp>,
+    ) -> Result<rpc::TxnResponse, Step> {
+        let meta = client::stands_at(self.keys.meta(), self.meta);
+        let request = rpc::TxnRequest {
+            compare: [vec![meta], compare].concat(),
+            success,
+            failure: [vec![client::get(self.keys.meta())], failure].concat(),
+        };
+        // Several are under way at a time, and may be answered in any order: only what was committed before this was sent counts.
+        let committed = self.committed.load(Ordering::Relaxed);
+        let response = self.client.txn(request).await.map_err(Step::Failed)?;
+        let revision = response.header.map_or(0, |header| header.revision);
+        let stands = response.succeeded || client::found(&response, 0).is_some_and(|kv| kv.mod_revision == self.meta);
+        // Committed is committed: a store that does not know of it was put back to an older state.
+        let is_older = revision < committed;
+        if is_older && stands {
+            tracing::warn!(revision, "Data in etcd went back in time: the bus begins anew");
+            load::begin(&self.client, &self.keys, &self.next_incarnation, self.meta)
+                .await
+                .map_err(Step::Failed)?;
+        }
+        if is_older || !stands {
+            return Err(Step::Ended(End::Lost));
+        }
+        self.committed.fetch_max(revision, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    async fn append_all(&self, mut appends: mpsc::Receiver<Append>) -> Result<Infallible, End> {
+        while let Some(append) = appends.recv().await {
+            loop {
+                match self.append(&append).await {
+                    Ok(()) => break,
+                    Err(Step::Ended(end)) => return Err(end),
+                    Err(Step::Failed(error)) => tracing::debug!(%error, seq = append.seq, "Entry was not appended yet"),
+                }
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+            self.tell(Input::Committed(append.seq)).await?;
+        }
+        Err(End::Closed)
+    }
+
+    /// Appends an entry; one that was appended by an attempt before is there, and nothing is done.
+    async fn append(&self, append: &Append) -> Result<(), Step> {
+        let key = self.keys.log(&self.replica, append.seq);
+        let compare = vec![client::stands_at(key.clone(), 0)];
+        let put = client::put(key, append.bytes.clone(), 0);
+        let response = self.guarded(compare, vec![put], Vec::new()).await?;
+        if let Some(header) = response.header.filter(|_| response.succeeded) {
+            self.appended.store(header.revision, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    async fn write_snapshots(&self, mut snapshots: mpsc::Receiver<Box<Machine>>) -> Result<Infallible, End> {
+        while let Some(machine) = snapshots.recv().await {
+            match self.write_snapshot(machine).await {
+                Ok(()) => {}
+                Err(Step::Ended(end)) => return Err(end),
+                Err(Step::Failed(error)) => {
+                    tracing::warn!(%error, "Snapshot was not written");
+                    tokio::time::sleep(AGAIN_AFTER * 50).await;
+                    self.tell(Input::Snapshot(None)).await?;
+                }
+            }
+        }
+        Err(End::Closed)
+    }
+
+    async fn write_snapshot(&self, machine: Box<Machine>) -> Result<(), Step> {
+        let before = self.snapshot.load(Ordering::Relaxed);
+        let position = i64::try_from(machine.position).unwrap_or(i64::MAX);
+        let taken = tokio::task::spawn_blocking(move || snapshot::take(&machine)).await;
+        let Pieces { manifest, mut chunks } = taken.map_err(|_| Step::Ended(End::Closed))?;
+        let (present, _) = self.client.list(&self.keys.chunks(), 0, true).await.map_err(Step::Failed)?;
+        let present: Vec<String> = present.iter().filter_map(|kv| self.keys.chunk_name(&kv.key)).collect();
+        for name in &present {
+            chunks.remove(name);
+        }
+        for (name, bytes) in chunks {
+            let put = client::put(self.keys.chunk(&name), bytes, 0);
+            self.guarded(Vec::new(), vec![put], Vec::new()).await?;
+        }
+        let stands = client::stands_at(self.keys.snapshot(), before);
+        let value = prost::Message::encode_to_vec(&manifest);
+        let put = client::put(self.keys.snapshot(), value, 0);
+        if !self.guarded(vec![stands], vec![put], Vec::new()).await?.succeeded {
+            // Another replica was first, or this is the second attempt of what was done.
+            return self.tell(Input::Snapshot(None)).await.map_err(Step::Ended);
+        }
+        let unused = present.iter().filter(|name| !manifest.chunks.contains(name));
+        let unused: Vec<_> = unused.map(|name| client::delete(self.keys.chunk(name), Vec::new())).collect();
+        for some in unused.chunks(OPERATIONS) {
+            self.guarded(Vec::new(), some.to_vec(), Vec::new()).await?;
+        }
+        self.trim(position).await
+    }
+
+    /// Removes what the log said up to `position`: the snapshot says it.
+    async fn trim(&self, position: i64) -> Result<(), Step> {
+        let (logged, _) = self.client.list(&self.keys.logs(), 0, true).await.map_err(Step::Failed)?;
+        let mut last: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for kv in logged.into_iter().filter(|kv| kv.mod_revision <= position) {
+            if let Key::Log(replica) = self.keys.read(&kv.key) {
+                last.insert(replica, kv.key);
+            }
+        }
+        for (replica, mut key) in last {
+            key.push(0);
+            let delete = client::delete(self.keys.log_of(&replica), key);
+            self.guarded(Vec::new(), vec![delete], Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Compacts etcd's history: what is older than anybody follows is let go.
+    async fn compact(&self) -> Result<Infallible, End> {
+        let mut seen = VecDeque::new();
+        let mut every = tokio::time::interval(self.config.compact_every);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let now = every.tick().await;
+            seen.push_back((now, *self.told.borrow()));
+            let is_old = |at: &tokio::time::Instant| now.duration_since(*at) >= self.config.history_for;
+            let mut revision = None;
+            while let Some((_, old)) = seen.front().filter(|(at, _)| is_old(at)) {
+                revision = Some(*old);
+                seen.pop_front();
+            }
+            if let Some(revision) = revision
+                && let Err(error) = self.client.compact(revision).await
+            {
+                // Another replica has compacted as far already, or etcd will be asked again.
+                tracing::debug!(%error, revision, "etcd was not compacted");
+            }
+        }
+    }
+
+    /// Who is there.
+    pub(super) async fn present(&self) -> Result<Vec<String>, Error> {
+        let prefix = self.keys.replicas();
+        let (found, _) = self.client.list(&prefix, 0, true).await?;
+        let name = |kv: &rpc::KeyValue| String::from_utf8(kv.key[prefix.len()..].to_vec()).ok();
+        Ok(found.iter().filter_map(name).collect())
+    }
+}
+
+/// Why a step was not taken.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It may be tried again.
+    Failed(Error),
+    /// It is over.
+    Ended(End),
+}

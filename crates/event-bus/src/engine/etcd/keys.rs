@@ -1,0 +1,145 @@
+//! Where things are in etcd.
+//!
+//! ```text
+//! <prefix>v1/a/meta                      identity of the data
+//! <prefix>v1/a/log/<replica>/<number>    entries, in the order of their revisions
+//! <prefix>v1/a/replica/<replica>         presence: ends with the replica's lease
+//! <prefix>v1/a/snapshot                  the state after an entry
+//! <prefix>v1/c/<digest>                  its pieces
+//! ```
+//! Everything below `a/` is watched.
+
+/// Keys below one prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+/// A watched key, read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Meta,
+    /// An entry of this replica.
+    Log(String),
+    Replica(String),
+    Snapshot,
+    Other,
+}
+
+/// Format of the log. Replicas of different formats are different buses: what an entry does must be the same to all of one bus. To be
+/// raised with every change of what the memory engine decides, of [`Limits`](crate::engine::Limits)' defaults, or of `store.proto`.
+const FORMAT: &str = "v1/";
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: format!("{prefix}{FORMAT}"),
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<u8> {
+        self.prefix.clone().into_bytes()
+    }
+
+    pub(super) fn watched(&self) -> Vec<u8> {
+        self.at("a/")
+    }
+
+    pub(super) fn meta(&self) -> Vec<u8> {
+        self.at("a/meta")
+    }
+
+    pub(super) fn snapshot(&self) -> Vec<u8> {
+        self.at("a/snapshot")
+    }
+
+    pub(super) fn logs(&self) -> Vec<u8> {
+        self.at("a/log/")
+    }
+
+    pub(super) fn log_of(&self, replica: &str) -> Vec<u8> {
+        self.at(&format!("a/log/{replica}/"))
+    }
+
+    pub(super) fn log(&self, replica: &str, seq: u64) -> Vec<u8> {
+        self.at(&format!("a/log/{replica}/{seq:020}"))
+    }
+
+    pub(super) fn replicas(&self) -> Vec<u8> {
+        self.at("a/replica/")
+    }
+
+    pub(super) fn replica(&self, replica: &str) -> Vec<u8> {
+        self.at(&format!("a/replica/{replica}"))
+    }
+
+    pub(super) fn chunks(&self) -> Vec<u8> {
+        self.at("c/")
+    }
+
+    pub(super) fn chunk(&self, name: &str) -> Vec<u8> {
+        self.at(&format!("c/{name}"))
+    }
+
+    pub(super) fn read(&self, key: &[u8]) -> Key {
+        let text = std::str::from_utf8(key).ok().and_then(|text| text.strip_prefix(&self.prefix));
+        let Some(text) = text.and_then(|text| text.strip_prefix("a/")) else {
+            return Key::Other;
+        };
+        match text.split('/').collect::<Vec<_>>()[..] {
+            ["meta"] => Key::Meta,
+            ["snapshot"] => Key::Snapshot,
+            ["log", replica, _] => Key::Log(replica.to_owned()),
+            ["replica", replica] => Key::Replica(replica.to_owned()),
+            _ => Key::Other,
+        }
+    }
+
+    /// The name of a chunk.
+    pub(super) fn chunk_name(&self, key: &[u8]) -> Option<String> {
+        let name = key.strip_prefix(self.chunks().as_slice())?;
+        String::from_utf8(name.to_vec()).ok()
+    }
+
+    fn at(&self, rest: &str) -> Vec<u8> {
+        format!("{}{rest}", self.prefix).into_bytes()
+    }
+}
+
+/// The first key after all that begin with `prefix`, as etcd wants a range's end.
+pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_back() {
+        let keys = Keys::new("/bailiff/");
+        assert_eq!(keys.read(&keys.meta()), Key::Meta);
+        assert_eq!(keys.read(&keys.snapshot()), Key::Snapshot);
+        assert_eq!(keys.read(&keys.log("7f", 3)), Key::Log("7f".to_owned()));
+        assert_eq!(keys.read(&keys.replica("7f")), Key::Replica("7f".to_owned()));
+        for stranger in [keys.chunk("ab"), keys.all(), b"/other/v1/a/meta".to_vec(), vec![0xff]] {
+            assert_eq!(keys.read(&stranger), Key::Other);
+        }
+        assert_eq!(keys.chunk_name(&keys.chunk("ab")), Some("ab".to_owned()));
+        assert!(keys.log("7f", 9) < keys.log("7f", 10), "in order");
+    }
+
+    #[test]
+    fn a_range_ends_behind_its_prefix() {
+        assert_eq!(end_of(b"a/"), b"a0");
+        assert_eq!(end_of(&[b'a', 0xff]), b"b");
+        assert_eq!(end_of(&[0xff]), [0]);
+    }
+}

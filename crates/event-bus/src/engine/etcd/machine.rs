@@ -1,0 +1,257 @@
+//! What the log means: the state after every entry, the same on every replica.
+//!
+//! Nothing here knows which replica it runs on, and no clock. Time is the bus's own: an entry carries the time that its replica
+//! counted, and the log's time is the latest of those. It never runs faster than the clocks that it is made of: where it is unknown
+//! how much passed (nobody was there), nothing is counted.
+
+use std::collections::BTreeMap;
+
+use bailiff_model::{Mono, Now};
+
+use super::log::{self, Entry, What};
+use super::store as pb;
+use crate::engine::memory::image::{mono, nanos};
+use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Refusal, SessionId};
+use crate::wire;
+
+/// The state of the bus after a number of entries.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Machine {
+    pub(super) memory: Memory,
+    /// The bus's time.
+    pub(super) clock: Mono,
+    /// etcd's revision of the last entry applied.
+    pub(super) position: u64,
+    /// Revision of the last Join. What a replica counted before it does not move the time: the one that joined may be behind.
+    last_join: u64,
+    members: BTreeMap<String, Member>,
+    /// Which replica holds a session's stream.
+    owners: BTreeMap<SessionId, String>,
+}
+
+/// A replica that takes part.
+#[derive(Clone, Debug, Default)]
+struct Member {
+    last_seq: u64,
+    joined_at: u64,
+    /// Pieces of commands whose last piece has not come.
+    parts: Vec<u8>,
+}
+
+/// What applying an entry did.
+#[derive(Debug, PartialEq)]
+pub(in crate::engine) enum Applied {
+    /// It is of no member, or was applied before: nothing.
+    Ignored,
+    /// It holds nothing that this format knows: nothing.
+    Malformed,
+    /// Done. Answers carry the command's place in the entry as their ticket.
+    Done(Vec<Effect>),
+}
+
+impl Machine {
+    /// Before the first entry.
+    #[cfg(test)]
+    pub(super) fn new(incarnation: String, limits: Limits) -> Self {
+        Self {
+            memory: Memory::new(incarnation, limits),
+            clock: Mono::ORIGIN,
+            position: 0,
+            last_join: 0,
+            members: BTreeMap::new(),
+            owners: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn is_member(&self, replica: &str) -> bool {
+        self.members.contains_key(replica)
+    }
+
+    /// How many members come before this one; `None` if it is none.
+    pub(super) fn rank(&self, replica: &str) -> Option<u64> {
+        let before = self.members.keys().take_while(|name| name.as_str() < replica).count();
+        self.is_member(replica).then_some(before as u64)
+    }
+
+    /// The last entry of this replica that was applied; 0 if it is no member.
+    pub(super) fn last_seq(&self, replica: &str) -> u64 {
+        self.members.get(replica).map_or(0, |member| member.last_seq)
+    }
+
+    /// Open sessions whose streams this replica holds.
+    pub(super) fn sessions_of(&self, replica: &str) -> Vec<SessionId> {
+        let open = self.memory.open_sessions();
+        open.filter(|session| self.owners.get(session).is_some_and(|owner| owner == replica))
+            .collect()
+    }
+
+    /// Applies the entry that etcd has at this revision.
+    pub(super) fn apply(&mut self, revision: u64, entry: Entry) -> Applied {
+        if revision <= self.position {
+            return Applied::Ignored;
+        }
+        self.position = revision;
+        if let What::Join { alone, present } = &entry.what {
+            return self.join(&entry, *alone, present);
+        }
+        let Some(member) = self.members.get_mut(&entry.replica) else {
+            return Applied::Ignored;
+        };
+        if entry.seq <= member.last_seq {
+            return Applied::Ignored;
+        }
+        member.last_seq = entry.seq;
+        if entry.seen >= self.last_join {
+            self.clock = self.clock.max(entry.at);
+        }
+        let now = Now {
+            mono: self.clock,
+            wall: entry.wall,
+        };
+        match entry.what {
+            What::Commands(commands) => self.run(&entry.replica, commands, now),
+            What::Part { data, last } => {
+                member.parts.extend(data);
+                if !last {
+                    return Applied::Done(Vec::new());
+                }
+                match log::decode(&std::mem::take(&mut member.parts)) {
+                    Ok(commands) => self.run(&entry.replica, commands, now),
+                    Err(_) => Applied::Malformed,
+                }
+            }
+            What::Gone(replica) => {
+                let before = self.memory.head();
+                let mut effects = Vec::new();
+                self.drop_members(|name, _| name == replica, now, &mut effects);
+                self.advanced(before, &mut effects);
+                Applied::Done(effects)
+            }
+            What::Join { .. } => Applied::Ignored,
+        }
+    }
+
+    fn run(&mut self, replica: &str, commands: Vec<Command>, now: Now) -> Applied {
+        let mut effects = Vec::new();
+        for (place, command) in (0..).zip(commands) {
+            for effect in self.memory.apply(place, command, now) {
+                if let Effect::Answer {
+                    result: Ok(Answer::Opened { session, .. }),
+                    ..
+                } = &effect
+                {
+                    self.owners.insert(*session, replica.to_owned());
+                }
+                effects.push(effect);
+            }
+        }
+        let open: Vec<SessionId> = self.memory.open_sessions().collect();
+        if self.owners.len() > open.len() {
+            self.owners.retain(|session, _| open.binary_search(session).is_ok());
+        }
+        Applied::Done(effects)
+    }
+
+    /// A replica takes part from here on; others whose presence it did not find do not any more.
+    fn join(&mut self, entry: &Entry, alone: bool, present: &[String]) -> Applied {
+        if entry.seq <= self.last_seq(&entry.replica) {
+            return Applied::Ignored;
+        }
+        let before = self.memory.head();
+        let now = Now {
+            mono: self.clock,
+            wall: entry.wall,
+        };
+        let mut effects = Vec::new();
+        let seen = entry.seen;
+        let is_gone = |name: &str, member: &Member| {
+            let is_found = !alone && present.iter().any(|present| present == name);
+            // Who joined after the one that joins now had looked is there.
+            name == entry.replica || (!is_found && member.joined_at <= seen)
+        };
+        self.drop_members(is_gone, now, &mut effects);
+        if alone {
+            self.memory.forget_reports(now);
+        }
+        let member = Member {
+            last_seq: entry.seq,
+            joined_at: self.position,
+            parts: Vec::new(),
+        };
+        self.members.insert(entry.replica.clone(), member);
+        self.last_join = self.position;
+        self.advanced(before, &mut effects);
+        Applied::Done(effects)
+    }
+
+    /// Forgets members, and ends the sessions whose streams they held.
+    fn drop_members(&mut self, is_gone: impl Fn(&str, &Member) -> bool, now: Now, effects: &mut Vec<Effect>) {
+        let gone = self.members.iter().filter(|(name, member)| is_gone(name, member));
+        let gone: Vec<String> = gone.map(|(name, _)| name.clone()).collect();
+        for name in gone {
+            for session in self.sessions_of(&name) {
+                self.memory.abandon(session, now);
+                self.owners.remove(&session);
+                let refusal = Refusal::Ended;
+                effects.push(Effect::Ended { session, refusal });
+            }
+            self.members.remove(&name);
+        }
+    }
+
+    fn advanced(&self, before: bailiff_model::Revision, effects: &mut Vec<Effect>) {
+        let head = self.memory.head();
+        if head > before {
+            effects.push(Effect::Advanced { head });
+        }
+    }
+
+    /// True if it can be saved: no pieces are waiting for their last.
+    pub(super) fn is_whole(&self) -> bool {
+        self.members.values().all(|member| member.parts.is_empty())
+    }
+
+    /// Everything but keys and what is staged.
+    pub(super) fn save(&self) -> pb::State {
+        let mut state = pb::State {
+            position: self.position,
+            clock: nanos(self.clock),
+            last_join: self.last_join,
+            ..self.memory.save()
+        };
+        let members = self.members.iter().map(|(name, member)| pb::Member {
+            replica: name.clone(),
+            last_seq: member.last_seq,
+            joined_at: member.joined_at,
+        });
+        state.members = members.collect();
+        for session in &mut state.sessions {
+            let owner = self.owners.get(&SessionId(session.id));
+            session.replica = owner.cloned().unwrap_or_default();
+        }
+        state
+    }
+
+    /// What [`Machine::save`] saved; chunks are to follow.
+    pub(super) fn restore(incarnation: String, limits: Limits, state: &pb::State) -> Result<Self, wire::Error> {
+        let members = state.members.iter().map(|member| {
+            let restored = Member {
+                last_seq: member.last_seq,
+                joined_at: member.joined_at,
+                parts: Vec::new(),
+            };
+            (member.replica.clone(), restored)
+        });
+        let owners = state.sessions.iter();
+        Ok(Self {
+            memory: Memory::restore(incarnation, limits, state)?,
+            clock: mono(state.clock),
+            position: state.position,
+            last_join: state.last_join,
+            members: members.collect(),
+            owners: owners
+                .map(|session| (SessionId(session.id), session.replica.clone()))
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! The whole state as values that can be stored, and back: what an engine that shares its state with others starts from.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::{Mono, Revision, Topic};
+use bailiff_proto::v1 as wire_pb;
+
+use super::Memory;
+use super::session::Session;
+use super::shard::{Reported, Shard};
+use super::topic::{Entry, TopicState};
+use crate::engine::etcd::store as pb;
+use crate::engine::{Limits, SessionId};
+use crate::record::Record;
+use crate::wire::{self, Wire, envelope, scalar};
+
+impl Memory {
+    /// Everything but keys and what is staged. Who holds a session is not known here.
+    pub(in crate::engine) fn save(&self) -> pb::State {
+        pb::State {
+            head: self.head.0,
+            oldest_resumable: self.oldest_resumable.0,
+            last_session: self.last_session,
+            topics: self.topics.iter().map(|(topic, state)| save_topic(*topic, state)).collect(),
+            sessions: self.sessions.iter().map(|(id, session)| save_session(*id, session)).collect(),
+            ..pb::State::default()
+        }
+    }
+
+    /// Every key with its records, topic by topic.
+    pub(in crate::engine) fn save_keys(&self) -> impl Iterator<Item = pb::Key> {
+        self.topics.values().flat_map(TopicState::entries).map(|(_, entry)| pb::Key {
+            generation: entry.generation,
+            since: nanos(entry.since),
+            has_strayed: entry.has_strayed,
+            records: entry.records.iter().map(|record| save_record(record)).collect(),
+        })
+    }
+
+    /// Everything that is staged.
+    pub(in crate::engine) fn save_staged(&self) -> impl Iterator<Item = pb::Staged> {
+        self.sessions.iter().flat_map(|(id, session)| {
+            let staged = session.staged.iter().flat_map(|staged| staged.values());
+            staged.map(|incoming| pb::Staged {
+                session: id.0,
+                record: Some(envelope::to_incoming(session.topic, incoming)),
+            })
+        })
+    }
+
+    /// The state that [`Memory::save`] saved; keys and what is staged are to follow.
+    pub(in crate::engine) fn restore(incarnation: String, limits: Limits, state: &pb::State) -> Result<Self, wire::Error> {
+        let mut memory = Self::new(incarnation, limits);
+        memory.head = Revision(state.head);
+        memory.oldest_resumable = Revision(state.oldest_resumable);
+        memory.last_session = state.last_session;
+        for topic in &state.topics {
+            let state = memory.topic_mut(envelope::topic("topic", &topic.topic)?);
+            restore_topic(state, topic)?;
+        }
+        for session in &state.sessions {
+            let restored = Session {
+                topic: envelope::topic("topic", &session.topic)?,
+                shard: session.shard,
+                epoch: session.epoch,
+                producer: session.producer.clone(),
+                staged: session.is_staging.then(Default::default),
+                heard_at: mono(session.heard_at),
+            };
+            memory.sessions.insert(SessionId(session.id), restored);
+        }
+        Ok(memory)
+    }
+
+    /// Adds what a chunk holds.
+    pub(in crate::engine) fn restore_chunk(&mut self, chunk: pb::Chunk) -> Result<(), wire::Error> {
+        for key in chunk.keys {
+            let entry = restore_entry(key)?;
+            let Some(topic) = entry.records.back().map(|record| record.topic) else {
+                continue;
+            };
+            self.topic_mut(topic).restore(entry);
+        }
+        for staged in chunk.staged {
+            let record = staged.record.ok_or_else(|| wire::Error::absent("staged.record"))?;
+            let Some(session) = self.sessions.get_mut(&SessionId(staged.session)) else {
+                continue;
+            };
+            let incoming = envelope::accepted(record)?;
+            if let Some(all) = &mut session.staged {
+                all.insert(incoming.key.clone(), incoming);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A point of the bus's time as it is stored.
+pub(in crate::engine) fn nanos(at: Mono) -> u64 {
+    u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The point of the bus's time that was stored.
+pub(in crate::engine) const fn mono(nanos: u64) -> Mono {
+    Mono::from_origin(Duration::from_nanos(nanos))
+}
+
+fn save_record(record: &Record) -> pb::Kept {
+    pb::Kept {
+        // By then no time had passed since it came: its age is as it was told.
+        record: Some(envelope::to_envelope(record, record.received_at)),
+        received_at: nanos(record.received_at),
+    }
+}
+
+fn restore_entry(key: pb::Key) -> Result<Entry, wire::Error> {
+    let mut records = VecDeque::with_capacity(key.records.len());
+    for kept in key.records {
+        let envelope = kept.record.ok_or_else(|| wire::Error::absent("record"))?;
+        let record = Record::try_from(Wire(envelope))?;
+        records.push_back(Arc::new(Record {
+            received_at: mono(kept.received_at),
+            ..record
+        }));
+    }
+    Ok(Entry {
+        records,
+        generation: key.generation,
+        since: mono(key.since),
+        has_strayed: key.has_strayed,
+    })
+}
+
+fn save_topic(topic: Topic, state: &TopicState) -> pb::TopicState {
+    let epochs = state.epochs.iter();
+    pb::TopicState {
+        topic: topic.to_string(),
+        generation: state.layout.generation,
+        is_settling: state.layout.is_settling,
+        shards: state.layout.shards.values().map(save_shard).collect(),
+        epochs: epochs
+            .map(|(shard, epoch)| pb::Epoch {
+                shard: *shard,
+                epoch: *epoch,
+            })
+            .collect(),
+    }
+}
+
+fn restore_topic(state: &mut TopicState, topic: &pb::TopicState) -> Result<(), wire::Error> {
+    state.layout.generation = topic.generation;
+    state.layout.is_settling = topic.is_settling;
+    for (number, shard) in (0..).zip(&topic.shards) {
+        state.layout.shards.insert(number, restore_shard(shard)?);
+    }
+    state.epochs = topic.epochs.iter().map(|epoch| (epoch.shard, epoch.epoch)).collect();
+    Ok(())
+}
+
+fn save_shard(shard: &Shard) -> pb::Shard {
+    pb::Shard {
+        revision: shard.revision.0,
+        epoch: shard.epoch,
+        complete: shard.complete,
+        producer: shard.producer.clone(),
+        session: shard.session.map(|session| session.0),
+        announced_live: shard.announced_live,
+        opened_at: nanos(shard.opened_at),
+        broke_at: shard.broke_at.map(nanos),
+        reported_at: shard.reported.as_ref().map(|reported| nanos(reported.at)),
+        report: shard.reported.as_ref().map(|reported| wire_pb::Keepalive {
+            tick_age: reported.tick_age.map(scalar::to_duration),
+            watch_age: reported.watch_age.map(scalar::to_duration),
+            detail: reported.detail.clone(),
+        }),
+    }
+}
+
+fn restore_shard(stored: &pb::Shard) -> Result<Shard, wire::Error> {
+    let mut shard = Shard::new(Revision(stored.revision), stored.epoch, mono(stored.opened_at));
+    shard.complete = stored.complete;
+    shard.producer.clone_from(&stored.producer);
+    shard.session = stored.session.map(SessionId);
+    shard.announced_live = stored.announced_live;
+    shard.broke_at = stored.broke_at.map(mono);
+    if let (Some(at), Some(report)) = (stored.reported_at, &stored.report) {
+        shard.reported = Some(Reported {
+            at: mono(at),
+            tick_age: scalar::duration_if_any("tick_age", report.tick_age)?,
+            watch_age: scalar::duration_if_any("watch_age", report.watch_age)?,
+            detail: report.detail.clone(),
+        });
+    }
+    Ok(shard)
+}
+
+fn save_session(id: SessionId, session: &Session) -> pb::Session {
+    pb::Session {
+        id: id.0,
+        topic: session.topic.to_string(),
+        shard: session.shard,
+        epoch: session.epoch,
+        producer: session.producer.clone(),
+        is_staging: session.staged.is_some(),
+        heard_at: nanos(session.heard_at),
+        replica: String::new(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Real etcd processes on free ports, with their data in temporary directories.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tonic::transport::Endpoint;
+
+/// etcd processes that are one cluster. They end with this value, and with the process of the test at the latest.
+pub struct Cluster {
+    members: Vec<Member>,
+}
+
+struct Member {
+    client: u16,
+    peer: u16,
+    directory: TempDir,
+    running: Option<Running>,
+}
+
+struct Running {
+    /// A shell that ends etcd when its input ends.
+    keeper: Child,
+    _input: ChildStdin,
+    etcd: Pid,
+}
+
+/// True if etcd is installed; says so if it is not.
+pub fn is_installed() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let asked = Command::new("etcd").arg("--version").stdout(Stdio::null()).status();
+        asked.is_ok_and(|status| status.success())
+    });
+    if !*found {
+        eprintln!("skipped: there is no program 'etcd' (Debian: etcd-server)");
+    }
+    *found
+}
+
+impl Cluster {
+    /// Starts a cluster of so many members.
+    pub fn start(count: usize) -> Self {
+        let mut members = Vec::new();
+        // All listeners are held until every port is known, so that none is given twice.
+        let listeners: Vec<TcpListener> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
+        for pair in listeners.chunks(2) {
+            members.push(Member {
+                client: port(&pair[0]),
+                peer: port(&pair[1]),
+                directory: mk_directory(),
+                running: None,
+            });
+        }
+        drop(listeners);
+        let mut cluster = Self { members };
+        for index in 0..count {
+            cluster.run(index);
+        }
+        cluster
+    }
+
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let url = |member: &Member| format!("http://127.0.0.1:{}", member.client);
+        self.members
+            .iter()
+            .map(|member| Endpoint::from_shared(url(member)).unwrap())
+            .collect()
+    }
+
+    /// Starts a member that was killed, on its data.
+    pub fn run(&mut self, index: usize) {
+        let name = |index: usize| format!("m{index}");
+        let peers: Vec<String> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| format!("{}=http://127.0.0.1:{}", name(index), member.peer))
+            .collect();
+        let member = &mut self.members[index];
+        let client = format!("http://127.0.0.1:{}", member.client);
+        let peer = format!("http://127.0.0.1:{}", member.peer);
+        let script =
+            "exec 3<&0; etcd \"$@\" </dev/null >/dev/null 2>&1 & etcd=$!; echo $etcd; read -r _ <&3; kill -9 $etcd; wait $etcd";
+        let mut keeper = Command::new("sh")
+            .args(["-c", script, "sh", "--name", &name(index), "--data-dir"])
+            .arg(member.directory.path())
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &peers.join(",")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let etcd = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        let input = keeper.stdin.take().unwrap();
+        member.running = Some(Running {
+            keeper,
+            _input: input,
+            etcd,
+        });
+    }
+
+    /// Kills a member; its data are kept.
+    pub fn kill(&mut self, index: usize) {
+        if let Some(running) = self.members[index].running.take() {
+            running.end();
+        }
+    }
+
+    /// Kills a member and deletes its data.
+    pub fn wipe(&mut self, index: usize) {
+        self.kill(index);
+        self.members[index].directory = mk_directory();
+    }
+
+    /// Stops a member as SIGSTOP does.
+    pub fn stop(&self, index: usize) {
+        self.signal(index, Signal::STOP);
+    }
+
+    /// Lets a stopped member go on.
+    pub fn go_on(&self, index: usize) {
+        self.signal(index, Signal::CONT);
+    }
+
+    fn signal(&self, index: usize, signal: Signal) {
+        let running = self.members[index].running.as_ref().unwrap();
+        kill_process(running.etcd, signal).unwrap();
+    }
+}
+
+impl Running {
+    fn end(mut self) {
+        // Killed by itself first: a stopped process ends with SIGKILL too.
+        let _ = kill_process(self.etcd, Signal::KILL);
+        drop(self._input);
+        let _ = self.keeper.wait();
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for index in 0..self.members.len() {
+            self.kill(index);
+        }
+    }
+}
+
+/// In memory where there is such a place: tests wait for every write.
+fn mk_directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}

@@ -1,0 +1,497 @@
+//! Several replicas over a real etcd, and what becomes of them when one of either dies. Time is real here, so nothing is asserted about it.
+
+use std::time::Duration;
+
+use bailiff_event_bus::engine::etcd::{self, Config, SnapshotAfter};
+use bailiff_event_bus::engine::{Limits, Position};
+use bailiff_event_bus::{Bus, PublishOptions, Published, Publisher, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_model::{Revision, Topic};
+use bailiff_runtime::{Clock, Seed};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::etcd_process::{Cluster, is_installed};
+use crate::support::{Follower, contents, mk_draft, news, soon};
+
+const HEALTH: Topic = Topic::NodeHealth;
+
+/// A replica of the bus on a port.
+struct Replica {
+    server: Server,
+    url: String,
+    status: etcd::Status,
+    engines: AbortHandle,
+    stop: CancellationToken,
+}
+
+/// Replicas on one etcd, and who uses them.
+struct Setup {
+    cluster: Cluster,
+    config: Config,
+    replicas: Vec<Replica>,
+    clock: Clock,
+    seed: Seed,
+}
+
+/// What the contract says in tens of seconds is said here in one.
+fn mk_limits() -> Limits {
+    Limits {
+        stale_after: Duration::from_secs(3),
+        reconnect_grace: Duration::from_secs(2),
+        silent_after: Duration::from_secs(5),
+        ..Limits::default()
+    }
+}
+
+impl Setup {
+    async fn new(members: usize, replicas: usize) -> Self {
+        let cluster = Cluster::start(members);
+        let config = Config {
+            limits: mk_limits(),
+            presence_for: Duration::from_secs(3),
+            snapshot_after: SnapshotAfter {
+                entries: 20,
+                bytes: 100_000,
+            },
+            ..Config::new(cluster.endpoints())
+        };
+        let mut setup = Self {
+            cluster,
+            config,
+            replicas: Vec::new(),
+            clock: Clock::system(),
+            seed: Seed::new(1),
+        };
+        for _ in 0..replicas {
+            setup.start().await;
+        }
+        setup
+    }
+
+    /// Starts one more replica, and waits until it takes part.
+    async fn start(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let options = ServerOptions {
+            bookmark_every: Duration::from_millis(200),
+            ..ServerOptions::default()
+        };
+        let server = Server::idle(options, &self.clock, &self.seed);
+        let (status, stop) = (etcd::Status::default(), CancellationToken::new());
+        let (config, of, clock, seed) = (self.config.clone(), server.clone(), self.clock.clone(), self.seed.clone());
+        let told = status.clone();
+        let engines = tokio::spawn(async move {
+            Box::pin(etcd::serve(&config, &of, &clock, &seed, &told)).await;
+        });
+        tokio::spawn(server.clone().serve(listener, stop.clone()));
+        let engines = engines.abort_handle();
+        let replica = Replica {
+            server,
+            url,
+            status,
+            engines,
+            stop,
+        };
+        soon("the replica takes part", replica.until_ready()).await;
+        self.replicas.push(replica);
+    }
+
+    /// Ends a replica as a crash would: it says nothing more to etcd.
+    fn kill(&mut self, index: usize) {
+        let replica = self.replicas.remove(index);
+        replica.engines.abort();
+        replica.stop.cancel();
+        replica.server.kill();
+    }
+
+    fn bus(&self) -> Bus {
+        Bus::connect_any(self.replicas.iter().map(|replica| replica.url.as_str()))
+    }
+
+    fn bus_of(&self, index: usize) -> Bus {
+        Bus::connect(&self.replicas[index].url)
+    }
+
+    fn publish(&self, bus: &Bus, producer: &str, epoch: u64) -> Publisher {
+        let options = PublishOptions {
+            topic: HEALTH,
+            shard: 0,
+            shard_count: 1,
+            producer: producer.to_owned(),
+            epoch,
+        };
+        let publisher = publish(bus, options, &self.clock, &self.seed);
+        self.report(&publisher);
+        publisher
+    }
+
+    fn report(&self, publisher: &Publisher) {
+        let now = self.clock.now().mono;
+        publisher.report(now, Some(now));
+    }
+
+    /// Reports for as long as it takes to be seen.
+    async fn until_live(&self, publisher: &Publisher, follower: &mut Follower) {
+        let seen = async {
+            while !follower.is_live(HEALTH, 0) {
+                self.report(publisher);
+                follower.step().await;
+            }
+        };
+        soon("liveness is seen", seen).await;
+    }
+
+    fn follow(&self, bus: &Bus, subscriber: &str) -> Follower {
+        let options = SubscribeOptions {
+            topics: vec![HEALTH],
+            filters: Vec::new(),
+            subscriber: subscriber.to_owned(),
+        };
+        Follower::new(subscribe(bus, options, &self.clock, &self.seed))
+    }
+}
+
+impl Replica {
+    async fn until_ready(&self) {
+        while self.status.trouble().is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn until_trouble(&self) -> String {
+        loop {
+            if let Some(trouble) = self.status.trouble() {
+                return trouble;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.engines.abort();
+        self.stop.cancel();
+    }
+}
+
+async fn until(what: &str, follower: &mut Follower, wanted: impl Fn(&Follower) -> bool) {
+    soon(what, follower.until(wanted)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_replicas_are_one_bus() {
+    if !is_installed() {
+        return;
+    }
+    let setup = Setup::new(1, 2).await;
+    assert_eq!(setup.replicas[0].server.incarnation(), setup.replicas[1].server.incarnation());
+    let mut first = setup.publish(&setup.bus_of(0), "first", 7);
+    for number in 0..2_000 {
+        first.set(mk_draft(&format!("node-{number}"), number));
+    }
+    let mut follower = setup.follow(&setup.bus_of(1), "follower");
+    until("the shard is seen", &mut follower, |follower| {
+        follower.shards.contains_key(&(HEALTH, 0))
+    })
+    .await;
+    assert!(follower.held.is_empty() && !follower.is_complete(HEALTH));
+    first.complete();
+    until("the replace part is seen", &mut follower, |follower| {
+        !follower.held.is_empty()
+    })
+    .await;
+    assert_eq!(follower.held.len(), 2_000, "as one change");
+    assert!(follower.is_complete(HEALTH) && follower.shards[&(HEALTH, 0)].epoch == 7);
+    setup.until_live(&first, &mut follower).await;
+
+    // The same history and revisions from both, and a higher epoch with one replica fences with the other.
+    let second = setup.publish(&setup.bus_of(1), "second", 8);
+    second.set(mk_draft("node-0", 10_000));
+    second.complete();
+    let fenced = |news| match news {
+        Published::Fenced { detail } => Some(detail),
+        _ => None,
+    };
+    let detail = news(&mut first, fenced).await;
+    assert!(detail.contains("\"second\"") && detail.contains("epoch 8"), "{detail}");
+    until("the replace is seen", &mut follower, |follower| follower.held.len() == 1).await;
+    let mut revisions = Vec::new();
+    for index in 0..2 {
+        let history = soon("history", setup.bus_of(index).history(HEALTH, "node-0")).await.unwrap();
+        revisions.push(history.iter().map(|record| record.revision).collect::<Vec<Revision>>());
+    }
+    assert_eq!(revisions[0].len(), 2);
+    assert_eq!(revisions[0], revisions[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_dies_and_its_users_go_on_with_another() {
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(1, 2).await;
+    let bus = setup.bus();
+    let mut publisher = setup.publish(&bus, "monitor", 7);
+    for number in 0..1_000 {
+        publisher.set(mk_draft(&format!("node-{number}"), 1));
+    }
+    publisher.complete();
+    soon("the first state is there", publisher.settled()).await;
+    // One with each replica, so that whichever dies somebody has to move.
+    let mut followers = [
+        setup.follow(&setup.bus(), "one"),
+        setup.follow(&setup.bus(), "other"),
+        setup.follow(&setup.bus(), "third"),
+    ];
+    for follower in &mut followers {
+        until("the state is seen", follower, |follower| follower.held.len() == 1_000).await;
+    }
+    // In the middle of a batch.
+    for number in 0..1_000 {
+        publisher.set(mk_draft(&format!("node-{number}"), 2));
+    }
+    setup.kill(0);
+    publisher.set(mk_draft("last", 3));
+    soon("all is there", publisher.settled()).await;
+    for follower in &mut followers {
+        until("all is seen", follower, |follower| {
+            follower.contents().get("last") == Some(&3)
+        })
+        .await;
+        let contents = follower.contents();
+        assert!(
+            contents.iter().all(|(key, content)| key == "last" || *content == 2),
+            "nothing was lost"
+        );
+        assert_eq!(
+            (follower.held.len(), follower.snapshots),
+            (1_001, 1),
+            "resumed, without a snapshot"
+        );
+    }
+    let lost = |news| matches!(news, Published::Fenced { .. }).then_some(());
+    let fenced = tokio::time::timeout(Duration::ZERO, news(&mut publisher, lost)).await;
+    assert!(fenced.is_err(), "an equal epoch is not fenced");
+
+    // Another one joins, and reads what there is from the snapshot.
+    setup.start().await;
+    let mut late = setup.follow(&setup.bus_of(1), "late");
+    until("the state is seen", &mut late, |follower| follower.held.len() == 1_001).await;
+    assert_eq!(late.contents(), followers[0].contents());
+    setup.kill(0);
+    let history = soon("history", setup.bus_of(0).history(HEALTH, "node-7")).await.unwrap();
+    assert_eq!(history.len(), 2, "history is kept too");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sessions_of_a_dead_replica_end_with_its_lease() {
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(1, 2).await;
+    let publisher = setup.publish(&setup.bus_of(0), "monitor", 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.complete();
+    soon("the state is there", publisher.settled()).await;
+    let mut follower = setup.follow(&setup.bus_of(1), "follower");
+    setup.until_live(&publisher, &mut follower).await;
+    setup.kill(0);
+    until("its end is seen", &mut follower, |follower| !follower.is_live(HEALTH, 0)).await;
+    // The layout is free once the session has ended.
+    let options = PublishOptions {
+        topic: HEALTH,
+        shard: 0,
+        shard_count: 2,
+        producer: "other".to_owned(),
+        epoch: 8,
+    };
+    let other = publish(&setup.bus_of(0), options, &setup.clock, &setup.seed);
+    other.complete();
+    soon("another layout is accepted", other.settled()).await;
+    assert_eq!((follower.contents(), follower.snapshots), (contents([("n1", 1)]), 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_loss_of_one_member_of_etcd_is_not_noticed() {
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(3, 2).await;
+    let bus = setup.bus();
+    let mut publisher = setup.publish(&bus, "monitor", 7);
+    publisher.set(mk_draft("n1", 0));
+    publisher.complete();
+    soon("the state is there", publisher.settled()).await;
+    let mut follower = setup.follow(&setup.bus_of(1), "follower");
+    for member in 0..3 {
+        let content = u64::try_from(member).unwrap() + 1;
+        if member == 1 {
+            setup.cluster.stop(member);
+        } else {
+            setup.cluster.kill(member);
+        }
+        publisher.set(mk_draft("n1", content));
+        soon("it is there", publisher.settled()).await;
+        until("it is seen", &mut follower, |follower| {
+            follower.contents().get("n1") == Some(&content)
+        })
+        .await;
+        if member == 1 {
+            setup.cluster.go_on(member);
+        } else {
+            setup.cluster.run(member);
+        }
+        // The cluster is whole before the next is lost: a write is confirmed by all that are needed.
+        publisher.set(mk_draft("n2", content));
+        soon("it is there", publisher.settled()).await;
+    }
+    let trouble: Vec<_> = setup.replicas.iter().map(|replica| replica.status.trouble()).collect();
+    assert_eq!((follower.snapshots, follower.lost), (1, 0), "{trouble:?}");
+    let lost = |news| matches!(news, Published::Lost | Published::Fenced { .. }).then_some(());
+    let lost = tokio::time::timeout(Duration::from_millis(1), news(&mut publisher, lost)).await;
+    assert!(lost.is_err(), "the session stood all the time");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_quorum_nothing_is_answered_and_all_heals_by_itself() {
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(3, 2).await;
+    let bus = setup.bus();
+    let publisher = setup.publish(&bus, "monitor", 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.complete();
+    soon("the state is there", publisher.settled()).await;
+    let mut follower = setup.follow(&setup.bus_of(1), "follower");
+    setup.until_live(&publisher, &mut follower).await;
+
+    for round in 0..2_u64 {
+        for member in 0..2 {
+            if round == 0 {
+                setup.cluster.stop(member);
+            } else {
+                setup.cluster.kill(member);
+            }
+        }
+        publisher.set(mk_draft("n1", 2 + round));
+        until("the shard is not live any more", &mut follower, |follower| {
+            !follower.is_live(HEALTH, 0)
+        })
+        .await;
+        for replica in &setup.replicas {
+            let trouble = soon("readiness tells it", replica.until_trouble()).await;
+            assert!(trouble.contains("no quorum"), "{trouble}");
+        }
+        assert_eq!(
+            follower.contents(),
+            contents([("n1", 1 + round)]),
+            "what is not committed is not seen"
+        );
+        for member in 0..2 {
+            if round == 0 {
+                setup.cluster.go_on(member);
+            } else {
+                setup.cluster.run(member);
+            }
+        }
+        soon("it is there", publisher.settled()).await;
+        let wanted = contents([("n1", 2 + round)]);
+        until("it is seen", &mut follower, |follower| follower.contents() == wanted).await;
+        setup.until_live(&publisher, &mut follower).await;
+        for replica in &setup.replicas {
+            soon("the replica is ready", replica.until_ready()).await;
+        }
+    }
+    assert_eq!(follower.snapshots, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_data_are_another_bus_and_everything_is_published_again() {
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(1, 2).await;
+    let publisher = setup.publish(&setup.bus(), "monitor", 7);
+    for content in 0..30 {
+        publisher.set(mk_draft("n1", content));
+        soon("it is there", async {
+            if content == 0 {
+                publisher.complete();
+            }
+            publisher.settled().await;
+        })
+        .await;
+    }
+    let mut follower = setup.follow(&setup.bus(), "follower");
+    until("the state is seen", &mut follower, |follower| follower.held.len() == 1).await;
+    let before = setup.replicas[0].server.incarnation();
+    setup.cluster.wipe(0);
+    setup.cluster.run(0);
+    until("another snapshot", &mut follower, |follower| {
+        follower.snapshots == 2 && follower.contents() == contents([("n1", 29)])
+    })
+    .await;
+    for replica in &setup.replicas {
+        soon("the replica is ready", replica.until_ready()).await;
+    }
+    let after = setup.replicas[0].server.incarnation();
+    assert!(after.is_some() && after != before, "{after:?}");
+    assert_eq!(after, setup.replicas[1].server.incarnation());
+}
+
+/// A replica that reads the log so late that it is gone: it goes on from the snapshot, and its readers do not notice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_compacted_before_it_was_read_is_made_up_for() {
+    use bailiff_event_bus::engine::{Engine as _, Selection};
+
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(1, 0).await;
+    setup.config.compact_every = Duration::from_millis(50);
+    setup.config.history_for = Duration::ZERO;
+    setup.start().await;
+    let publisher = setup.publish(&setup.bus(), "monitor", 7);
+    publisher.set(mk_draft("n1", 0));
+    publisher.complete();
+    soon("the state is there", publisher.settled()).await;
+
+    let (clock, seed) = (setup.clock.clone(), setup.seed.clone());
+    let (mut engine, driver) = etcd::connect(&setup.config, &seed, || clock.now()).await.unwrap();
+    let (head, records) = (engine.head(), engine.figures()[0].records);
+    assert_eq!(records, 1);
+    // By now it has read the first of them, and follows nothing.
+    for content in 1..60 {
+        publisher.set(mk_draft("n1", content));
+        soon("it is there", publisher.settled()).await;
+    }
+    let driving = tokio::spawn(driver.run());
+    let wake = engine.wake();
+    let catching_up = async {
+        loop {
+            engine.poll(clock.now());
+            let history = engine.history(HEALTH, "n1");
+            let is_there = history.last().is_some_and(|record| record.body == mk_body(59));
+            if engine.is_member() && is_there {
+                break;
+            }
+            wake.notified().await;
+        }
+    };
+    soon("it has caught up", catching_up).await;
+    assert_eq!(engine.history(HEALTH, "n1").len(), 16);
+    let set = engine.read(&Selection::of([HEALTH]), Position::After(head), clock.now());
+    assert_eq!(
+        (set.snapshot, set.records.len()),
+        (None, 1),
+        "a reader goes on from where it was"
+    );
+    driving.abort();
+}
+
+fn mk_body(content: u64) -> Option<bailiff_event_bus::Body> {
+    Some(mk_draft("n1", content).body)
+}
