@@ -282,6 +282,7 @@ fn a_rollout_halts_when_nodes_go_bad_with_it() {
     // What else happens to its revision makes it no new rollout.
     let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
     cluster.change(&path, json!({"metadata": {"annotations": {"poke": "1"}}}));
+    cluster.settle();
     let pod = path_of(&cluster.on("n0")[0]);
     cluster.change(&pod, json!({"metadata": {"labels": {"poke": "1"}}}));
     rest_without(&mut cluster, &["n0", "n1", "n4", "n5"]);

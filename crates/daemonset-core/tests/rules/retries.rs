@@ -295,7 +295,7 @@ fn a_create_whose_answer_was_lost_is_repeated_as_the_same_one() {
     for strategy in [json!({"maxUnavailable": 1}), json!({"maxUnavailable": 0, "maxSurge": 1})] {
         let mut cluster = at_rest(json!({"rollingUpdate": strategy}));
         let surges = strategy["maxSurge"] == json!(1);
-        let before = moments(&cluster, "create pods n0").values().map(Vec::len).sum::<usize>();
+        let before = moments(&cluster, "create pods").values().map(Vec::len).sum::<usize>();
         if surges {
             cluster.set_image("v2");
         } else {
@@ -320,7 +320,7 @@ fn a_create_whose_answer_was_lost_is_repeated_as_the_same_one() {
             }
             cluster.pass_one_second();
             assert!(cluster.on("n0").len() <= 1 + usize::from(surges), "{:#?}", cluster.writes);
-            let asked = moments(&cluster, "create pods n0").values().map(Vec::len).sum::<usize>();
+            let asked = moments(&cluster, "create pods").values().map(Vec::len).sum::<usize>();
             assert!(
                 second > 8 || asked <= before + 1,
                 "the watch is given time to tell: {:#?}",
