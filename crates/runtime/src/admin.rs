@@ -181,6 +181,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn strangers_may_ask_what_probes_ask_and_nothing_else() {
+        use crate::tls::Identity;
+        let router = router(mk_readiness(), Metrics::new());
+        let known = Standing::Known("spiffe://bailiff/viewer".parse::<Identity>().expect("a name"));
+        let nameless = Standing::Nameless("it has no name, and a trusted CA".to_owned());
+        for (standing, path, wanted) in [
+            (Standing::Stranger, "/livez", 200),
+            (Standing::Stranger, "/readyz?verbose", 200),
+            (Standing::Stranger, "/metrics", 403),
+            (Standing::Stranger, "/else", 403),
+            (known, "/metrics", 200),
+            (nameless, "/metrics", 200),
+            (Standing::Plain, "/metrics", 200),
+        ] {
+            let mut request = http::Request::get(path).body(Body::empty()).expect("a request");
+            request.extensions_mut().insert(Peer {
+                standing: standing.clone(),
+                address: None,
+                ending: tokio_util::sync::CancellationToken::new(),
+            });
+            let response = router.clone().oneshot(request).await.expect("infallible");
+            assert_eq!(response.status().as_u16(), wanted, "{standing:?} {path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn metrics_are_open_metrics_and_the_rest_is_not_found() {
         let router = router(mk_readiness(), Metrics::new());
         assert_eq!(ask(&router, "/metrics", None).await, (200, "# EOF\n".to_owned()));

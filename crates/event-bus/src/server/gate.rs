@@ -95,3 +95,66 @@ impl Caller {
         &self.address
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bailiff_runtime::tls::Identity;
+    use prometheus_client::registry::Registry;
+    use tokio_util::sync::CancellationToken;
+    use tonic::Code;
+
+    use super::*;
+
+    fn mk_request(standing: Option<Standing>) -> Request<()> {
+        let mut request = Request::new(());
+        if let Some(standing) = standing {
+            request.extensions_mut().insert(Peer {
+                standing,
+                address: None,
+                ending: CancellationToken::new(),
+            });
+        }
+        request
+    }
+
+    #[test]
+    fn behind_a_gate_only_a_known_role_gets_through_and_refusals_are_counted() {
+        let gate = Gate::Roles(Arc::new(Roles::default()));
+        let (metrics, mut registry) = (Metrics::default(), Registry::default());
+        metrics.register(&mut registry);
+        let role = |name: &str| {
+            Some(Standing::Known(Identity {
+                trust_domain: "bailiff".to_owned(),
+                role: name.to_owned(),
+            }))
+        };
+        for (standing, is_allowed) in [
+            (role("node-health-monitor"), true),
+            (role("viewer"), false),
+            (Some(Standing::Nameless("no name".to_owned())), false),
+            (Some(Standing::Stranger), false),
+            (Some(Standing::Plain), false),
+            // Nothing says who it is: that is nobody, not this process.
+            (None, false),
+        ] {
+            let caller = Caller::of(&gate, &mk_request(standing.clone()));
+            let checked = caller.check(&metrics, Action::Publish, Topic::NodeHealth);
+            match checked {
+                Ok(()) => assert!(is_allowed, "{standing:?}"),
+                Err(status) => {
+                    assert!(!is_allowed, "{standing:?}");
+                    assert_eq!(status.code(), Code::PermissionDenied);
+                    assert!(status.message().contains("may not publish node-health"), "{status}");
+                }
+            }
+            let open = Caller::of(&Gate::Open, &mk_request(standing));
+            assert!(open.check(&metrics, Action::Reset, Topic::NodeHealth).is_ok());
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes every write");
+        assert!(
+            text.contains("denied_calls_total{action=\"publish\",topic=\"node-health\"} 5"),
+            "{text}"
+        );
+    }
+}

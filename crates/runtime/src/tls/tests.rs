@@ -196,3 +196,73 @@ async fn who_a_certificate_is_of_is_its_one_uri_name() {
     }
     assert_eq!(Standing::of(None, None), Standing::Stranger);
 }
+
+#[tokio::test]
+async fn only_https_goes_over_tls() {
+    let bench = mk_bench(MANAGER);
+    for (url, wanted) in [
+        ("https://collector:4317", true),
+        ("https://collector", true),
+        ("https://10.0.0.7:4317/path", true),
+        ("https://[::1]:4317", true),
+        ("http://collector:4317", false),
+        ("no url", false),
+    ] {
+        assert_eq!(Connector::of_url(&bench.tls, url).is_some(), wanted, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn the_admin_port_answers_probes_without_a_certificate_and_everybody_else_with_one() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{RootCertStore, crypto::ring};
+
+    let bench = mk_bench(Wish {
+        names: &["manager"],
+        ..MANAGER
+    });
+    let bound = crate::admin::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = bound.address();
+    let router = crate::admin::router(Readiness::new(&bench.tls.inner.clock), Metrics::new());
+    let (tls, stop) = (bench.tls.clone(), CancellationToken::new());
+    let serving = tokio::spawn({
+        let stop = stop.clone();
+        async move { bound.serve(router, Some(tls), &crate::port::Metrics::default(), stop).await }
+    });
+
+    let mut known = (*bench.tls.client()).clone();
+    known.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let mut roots = RootCertStore::empty();
+    let bytes = Bytes::read(&paths(&bench.files)).unwrap();
+    for authority in Material::parse(&paths(&bench.files), &bytes).unwrap().authorities {
+        roots.add(authority).unwrap();
+    }
+    let stranger = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    for (config, path, wanted) in [
+        (&stranger, "/livez", "HTTP/1.1 200"),
+        (&stranger, "/readyz", "HTTP/1.1 200"),
+        (&stranger, "/metrics", "HTTP/1.1 403"),
+        (&known, "/metrics", "HTTP/1.1 200"),
+    ] {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let connector = TlsConnector::from(Arc::new(config.clone()));
+        let mut stream = connector
+            .connect(ServerName::try_from("manager").unwrap(), stream)
+            .await
+            .unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: manager\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with(wanted), "{path}: {answer}");
+    }
+    stop.cancel();
+    serving.await.unwrap();
+}
