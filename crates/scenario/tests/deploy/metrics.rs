@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{path, read};
 
 /// What names begin with, and the crates whose sources have the rest of them.
-const PREFIXES: [(&str, &[&str]); 12] = [
+const PREFIXES: [(&str, &[&str]); 14] = [
     ("node_health_monitor_kube_client", &["cluster"]),
     ("taint_manager_kube_client", &["cluster"]),
     ("zone_evictor_kube_client", &["cluster"]),
@@ -17,7 +17,9 @@ const PREFIXES: [(&str, &[&str]); 12] = [
     ("taint_manager", &["taint-manager", "stage"]),
     ("zone_evictor", &["zone-evictor", "stage"]),
     ("daemonset_syncer", &["daemonset-syncer", "stage"]),
+    ("event_bus_etcd", &["event-bus"]),
     ("event_bus", &["event-bus"]),
+    ("bailiff_tls", &["runtime"]),
     ("node_collector", &["zone-evictor", "node-health-monitor"]),
     ("taint_eviction_controller", &["zone-evictor"]),
     ("", &["runtime"]),

@@ -72,11 +72,17 @@ event-bus.{{ .Release.Namespace }}.svc:{{ .Values.bus.port }}
 {{- if and (eq .Values.tls.mode "none") (not .Values.tls.insecure) (not (include "bailiff.oneMachine" .)) -}}
 {{- fail "tls.mode none: the bus is not reached over loopback; choose secret or certManager, or set tls.insecure" -}}
 {{- end -}}
+{{- if and (eq .Values.tls.mode "none") (not .Values.tls.insecure) .Values.etcd.enabled -}}
+{{- fail "tls.mode none: etcd is not reached over loopback; choose secret or certManager, or set tls.insecure" -}}
+{{- end -}}
 {{- if and (eq .Values.tls.mode "certManager") (not .Values.tls.issuerRef.name) -}}
 {{- fail "tls.mode certManager needs tls.issuerRef.name" -}}
 {{- end -}}
 {{- if include "bailiff.oneMachine" . -}}
 {{- $root := . -}}
+{{- if gt (int .Values.bus.replicas) 1 -}}
+{{- fail "bus.replicas: with hostNetwork several replicas need several machines: list them in bus.addresses" -}}
+{{- end -}}
 {{- range $name := splitList " " (include "bailiff.stages" .) -}}
 {{- if gt (int (index $root.Values.stages $name).replicas) 1 -}}
 {{- fail (printf "stages.%s.replicas: with hostNetwork several replicas need several machines: list them in bus.addresses" $name) -}}
