@@ -78,7 +78,7 @@ pub fn main() -> ExitCode {
     if let Err(error) = args.check() {
         exit_invalid(&error);
     }
-    let engine = match args.engine.read(args.insecure) {
+    let engine = match args.engine.read(args.insecure, &Clock::system()) {
         Ok(engine) => engine,
         Err(error) => exit_invalid(&error),
     };
@@ -175,7 +175,7 @@ async fn run(args: Args, engine: Engine) -> Result<ExitCode, Error> {
 
 /// The bus, and over etcd the task that serves it with engines.
 fn open(engine: Engine, clock: &Clock, seed: &Seed, metrics: &Metrics, readiness: &Readiness, tasks: &Tasks) -> Server {
-    let Engine::Etcd(config) = engine else {
+    let Engine::Etcd(config, files) = engine else {
         return Server::new(ServerOptions::default(), clock, seed);
     };
     let server = Server::idle(ServerOptions::default(), clock, seed);
@@ -187,6 +187,10 @@ fn open(engine: Engine, clock: &Clock, seed: &Seed, metrics: &Metrics, readiness
     tasks.spawn_infallible("etcd", DeathPolicy::EndProcess, async move {
         match Box::pin(etcd::serve(&config, &of, &clock, &seed, &watched)).await {}
     });
+    if let Some(files) = files {
+        let watch = files.watch(readiness.check("etcd TLS files"), tasks.shutdown().token().clone());
+        tasks.spawn_infallible("etcd TLS files", DeathPolicy::EndProcess, watch);
+    }
     let check = readiness.check("etcd");
     tasks.spawn_infallible("etcd readiness", DeathPolicy::EndProcess, async move {
         let mut every = tokio::time::interval(Duration::from_secs(1));

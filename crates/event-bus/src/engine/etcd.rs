@@ -32,7 +32,7 @@ mod snapshot;
 mod tests;
 mod watch;
 
-pub use self::client::Error;
+pub use self::client::{Error, Member};
 pub use self::driver::{Config, Driver, connect};
 pub use self::service::{Status, serve};
 

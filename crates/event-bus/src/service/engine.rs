@@ -1,13 +1,14 @@
 //! Flags that say what keeps the bus: this process's memory, or etcd.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use bailiff_runtime::Clock;
 use bailiff_runtime::args::{Address, Error};
+use bailiff_runtime::shutdown::chain;
+use bailiff_runtime::tls::{self, Paths, Tls};
 use clap::{Args, ValueEnum};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use crate::engine::etcd::Config;
+use crate::engine::etcd::{Config, Member};
 
 /// What keeps the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -39,11 +40,11 @@ pub struct EngineFlags {
     )]
     pub etcd_prefix: String,
 
-    /// Certificates of who signed etcd's, in PEM
+    /// Certificates of the CAs that signed etcd's, in PEM; read again when it changes
     #[arg(long, env = "BAILIFF_ETCD_CA_FILE", value_name = "FILE")]
     pub etcd_ca_file: Option<PathBuf>,
 
-    /// Certificate to show to etcd, in PEM
+    /// Certificate to show to etcd, in PEM; read again when it changes
     #[arg(long, env = "BAILIFF_ETCD_CERT_FILE", value_name = "FILE")]
     pub etcd_cert_file: Option<PathBuf>,
 
@@ -56,7 +57,8 @@ pub struct EngineFlags {
 #[derive(Debug)]
 pub(super) enum Engine {
     Memory,
-    Etcd(Box<Config>),
+    /// etcd, and the files that are to be looked at again.
+    Etcd(Box<Config>, Option<Tls>),
 }
 
 impl EngineFlags {
@@ -64,7 +66,7 @@ impl EngineFlags {
     ///
     /// # Errors
     /// The first flag whose value is not allowed.
-    pub(super) fn read(&self, insecure: bool) -> Result<Engine, Error> {
+    pub(super) fn read(&self, insecure: bool, clock: &Clock) -> Result<Engine, Error> {
         if self.engine == EngineKind::Memory {
             self.require_no_etcd()?;
             return Ok(Engine::Memory);
@@ -83,12 +85,16 @@ impl EngineFlags {
             let allowed = "allowed are at most 256 printable characters without blanks, the last one '/'";
             return Err(Error::new("etcd-prefix", &self.etcd_prefix, allowed));
         }
-        let tls = self.read_tls()?;
-        let endpoints = self.etcd_endpoints.iter().map(|text| read_endpoint(text, &tls, insecure));
-        Ok(Engine::Etcd(Box::new(Config {
+        let tls = self.read_tls(clock)?;
+        let members = self
+            .etcd_endpoints
+            .iter()
+            .map(|text| read_member(text, tls.as_ref(), insecure));
+        let config = Config {
             prefix: self.etcd_prefix.clone(),
-            ..Config::new(endpoints.collect::<Result<_, _>>()?)
-        })))
+            ..Config::new(members.collect::<Result<_, _>>()?)
+        };
+        Ok(Engine::Etcd(Box::new(config), tls))
     }
 
     fn require_no_etcd(&self) -> Result<(), Error> {
@@ -107,55 +113,62 @@ impl EngineFlags {
         }
     }
 
-    fn read_tls(&self) -> Result<ClientTlsConfig, Error> {
-        let mut tls = ClientTlsConfig::new();
-        if let Some(path) = &self.etcd_ca_file {
-            tls = tls.ca_certificate(Certificate::from_pem(read_pem("etcd-ca-file", path)?));
-        }
-        match (&self.etcd_cert_file, &self.etcd_key_file) {
-            (Some(cert), Some(key)) => {
-                let (cert, key) = (read_pem("etcd-cert-file", cert)?, read_pem("etcd-key-file", key)?);
-                Ok(tls.identity(Identity::from_pem(cert, key)))
-            }
-            (None, None) => Ok(tls),
-            (Some(path), None) => Err(Error::new(
-                "etcd-cert-file",
-                path.display(),
-                "needs --etcd-key-file beside it",
-            )),
-            (None, Some(path)) => Err(Error::new(
-                "etcd-key-file",
-                path.display(),
-                "needs --etcd-cert-file beside it",
-            )),
-        }
+    /// All three files or none.
+    fn read_tls(&self, clock: &Clock) -> Result<Option<Tls>, Error> {
+        let files = [
+            ("etcd-ca-file", &self.etcd_ca_file),
+            ("etcd-cert-file", &self.etcd_cert_file),
+            ("etcd-key-file", &self.etcd_key_file),
+        ];
+        let [(_, Some(ca)), (_, Some(certificate)), (_, Some(key))] = files else {
+            let given = files.iter().find_map(|(flag, path)| Some((*flag, path.as_ref()?)));
+            let Some((flag, path)) = given else { return Ok(None) };
+            let missing = files.iter().filter(|(_, path)| path.is_none());
+            let missing: Vec<String> = missing.map(|(flag, _)| format!("--{flag}")).collect();
+            let allowed = format!("needs {} beside it", missing.join(" and "));
+            return Err(Error::new(flag, path.display(), allowed));
+        };
+        let paths = Paths {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            ca: ca.clone(),
+        };
+        Tls::load(paths, clock).map(Some).map_err(|error| refuse_file(&error, key))
     }
 }
 
-fn read_endpoint(text: &str, tls: &ClientTlsConfig, insecure: bool) -> Result<Endpoint, Error> {
+/// What is wrong with a file, by the flag that names it here.
+fn refuse_file(error: &tls::Error, key: &std::path::Path) -> Error {
+    let to_flag = |flag: &str| match flag {
+        "tls-cert-file" => "etcd-cert-file",
+        "tls-private-key-file" => "etcd-key-file",
+        _ => "etcd-ca-file",
+    };
+    match error {
+        tls::Error::Read { flag, path, source } => {
+            let allowed = format!("allowed is a file that can be read: {}", chain(source));
+            Error::new(to_flag(flag), path.display(), allowed)
+        }
+        tls::Error::Content { flag, path, wanted } => {
+            Error::new(to_flag(flag), path.display(), format!("allowed is a PEM file of {wanted}"))
+        }
+        tls::Error::Pair { .. } => Error::new("etcd-key-file", key.display(), "allowed is the key of --etcd-cert-file"),
+        tls::Error::Ca { path, .. } => Error::new("etcd-ca-file", path.display(), "allowed are certificates of CAs"),
+    }
+}
+
+fn read_member(text: &str, tls: Option<&Tls>, insecure: bool) -> Result<Member, Error> {
     const ALLOWED: &str = "allowed is <scheme>://<host>:<port> such as https://etcd-0.etcd:2379 or http://127.0.0.1:2379";
     let refuse = |allowed: &str| Error::new("etcd-endpoints", text, allowed);
     let (scheme, rest) = text.split_once("://").ok_or_else(|| refuse(ALLOWED))?;
     let address: Address = rest.parse().map_err(|_| refuse(ALLOWED))?;
-    let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|_| refuse(ALLOWED))?;
-    match scheme {
-        "http" if insecure || address.is_loopback() => Ok(endpoint),
-        "http" => Err(refuse("plain text stays on this machine: allowed is https, or --insecure")),
-        "https" => endpoint.tls_config(tls.clone()).map_err(|error| {
-            let reason = bailiff_runtime::shutdown::chain(&error);
-            refuse(&format!("the certificates given for it cannot be used: {reason}"))
-        }),
+    match (scheme, tls) {
+        ("http", _) if insecure || address.is_loopback() => Member::plain(&address).map_err(|_| refuse(ALLOWED)),
+        ("http", _) => Err(refuse("plain text stays on this machine: allowed is https, or --insecure")),
+        ("https", Some(tls)) => Member::secured(&address, tls).ok_or_else(|| refuse(ALLOWED)),
+        ("https", None) => Err(refuse("https needs --etcd-ca-file, --etcd-cert-file and --etcd-key-file")),
         _ => Err(refuse(ALLOWED)),
     }
-}
-
-fn read_pem(flag: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
-    let refuse = |reason: &dyn fmt::Display| Error::new(flag, path.display(), format!("allowed is a file of PEM: {reason}"));
-    let bytes = std::fs::read(path).map_err(|error| refuse(&error))?;
-    if !bytes.windows(11).any(|window| window == b"-----BEGIN ") {
-        return Err(refuse(&"there is none in it"));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -167,7 +180,9 @@ mod tests {
 
     fn read(flags: &[&str]) -> Result<Engine, String> {
         let args: Args = parse_from(std::iter::once(&"event-bus").chain(flags)).expect("well-formed");
-        args.engine.read(args.insecure).map_err(|error| error.to_string())
+        args.engine
+            .read(args.insecure, &Clock::system())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -186,10 +201,10 @@ mod tests {
             "--etcd-endpoints=http://127.0.0.1:1,http://localhost:2",
             "--etcd-prefix=/a/",
         ]);
-        let Ok(Engine::Etcd(config)) = found else {
+        let Ok(Engine::Etcd(config, None)) = found else {
             unreachable!("{found:?}")
         };
-        assert_eq!((config.endpoints.len(), config.prefix.as_str()), (2, "/a/"));
+        assert_eq!((config.members.len(), config.prefix.as_str()), (2, "/a/"));
         assert!(read(&["--engine=etcd", "--insecure", "--etcd-endpoints=http://etcd:1"]).is_ok());
     }
 
@@ -204,10 +219,33 @@ mod tests {
             (vec!["--etcd-endpoints=http://etcd:2379"], "--insecure"),
             (vec![here, "--etcd-prefix=bus"], "--etcd-prefix"),
             (vec![here, "--etcd-prefix=/a b/"], "--etcd-prefix"),
-            (vec![here, "--etcd-ca-file=/nowhere/ca.pem"], "--etcd-ca-file"),
-            (vec![here, "--etcd-ca-file=/dev/null"], "there is none in it"),
-            (vec![here, "--etcd-cert-file=/dev/null"], "--etcd-key-file"),
-            (vec![here, "--etcd-key-file=/dev/null"], "--etcd-cert-file"),
+            (vec!["--etcd-endpoints=https://etcd:2379"], "--etcd-ca-file"),
+            (
+                vec![here, "--etcd-ca-file=/nowhere"],
+                "needs --etcd-cert-file and --etcd-key-file",
+            ),
+            (
+                vec![here, "--etcd-cert-file=/nowhere", "--etcd-key-file=/nowhere"],
+                "needs --etcd-ca-file",
+            ),
+            (
+                vec![
+                    here,
+                    "--etcd-ca-file=/dev/null",
+                    "--etcd-cert-file=/nowhere",
+                    "--etcd-key-file=/dev/null",
+                ],
+                "'/nowhere' for '--etcd-cert-file'",
+            ),
+            (
+                vec![
+                    here,
+                    "--etcd-ca-file=/dev/null",
+                    "--etcd-cert-file=/dev/null",
+                    "--etcd-key-file=/dev/null",
+                ],
+                "'/dev/null' for '--etcd-",
+            ),
         ] {
             let flags = [vec!["--engine=etcd"], flags].concat();
             let refused = read(&flags).expect_err(wanted);

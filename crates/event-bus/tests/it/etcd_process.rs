@@ -1,17 +1,21 @@
 //! Real etcd processes on free ports, with their data in temporary directories.
 
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
+use bailiff_event_bus::engine::etcd;
+use bailiff_runtime::args::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tonic::transport::Endpoint;
 
 /// etcd processes that are one cluster. They end with this value, and with the process of the test at the latest.
 pub struct Cluster {
     members: Vec<Member>,
+    files: Option<[PathBuf; 3]>,
 }
 
 struct Member {
@@ -44,6 +48,11 @@ pub fn is_installed() -> bool {
 impl Cluster {
     /// Starts a cluster of so many members.
     pub fn start(count: usize) -> Self {
+        Self::start_with(count, None)
+    }
+
+    /// The same, whose clients need a certificate: these are its own, its key and the CA.
+    pub fn start_with(count: usize, files: Option<[PathBuf; 3]>) -> Self {
         let mut members = Vec::new();
         // All listeners are held until every port is known, so that none is given twice.
         let listeners: Vec<TcpListener> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -57,18 +66,23 @@ impl Cluster {
             });
         }
         drop(listeners);
-        let mut cluster = Self { members };
+        let mut cluster = Self { members, files };
         for index in 0..count {
             cluster.run(index);
         }
         cluster
     }
 
-    pub fn endpoints(&self) -> Vec<Endpoint> {
-        let url = |member: &Member| format!("http://127.0.0.1:{}", member.client);
-        self.members
+    pub fn addresses(&self) -> Vec<Address> {
+        let address = |member: &Member| format!("127.0.0.1:{}", member.client).parse().unwrap();
+        self.members.iter().map(address).collect()
+    }
+
+    pub fn endpoints(&self) -> Vec<etcd::Member> {
+        let addresses = self.addresses();
+        addresses
             .iter()
-            .map(|member| Endpoint::from_shared(url(member)).unwrap())
+            .map(|address| etcd::Member::plain(address).unwrap())
             .collect()
     }
 
@@ -82,7 +96,16 @@ impl Cluster {
             .map(|(index, member)| format!("{}=http://127.0.0.1:{}", name(index), member.peer))
             .collect();
         let member = &mut self.members[index];
-        let client = format!("http://127.0.0.1:{}", member.client);
+        let scheme = if self.files.is_some() { "https" } else { "http" };
+        let client = format!("{scheme}://127.0.0.1:{}", member.client);
+        let mut tls = Vec::new();
+        if let Some([certificate, key, ca]) = &self.files {
+            for (flag, file) in [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", ca)] {
+                tls.push(OsString::from(flag));
+                tls.push(file.into());
+            }
+            tls.push("--client-cert-auth".into());
+        }
         let peer = format!("http://127.0.0.1:{}", member.peer);
         let script =
             "exec 3<&0; etcd \"$@\" </dev/null >/dev/null 2>&1 & etcd=$!; echo $etcd; read -r _ <&3; kill -9 $etcd; wait $etcd";
@@ -92,6 +115,7 @@ impl Cluster {
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &peers.join(",")])
+            .args(tls)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -392,3 +392,41 @@ async fn a_message_that_is_too_large_harms_nobody_else() {
 fn mk_connector(tls: &Tls, flags: &BusFlags) -> bailiff_runtime::tls::Connector {
     bailiff_runtime::tls::Connector::new(tls, flags, flags.bus.iter().next().unwrap()).unwrap()
 }
+
+/// etcd that wants to know its clients: a replica shows its certificate, takes a new one without a restart, and a stranger's is nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_is_reached_over_mutual_tls() {
+    use bailiff_event_bus::engine::etcd::{Config, Member, connect};
+
+    if !crate::etcd_process::is_installed() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (authority, stranger) = (Authority::new("ours"), Authority::new("theirs"));
+    let names: &[&str] = &["127.0.0.1"];
+    let wish = Wish {
+        names,
+        ..Wish::default()
+    };
+    let files = Files::new(dir.path(), "etcd", &authority.sign(wish), &authority.pem());
+    let cluster = crate::etcd_process::Cluster::start_with(1, Some(files.paths()));
+    let address = &cluster.addresses()[0];
+    let clock = Clock::system();
+    let reach = async |tls: &Tls| {
+        let config = Config::new(vec![Member::secured(address, tls).unwrap()]);
+        connect(&config, &Seed::new(1), || clock.now()).await
+    };
+    let ours = Files::new(dir.path(), "bus", &authority.sign(Wish::default()), &authority.pem());
+    let tls = mk_tls(&ours);
+    let connected = async {
+        while reach(&tls).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    crate::support::soon("etcd answers", connected).await;
+    let theirs = Files::new(dir.path(), "stranger", &stranger.sign(Wish::default()), &authority.pem());
+    assert!(reach(&mk_tls(&theirs)).await.is_err(), "a certificate of another CA");
+    ours.write_pair(&authority.sign(Wish::default()));
+    swapped(&tls);
+    assert!(reach(&tls).await.is_ok(), "the new certificate");
+}

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bailiff_runtime::args::Address;
+use bailiff_runtime::tls::{Connector, Tls};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataValue;
@@ -46,14 +48,13 @@ pub enum Error {
     /// What it holds is not what a replica of this format writes.
     #[error("what etcd holds is not what a replica of this format writes")]
     Malformed(#[source] crate::wire::Error),
-    /// An endpoint is no URL.
-    #[error("etcd endpoint {endpoint:?} is no URL")]
-    Endpoint {
-        /// What it is.
-        endpoint: String,
-        /// Why.
-        source: Arc<tonic::transport::Error>,
-    },
+}
+
+/// A member of etcd, and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Member {
+    endpoint: Endpoint,
+    tls: Option<Connector>,
 }
 
 /// A client of all members.
@@ -69,19 +70,43 @@ pub(super) struct Watching {
     pub(super) responses: Streaming<rpc::WatchResponse>,
 }
 
+impl Member {
+    /// Over plain text; `address` is host and port.
+    pub fn plain(address: &Address) -> Result<Self, tonic::transport::Error> {
+        Ok(Self {
+            endpoint: Endpoint::from_shared(address.http_url())?,
+            tls: None,
+        })
+    }
+
+    /// Over mutual TLS; `None` if the host is no name that a certificate can carry.
+    pub fn secured(address: &Address, tls: &Tls) -> Option<Self> {
+        Some(Self {
+            // tonic would encrypt what is called https by itself; here the connector does.
+            endpoint: Endpoint::from_shared(address.http_url()).ok()?,
+            tls: Some(Connector::of_url(tls, &format!("https://{address}"))?),
+        })
+    }
+
+    fn connect(&self) -> Channel {
+        let endpoint = self.endpoint.clone();
+        let endpoint = endpoint
+            .connect_timeout(CONNECT_WITHIN)
+            .http2_keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_EVERY)
+            .tcp_nodelay(true);
+        match self.tls.clone() {
+            Some(connector) => endpoint.connect_with_connector_lazy(connector),
+            None => endpoint.connect_lazy(),
+        }
+    }
+}
+
 impl Client {
     /// A client; connects when it is first used.
-    pub(super) fn new(endpoints: impl IntoIterator<Item = Endpoint>, first: usize) -> Self {
-        let connect = |endpoint: Endpoint| {
-            endpoint
-                .connect_timeout(CONNECT_WITHIN)
-                .http2_keep_alive_interval(PING_EVERY)
-                .keep_alive_timeout(PING_EVERY)
-                .tcp_nodelay(true)
-                .connect_lazy()
-        };
+    pub(super) fn new(members: &[Member], first: usize) -> Self {
         Self {
-            members: endpoints.into_iter().map(connect).collect(),
+            members: members.iter().map(Member::connect).collect(),
             current: Arc::new(AtomicUsize::new(first)),
         }
     }

@@ -11,9 +11,8 @@ use std::time::Duration;
 use bailiff_model::Now;
 use bailiff_runtime::Seed;
 use tokio::sync::{Notify, mpsc, watch};
-use tonic::transport::Endpoint;
 
-use super::client::{self, Client, Error};
+use super::client::{self, Client, Error, Member};
 use super::keys::{Key, Keys};
 use super::load::{self, Loaded};
 use super::machine::Machine;
@@ -33,7 +32,7 @@ const OPERATIONS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// All members.
-    pub endpoints: Vec<Endpoint>,
+    pub members: Vec<Member>,
     /// What all keys begin with.
     pub prefix: String,
     /// Bounds and durations of the engine: the same for all replicas.
@@ -98,9 +97,9 @@ pub(super) struct Link {
 
 impl Config {
     /// The defaults, for these members.
-    pub fn new(endpoints: Vec<Endpoint>) -> Self {
+    pub fn new(members: Vec<Member>) -> Self {
         Self {
-            endpoints,
+            members,
             prefix: "/bailiff/event-bus/".to_owned(),
             limits: Limits::default(),
             snapshot_after: SnapshotAfter::default(),
@@ -117,9 +116,9 @@ impl Config {
 /// etcd does not answer, or holds what cannot be read.
 pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Result<(Etcd, Driver), Error> {
     let keys = Keys::new(&config.prefix);
-    let members = config.endpoints.len().max(1) as u64;
+    let members = config.members.len().max(1) as u64;
     let first = usize::try_from(seed.fork("etcd member").below(members)).unwrap_or(0);
-    let client = Client::new(config.endpoints.clone(), first);
+    let client = Client::new(&config.members, first);
     // etcd gives no lease id twice: so it names the replica, whatever seeds are used.
     let lease = client.grant(config.presence_for).await?;
     let fresh = format!("{}-{lease:x}", seed.uuid());
