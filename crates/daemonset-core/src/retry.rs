@@ -105,6 +105,8 @@ mod tests {
         assert_eq!(last.wait(at(103)), Some(Duration::from_secs(900)));
         assert!(!last.is_forgotten(at(103 + 1800)));
         assert!(last.is_forgotten(at(103 + 1801)));
+        assert!(last.is_forgotten(last.forgotten_at()));
+        assert!(!last.is_forgotten(last.forgotten_at().saturating_sub(Duration::from_nanos(1))));
         assert_eq!(
             PodBackoff::advance(Some(last), at(103 + 1801)).wait(at(103 + 1801)),
             Some(Duration::from_secs(1))
