@@ -8,7 +8,9 @@ use std::time::Duration;
 use bailiff_runtime::args::{DEFAULT_BUS_PORT, TlsArgs, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::shutdown::chain;
-use bailiff_runtime::{Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, admin, parse_or_exit, telemetry};
+use bailiff_runtime::{
+    Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, Tls, admin, parse_or_exit, telemetry,
+};
 use clap::{ArgAction, Parser};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -139,22 +141,11 @@ async fn run(args: Args, engine: Engine) -> Result<ExitCode, Error> {
     let server = open(engine, &clock, &seed, &metrics, &readiness, &tasks);
     metrics.register("event_bus", |registry| server.register(registry));
     tracing::info!(%address, admin = %admin_port.address(), incarnation = server.incarnation(), "Event bus is open");
-    // Stopped last and on its own, so that a draining bus still answers.
-    let admin_stop = CancellationToken::new();
     let ports = port::Metrics::register(&metrics);
     if let Some(tls) = &tls {
-        tls.register(&metrics);
-        let watch = tls.clone().watch(readiness.check("TLS files"), shutdown.token().clone());
-        // Without it the certificate would expire unnoticed, which ends everything later and harder.
-        tasks.spawn_infallible("TLS files", DeathPolicy::EndProcess, watch);
+        tls.attend(&metrics, &readiness, &tasks);
     }
-    let (router, stop, admin_tls, admin_ports) = (
-        admin::router(readiness, metrics),
-        admin_stop.clone(),
-        tls.clone(),
-        ports.clone(),
-    );
-    tokio::spawn(async move { admin_port.serve(router, admin_tls, &admin_ports, stop).await });
+    let admin_stop = serve_admin(admin_port, admin::router(readiness, metrics), tls.clone(), ports.clone());
     let port = Port::grpc("bus", listener, tls, Bounds::BUS, &ports);
     let bus = server.serve_port(port, roles, shutdown.token().clone());
     tasks.spawn_infallible("grpc", DeathPolicy::EndProcess, bus);
@@ -171,6 +162,14 @@ async fn run(args: Args, engine: Engine) -> Result<ExitCode, Error> {
     Ok(ExitCode::from(u8::from(
         shutdown.failure().is_some() || !unfinished.is_empty(),
     )))
+}
+
+/// Serves the admin port until the token is cancelled: last and on its own, so that a draining bus still answers.
+fn serve_admin(port: admin::Bound, router: axum::Router, tls: Option<Tls>, ports: port::Metrics) -> CancellationToken {
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move { port.serve(router, tls, &ports, stopped).await });
+    stop
 }
 
 /// The bus, and over etcd the task that serves it with engines.

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::configs::Configs;
 use self::files::{Bytes, Material};
 use crate::admin::Check;
-use crate::{Clock, Metrics};
+use crate::{Clock, DeathPolicy, Metrics, Readiness, Tasks};
 
 pub use connector::Connector;
 pub use files::{Error, Paths};
@@ -136,6 +136,16 @@ impl Tls {
         self.inner.metrics.reloaded(true);
         tracing::info!(is_trust_new, "Certificates were read again");
         Reload::Swapped { is_trust_new }
+    }
+
+    /// Has the files read again and again by one of `tasks`, and says what is to be known of them in metrics and readiness.
+    pub fn attend(&self, metrics: &Metrics, readiness: &Readiness, tasks: &Tasks) {
+        self.register(metrics);
+        let watch = self
+            .clone()
+            .watch(readiness.check("TLS files"), tasks.shutdown().token().clone());
+        // Without it the certificate would expire unnoticed, which ends everything later and harder.
+        tasks.spawn_infallible("TLS files", DeathPolicy::EndProcess, watch);
     }
 
     /// Reads the files every few seconds, until `stop`. What is worth knowing about them is said in `check`, which never fails: a

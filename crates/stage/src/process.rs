@@ -95,10 +95,7 @@ impl Process {
         let (admin, admin_stop) = (bound.address(), CancellationToken::new());
         let ports = port::Metrics::register(&metrics);
         if let Some(tls) = &tls {
-            tls.register(&metrics);
-            let watch = tls.clone().watch(readiness.check("TLS files"), shutdown.token().clone());
-            // Without it the certificate would expire unnoticed, which ends everything later and harder.
-            tasks.spawn_infallible("TLS files", DeathPolicy::EndProcess, watch);
+            tls.attend(&metrics, &readiness, &tasks);
         }
         let serving = {
             let (router, stop) = (router(readiness.clone(), metrics.clone()), admin_stop.clone());

@@ -99,3 +99,50 @@ fn answering(router: Router, peer: Peer, activity: Activity) -> impl Fn(Request<
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::tls::Standing;
+
+    fn mk_peer() -> Peer {
+        Peer {
+            standing: Standing::Plain,
+            address: None,
+            ending: CancellationToken::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_says_nothing_is_not_kept() {
+        let bounds = Bounds::BUS;
+        let (_silent, io) = tokio::io::duplex(1024);
+        let begun = Instant::now();
+        http2(io, Router::new(), mk_peer(), &bounds, std::future::pending()).await;
+        assert!(
+            begun.elapsed() <= bounds.idle + ANNOUNCE + bounds.grace,
+            "{:?}",
+            begun.elapsed()
+        );
+
+        let bounds = Bounds::ADMIN;
+        let (_silent, io) = tokio::io::duplex(1024);
+        let begun = Instant::now();
+        http1(io, Router::new(), mk_peer(), &bounds, std::future::pending()).await;
+        assert!(begun.elapsed() <= bounds.idle + bounds.grace, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_to_end_is_told_and_has_its_grace() {
+        let peer = mk_peer();
+        let ending = peer.ending.clone();
+        let (_silent, io) = tokio::io::duplex(1024);
+        let begun = Instant::now();
+        http2(io, Router::new(), peer, &Bounds::BUS, std::future::ready(())).await;
+        assert!(begun.elapsed() <= ANNOUNCE + Bounds::BUS.grace, "{:?}", begun.elapsed());
+        assert!(ending.is_cancelled() || begun.elapsed() < ANNOUNCE);
+    }
+}

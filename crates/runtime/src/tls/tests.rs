@@ -5,7 +5,6 @@ pub(crate) mod pki;
 use pki::{Authority, Files, Pair, Wish};
 
 use super::*;
-use crate::Readiness;
 use crate::args::TlsFlags;
 
 const MANAGER: Wish<'_> = Wish {
