@@ -35,11 +35,13 @@ enum Fault {
     CutFromBus(Stage),
     /// The bus is killed, with all its memory, and started again.
     KillBus,
+    /// Everybody's certificates are replaced, and the CA that signed them.
+    ReplaceCertificates,
     /// A rolling update to so many shards.
     Divide(Stage, u32),
 }
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 12] = [
     Fault::Kill(Stage::ZoneEvictor),
     Fault::Pause(Stage::ZoneEvictor),
     Fault::CutFromApi(Stage::ZoneEvictor),
@@ -48,6 +50,8 @@ const FAULTS: [Fault; 10] = [
     Fault::CutFromBus(Stage::NodeHealthMonitor),
     Fault::Kill(Stage::NodeHealthMonitor),
     Fault::KillBus,
+    Fault::ReplaceCertificates,
+    Fault::Pause(Stage::NodeHealthMonitor),
     Fault::Divide(Stage::ZoneEvictor, 2),
     Fault::Divide(Stage::NodeHealthMonitor, 2),
 ];
@@ -74,6 +78,7 @@ fn play(faults: &[Fault]) {
             Fault::CutFromApi(stage) => system.cut_from_api(stage),
             Fault::CutFromBus(stage) => system.cut_from_bus(stage),
             Fault::KillBus => system.kill_bus(),
+            Fault::ReplaceCertificates => system.replace_certificates(),
             Fault::Divide(stage, shards) => system.divide(stage, shards),
         }
     }

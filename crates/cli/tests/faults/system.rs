@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::program::{Program, Word};
 use super::proxy::Proxy;
-use super::support::{ApiServer, Serving};
+use super::support::{ApiServer, Serving, bailiff};
 use super::witness::{WITNESS, Witness};
 
 /// Far beyond what anything here takes; it only ends a run that hangs.
@@ -72,6 +72,8 @@ struct Replica {
     leads: BTreeSet<String>,
     /// It says that it publishes.
     publishes: bool,
+    /// How often it lost the bus.
+    losses: usize,
 }
 
 /// The system. Dropping it ends it.
@@ -103,7 +105,8 @@ impl System {
         let witness = Witness::start(&api, &tell);
         // A free port, kept by the proxies' target: whoever starts the bus again finds it under its old address.
         let bus_address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let bus = start_bus(bus_address, 1, &tell);
+        make_certificates(directory.path());
+        let bus = start_bus(bus_address, directory.path(), 1, &tell);
         let mut system = Self {
             witness,
             api,
@@ -159,7 +162,8 @@ impl System {
             .path()
             .join(format!("{}-{number}-{}", stage.name(), self.starts));
         self.api.write_kubeconfig(&file, api.address);
-        let flags = flags(stage, self.shards[&stage], &file, bus.address);
+        let mut flags = flags(stage, self.shards[&stage], &file, bus.address);
+        flags.extend(tls(self.directory.path(), stage.name()));
         self.starts += 1;
         let program = Program::start(stage.name(), &flags, self.starts, self.tell.clone());
         self.replicas.push(Replica {
@@ -170,6 +174,7 @@ impl System {
             program,
             leads: BTreeSet::new(),
             publishes: false,
+            losses: 0,
         });
     }
 
@@ -201,7 +206,10 @@ impl System {
                 match line["message"].as_str() {
                     Some("leading") => drop(replica.leads.insert(lease)),
                     Some("leading no more") => drop(replica.leads.remove(&lease)),
-                    Some("Session was lost") => replica.publishes = false,
+                    Some("Session was lost") => {
+                        replica.publishes = false;
+                        replica.losses += 1;
+                    }
                     Some(message) if message.starts_with("Publishing ") => replica.publishes = true,
                     _ => {}
                 }
@@ -356,8 +364,27 @@ impl System {
             });
         }
         self.starts += 1;
-        self.bus = start_bus(self.bus_address, self.starts, &self.tell);
+        self.bus = start_bus(self.bus_address, self.directory.path(), self.starts, &self.tell);
         self.until_published();
+    }
+
+    /// All certificates are replaced at once, the CA's too: who reads them late does not understand who was early.
+    pub fn replace_certificates(&mut self) {
+        self.until_published();
+        let before = self.losses();
+        make_certificates(self.directory.path());
+        self.until("the end of the old connections", |system| {
+            let now = system.losses();
+            before.iter().all(|(start, losses)| now.get(start) > Some(losses))
+        });
+        self.until_published();
+    }
+
+    /// How often those that publish have lost the bus, by their starts.
+    fn losses(&self) -> BTreeMap<u64, usize> {
+        let leads = |replica: &&Replica| PUBLISHERS.contains(&replica.stage) && !replica.leads.is_empty();
+        let publishers = self.replicas.iter().filter(leads);
+        publishers.map(|replica| (replica.program.start, replica.losses)).collect()
     }
 
     /// A rolling update: a new replica is started before an old one is ended.
@@ -388,8 +415,27 @@ impl std::fmt::Display for System {
     }
 }
 
-fn start_bus(address: SocketAddr, start: u64, tell: &SyncSender<(u64, Word)>) -> Program {
-    Program::start("event-bus", &[format!("--listen={address}")], start, tell.clone())
+fn start_bus(address: SocketAddr, directory: &Path, start: u64, tell: &SyncSender<(u64, Word)>) -> Program {
+    let mut flags = tls(directory, "event-bus").to_vec();
+    flags.push(format!("--listen={address}"));
+    Program::start("event-bus", &flags, start, tell.clone())
+}
+
+/// A CA and certificates of it for everybody, in the place of any that were there.
+fn make_certificates(directory: &Path) {
+    let path = directory.join("certs");
+    let made = bailiff(&["certs", &path.display().to_string(), "--force"]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+}
+
+fn tls(directory: &Path, role: &str) -> [String; 3] {
+    let path = directory.join("certs");
+    [
+        ("cert-file", format!("{role}.crt")),
+        ("private-key-file", format!("{role}.key")),
+        ("ca-file", "ca.crt".to_owned()),
+    ]
+    .map(|(flag, file)| format!("--tls-{flag}={}", path.join(file).display()))
 }
 
 fn flags(stage: Stage, shards: u32, kubeconfig: &Path, bus: SocketAddr) -> Vec<String> {
