@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use tonic::transport::Endpoint;
 
+use super::etcd::Cluster;
 use super::program::{Program, Word};
 use super::proxy::Proxy;
 use super::support::{ApiServer, Serving, bailiff};
@@ -66,14 +68,30 @@ struct Replica {
     stage: Stage,
     flags: Vec<String>,
     api: Proxy,
-    bus: Proxy,
+    /// The ways to all replicas of the bus.
+    bus: Vec<Proxy>,
     program: Program,
     /// Leases it says it holds.
     leads: BTreeSet<String>,
     /// It says that it publishes.
     publishes: bool,
-    /// How often it lost the bus.
-    losses: usize,
+    /// How often it began to publish, or lost the bus.
+    changes: usize,
+}
+
+/// A replica of the bus: found again under its old address when it is started again.
+struct Bus {
+    address: SocketAddr,
+    program: Program,
+}
+
+/// What keeps the bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One bus that forgets everything when it dies.
+    Memory,
+    /// Two replicas over three members of etcd.
+    Etcd,
 }
 
 /// The system. Dropping it ends it.
@@ -81,8 +99,9 @@ pub struct System {
     pub witness: Witness,
     api: Arc<ApiServer>,
     replicas: Vec<Replica>,
-    bus: Program,
-    bus_address: SocketAddr,
+    buses: Vec<Bus>,
+    /// What several replicas of the bus share.
+    etcd: Option<Cluster>,
     shards: BTreeMap<Stage, u32>,
     starts: u64,
     news: Receiver<(u64, Word)>,
@@ -93,7 +112,7 @@ pub struct System {
 
 impl System {
     /// Starts everything.
-    pub fn start() -> Self {
+    pub fn start(engine: Engine) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kubeconfig");
         let write = format!("--write-kubeconfig={}", file.display());
@@ -103,16 +122,17 @@ impl System {
         let api = Arc::new(ApiServer::of(&file));
         let (tell, news) = sync_channel(100_000);
         let witness = Witness::start(&api, &tell);
-        // A free port, kept by the proxies' target: whoever starts the bus again finds it under its old address.
-        let bus_address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
         make_certificates(directory.path());
-        let bus = start_bus(bus_address, directory.path(), 1, &tell);
+        let (etcd, buses) = match engine {
+            Engine::Memory => (None, 1),
+            Engine::Etcd => (Some(Cluster::start(3)), 2),
+        };
         let mut system = Self {
             witness,
             api,
             replicas: Vec::new(),
-            bus,
-            bus_address,
+            buses: Vec::new(),
+            etcd,
             shards: Stage::ALL.map(|stage| (stage, 1)).into(),
             starts: 1,
             news,
@@ -120,6 +140,11 @@ impl System {
             directory,
             _sandbox: sandbox,
         };
+        for _ in 0..buses {
+            let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+            let program = system.start_bus(address);
+            system.buses.push(Bus { address, program });
+        }
         system.prepare();
         for stage in Stage::ALL {
             for number in 0..2 {
@@ -156,13 +181,14 @@ impl System {
     }
 
     fn add(&mut self, stage: Stage, number: usize) {
-        let (api, bus) = (Proxy::to(self.api.address()), Proxy::to(self.bus_address));
+        let api = Proxy::to(self.api.address());
+        let bus: Vec<Proxy> = self.buses.iter().map(|bus| Proxy::to(bus.address)).collect();
         let file = self
             .directory
             .path()
             .join(format!("{}-{number}-{}", stage.name(), self.starts));
         self.api.write_kubeconfig(&file, api.address);
-        let mut flags = flags(stage, self.shards[&stage], &file, bus.address);
+        let mut flags = flags(stage, self.shards[&stage], &file, &bus);
         flags.extend(tls(self.directory.path(), stage.name()));
         self.starts += 1;
         let program = Program::start(stage.name(), &flags, self.starts, self.tell.clone());
@@ -174,8 +200,23 @@ impl System {
             program,
             leads: BTreeSet::new(),
             publishes: false,
-            losses: 0,
+            changes: 0,
         });
+    }
+
+    fn start_bus(&mut self, address: SocketAddr) -> Program {
+        let mut flags = tls(self.directory.path(), "event-bus").to_vec();
+        flags.push(format!("--listen={address}"));
+        if let Some(etcd) = &self.etcd {
+            let url = |endpoint: &Endpoint| endpoint.uri().to_string().trim_end_matches('/').to_owned();
+            let endpoints: Vec<String> = etcd.endpoints().iter().map(url).collect();
+            flags.extend([
+                "--engine=etcd".to_owned(),
+                format!("--etcd-endpoints={}", endpoints.join(",")),
+            ]);
+        }
+        self.starts += 1;
+        Program::start("event-bus", &flags, self.starts, self.tell.clone())
     }
 
     /// Waits until `is_so`, taking in what happens.
@@ -208,9 +249,12 @@ impl System {
                     Some("leading no more") => drop(replica.leads.remove(&lease)),
                     Some("Session was lost") => {
                         replica.publishes = false;
-                        replica.losses += 1;
+                        replica.changes += 1;
                     }
-                    Some(message) if message.starts_with("Publishing ") => replica.publishes = true,
+                    Some(message) if message.starts_with("Publishing ") => {
+                        replica.publishes = true;
+                        replica.changes += 1;
+                    }
                     _ => {}
                 }
             }
@@ -346,45 +390,80 @@ impl System {
 
     pub fn cut_from_bus(&mut self, stage: Stage) {
         let leader = self.leader(stage);
-        self.replicas[leader].bus.cut(true);
+        self.replicas[leader].bus.iter().for_each(|bus| bus.cut(true));
         self.until("the loss of the bus", |system| !system.replicas[leader].publishes);
         assert!(self.is_led(stage, |_| true), "the bus is no reason to lead no more");
-        self.replicas[leader].bus.cut(false);
+        self.replicas[leader].bus.iter().for_each(|bus| bus.cut(false));
         self.until_published();
     }
 
+    /// All replicas of the bus are killed, and started again.
     pub fn kill_bus(&mut self) {
-        self.bus.kill();
+        self.buses.iter_mut().for_each(|bus| bus.program.kill());
         for stage in PUBLISHERS {
             self.until("the loss of the bus", |system| {
-                system
-                    .replicas
-                    .iter()
-                    .all(|replica| replica.stage != stage || !replica.publishes)
+                let mut of_stage = system.replicas.iter().filter(|replica| replica.stage == stage);
+                of_stage.all(|replica| !replica.publishes)
             });
         }
-        self.starts += 1;
-        self.bus = start_bus(self.bus_address, self.directory.path(), self.starts, &self.tell);
+        for number in 0..self.buses.len() {
+            self.buses[number].program = self.start_bus(self.buses[number].address);
+        }
         self.until_published();
+    }
+
+    /// One replica of the bus is killed: whoever was connected to it goes on with another.
+    pub fn kill_a_bus(&mut self) {
+        self.until_published();
+        self.buses[0].program.kill();
+        self.until_published();
+        self.buses[0].program = self.start_bus(self.buses[0].address);
+    }
+
+    /// A member of etcd is killed, and started again on its data.
+    pub fn kill_a_member(&mut self) {
+        let isolated = self.witness.isolated();
+        let etcd = self.etcd.as_mut().expect("etcd keeps the bus");
+        etcd.kill(0);
+        self.until_isolated(isolated + 1);
+        self.etcd.as_mut().expect("etcd keeps the bus").run(0);
+    }
+
+    /// All members of etcd are stopped until the stages have lost the bus.
+    pub fn stop_etcd(&mut self) {
+        self.until_published();
+        let before = self.connections();
+        let etcd = self.etcd.as_ref().expect("etcd keeps the bus");
+        (0..3).for_each(|member| etcd.stop(member));
+        self.until_changed(&before);
+        let etcd = self.etcd.as_ref().expect("etcd keeps the bus");
+        (0..3).for_each(|member| etcd.go_on(member));
+        self.until_published();
+    }
+
+    fn until_changed(&mut self, before: &BTreeMap<u64, usize>) {
+        self.until("the end of the old connections", |system| {
+            let now = system.connections();
+            // Who was started again meanwhile has no old connection.
+            let mut all = before.iter();
+            all.all(|(start, changes)| now.get(start).is_none_or(|more| more > changes))
+        });
     }
 
     /// All certificates are replaced at once, the CA's too: who reads them late does not understand who was early.
     pub fn replace_certificates(&mut self) {
         self.until_published();
-        let before = self.losses();
+        let before = self.connections();
         make_certificates(self.directory.path());
-        self.until("the end of the old connections", |system| {
-            let now = system.losses();
-            before.iter().all(|(start, losses)| now.get(start) > Some(losses))
-        });
+        self.until_changed(&before);
         self.until_published();
     }
 
-    /// How often those that publish have lost the bus, by their starts.
-    fn losses(&self) -> BTreeMap<u64, usize> {
+    /// How often those that publish got or lost a connection to the bus, by their starts.
+    fn connections(&self) -> BTreeMap<u64, usize> {
         let leads = |replica: &&Replica| PUBLISHERS.contains(&replica.stage) && !replica.leads.is_empty();
         let publishers = self.replicas.iter().filter(leads);
-        publishers.map(|replica| (replica.program.start, replica.losses)).collect()
+        publishers.map(|replica| (replica.program.start, replica.changes)).collect()
     }
 
     /// A rolling update: a new replica is started before an old one is ended.
@@ -415,12 +494,6 @@ impl std::fmt::Display for System {
     }
 }
 
-fn start_bus(address: SocketAddr, directory: &Path, start: u64, tell: &SyncSender<(u64, Word)>) -> Program {
-    let mut flags = tls(directory, "event-bus").to_vec();
-    flags.push(format!("--listen={address}"));
-    Program::start("event-bus", &flags, start, tell.clone())
-}
-
 /// A CA and certificates of it for everybody, in the place of any that were there.
 fn make_certificates(directory: &Path) {
     let path = directory.join("certs");
@@ -438,10 +511,11 @@ fn tls(directory: &Path, role: &str) -> [String; 3] {
     .map(|(flag, file)| format!("--tls-{flag}={}", path.join(file).display()))
 }
 
-fn flags(stage: Stage, shards: u32, kubeconfig: &Path, bus: SocketAddr) -> Vec<String> {
+fn flags(stage: Stage, shards: u32, kubeconfig: &Path, bus: &[Proxy]) -> Vec<String> {
+    let bus: Vec<String> = bus.iter().map(|bus| bus.address.to_string()).collect();
     let mut flags = vec![
         format!("--kubeconfig={}", kubeconfig.display()),
-        format!("--bus={bus}"),
+        format!("--bus={}", bus.join(",")),
         format!("--shards={shards}"),
         "--kube-api-qps=200".to_owned(),
         "--leader-elect-lease-duration=4s".to_owned(),
