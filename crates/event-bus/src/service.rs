@@ -183,8 +183,14 @@ fn open(engine: Engine, clock: &Clock, seed: &Seed, metrics: &Metrics, readiness
     metrics.register("event_bus_etcd", |registry| registry.register_collector(Box::new(exported)));
     let (of, clock, seed) = (server.clone(), clock.clone(), seed.fork("etcd"));
     let watched = status.clone();
+    let (stop, until) = (tasks.shutdown().token().clone(), tasks.shutdown().token().clone());
     tasks.spawn_infallible("etcd", DeathPolicy::EndProcess, async move {
-        match Box::pin(etcd::serve(&config, &of, &clock, &seed, &watched)).await {}
+        let serving = Box::pin(etcd::serve(&config, &of, &clock, &seed, &watched));
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            never = serving => match never {},
+        }
     });
     if let Some(files) = files {
         let watch = files.watch(readiness.check("etcd TLS files"), tasks.shutdown().token().clone());
@@ -194,7 +200,11 @@ fn open(engine: Engine, clock: &Clock, seed: &Seed, metrics: &Metrics, readiness
     tasks.spawn_infallible("etcd readiness", DeathPolicy::EndProcess, async move {
         let mut every = tokio::time::interval(Duration::from_secs(1));
         loop {
-            every.tick().await;
+            tokio::select! {
+                biased;
+                () = until.cancelled() => return,
+                _ = every.tick() => {}
+            }
             match status.trouble() {
                 Some(reason) => check.fail(reason),
                 None => check.ok(),

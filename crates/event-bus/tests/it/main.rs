@@ -9,6 +9,7 @@ mod engine_properties;
 mod engine_rig;
 mod engine_rules;
 mod engines;
+mod etcd_binary;
 mod etcd_process;
 mod etcd_replicas;
 mod mtls;
