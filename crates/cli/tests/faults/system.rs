@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use tonic::transport::Endpoint;
 
 use super::etcd::Cluster;
 use super::program::{Program, Word};
@@ -208,8 +207,8 @@ impl System {
         let mut flags = tls(self.directory.path(), "event-bus").to_vec();
         flags.push(format!("--listen={address}"));
         if let Some(etcd) = &self.etcd {
-            let url = |endpoint: &Endpoint| endpoint.uri().to_string().trim_end_matches('/').to_owned();
-            let endpoints: Vec<String> = etcd.endpoints().iter().map(url).collect();
+            let url = |address| format!("http://{address}");
+            let endpoints: Vec<String> = etcd.addresses().iter().map(url).collect();
             flags.extend([
                 "--engine=etcd".to_owned(),
                 format!("--etcd-endpoints={}", endpoints.join(",")),
