@@ -1,7 +1,7 @@
 //! Real etcd processes on free ports, with their data in temporary directories.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -28,7 +28,7 @@ struct Member {
 struct Running {
     /// A shell that ends etcd when its input ends.
     keeper: Child,
-    _input: ChildStdin,
+    input: ChildStdin,
     etcd: Pid,
 }
 
@@ -107,8 +107,9 @@ impl Cluster {
             tls.push("--client-cert-auth".into());
         }
         let peer = format!("http://127.0.0.1:{}", member.peer);
-        let script =
-            "exec 3<&0; etcd \"$@\" </dev/null >/dev/null 2>&1 & etcd=$!; echo $etcd; read -r _ <&3; kill -9 $etcd; wait $etcd";
+        // Unless it is told to keep the data, they go with it: a test that ends by leaving its process drops nothing.
+        let script = "exec 3<&0; etcd \"$@\" </dev/null >/dev/null 2>&1 & etcd=$!; echo $etcd; read -r word <&3; \
+                      kill -9 $etcd; wait $etcd; [ \"$word\" = keep ] || rm -rf \"$4\"";
         let mut keeper = Command::new("sh")
             .args(["-c", script, "sh", "--name", &name(index), "--data-dir"])
             .arg(member.directory.path())
@@ -125,11 +126,7 @@ impl Cluster {
         BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let etcd = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
         let input = keeper.stdin.take().unwrap();
-        member.running = Some(Running {
-            keeper,
-            _input: input,
-            etcd,
-        });
+        member.running = Some(Running { keeper, input, etcd });
     }
 
     /// Kills a member; its data are kept.
@@ -165,7 +162,8 @@ impl Running {
     fn end(mut self) {
         // Killed by itself first: a stopped process ends with SIGKILL too.
         let _ = kill_process(self.etcd, Signal::KILL);
-        drop(self._input);
+        let _ = self.input.write_all(b"keep\n");
+        drop(self.input);
         let _ = self.keeper.wait();
     }
 }
