@@ -83,9 +83,9 @@ pub fn parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<OsStr
 }
 
 fn parse<T: Parser>(command: Command, arguments: Vec<OsString>) -> Result<T, Instead> {
-    let arguments = config::with_file(&command, arguments)?;
     // As pflag's: what is said last counts.
     let command = command.args_override_self(true);
+    let arguments = config::with_file(&command, arguments)?;
     let matches = command.clone().try_get_matches_from(&arguments)?;
     let parsed = T::from_arg_matches(&matches).map_err(|error| error.format(&mut command.clone()))?;
     let printed = config::printed(&command, &matches, &arguments);

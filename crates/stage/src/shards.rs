@@ -116,6 +116,8 @@ impl<O: Clone> Stand<O> {
         let release = self.replica.release.child_token();
         let mut leadership = self.elect::<S>(release.clone());
         let Some(epoch) = acquired(&mut leadership, &host.shutdown, &standby).await? else {
+            // Nobody would work on what it won now.
+            release.cancel();
             return Ok(Ended::Shutdown);
         };
         let reach = &self.work.reach;

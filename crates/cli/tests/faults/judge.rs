@@ -10,8 +10,8 @@ use super::witness::Witness;
 /// Times in the API are whole seconds, cut off.
 const CUT_OFF: SignedDuration = SignedDuration::from_secs(1);
 
-/// Judges everything that was seen while `faults` faults happened.
-pub fn judge(witness: &Witness, faults: usize) {
+/// Judges everything that was seen while zone-evictors were stopped so many times.
+pub fn judge(witness: &Witness, stops: usize) {
     witness.with(|seen| {
         let mut premises = 0;
         for (name, node) in &seen.nodes {
@@ -54,8 +54,8 @@ pub fn judge(witness: &Witness, faults: usize) {
             for (first, from) in times.iter().enumerate() {
                 for (last, until) in times.iter().enumerate().skip(first) {
                     let span = until.duration_since(*from) + CUT_OFF;
-                    // A bucket of one, and one write in flight at each stop.
-                    let allowed = (RATE * span.as_secs_f64()).floor() as usize + 1 + faults;
+                    // A bucket of one, and one write in flight at each stop of an evictor.
+                    let allowed = (RATE * span.as_secs_f64()).floor() as usize + 1 + stops;
                     assert!(
                         last - first < allowed,
                         "{zone} lost {} nodes within {span:?}: {times:?}",

@@ -103,7 +103,9 @@ impl Readiness {
             name: self.name(name.into()),
             inner: self.inner.clone(),
         };
-        check.fail("not yet");
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.checks.insert(check.name.clone(), State::Failed("not yet".to_owned()));
+        drop(inner);
         check
     }
 
@@ -197,12 +199,16 @@ impl Check {
 
     fn set(&self, state: State) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = inner.checks.insert(self.name.clone(), state.clone());
+        // One that was forgotten with its part stays so.
+        let Some(known) = inner.checks.get_mut(&self.name) else {
+            return;
+        };
+        let before = std::mem::replace(known, state.clone());
         drop(inner);
         match (before, state) {
-            (Some(State::Failed(old)), State::Failed(new)) if old == new => {}
-            (Some(_), State::Failed(reason)) => tracing::info!(check = %self.name, %reason, "not ready"),
-            (Some(State::Failed(_)), State::Ok(_)) => tracing::info!(check = %self.name, "ready"),
+            (State::Failed(old), State::Failed(new)) if old == new => {}
+            (_, State::Failed(reason)) => tracing::info!(check = %self.name, %reason, "not ready"),
+            (State::Failed(_), State::Ok(_)) => tracing::info!(check = %self.name, "ready"),
             _ => {}
         }
     }

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 
@@ -41,8 +42,8 @@ pub(super) fn with_file(command: &Command, mut arguments: Vec<OsString>) -> Resu
                 format!("'{name}' is neither a text, a number, true, false nor a list of these"),
             )
         })?;
-        let is_in_environment = arg.get_env().is_some_and(|name| std::env::var_os(name).is_some());
-        if !is_in_environment {
+        let source = matches.value_source(arg.get_id().as_str());
+        if !matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable)) {
             flags.push(OsString::from(format!("--{name}={text}")));
         }
     }
@@ -172,6 +173,18 @@ mod tests {
             assert_eq!((cli.kube.kube_api_qps, cli.kube.kube_api_burst), (qps, 100), "{flags:?}");
         }
         assert_eq!(parse("", &[]).expect("an empty file").kube, KubeArgs::default());
+    }
+
+    #[test]
+    fn a_flag_that_is_repeated_hides_no_file() {
+        let cli = parse("kube-api-burst: 7\n", &["--kube-api-qps=1", "--kube-api-qps=2"]).expect("the last counts");
+        assert_eq!((cli.kube.kube_api_qps, cli.kube.kube_api_burst), (2.0, 7));
+        let first = mk_file("kube-api-burst: 9\n");
+        let first = format!("--config={}", first.path().display());
+        let last = mk_file("kube-api-burst: 8\n");
+        let last = format!("--config={}", last.path().display());
+        let cli: Cli = parse_from(["service", "--kube-api-qps=1", "--kube-api-qps=2", &first, &last]).expect("the last counts");
+        assert_eq!(cli.kube.kube_api_burst, 8);
     }
 
     #[test]

@@ -25,6 +25,8 @@ use crate::{Clock, Seed};
 
 /// Annotation of the Lease of shard 0: of how many shards it is one ([`Layout`]). Absent: it is the only one.
 const SHARDS: &str = "bailiff.dev/shards";
+/// Annotation beside it: which holder said so.
+const SHARDS_BY: &str = "bailiff.dev/shards-by";
 /// Annotation of a Lease: which candidate would like to have it.
 const WANTED_BY: &str = "bailiff.dev/wanted-by";
 
@@ -210,6 +212,9 @@ impl Driver {
             // Only of what was just read: an old version would be refused, and asked for again at once.
             let is_read = matches!(input, Input::Got(_));
             let ask = (is_read && self.board.should_ask(identity, shard)).then_some(Input::Ask);
+            if self.board.gives_up(&self.options.identity, shard) {
+                self.asked.cancel();
+            }
             for input in [Some(holds), Some(input), ask].into_iter().flatten() {
                 for effect in self.elector.apply(input, self.clock.now()) {
                     match effect {
@@ -218,9 +223,6 @@ impl Driver {
                         effect => self.perform(effect),
                     }
                 }
-            }
-            if self.board.gives_up(&self.options.identity, shard) {
-                self.asked.cancel();
             }
         }
     }
@@ -280,15 +282,23 @@ impl Driver {
         }
     }
 
-    /// `lease` with what the elector wants to write. Whoever takes a Lease has what it asked for, and so have others.
+    /// `lease` with what the elector wants to write. A wish stands until it is fulfilled, or until the holder has seen it and goes on: who
+    /// still has it asks again.
     fn drafted(&self, mut lease: Lease, draft: Draft) -> Lease {
         lease.metadata.name = Some(self.options.name());
         let before = lease.spec.take().unwrap_or_default();
-        if before.holder_identity.as_deref() != Some(&*draft.record.holder) {
+        let goes_on = draft.record.holder == self.options.identity && !self.asked.is_cancelled();
+        if goes_on || before.holder_identity.as_deref() != Some(&*draft.record.holder) && !draft.record.holder.is_empty() {
             lease.annotations_mut().remove(WANTED_BY);
         }
-        if let Some(layout) = draft.layout.filter(|layout| *layout != layout_of(&lease)) {
-            lease.annotations_mut().insert(SHARDS.to_owned(), layout.to_string());
+        if let Some(layout) = draft.layout {
+            for (name, text) in [(SHARDS, layout.to_string()), (SHARDS_BY, draft.record.holder.clone())] {
+                if layout == Layout::WHOLE {
+                    lease.annotations_mut().remove(name);
+                } else {
+                    lease.annotations_mut().insert(name.to_owned(), text);
+                }
+            }
         }
         lease.metadata.annotations = lease.metadata.annotations.filter(|all| !all.is_empty());
         lease.spec = Some(spec_of(draft.record, before));
@@ -399,8 +409,14 @@ async fn get(api: &Api<Lease>, name: &str) -> Result<Option<Lease>, Failure> {
     }
 }
 
-/// Of how many shards the Lease of shard 0 is one. What is not understood is a layout, and none of ours.
+/// Of how many shards the Lease of shard 0 is one. What is not understood is a layout, and none of ours. What another than the holder
+/// said is not so any more: a release that knows no shards took the Lease, and works on everything.
 fn layout_of(lease: &Lease) -> Layout {
+    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    let by = lease.annotations().get(SHARDS_BY).map(String::as_str);
+    if by != holder && holder.is_some_and(|holder| !holder.is_empty()) {
+        return Layout::WHOLE;
+    }
     let said = lease.annotations().get(SHARDS).map(|text| text.parse());
     said.map_or(Layout::WHOLE, |read| read.unwrap_or(Layout::UNKNOWN))
 }

@@ -9,6 +9,7 @@
 //! Guarantees, given that local clocks run at nearly the same speed:
 //! - (A) No two candidates lead at one time: the leader stops `renew deadline` after it *sent* its last successful renewal; another takes
 //!   over no earlier than the lease duration after it *saw* that renewal.
+//!   A Lease that somebody deleted, or took its holder out of, is free at once, as upstream: its holder notices with its next renewal.
 //! - (B) No clock of another machine is believed: what counts is when a change of the record was seen here.
 //! - (C) A write carries the resourceVersion it was decided on, so it fails if anybody wrote in between.
 
@@ -35,6 +36,8 @@ pub struct Elector {
     phase: Phase,
     /// The request that was not answered yet. There is never more than one.
     pending: Option<Pending>,
+    /// The Lease is looked at, and may not be taken: the layout is not settled.
+    looks_only: bool,
     /// When the requests under way began with the first of them: what that one saw is true of then.
     round: Mono,
     /// The Lease as last seen, and since when its record is as it is.
@@ -76,6 +79,7 @@ impl Elector {
             shard,
             periods,
             holds: 0,
+            looks_only: false,
             round: Mono::ORIGIN,
             phase: Phase::Standby,
             pending: None,
@@ -125,8 +129,10 @@ impl Elector {
             // The work is divided otherwise now.
             Phase::Leading { .. } if layout.is_some() => self.lose(effects),
             Phase::Leading { .. } => self.wait(now, effects),
-            Phase::Standby if is_ours && layout.is_some_and(|layout| layout.is_settled) => {
-                self.send(Effect::Get, false, now, effects)
+            // While it settles it is looked whether the Lease is renewed: who has seen that it is not need not wait for that, too.
+            Phase::Standby if is_ours => {
+                self.looks_only = layout.is_some_and(|layout| !layout.is_settled);
+                self.send(Effect::Get, false, now, effects);
             }
             Phase::Standby => {
                 self.announce(effects);
@@ -144,6 +150,10 @@ impl Elector {
             return;
         }
         match &self.phase {
+            Phase::Standby if self.looks_only => {
+                self.announce(effects);
+                self.wait(now, effects);
+            }
             Phase::Standby => self.try_take(now, effects),
             Phase::Leading { .. } if self.is_held_by_another() => self.lose(effects),
             Phase::Leading { .. } => self.renew(false, now, effects),
@@ -161,9 +171,7 @@ impl Elector {
         match &mut self.phase {
             // An answer that took longer than the renewal is worth, or a version that is no number, makes no leader.
             Phase::Standby => match number {
-                Some(epoch) if now.mono < until && record.holder == self.identity => {
-                    self.lead(epoch, until, record, sent, now, effects)
-                }
+                Some(epoch) if now.mono < until && record.holder == self.identity => self.lead(epoch, until, record, now, effects),
                 _ => self.wait(now, effects),
             },
             Phase::Leading {
@@ -239,13 +247,14 @@ impl Elector {
         effects.push(Effect::End);
     }
 
-    fn lead(&mut self, epoch: u64, until: Mono, record: Record, sent: Mono, now: Now, effects: &mut Vec<Effect>) {
+    fn lead(&mut self, epoch: u64, until: Mono, record: Record, now: Now, effects: &mut Vec<Effect>) {
         let unsettled = self.observed.as_ref().and_then(|(observed, _)| observed.layout);
         // Those who led shards of another layout stop when they see that it changed, and no later than a renew deadline after they
-        // last saw that it had not; what they sent ends within the lease duration.
+        // last saw that it had not, which may have been just before it was written: at some moment before the answer. What they
+        // sent ends within the lease duration.
         let settles = unsettled
             .filter(|layout| !layout.is_settled)
-            .map(|_| sent + self.periods.lease);
+            .map(|_| now.mono + self.periods.lease);
         self.phase = Phase::Leading {
             epoch,
             until,

@@ -45,11 +45,13 @@ pub(super) fn take(machine: &Machine) -> Pieces {
         }
         pieces.add(chunk);
     }
-    let mut chunk = pb::Chunk::default();
+    let (mut chunk, mut bytes) = (pb::Chunk::default(), 0);
     for staged in machine.memory.save_staged() {
+        bytes += staged.encoded_len();
         chunk.staged.push(staged);
-        if chunk.staged.len() >= KEYS_PER_PIECE && chunk.encoded_len() >= PIECE_BYTES {
+        if bytes >= PIECE_BYTES {
             pieces.add(std::mem::take(&mut chunk));
+            bytes = 0;
         }
     }
     pieces.add(chunk);

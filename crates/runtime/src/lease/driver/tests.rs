@@ -229,7 +229,10 @@ async fn shards_are_shared_out_among_replicas() {
     let mut one = mk_process::<2>(&server, "one", &clock);
     assert!(acquired(&mut one[0]).await.is_ok());
     assert!(acquired(&mut one[1]).await.is_ok());
-    assert_eq!(server.lease()["metadata"]["annotations"], json!({ SHARDS: "2" }));
+    assert_eq!(
+        server.lease()["metadata"]["annotations"],
+        json!({ SHARDS: "2", SHARDS_BY: "one" })
+    );
     let mut two = mk_process::<2>(&server, "two", &clock);
     let asked = tokio::time::timeout(60 * SECOND, one[1].leadership.asked_away()).await;
     assert!(asked.is_ok(), "asked for the last of two");

@@ -21,11 +21,24 @@ fn another_shard_is_stood_for_in_its_own_layout_only() {
         (Some(Layout::WHOLE), standby("")),
         (Some(Layout::UNKNOWN), standby("")),
         (mk_layout("3"), standby("")),
-        (mk_layout("2 settling"), standby("")),
+        (mk_layout("2 settling"), Effect::Get),
         (mk_layout("2"), Effect::Get),
     ] {
         assert_eq!(mk_second(layout).1, [wanted], "{layout:?}");
     }
+    // While it settles it is looked at, so that a lease that nobody renews has run out when it may be taken.
+    let (mut elector, _) = mk_second(mk_layout("2 settling"));
+    let lease = mk_lease("other", 0, 4);
+    assert_eq!(
+        acts(elector.apply(Input::Got(Some(lease.clone())), at(600))),
+        [standby("other")]
+    );
+    elector.apply(Input::Tick, at(15_700));
+    elector.apply(Input::GotLayout(mk_layout("2")), at(15_700));
+    let effects = acts(elector.apply(Input::Got(Some(lease)), at(15_700)));
+    assert!(matches!(effects[..], [Effect::Replace(..)]), "{effects:?}");
+    let (mut elector, _) = mk_second(mk_layout("2 settling"));
+    assert_eq!(acts(elector.apply(Input::Got(None), at(600))), [standby("")]);
 }
 
 /// What was read of the layout was true when it was asked for, and leadership is worth no more.
@@ -98,14 +111,14 @@ fn a_layout_that_follows_another_one_settles_first() {
             );
             assert_eq!(acts(elector.apply(Input::Wrote(written(Some(layout), now)), at(now))), []);
         }
-        let effects = acts(elector.apply(Input::Tick, at(15_000)));
+        let effects = acts(elector.apply(Input::Tick, at(15_100)));
         let settled = mk_layout("2");
         assert!(
             matches!(&effects[..], [Effect::Replace(renewal, _)] if renewal.layout == settled),
             "{effects:?}"
         );
-        let effects = acts(elector.apply(Input::Wrote(written(settled, 20_000)), at(15_100)));
-        assert_eq!(effects, [leading(5, 25_000)]);
+        let effects = acts(elector.apply(Input::Wrote(written(settled, 20_000)), at(15_200)));
+        assert_eq!(effects, [leading(5, 25_100)]);
     }
 }
 
