@@ -241,6 +241,20 @@ pub trait Engine: Send + 'static {
     fn figures(&self) -> Vec<TopicFigures>;
 }
 
+// === impl Report ===
+
+impl Report {
+    /// The same report, `by` later.
+    pub(crate) fn older_by(self, by: Duration) -> Self {
+        let older = |age: Option<Duration>| age.map(|age| age.saturating_add(by));
+        Self {
+            tick_age: older(self.tick_age),
+            watch_age: older(self.watch_age),
+            detail: self.detail,
+        }
+    }
+}
+
 // === impl Selection ===
 
 impl Selection {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bailiff_model::Now;
@@ -16,9 +16,10 @@ use super::client::{self, Client, Error, Member};
 use super::keys::{Key, Keys};
 use super::load::{self, Loaded};
 use super::machine::Machine;
+use super::presence::{self, Ear};
 use super::replica::{Append, Replica};
 use super::snapshot::{self, Pieces};
-use super::{Etcd, Input, Output, SnapshotAfter, presence, rpc};
+use super::{Etcd, Input, Output, SnapshotAfter, rpc};
 use crate::engine::Limits;
 
 /// Pause before what failed is tried again.
@@ -86,9 +87,7 @@ pub(super) struct Link {
     pub(super) committed: AtomicI64,
     pub(super) appended: AtomicI64,
     pub(super) told: watch::Sender<i64>,
-    /// Another replica wrote since this one has looked.
-    pub(super) has_heard: AtomicBool,
-    pub(super) heard: Notify,
+    pub(super) ear: Ear,
     pub(super) left: Notify,
     pub(super) lease: AtomicI64,
 }
@@ -161,8 +160,7 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
         committed: AtomicI64::new(revision),
         appended: AtomicI64::new(revision),
         told: watch::Sender::new(revision),
-        has_heard: AtomicBool::new(false),
-        heard: Notify::new(),
+        ear: Ear::new(),
         left: Notify::new(),
         lease: AtomicI64::new(lease),
     };
@@ -365,12 +363,12 @@ impl Link {
         }
     }
 
-    /// Who is there.
-    pub(super) async fn present(&self) -> Result<Vec<String>, Error> {
+    /// Who is there, and at which revision.
+    pub(super) async fn present(&self) -> Result<(Vec<String>, i64), Error> {
         let prefix = self.keys.replicas();
-        let (found, _) = self.client.list(&prefix, 0, true).await?;
+        let (found, revision) = self.client.list(&prefix, 0, true).await?;
         let name = |kv: &rpc::KeyValue| String::from_utf8(kv.key[prefix.len()..].to_vec()).ok();
-        Ok(found.iter().filter_map(name).collect())
+        Ok((found.iter().filter_map(name).collect(), revision))
     }
 }
 

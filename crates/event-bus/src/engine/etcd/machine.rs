@@ -11,7 +11,7 @@ use bailiff_model::{Mono, Now};
 use super::log::{self, Entry, What};
 use super::store as pb;
 use crate::engine::memory::image::{mono, nanos};
-use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Refusal, SessionId};
+use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Refusal, Report, SessionId};
 use crate::wire;
 
 /// The state of the bus after a number of entries.
@@ -34,8 +34,16 @@ pub(in crate::engine) struct Machine {
 struct Member {
     last_seq: u64,
     joined_at: u64,
-    /// Pieces of commands whose last piece has not come.
+    /// Pieces of commands whose last piece has not come, and when they were gathered.
     parts: Vec<u8>,
+    parts_made: Option<Made>,
+}
+
+/// When commands were gathered: what their replica had seen by then, and the time that it counted.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    seen: u64,
+    at: Mono,
 }
 
 /// What applying an entry did.
@@ -108,15 +116,21 @@ impl Machine {
             mono: self.clock,
             wall: entry.wall,
         };
+        let made = Made {
+            seen: entry.seen,
+            at: entry.at,
+        };
         match entry.what {
-            What::Commands(commands) => self.run(&entry.replica, commands, now),
+            What::Commands(commands) => self.run(&entry.replica, commands, made, now),
             What::Part { data, last } => {
                 member.parts.extend(data);
+                let made = *member.parts_made.get_or_insert(made);
                 if !last {
                     return Applied::Done(Vec::new());
                 }
+                member.parts_made = None;
                 match log::decode(&std::mem::take(&mut member.parts)) {
-                    Ok(commands) => self.run(&entry.replica, commands, now),
+                    Ok(commands) => self.run(&entry.replica, commands, made, now),
                     Err(_) => Applied::Malformed,
                 }
             }
@@ -131,9 +145,10 @@ impl Machine {
         }
     }
 
-    fn run(&mut self, replica: &str, commands: Vec<Command>, now: Now) -> Applied {
+    fn run(&mut self, replica: &str, commands: Vec<Command>, made: Made, now: Now) -> Applied {
         let mut effects = Vec::new();
         for (place, command) in (0..).zip(commands) {
+            let command = self.by_now(command, made);
             for effect in self.memory.apply(place, command, now) {
                 if let Effect::Answer {
                     result: Ok(Answer::Opened { session, .. }),
@@ -150,6 +165,23 @@ impl Machine {
             self.owners.retain(|session, _| open.binary_search(session).is_ok());
         }
         Applied::Done(effects)
+    }
+
+    /// A command as it is when it is applied: a report has become older on its way. How much older is not known if it was made
+    /// before its replica knew of the last Join, for the time began anew there; then it says nothing.
+    fn by_now(&self, command: Command, made: Made) -> Command {
+        let Command::Keepalive { session, report } = command else {
+            return command;
+        };
+        let report = if made.seen >= self.last_join {
+            report.older_by(self.clock.saturating_since(made.at))
+        } else {
+            Report {
+                detail: report.detail,
+                ..Report::default()
+            }
+        };
+        Command::Keepalive { session, report }
     }
 
     /// A replica takes part from here on; others whose presence it did not find do not any more.
@@ -170,13 +202,12 @@ impl Machine {
             name == entry.replica || (!is_found && member.joined_at <= seen)
         };
         self.drop_members(is_gone, now, &mut effects);
-        if alone {
-            self.memory.forget_reports(now);
-        }
+        // The time begins anew here, and etcd may have been away: how long ago anything was reported is unknown.
+        self.memory.forget_reports(now);
         let member = Member {
             last_seq: entry.seq,
             joined_at: self.position,
-            parts: Vec::new(),
+            ..Member::default()
         };
         self.members.insert(entry.replica.clone(), member);
         self.last_join = self.position;
@@ -238,7 +269,7 @@ impl Machine {
             let restored = Member {
                 last_seq: member.last_seq,
                 joined_at: member.joined_at,
-                parts: Vec::new(),
+                ..Member::default()
             };
             (member.replica.clone(), restored)
         });

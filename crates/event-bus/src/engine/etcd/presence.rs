@@ -4,12 +4,21 @@ use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::Input;
 use super::client;
 use super::driver::{AGAIN_AFTER, End, Link, Step};
 
 /// How long one that starts listens for the others, if etcd has their presence. Every replica gives a sign of life every 2 s.
 const LISTEN_FOR: Duration = Duration::from_secs(3);
+
+/// Signs of life of the other replicas.
+#[derive(Debug)]
+pub(super) struct Ear {
+    /// etcd's revision of the last.
+    last: watch::Sender<i64>,
+}
 
 /// Keeps the presence up, and joins whenever the others do not count this replica.
 pub(super) async fn keep(link: &Link) -> Result<Infallible, End> {
@@ -47,21 +56,55 @@ async fn announce(link: &Link) -> Result<(), Step> {
     }
     let put = client::put(link.keys.replica(&link.replica), Vec::new(), lease);
     link.guarded(Vec::new(), vec![put], Vec::new()).await?;
-    let present = link.present().await.map_err(Step::Failed)?;
-    let alone = !hears(link, &present).await;
+    let (present, looked_at) = link.present().await.map_err(Step::Failed)?;
+    let are_others = present.iter().any(|replica| *replica != link.replica);
+    let alone = !are_others || !link.ear.hears_after(looked_at).await;
     tracing::info!(replica = link.replica, alone, "Replica of the bus joins");
     link.tell(Input::Join { alone, present }).await.map_err(Step::Ended)
 }
 
-/// True if another replica gives a sign of life. If none does, nobody knows how long the bus was away.
-async fn hears(link: &Link, present: &[String]) -> bool {
-    if present.iter().all(|replica| *replica == link.replica) {
-        return false;
-    }
-    let heard = async {
-        while !link.has_heard.load(Ordering::Relaxed) {
-            link.heard.notified().await;
+// === impl Ear ===
+
+impl Ear {
+    pub(super) fn new() -> Self {
+        Self {
+            last: watch::Sender::new(0),
         }
-    };
-    tokio::time::timeout(LISTEN_FOR, heard).await.is_ok()
+    }
+
+    /// Another replica has written what stands at this revision.
+    pub(super) fn heard(&self, revision: i64) {
+        self.last.send_if_modified(|last| {
+            let is_newer = revision > *last;
+            *last = revision.max(*last);
+            is_newer
+        });
+    }
+
+    /// True if another replica gives a sign of life after this revision. What it wrote before says nothing: it may be read late, and
+    /// its writer be gone. If there is none, nobody knows how long the bus was away.
+    async fn hears_after(&self, revision: i64) -> bool {
+        let mut last = self.last.subscribe();
+        let heard = tokio::time::timeout(LISTEN_FOR, last.wait_for(|last| *last > revision));
+        matches!(heard.await, Ok(Ok(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_heard_before_is_no_sign_of_life() {
+        let ear = Ear::new();
+        ear.heard(7);
+        assert!(!ear.hears_after(7).await, "nothing since");
+        let late = async {
+            tokio::time::sleep(LISTEN_FOR / 2).await;
+            ear.heard(6);
+            ear.heard(8);
+        };
+        assert!(tokio::join!(ear.hears_after(7), late).0);
+        assert!(!ear.hears_after(8).await, "whoever joins again listens again");
+    }
 }

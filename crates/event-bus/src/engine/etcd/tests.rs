@@ -12,6 +12,7 @@ use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, Verdict};
 use bailiff_model::{Mono, NodeRef, Now, Origin, Topic, Wall, Zone};
 
 mod interleavings;
+mod reports;
 
 const HEALTH: Topic = Topic::NodeHealth;
 
@@ -278,18 +279,6 @@ fn what_a_lease_held_ends_with_it_and_without_grace() {
     sim.replicas[0].replica.join(false, vec!["b".to_owned()], now);
     sim.settle();
     assert_eq!(sim.replicas[0].sessions.len(), 2);
-}
-
-#[test]
-fn whoever_starts_alone_believes_no_report() {
-    let mut sim = Sim::new(&["a"]);
-    let session = sim.open(0, 7);
-    sim.submit(0, mk_keepalive(session));
-    sim.settle();
-    assert!(sim.is_live(0));
-    let again = sim.start("b", true);
-    assert!(!sim.is_live(again), "how long nobody was there is unknown");
-    assert!(!sim.replicas[0].replica.is_member());
 }
 
 #[test]

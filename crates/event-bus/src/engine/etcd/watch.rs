@@ -104,8 +104,7 @@ impl Link {
         match (self.keys.read(&kv.key), is_put) {
             (Key::Log(replica), true) => {
                 if replica != self.replica {
-                    self.has_heard.store(true, Ordering::Relaxed);
-                    self.heard.notify_one();
+                    self.ear.heard(kv.mod_revision);
                 }
                 let entry = Entry::from_bytes(&kv.value);
                 if let Err(error) = &entry {

@@ -207,7 +207,7 @@ impl Memory {
         self.forget_report(session.topic, session.shard, Some(id), now);
     }
 
-    /// Forgets what every producer reported: how long ago that was is unknown.
+    /// Forgets what every producer reported: nobody is live until it reports again.
     pub(in crate::engine) fn forget_reports(&mut self, now: Now) {
         for topic in Topic::ALL {
             for number in 0..self.topic(topic).layout.shard_count() {

@@ -123,7 +123,10 @@ fn reference(log: &[Vec<u8>]) -> Memory {
                     mono: clock,
                     wall: entry.wall,
                 };
-                for command in commands {
+                for mut command in commands {
+                    if let Command::Keepalive { report, .. } = &mut command {
+                        *report = std::mem::take(report).older_by(clock.saturating_since(entry.at));
+                    }
                     memory.apply(0, command, now);
                 }
             }
