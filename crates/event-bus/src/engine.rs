@@ -97,6 +97,11 @@ pub enum Command {
         /// Shard.
         shard: u32,
     },
+    /// A reader has seen this bus at this revision: refused if the bus does not know it, for then it has lost data.
+    Witness {
+        /// The revision.
+        revision: Revision,
+    },
     /// Time passed; to be sent at least every second.
     Tick,
 }
@@ -133,7 +138,7 @@ pub enum Answer {
         /// Epoch the shard had before.
         previous: u64,
     },
-    /// To [`Command::Close`] and [`Command::Tick`].
+    /// To [`Command::Close`], [`Command::Witness`] and [`Command::Tick`].
     Done,
 }
 

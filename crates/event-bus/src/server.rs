@@ -270,7 +270,7 @@ impl pb::event_bus_server::EventBus for Server {
         for topic in request.get_ref().topics.iter().filter_map(|topic| Topic::parse(topic)) {
             caller.check(&self.inner.metrics, Action::Subscribe, topic)?;
         }
-        let stream = subscribe::open(self.reach()?, request.into_inner())?;
+        let stream = subscribe::open(self.reach()?, request.into_inner()).await?;
         Ok(Response::new(serve::until(ending, stream)))
     }
 

@@ -56,9 +56,10 @@ pub fn position(text: &str, incarnation: &str, head: Revision, fingerprint: u64)
     })
 }
 
-/// True for a cursor of this incarnation that is ahead of `head`.
-pub fn is_ahead(text: &str, incarnation: &str, head: Revision) -> bool {
-    parse(text).is_some_and(|(found, revision, _)| found == incarnation && revision > head)
+/// The revision of a cursor of this incarnation that is ahead of `head`.
+pub fn ahead(text: &str, incarnation: &str, head: Revision) -> Option<Revision> {
+    let (found, revision, _) = parse(text)?;
+    (found == incarnation && revision > head).then_some(revision)
 }
 
 fn parse(text: &str) -> Option<(&str, Revision, u64)> {
@@ -86,6 +87,9 @@ mod tests {
         assert_eq!(at("bus-2", 9, 42), foreign);
         assert_eq!(at("bus-1", 9, 43), Ok(Position::Start(SnapshotReason::OtherSelection)));
         assert_eq!(at("bus-1", 6, 42), foreign);
+        assert_eq!(ahead(&text, "bus-1", Revision(6)), Some(Revision(7)));
+        assert_eq!(ahead(&text, "bus-1", Revision(7)), None);
+        assert_eq!(ahead(&text, "bus-2", Revision(6)), None);
         assert_eq!(
             position("", "bus-1", Revision(7), 42),
             Ok(Position::Start(SnapshotReason::NoCursor))

@@ -39,7 +39,7 @@ pub use self::service::{Status, serve};
 use self::log::Entry;
 use self::machine::Machine;
 use self::replica::{Append, Replica};
-use super::{Command, Effect, Engine, Position, Selection, Set, Ticket, TopicFigures};
+use super::{Command, Effect, Engine, Position, Refusal, Selection, Set, Ticket, TopicFigures};
 use crate::record::{Record, ShardStatus};
 
 /// Messages of what is kept in etcd.
@@ -103,6 +103,8 @@ enum Output {
     Snapshot(Box<Machine>),
     /// The others count this replica as gone: join again.
     Left,
+    /// The data went back in time: begin the bus anew.
+    Forgotten,
 }
 
 /// How a replica is doing, for readiness and metrics.
@@ -110,6 +112,8 @@ enum Output {
 pub struct Standing {
     /// The replica takes part.
     pub is_member: bool,
+    /// etcd's revision of the last entry applied.
+    pub position: u64,
     /// How long the oldest of its entries has waited to come back out of the log.
     pub waiting: std::time::Duration,
     /// Entries in the log since the last snapshot.
@@ -151,6 +155,11 @@ impl Etcd {
         self.replica.is_member()
     }
 
+    /// etcd's revision of the last entry applied.
+    fn position(&self) -> u64 {
+        self.replica.machine.position
+    }
+
     /// How it is doing, to be read from elsewhere.
     pub fn standing(&self) -> Arc<Mutex<Standing>> {
         Arc::clone(&self.standing)
@@ -164,7 +173,11 @@ impl Etcd {
                     self.tell(|standing| standing.malformed += 1);
                     return Vec::new();
                 };
-                return self.replica.take(revision, entry, now);
+                let effects = self.replica.take(revision, entry, now);
+                if effects.iter().any(is_forgotten) {
+                    self.say(Output::Forgotten);
+                }
+                return effects;
             }
             Input::Committed(seq) => self.replica.committed(seq),
             Input::Join { alone, present } => self.replica.join(alone, present, now),
@@ -200,7 +213,7 @@ impl Etcd {
         }
         let standing = self.replica.standing(now.mono);
         self.tell(|told| {
-            (told.is_member, told.waiting) = (standing.is_member, standing.waiting);
+            (told.is_member, told.position, told.waiting) = (standing.is_member, standing.position, standing.waiting);
             (told.entries, told.bytes) = (standing.entries, standing.bytes);
         });
     }
@@ -219,6 +232,17 @@ impl Etcd {
     fn memory(&self) -> &super::Memory {
         &self.replica.machine.memory
     }
+}
+
+/// A reader has seen what the log does not know.
+const fn is_forgotten(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Answer {
+            result: Err(Refusal::Forgotten { .. }),
+            ..
+        }
+    )
 }
 
 impl Engine for Etcd {

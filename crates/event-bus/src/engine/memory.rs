@@ -75,6 +75,11 @@ impl Memory {
                 Ok(Answer::Done)
             }
             Command::ResetEpoch { topic, shard } => self.reset_epoch(topic, shard, now, effects),
+            Command::Witness { revision } if revision > self.head => Err(Refusal::Forgotten {
+                seen: revision,
+                head: self.head,
+            }),
+            Command::Witness { .. } => Ok(Answer::Done),
             Command::Tick => {
                 self.tick(now, effects);
                 Ok(Answer::Done)

@@ -1,6 +1,6 @@
 //! Why an engine refuses, as a closed set.
 
-use bailiff_model::Topic;
+use bailiff_model::{Revision, Topic};
 
 /// A command that was refused, or the end of a session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +86,14 @@ pub enum Refusal {
     /// The store did not take a command in time, or it is not known what became of it.
     #[error("the store of the bus did not take it in time, or lost track of it")]
     Store,
+    /// A reader has seen what the bus does not know: its data went back in time.
+    #[error("a reader has seen revision {seen}, and the bus knows {head} only: its data went back in time")]
+    Forgotten {
+        /// Revision seen.
+        seen: Revision,
+        /// Newest revision.
+        head: Revision,
+    },
     /// No room for more keys.
     #[error("the bus holds {most} keys, which is its bound")]
     Keys {
@@ -115,6 +123,7 @@ impl Refusal {
             Self::Ended => "ended",
             Self::Silent { .. } => "silent",
             Self::Store => "store",
+            Self::Forgotten { .. } => "forgotten",
             Self::Keys { .. } => "keys",
             Self::Sessions { .. } => "sessions",
         }

@@ -14,11 +14,6 @@ pub(super) fn down() -> Status {
     Status::unavailable("the bus is down")
 }
 
-/// Another replica of the bus is further.
-pub(super) fn behind() -> Status {
-    Status::unavailable("this replica of the bus has not read as far as the cursor yet")
-}
-
 pub(super) fn of_refusal(refusal: &Refusal) -> Status {
     let code = match refusal {
         Refusal::Shard { .. } | Refusal::Batch { .. } | Refusal::NotReplacing | Refusal::Cursor { .. } => Code::InvalidArgument,
@@ -26,7 +21,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> Status {
         Refusal::Layout { .. } => Code::FailedPrecondition,
         // The refused producer stops for good: nothing but the code is needed to know.
         Refusal::Epoch { .. } | Refusal::Fenced { .. } | Refusal::Reset { .. } => Code::Aborted,
-        Refusal::Ended | Refusal::Silent { .. } | Refusal::Store => Code::Unavailable,
+        Refusal::Ended | Refusal::Silent { .. } | Refusal::Store | Refusal::Forgotten { .. } => Code::Unavailable,
         Refusal::Keys { .. } | Refusal::Sessions { .. } => Code::ResourceExhausted,
     };
     with_kind(Status::new(code, refusal.to_string()), refusal.kind())

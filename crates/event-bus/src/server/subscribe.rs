@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::hub::{Hub, Seat};
 use super::status;
-use crate::engine::{Position, Selection, Set, SnapshotReason, cursor};
+use crate::engine::{Command, Position, Selection, Set, SnapshotReason, cursor};
 use crate::record::{Record, ShardStatus};
 use crate::wire::{self, envelope, scalar};
 
@@ -54,20 +54,21 @@ struct Pending {
 }
 
 /// Opens a subscription.
-pub(super) fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Stream, Status> {
+pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Stream, Status> {
     let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
     let selection = selection(request.topics, request.filters).map_err(|error| hub.refuse_invalid(&error))?;
     let fingerprint = selection.fingerprint();
-    let (incarnation, position, is_early) = hub.read(|engine| {
+    // Elsewhere the reader has seen what is still to come here; it must not be shown the past. What was committed before is known
+    // once this is answered, or it is lost.
+    let early = hub.read(|engine| cursor::ahead(&request.cursor, engine.incarnation(), engine.head()).filter(|_| engine.may_lag()));
+    if let Some(revision) = early {
+        hub.call(Command::Witness { revision }).await?;
+    }
+    let (incarnation, position) = hub.read(|engine| {
         let incarnation = engine.incarnation().to_owned();
         let position = cursor::position(&request.cursor, &incarnation, engine.head(), fingerprint);
-        // Elsewhere the reader has seen what is still to come here; it must not be shown the past.
-        let is_early = engine.may_lag() && cursor::is_ahead(&request.cursor, &incarnation, engine.head());
-        (incarnation, position, is_early)
+        (incarnation, position)
     });
-    if is_early {
-        return Err(status::behind());
-    }
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
     let seat = hub.seat(selection.topics.iter().copied().collect())?;
     let mut bookmark = tokio::time::interval(hub.options.bookmark_every);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
@@ -53,6 +53,15 @@ impl Cluster {
 
     /// The same, whose clients need a certificate: these are its own, its key and the CA.
     pub fn start_with(count: usize, files: Option<[PathBuf; 3]>) -> Self {
+        let members = Self::mk_members(count);
+        let mut cluster = Self { members, files };
+        for index in 0..count {
+            cluster.run(index);
+        }
+        cluster
+    }
+
+    fn mk_members(count: usize) -> Vec<Member> {
         let mut members = Vec::new();
         // All listeners are held until every port is known, so that none is given twice.
         let listeners: Vec<TcpListener> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -65,12 +74,7 @@ impl Cluster {
                 running: None,
             });
         }
-        drop(listeners);
-        let mut cluster = Self { members, files };
-        for index in 0..count {
-            cluster.run(index);
-        }
-        cluster
+        members
     }
 
     pub fn addresses(&self) -> Vec<Address> {
@@ -142,6 +146,34 @@ impl Cluster {
         self.members[index].directory = mk_directory();
     }
 
+    /// What a member holds on disk; it must not run.
+    pub fn backup(&self, index: usize) -> TempDir {
+        let copy = mk_directory();
+        copy_all(self.members[index].directory.path(), copy.path());
+        copy
+    }
+
+    /// Puts a member that does not run back to what it held then.
+    pub fn restore(&mut self, index: usize, backup: TempDir) {
+        assert!(self.members[index].running.is_none());
+        self.members[index].directory = backup;
+    }
+
+    /// A cluster of one, on other ports, that holds this.
+    pub fn elsewhere(backup: TempDir) -> Self {
+        let mut cluster = Self::start(0);
+        cluster.members = Self::mk_members(1);
+        cluster.restore(0, backup);
+        cluster.run(0);
+        cluster
+    }
+
+    /// Ends a cluster of one and keeps what it holds.
+    pub fn into_backup(mut self) -> TempDir {
+        self.kill(0);
+        self.backup(0)
+    }
+
     /// Stops a member as SIGSTOP does.
     pub fn stop(&self, index: usize) {
         self.signal(index, Signal::STOP);
@@ -179,4 +211,17 @@ impl Drop for Cluster {
 /// In memory where there is such a place: tests wait for every write.
 fn mk_directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir_all(&target).unwrap();
+            copy_all(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }

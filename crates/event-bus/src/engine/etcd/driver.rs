@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bailiff_model::Now;
@@ -87,9 +87,19 @@ pub(super) struct Link {
     pub(super) committed: AtomicI64,
     pub(super) appended: AtomicI64,
     pub(super) told: watch::Sender<i64>,
+    /// The newest entry that was told.
+    newest: Mutex<Newest>,
     pub(super) ear: Ear,
     pub(super) left: Notify,
     pub(super) lease: AtomicI64,
+}
+
+/// An entry by which it is seen whether the store knows what it knew.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Newest {
+    pub(super) revision: u64,
+    /// Where it is; `None`: in the snapshot.
+    pub(super) key: Option<Vec<u8>>,
 }
 
 // === impl Config ===
@@ -127,9 +137,14 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
         incarnation,
         meta,
         revision,
+        newest,
         snapshot,
         snapshot_bytes,
     } = loaded;
+    let newest = Newest {
+        revision: machine.position,
+        key: newest,
+    };
     let (inputs, from_driver) = mpsc::channel(STEPS);
     let (to_driver, outputs) = mpsc::channel(STEPS);
     let wake = Arc::new(Notify::new());
@@ -160,6 +175,7 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
         committed: AtomicI64::new(revision),
         appended: AtomicI64::new(revision),
         told: watch::Sender::new(revision),
+        newest: Mutex::new(newest),
         ear: Ear::new(),
         left: Notify::new(),
         lease: AtomicI64::new(lease),
@@ -175,6 +191,11 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
 // === impl Driver ===
 
 impl Driver {
+    /// Begins the bus anew: what etcd holds is older than what was seen of it.
+    pub(super) async fn begin_anew(self) -> End {
+        self.link.begin_anew().await
+    }
+
     /// Serves the engine until the data in etcd are not what they were, or the engine is gone.
     pub async fn run(self) -> End {
         let Self {
@@ -190,6 +211,7 @@ impl Driver {
                     Output::Append(append) => drop(appends.send(append).await),
                     Output::Snapshot(machine) => drop(snapshots.send(machine).await),
                     Output::Left => link.left.notify_one(),
+                    Output::Forgotten => return Err(link.begin_anew().await),
                 }
             }
             Err(End::Closed)
@@ -240,16 +262,46 @@ impl Link {
         // Committed is committed: a store that does not know of it was put back to an older state.
         let is_older = revision < committed;
         if is_older && stands {
-            tracing::warn!(revision, "Data in etcd went back in time: the bus begins anew");
-            load::begin(&self.client, &self.keys, &self.next_incarnation, self.meta)
-                .await
-                .map_err(Step::Failed)?;
+            return Err(Step::Ended(self.begin_anew().await));
         }
-        if is_older || !stands {
+        if !stands {
             return Err(Step::Ended(End::Lost));
         }
         self.committed.fetch_max(revision, Ordering::Relaxed);
         Ok(response)
+    }
+
+    /// The data went back in time: whatever they are now is given up, unless somebody else was first.
+    pub(super) async fn begin_anew(&self) -> End {
+        tracing::warn!("Data in etcd went back in time: the bus begins anew");
+        while let Err(error) = load::begin(&self.client, &self.keys, &self.next_incarnation, self.meta).await {
+            tracing::debug!(%error, "The bus has not begun anew yet");
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+        End::Lost
+    }
+
+    pub(super) fn newest(&self) -> Newest {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_newest(&self, revision: u64, key: Option<Vec<u8>>) {
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Newest { revision, key };
+    }
+
+    /// True if the store knows the newest entry that was told, or has it in its snapshot.
+    pub(super) async fn is_known(&self) -> Result<bool, Step> {
+        let Newest { revision, key } = self.newest();
+        let stands = key.map(|key| client::stands_at(key, i64::try_from(revision).unwrap_or(i64::MAX)));
+        let is_asked = stands.is_some();
+        let snapshot = || vec![client::get(self.keys.snapshot())];
+        let response = self.guarded(stands.into_iter().collect(), snapshot(), snapshot()).await?;
+        if response.succeeded && is_asked {
+            return Ok(true);
+        }
+        // What is looked up if the comparison fails comes behind the identity.
+        let found = client::found(&response, usize::from(!response.succeeded));
+        Ok(found.map_or(0, |kv| snapshot::position(&kv.value)) >= revision)
     }
 
     async fn append_all(&self, mut appends: mpsc::Receiver<Append>) -> Result<Infallible, End> {

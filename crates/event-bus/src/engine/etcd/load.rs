@@ -26,6 +26,8 @@ pub(super) struct Loaded {
     pub(super) meta: i64,
     /// The revision read at.
     pub(super) revision: i64,
+    /// Where the newest entry is, if it is not in the snapshot.
+    pub(super) newest: Option<Vec<u8>>,
     /// The revision at which the snapshot stands; 0: there is none.
     pub(super) snapshot: i64,
     pub(super) snapshot_bytes: u64,
@@ -52,6 +54,7 @@ pub(super) async fn load(client: &Client, keys: &Keys, limits: &Limits, incarnat
         let is_log = |kv: &&rpc::KeyValue| matches!(keys.read(&kv.key), Key::Log(_));
         let mut logged: Vec<&rpc::KeyValue> = found.iter().filter(is_log).collect();
         logged.sort_by_key(|kv| kv.mod_revision);
+        let newest = logged.last().map(|kv| kv.key.clone());
         for kv in logged {
             // What this format does not know changes nothing, here as when it comes by watch.
             if let Ok(entry) = Entry::from_bytes(&kv.value) {
@@ -63,6 +66,7 @@ pub(super) async fn load(client: &Client, keys: &Keys, limits: &Limits, incarnat
             incarnation,
             meta,
             revision,
+            newest,
             snapshot: stored.map_or(0, |kv| kv.mod_revision),
             snapshot_bytes: pieces.manifest.bytes,
         });

@@ -1,6 +1,6 @@
 //! Entries of the log: their form in etcd, and back.
 
-use bailiff_model::{Mono, Topic, Wall};
+use bailiff_model::{Mono, Revision, Topic, Wall};
 use bailiff_proto::v1 as wire_pb;
 use prost::Message as _;
 
@@ -146,6 +146,7 @@ fn to_command(command: &Command) -> pb::command::What {
             topic: topic.to_string(),
             shard: *shard,
         }),
+        Command::Witness { revision } => W::Witness(revision.0),
         Command::Tick => W::Tick(pb::Tick {}),
     }
 }
@@ -195,6 +196,9 @@ fn from_command(command: pb::command::What) -> Result<Command, wire::Error> {
         W::ResetEpoch(reset) => Command::ResetEpoch {
             topic: envelope::topic("topic", &reset.topic)?,
             shard: reset.shard,
+        },
+        W::Witness(revision) => Command::Witness {
+            revision: Revision(revision),
         },
         W::Tick(pb::Tick {}) => Command::Tick,
     })

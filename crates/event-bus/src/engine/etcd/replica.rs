@@ -128,6 +128,7 @@ impl Replica {
         let oldest = self.awaited.values().next();
         Standing {
             is_member: self.is_member(),
+            position: self.machine.position,
             waiting: oldest.map_or(Duration::ZERO, |awaited| now.saturating_since(awaited.sent_at)),
             entries: self.entries_since_snapshot,
             bytes: self.bytes_since_snapshot,

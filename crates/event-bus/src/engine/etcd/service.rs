@@ -41,9 +41,15 @@ struct Inner {
 /// Serves `server` with engines over etcd, one after another. Ends when it is dropped.
 pub async fn serve(config: &Config, server: &Server, clock: &Clock, seed: &Seed, status: &Status) -> Infallible {
     status.set(Some("not connected to etcd yet".to_owned()), None);
+    let mut known = Known::default();
     loop {
         match connect(config, seed, || clock.now()).await {
+            Ok((engine, driver)) if known.is_further_than(&engine) => {
+                let ended = driver.begin_anew().await;
+                status.set(Some(chain(&ended)), None);
+            }
             Ok((engine, driver)) => {
+                let (incarnation, standing) = (engine.incarnation().to_owned(), engine.standing());
                 let driving = driver.run();
                 tokio::pin!(driving);
                 status.set(Some("the replica has not joined yet".to_owned()), None);
@@ -59,6 +65,8 @@ pub async fn serve(config: &Config, server: &Server, clock: &Clock, seed: &Seed,
                     }
                 };
                 tracing::warn!(reason = chain(&ended), "Bus over etcd has ended: beginning again");
+                let position = standing.lock().unwrap_or_else(PoisonError::into_inner).position;
+                known = Known { incarnation, position };
                 status.set(Some(chain(&ended)), None);
                 server.kill();
             }
@@ -69,6 +77,20 @@ pub async fn serve(config: &Config, server: &Server, clock: &Clock, seed: &Seed,
             }
         }
         tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
+
+/// How far this process has read of a bus.
+#[derive(Debug, Default)]
+struct Known {
+    incarnation: String,
+    position: u64,
+}
+
+impl Known {
+    /// True if the same bus does not know any more what was read of it.
+    fn is_further_than(&self, engine: &Etcd) -> bool {
+        self.incarnation == engine.incarnation() && self.position > engine.position()
     }
 }
 

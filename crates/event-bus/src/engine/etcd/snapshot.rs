@@ -76,6 +76,12 @@ pub(super) fn assemble(incarnation: String, limits: Limits, pieces: &Pieces) -> 
     Ok(machine)
 }
 
+/// The position of the state whose manifest this is; 0: it is none.
+pub(super) fn position(manifest: &[u8]) -> u64 {
+    let manifest = pb::Snapshot::decode(manifest).unwrap_or_default();
+    manifest.state.map_or(0, |state| state.position)
+}
+
 // === impl Pieces ===
 
 impl Pieces {

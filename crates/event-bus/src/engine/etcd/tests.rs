@@ -12,6 +12,7 @@ use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, Verdict};
 use bailiff_model::{Mono, NodeRef, Now, Origin, Topic, Wall, Zone};
 
 mod interleavings;
+mod lost;
 mod reports;
 
 const HEALTH: Topic = Topic::NodeHealth;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::client::Watching;
-use super::driver::{AGAIN_AFTER, End, Link};
+use super::driver::{AGAIN_AFTER, End, Link, Step};
 use super::keys::Key;
 use super::load::{self, Loaded, to_revision};
 use super::log::Entry;
@@ -31,9 +31,10 @@ impl Link {
     pub(super) async fn follow(&self, revision: i64) -> Result<Infallible, End> {
         let mut told = revision;
         loop {
-            let ended = match self.client.watch(&self.keys.watched(), told + 1).await {
+            let ended = match self.open(told + 1).await {
                 Ok(watching) => self.tell_all(watching, &mut told).await?,
-                Err(error) => {
+                Err(Step::Ended(end)) => return Err(end),
+                Err(Step::Failed(error)) => {
                     tracing::debug!(%error, "Watch was not opened yet");
                     Ended::Broken
                 }
@@ -46,6 +47,20 @@ impl Link {
                 Ended::Compacted => told = self.reload().await?,
             }
         }
+    }
+
+    /// Opens a watch of data that are what they were: a store that was put back to an older state may count further than before, and
+    /// would be believed. Whoever puts it back breaks the watch.
+    async fn open(&self, revision: i64) -> Result<Watching, Step> {
+        let watching = self
+            .client
+            .watch(&self.keys.watched(), revision)
+            .await
+            .map_err(Step::Failed)?;
+        if self.is_known().await? {
+            return Ok(watching);
+        }
+        Err(Step::Ended(self.begin_anew().await))
     }
 
     async fn tell_all(&self, mut watching: Watching, told: &mut i64) -> Result<Ended, End> {
@@ -110,6 +125,7 @@ impl Link {
                 if let Err(error) = &entry {
                     tracing::error!(%error, replica, "Entry of the log is malformed");
                 }
+                self.set_newest(to_revision(kv.mod_revision), Some(kv.key));
                 self.tell(Input::Entry {
                     revision: to_revision(kv.mod_revision),
                     bytes: kv.value.len(),
@@ -134,13 +150,16 @@ impl Link {
         loop {
             match load::load(&self.client, &self.keys, &self.config.limits, &self.next_incarnation).await {
                 Ok(loaded) if loaded.meta != self.meta => return Err(End::Lost),
+                Ok(loaded) if loaded.machine.position < self.newest().revision => return Err(self.begin_anew().await),
                 Ok(Loaded {
                     machine,
                     revision,
+                    newest,
                     snapshot,
                     snapshot_bytes,
                     ..
                 }) => {
+                    self.set_newest(machine.position, newest);
                     self.snapshot.store(snapshot, Ordering::Relaxed);
                     self.tell(Input::Reload(Box::new(machine))).await?;
                     self.tell(Input::Snapshot(Some(snapshot_bytes))).await?;

@@ -1,0 +1,187 @@
+//! Replicas of the bus over an etcd of their own, and who uses them.
+
+use std::time::Duration;
+
+use bailiff_event_bus::engine::Limits;
+use bailiff_event_bus::engine::etcd::{self, Config, SnapshotAfter};
+use bailiff_event_bus::{Bus, PublishOptions, Publisher, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_model::Topic;
+use bailiff_runtime::{Clock, Seed};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::etcd_process::Cluster;
+use crate::support::{Follower, soon};
+
+pub const HEALTH: Topic = Topic::NodeHealth;
+
+/// A replica of the bus on a port.
+pub struct Replica {
+    pub server: Server,
+    pub address: String,
+    pub url: String,
+    pub status: etcd::Status,
+    engines: AbortHandle,
+    stop: CancellationToken,
+}
+
+/// Replicas on one etcd, and who uses them.
+pub struct Setup {
+    pub cluster: Cluster,
+    pub config: Config,
+    pub replicas: Vec<Replica>,
+    pub clock: Clock,
+    pub seed: Seed,
+}
+
+/// What the contract says in tens of seconds is said here in one.
+fn mk_limits() -> Limits {
+    Limits {
+        stale_after: Duration::from_secs(3),
+        reconnect_grace: Duration::from_secs(2),
+        silent_after: Duration::from_secs(5),
+        ..Limits::default()
+    }
+}
+
+impl Setup {
+    pub async fn new(members: usize, replicas: usize) -> Self {
+        let cluster = Cluster::start(members);
+        let config = Config {
+            limits: mk_limits(),
+            presence_for: Duration::from_secs(3),
+            snapshot_after: SnapshotAfter {
+                entries: 20,
+                bytes: 100_000,
+            },
+            ..Config::new(cluster.endpoints())
+        };
+        let mut setup = Self {
+            cluster,
+            config,
+            replicas: Vec::new(),
+            clock: Clock::system(),
+            seed: Seed::new(1),
+        };
+        for _ in 0..replicas {
+            setup.start().await;
+        }
+        setup
+    }
+
+    /// Starts one more replica, and waits until it takes part.
+    pub async fn start(&mut self) {
+        self.start_at("127.0.0.1:0").await;
+    }
+
+    /// The same, where one was before.
+    pub async fn start_at(&mut self, address: &str) {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let url = format!("http://{address}");
+        let options = ServerOptions {
+            bookmark_every: Duration::from_millis(200),
+            ..ServerOptions::default()
+        };
+        let server = Server::idle(options, &self.clock, &self.seed);
+        let (status, stop) = (etcd::Status::default(), CancellationToken::new());
+        let (config, of, clock, seed) = (self.config.clone(), server.clone(), self.clock.clone(), self.seed.clone());
+        let told = status.clone();
+        let engines = tokio::spawn(async move {
+            Box::pin(etcd::serve(&config, &of, &clock, &seed, &told)).await;
+        });
+        tokio::spawn(server.clone().serve(listener, stop.clone()));
+        let engines = engines.abort_handle();
+        let replica = Replica {
+            server,
+            address,
+            url,
+            status,
+            engines,
+            stop,
+        };
+        soon("the replica takes part", replica.until_ready()).await;
+        self.replicas.push(replica);
+    }
+
+    /// Ends a replica as a crash would: it says nothing more to etcd.
+    pub fn kill(&mut self, index: usize) {
+        let replica = self.replicas.remove(index);
+        replica.engines.abort();
+        replica.stop.cancel();
+        replica.server.kill();
+    }
+
+    pub fn bus(&self) -> Bus {
+        Bus::connect_any(self.replicas.iter().map(|replica| replica.url.as_str()))
+    }
+
+    pub fn bus_of(&self, index: usize) -> Bus {
+        Bus::connect(&self.replicas[index].url)
+    }
+
+    pub fn publish(&self, bus: &Bus, producer: &str, epoch: u64) -> Publisher {
+        let options = PublishOptions {
+            topic: HEALTH,
+            shard: 0,
+            shard_count: 1,
+            producer: producer.to_owned(),
+            epoch,
+        };
+        let publisher = publish(bus, options, &self.clock, &self.seed);
+        self.report(&publisher);
+        publisher
+    }
+
+    pub fn report(&self, publisher: &Publisher) {
+        let now = self.clock.now().mono;
+        publisher.report(now, Some(now));
+    }
+
+    /// Reports for as long as it takes to be seen.
+    pub async fn until_live(&self, publisher: &Publisher, follower: &mut Follower) {
+        let seen = async {
+            while !follower.is_live(HEALTH, 0) {
+                self.report(publisher);
+                follower.step().await;
+            }
+        };
+        soon("liveness is seen", seen).await;
+    }
+
+    pub fn follow(&self, bus: &Bus, subscriber: &str) -> Follower {
+        let options = SubscribeOptions {
+            topics: vec![HEALTH],
+            filters: Vec::new(),
+            subscriber: subscriber.to_owned(),
+        };
+        Follower::new(subscribe(bus, options, &self.clock, &self.seed))
+    }
+}
+
+impl Replica {
+    pub async fn until_ready(&self) {
+        while self.status.trouble().is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until it says this; others may have counted it as gone before.
+    pub async fn until_trouble(&self, wanted: &str) {
+        while !self.status.trouble().is_some_and(|trouble| trouble.contains(wanted)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.engines.abort();
+        self.stop.cancel();
+    }
+}
+
+pub async fn until(what: &str, follower: &mut Follower, wanted: impl Fn(&Follower) -> bool) {
+    soon(what, follower.until(wanted)).await;
+}
