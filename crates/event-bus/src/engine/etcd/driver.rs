@@ -124,7 +124,7 @@ impl Config {
 /// # Errors
 /// etcd does not answer, or holds what cannot be read.
 pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Result<(Etcd, Driver), Error> {
-    let keys = Keys::new(&config.prefix);
+    let keys = Keys::new(&config.prefix, &config.limits);
     let members = config.members.len().max(1) as u64;
     let first = usize::try_from(seed.fork("etcd member").below(members)).unwrap_or(0);
     let client = Client::new(&config.members, first);

@@ -1,13 +1,19 @@
 //! Where things are in etcd.
 //!
 //! ```text
-//! <prefix>v1/a/meta                      identity of the data
-//! <prefix>v1/a/log/<replica>/<number>    entries, in the order of their revisions
-//! <prefix>v1/a/replica/<replica>         presence: ends with the replica's lease
-//! <prefix>v1/a/snapshot                  the state after an entry
-//! <prefix>v1/c/<digest>                  its pieces
+//! <prefix><format>/a/meta                      identity of the data
+//! <prefix><format>/a/log/<replica>/<number>    entries, in the order of their revisions
+//! <prefix><format>/a/replica/<replica>         presence: ends with the replica's lease
+//! <prefix><format>/a/snapshot                  the state after an entry
+//! <prefix><format>/c/<digest>                  its pieces
 //! ```
-//! Everything below `a/` is watched.
+//! Everything below `a/` is watched. The format is `v<rules>-<schema>-<limits>`: what entries do, and digests of what is stored and of
+//! the bounds.
+
+use std::time::Duration;
+
+use super::snapshot;
+use crate::engine::Limits;
 
 /// Keys below one prefix.
 #[derive(Clone, Debug)]
@@ -26,14 +32,17 @@ pub(super) enum Key {
     Other,
 }
 
-/// Format of the log. Replicas of different formats are different buses: what an entry does must be the same to all of one bus. To be
-/// raised with every change of what the memory engine decides, of [`Limits`](crate::engine::Limits)' defaults, or of `store.proto`.
-const FORMAT: &str = "v1/";
+/// What entries do. To be raised with every change of what the machine or the memory engine decides; `tests/rules.txt` shows one.
+pub(super) const RULES: u32 = 2;
+/// What entries and snapshots look like: follows from `store.proto` and the contract.
+const SCHEMA: &str = env!("BAILIFF_STORED_SCHEMA");
 
 impl Keys {
-    pub(super) fn new(prefix: &str) -> Self {
+    /// Keys of the bus under `prefix` whose replicas have these limits. Replicas that differ in rules, schema or limits are different
+    /// buses: what an entry does must be the same to all of one bus.
+    pub(super) fn new(prefix: &str, limits: &Limits) -> Self {
         Self {
-            prefix: format!("{prefix}{FORMAT}"),
+            prefix: format!("{prefix}v{RULES}-{SCHEMA}-{:016x}/", digest(limits)),
         }
     }
 
@@ -106,6 +115,29 @@ impl Keys {
     }
 }
 
+fn digest(limits: &Limits) -> u64 {
+    let Limits {
+        keys,
+        tombstones,
+        sessions,
+        shards,
+        batch,
+        history,
+        stale_after,
+        reconnect_grace,
+        silent_after,
+        tombstones_for,
+        terminal_for,
+        terminal,
+    } = limits;
+    let shards = usize::try_from(*shards).unwrap_or(usize::MAX);
+    let counts = [*keys, *tombstones, *sessions, shards, *batch, *history, *terminal].map(|count| count as u64);
+    let times = [stale_after, reconnect_grace, silent_after, tombstones_for, terminal_for].map(Duration::as_nanos);
+    let counts = counts.into_iter().flat_map(u64::to_le_bytes);
+    let bytes: Vec<u8> = counts.chain(times.into_iter().flat_map(u128::to_le_bytes)).collect();
+    snapshot::fnv(snapshot::SLOT_BASIS, &bytes)
+}
+
 /// The first key after all that begin with `prefix`, as etcd wants a range's end.
 pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
@@ -124,16 +156,34 @@ mod tests {
 
     #[test]
     fn keys_are_read_back() {
-        let keys = Keys::new("/bailiff/");
+        let keys = Keys::new("/bailiff/", &Limits::default());
         assert_eq!(keys.read(&keys.meta()), Key::Meta);
         assert_eq!(keys.read(&keys.snapshot()), Key::Snapshot);
         assert_eq!(keys.read(&keys.log("7f", 3)), Key::Log("7f".to_owned()));
         assert_eq!(keys.read(&keys.replica("7f")), Key::Replica("7f".to_owned()));
-        for stranger in [keys.chunk("ab"), keys.all(), b"/other/v1/a/meta".to_vec(), vec![0xff]] {
+        let other = Keys::new("/other/", &Limits::default());
+        for stranger in [keys.chunk("ab"), keys.all(), other.meta(), vec![0xff]] {
             assert_eq!(keys.read(&stranger), Key::Other);
         }
         assert_eq!(keys.chunk_name(&keys.chunk("ab")), Some("ab".to_owned()));
         assert!(keys.log("7f", 9) < keys.log("7f", 10), "in order");
+    }
+
+    #[test]
+    fn replicas_of_other_schemas_and_limits_are_other_buses() {
+        let keys = |limits| String::from_utf8(Keys::new("/bailiff/", &limits).meta()).expect("it is text");
+        let usual = keys(Limits::default());
+        assert!(usual.starts_with(&format!("/bailiff/v{RULES}-{SCHEMA}-")), "{usual}");
+        let longer = Limits {
+            stale_after: Duration::from_secs(11),
+            ..Limits::default()
+        };
+        let fewer = Limits {
+            shards: 1,
+            ..Limits::default()
+        };
+        assert_ne!(usual, keys(longer));
+        assert_ne!(usual, keys(fewer));
     }
 
     #[test]

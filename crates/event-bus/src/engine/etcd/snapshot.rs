@@ -97,11 +97,11 @@ impl Pieces {
     }
 }
 
-const SLOT_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+pub(super) const SLOT_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const OTHER_BASIS: u64 = 0x6c62_272e_07bb_0142;
 
 /// FNV-1a.
-fn fnv(basis: u64, bytes: &[u8]) -> u64 {
+pub(super) fn fnv(basis: u64, bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(basis, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

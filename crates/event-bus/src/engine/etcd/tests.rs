@@ -11,6 +11,7 @@ use crate::record::{Body, Incoming};
 use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, Verdict};
 use bailiff_model::{Mono, NodeRef, Now, Origin, Topic, Wall, Zone};
 
+mod format;
 mod interleavings;
 mod lost;
 mod reports;
