@@ -12,6 +12,7 @@ use bailiff_model::rollout::Counts;
 pub use bailiff_model::selector::Labels;
 use bailiff_model::{Namespace, NodeName, PodName, PodUid, ResourceVersion, Taint, Wall};
 
+use crate::pair::Standing;
 use crate::selector::Selector;
 use crate::template::Template;
 
@@ -35,6 +36,14 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// Since when condition Ready is not True; `None` if it is True.
     pub bad_since: Option<Wall>,
+}
+
+impl Node {
+    /// What pairs keep of it.
+    pub(crate) fn standing(&self) -> Standing {
+        let bad_since = self.bad_since;
+        Standing { bad_since }
+    }
 }
 
 /// Phase of a pod, as far as it matters here.
@@ -267,13 +276,5 @@ impl Revision {
     /// True if the DaemonSet of this uid controls it.
     pub fn is_controlled_by(&self, owner: &str) -> bool {
         matches!(&self.controller, Controller::DaemonSet { uid, .. } if &**uid == owner)
-    }
-}
-
-/// True if `version` is known to be older than `than`. Versions that are no numbers never are (DS-056).
-pub fn is_older(version: &ResourceVersion, than: &ResourceVersion) -> bool {
-    match (version.as_str().parse::<u64>(), than.as_str().parse::<u64>()) {
-        (Ok(version), Ok(than)) => version < than,
-        _ => false,
     }
 }

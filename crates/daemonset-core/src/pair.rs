@@ -12,7 +12,7 @@ use std::time::Duration;
 use bailiff_model::rollout::WhyNot;
 use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
 
-use crate::facts::{Availability, LABEL_GENERATION, Node, Phase, Pod};
+use crate::facts::{Availability, LABEL_GENERATION, Phase, Pod};
 use crate::placement::Verdict;
 use crate::policy::{Place, Rank};
 use crate::retry::PodBackoff;
@@ -47,7 +47,7 @@ pub(crate) struct Rules<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Facts<'a> {
     /// The node; `None` if there is none of that name.
-    pub(crate) node: Option<&'a Node>,
+    pub(crate) node: Option<Standing>,
     pub(crate) verdict: Verdict,
     /// All claimed pods with this target (DS-070).
     pub(crate) pods: &'a [Look<'a>],
@@ -62,6 +62,13 @@ pub(crate) struct Facts<'a> {
     pub(crate) kept: bool,
     /// What the rollout has deleted here, as long as nothing came of it.
     pub(crate) rolled: Rolled,
+}
+
+/// What a pair has to know of its node besides the verdict on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Since when the node is not Ready; `None` if it is.
+    pub(crate) bad_since: Option<Wall>,
 }
 
 /// What a rollout has deleted on a node.

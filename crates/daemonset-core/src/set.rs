@@ -21,15 +21,15 @@ use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, 
 use indexmap::IndexMap;
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
-use crate::facts::DaemonSet;
+use crate::facts::{DaemonSet, Node};
 use crate::history::{self, Current, History, Next, View};
-use crate::pair::{Judgement, Rolled};
+use crate::pair::{Judgement, Rolled, Standing};
 use crate::placement::Verdict;
 use crate::policy::{Complaint, Policy};
 use crate::retry::PodBackoff;
 use crate::template::Blueprint;
 use crate::timers::Timers;
-use crate::world::World;
+use crate::world::{PodKey, World};
 
 pub(crate) use answers::Op;
 
@@ -140,8 +140,10 @@ pub(crate) struct Set {
 /// One node of a DaemonSet: one that should run a pod, or holds one.
 #[derive(Clone, Debug, Default)]
 struct Pair {
+    /// The node; `None` if there is none of that name.
+    node: Option<Standing>,
     verdict: Verdict,
-    pods: Vec<PodUid>,
+    pods: Vec<PodKey>,
     /// Orphans there that are about to be adopted.
     adopting: u32,
     creating: Option<creates::Creating>,
@@ -273,7 +275,9 @@ impl Set {
         if !verdict.run && !self.pairs.contains_key(name) {
             return verdict;
         }
-        self.pair(name, world).verdict = verdict;
+        let pair = self.pair(name, world);
+        pair.verdict = verdict;
+        pair.node = node.map(Node::standing);
         self.touched.insert(name.clone());
         verdict
     }
@@ -285,8 +289,12 @@ impl Set {
         let verdict = if placement_changed {
             self.place(name, world)
         } else {
-            self.touched.extend(self.pairs.contains_key(name).then(|| name.clone()));
-            self.pairs.get(name).map(|pair| pair.verdict).unwrap_or_default()
+            let pair = self.pairs.get_mut(name);
+            pair.map_or_else(Verdict::default, |pair| {
+                pair.node = world.nodes.get(name).map(Node::standing);
+                self.touched.insert(name.clone());
+                pair.verdict
+            })
         };
         if profile == Profile::Bailiff {
             return self.touched.contains(name);
@@ -295,7 +303,7 @@ impl Set {
             return false;
         }
         let pods = self.pairs.get(name).map(|pair| pair.pods.as_slice()).unwrap_or_default();
-        let is_bound = |uid: &PodUid| world.pod(uid).is_some_and(|pod| pod.bound);
+        let is_bound = |key: &PodKey| world.pod_at(key).is_some_and(|pod| pod.bound);
         if pods.iter().any(is_bound) {
             !verdict.keep || self.ds.status.counts.misscheduled > 0
         } else {
@@ -306,9 +314,13 @@ impl Set {
     /// The pair of a node, made if need be.
     fn pair(&mut self, name: &NodeName, world: &World) -> &mut Pair {
         let placement = self.ds.template.placement();
-        self.pairs.entry(name.clone()).or_insert_with(|| Pair {
-            verdict: world.nodes.get(name).map(|node| placement.judge(node)).unwrap_or_default(),
-            ..Pair::default()
+        self.pairs.entry(name.clone()).or_insert_with(|| {
+            let node = world.nodes.get(name);
+            Pair {
+                node: node.map(Node::standing),
+                verdict: node.map(|node| placement.judge(node)).unwrap_or_default(),
+                ..Pair::default()
+            }
         })
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard};
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
-use crate::facts::{Controller, DaemonSet, Node, Pod, Revision, is_older};
+use crate::facts::{Controller, DaemonSet, Node, Pod, Revision};
 use crate::set::{Cx, Op, Out, Set};
 use crate::timers::Timers;
-use crate::world::World;
+use crate::world::{Shown, World};
 
 /// Settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,26 +250,12 @@ impl Syncer {
         }
     }
 
-    fn pod_applied(&mut self, pod: Pod) {
-        if self.world.is_gone(pod.uid.as_str()) {
-            return;
+    fn pod_applied(&mut self, mut pod: Pod) {
+        if !self.may_be_ours(&pod) {
+            pod.controller = Controller::Other;
         }
-        if let Some(known) = self.world.pod(&pod.uid)
-            && (known.version == pod.version || is_older(&pod.version, &known.version))
-        {
-            return;
-        }
-        let uid = pod.uid.clone();
-        let is_ours = self.may_be_ours(&pod);
-        let old = if is_ours {
-            self.world.insert_pod(pod)
-        } else {
-            self.world.remove_pod(&uid)
-        };
-        if let Some(old) = old {
-            self.detach(&old);
-        }
-        self.link(&uid);
+        let shown = self.world.apply_pod(pod);
+        self.pod_changed(&shown);
     }
 
     /// False of the pods of DaemonSets that are another shard's: nothing here needs them.
@@ -283,28 +269,23 @@ impl Syncer {
     fn pod_deleted(&mut self, uid: &PodUid) {
         self.world.bury(uid.as_str());
         let Some(pod) = self.world.remove_pod(uid) else { return };
-        self.detach(&pod);
-        for key in self.concerned(&pod) {
+        let keys = self.concerned(&pod);
+        let (old, key) = (Some(pod), None);
+        self.pod_changed(&Shown { old, key });
+        for key in keys {
             if let Some(set) = self.sets.get_mut(&key) {
                 set.forget(uid);
             }
         }
     }
 
-    /// Takes a pod, as it was known, out of the DaemonSets it concerned.
-    fn detach(&mut self, pod: &Pod) {
-        for key in self.concerned(pod) {
-            if self.sets.get_mut(&key).is_some_and(|set| set.detach(pod)) {
-                self.woken.insert(key);
-            }
-        }
-    }
-
-    /// Shows a pod of the world to the DaemonSets it may concern.
-    fn link(&mut self, uid: &PodUid) {
-        let Some(pod) = self.world.pod(uid) else { return };
-        for key in self.concerned(pod) {
-            if self.sets.get_mut(&key).is_some_and(|set| set.attach(pod, &self.world)) {
+    /// Shows the DaemonSets that a pod concerns or concerned how it is now.
+    fn pod_changed(&mut self, shown: &Shown) {
+        let (old, new) = (shown.old.as_ref(), shown.key.as_ref().and_then(|key| self.world.pod_at(key)));
+        let keys: BTreeSet<Key> = old.into_iter().chain(new).flat_map(|pod| self.concerned(pod)).collect();
+        for key in keys {
+            let set = self.sets.get_mut(&key);
+            if set.is_some_and(|set| set.pod_changed(old, shown.key.as_ref(), &self.world)) {
                 self.woken.insert(key);
             }
         }
@@ -350,7 +331,7 @@ impl Syncer {
             return self.remove_set(&key);
         }
         if let Some(set) = self.sets.get_mut(&key) {
-            if set.ds.uid == ds.uid && is_older(&ds.version, &set.ds.version) {
+            if set.ds.uid == ds.uid && ds.version.is_older_than(&set.ds.version) {
                 return;
             }
             if set.ds.uid == ds.uid && set.ds.selector == ds.selector {
@@ -364,8 +345,8 @@ impl Syncer {
         let mut pods = self.world.owned(&ds.uid);
         pods.extend(self.world.orphans(&ds.namespace));
         let mut set = Set::new(ds, &self.world);
-        for pod in pods.iter().filter_map(|uid| self.world.pod(uid)) {
-            set.attach(pod, &self.world);
+        for key in &pods {
+            set.pod_changed(None, Some(key), &self.world);
         }
         self.sets.insert(key.clone(), set);
         self.woken.insert(key);

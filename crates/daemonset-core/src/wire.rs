@@ -102,7 +102,7 @@ impl Request {
             Self::RaiseCollisionCount { version, to } => Call::Merge {
                 path: format!("{daemonset}/status"),
                 body: json!({
-                    "metadata": {"uid": &*owner.uid, "resourceVersion": version.as_str()},
+                    "metadata": {"uid": &*owner.uid, "resourceVersion": version.to_string()},
                     "status": {"collisionCount": to},
                 }),
             },

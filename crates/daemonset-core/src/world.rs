@@ -5,12 +5,29 @@ use std::sync::Arc;
 
 use bailiff_model::{Holds, Namespace, NodeName, PodUid, Zone};
 use indexmap::{IndexMap, IndexSet};
+use slab::Slab;
 
-use crate::facts::{Controller, Labels, Node, Pod, Revision, is_older};
+use crate::facts::{Controller, Labels, Node, Pod, Revision};
 
 /// How many uids of gone objects are remembered, so that a late answer does not bring one back. More than there can be requests
 /// under way at once per DaemonSet (500) for the DaemonSets that roll out at the same time.
 const GONE: usize = 4096;
+
+/// Where a pod is kept, for as long as it is. It is found there at once; what came to its place after it is not taken for it.
+#[derive(Clone, Debug)]
+pub(crate) struct PodKey {
+    slot: usize,
+    pub(crate) uid: PodUid,
+}
+
+/// What a pod that was shown has changed.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// What was known of it before.
+    pub(crate) old: Option<Pod>,
+    /// Where it is kept now; `None` if it is not, or nothing was new.
+    pub(crate) key: Option<PodKey>,
+}
 
 /// All objects but the DaemonSets.
 ///
@@ -19,7 +36,8 @@ const GONE: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     pub(crate) nodes: IndexMap<NodeName, Node>,
-    pods: IndexMap<PodUid, Pod>,
+    pods: Slab<Pod>,
+    slots: IndexMap<PodUid, usize>,
     by_owner: BTreeMap<Arc<str>, IndexSet<PodUid>>,
     orphans: BTreeMap<Namespace, IndexSet<PodUid>>,
     revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,
@@ -29,7 +47,24 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn pod(&self, uid: &PodUid) -> Option<&Pod> {
-        self.pods.get(uid)
+        self.pods.get(*self.slots.get(uid)?)
+    }
+
+    /// The pod of this key.
+    pub(crate) fn pod_at(&self, key: &PodKey) -> Option<&Pod> {
+        self.pods.get(key.slot).filter(|pod| pod.uid == key.uid)
+    }
+
+    /// Keys of these pods, as far as they are known.
+    fn keys(&self, uids: Option<&IndexSet<PodUid>>) -> Vec<PodKey> {
+        let uids = uids.into_iter().flatten();
+        let key = |uid: &PodUid| {
+            Some(PodKey {
+                slot: *self.slots.get(uid)?,
+                uid: uid.clone(),
+            })
+        };
+        uids.filter_map(key).collect()
     }
 
     /// True if these hold what runs on the node.
@@ -43,50 +78,72 @@ impl World {
     }
 
     pub(crate) fn pod_uids(&self) -> Vec<PodUid> {
-        self.pods.keys().cloned().collect()
+        self.slots.keys().cloned().collect()
     }
 
     /// True if the pod was there already, whether it still is or not.
     pub(crate) fn has_seen(&self, uid: &PodUid) -> bool {
-        self.pods.contains_key(uid) || self.gone.contains(uid.as_str())
+        self.slots.contains_key(uid) || self.gone.contains(uid.as_str())
     }
 
     /// Pods that the DaemonSet of this uid controls.
-    pub(crate) fn owned(&self, owner: &str) -> Vec<PodUid> {
-        self.by_owner.get(owner).into_iter().flatten().cloned().collect()
+    pub(crate) fn owned(&self, owner: &str) -> Vec<PodKey> {
+        self.keys(self.by_owner.get(owner))
     }
 
     /// Pods of a namespace that nobody controls.
-    pub(crate) fn orphans(&self, namespace: &Namespace) -> Vec<PodUid> {
-        self.orphans.get(namespace).into_iter().flatten().cloned().collect()
+    pub(crate) fn orphans(&self, namespace: &Namespace) -> Vec<PodKey> {
+        self.keys(self.orphans.get(namespace))
     }
 
-    /// Keeps a pod, and returns what was known of it before. It keeps its place: that is what nearly all that is seen of pods does.
-    pub(crate) fn insert_pod(&mut self, mut pod: Pod) -> Option<Pod> {
-        if pod.controller == Controller::Other {
-            // Somebody else's pod is of no interest.
-            return self.remove_pod(&pod.uid);
+    /// Keeps a pod unless the same or a newer state of it is known or it is gone. Nearly all that is seen of pods are changes of known
+    /// ones, which keep their place.
+    pub(crate) fn apply_pod(&mut self, mut pod: Pod) -> Shown {
+        let slot = self.slots.get(&pod.uid).copied();
+        let Some((slot, known)) = slot.and_then(|slot| Some((slot, self.pods.get_mut(slot)?))) else {
+            let is_gone = self.gone.contains(pod.uid.as_str());
+            let key = if is_gone { None } else { self.insert_pod(pod) };
+            return Shown { old: None, key };
+        };
+        if known.version == pod.version || pod.version.is_older_than(&known.version) {
+            return Shown::default();
+        }
+        if known.controller != pod.controller {
+            let old = self.remove_pod(&pod.uid);
+            let key = self.insert_pod(pod);
+            return Shown { old, key };
         }
         pod.labels = self.labels.intern(pod.labels);
-        let known = self.pods.get_mut(&pod.uid);
-        if let Some(known) = known.filter(|known| known.controller == pod.controller) {
-            let old = std::mem::replace(known, pod);
-            self.labels.release(&old.labels);
-            return Some(old);
+        pod.uid = known.uid.clone();
+        let uid = pod.uid.clone();
+        let old = std::mem::replace(known, pod);
+        self.labels.release(&old.labels);
+        Shown {
+            old: Some(old),
+            key: Some(PodKey { slot, uid }),
         }
-        let old = self.remove_pod(&pod.uid);
+    }
+
+    /// Keeps one that is not known, and says where. Somebody else's pod is of no interest.
+    fn insert_pod(&mut self, mut pod: Pod) -> Option<PodKey> {
+        if pod.controller == Controller::Other {
+            return None;
+        }
+        pod.labels = self.labels.intern(pod.labels);
         match &pod.controller {
             Controller::None => self.orphans.entry(pod.namespace.clone()).or_default().insert(pod.uid.clone()),
             Controller::DaemonSet { uid, .. } => self.by_owner.entry(uid.clone()).or_default().insert(pod.uid.clone()),
             Controller::Other => false,
         };
-        self.pods.insert(pod.uid.clone(), pod);
-        old
+        let uid = pod.uid.clone();
+        let slot = self.pods.insert(pod);
+        self.slots.insert(uid.clone(), slot);
+        Some(PodKey { slot, uid })
     }
 
     /// Forgets a pod for good.
     pub(crate) fn remove_pod(&mut self, uid: &PodUid) -> Option<Pod> {
-        let pod = self.pods.swap_remove(uid)?;
+        let pod = self.pods.try_remove(self.slots.swap_remove(uid)?)?;
         match &pod.controller {
             Controller::None => remove_from(&mut self.orphans, &pod.namespace, uid),
             Controller::DaemonSet { uid: owner, .. } => remove_from(&mut self.by_owner, owner, uid),
@@ -121,7 +178,7 @@ impl World {
         }
         let by_name = self.revisions.entry(revision.namespace.clone()).or_default();
         let known = by_name.get(&revision.name);
-        if known.is_some_and(|known| known.uid == revision.uid && is_older(&revision.version, &known.version)) {
+        if known.is_some_and(|known| known.uid == revision.uid && revision.version.is_older_than(&known.version)) {
             return (None, false);
         }
         (by_name.insert(revision.name.clone(), revision), true)
@@ -168,11 +225,11 @@ impl LabelPool {
     }
 }
 
-/// The last uids that are gone.
+/// The last uids that are gone. Every pod that is seen is looked for here, nearly always in vain.
 #[derive(Clone, Debug, Default)]
 struct Gone {
     order: VecDeque<Arc<str>>,
-    set: BTreeSet<Arc<str>>,
+    set: IndexSet<Arc<str>>,
 }
 
 impl Gone {
@@ -185,7 +242,7 @@ impl Gone {
         if self.order.len() > GONE
             && let Some(oldest) = self.order.pop_front()
         {
-            self.set.remove(&oldest);
+            self.set.swap_remove(&oldest);
         }
     }
 
@@ -196,7 +253,10 @@ impl Gone {
 
 #[cfg(test)]
 mod tests {
+    use bailiff_model::{PodName, ResourceVersion, Wall};
+
     use super::*;
+    use crate::facts::Phase;
 
     #[test]
     fn equal_labels_are_kept_once_and_let_go_with_the_last_pod() {
@@ -208,6 +268,57 @@ mod tests {
         drop(second);
         pool.release(&first);
         assert!(pool.0.is_empty());
+    }
+
+    fn mk_pod(uid: &str, version: u64) -> Pod {
+        Pod {
+            namespace: Namespace::from("ns"),
+            name: PodName::from(uid),
+            uid: PodUid::from(uid),
+            version: ResourceVersion::from(version),
+            controller: Controller::None,
+            labels: Arc::default(),
+            target: None,
+            bound: false,
+            phase: Phase::Active,
+            ready: false,
+            ready_changed: None,
+            deleting: false,
+            created: Wall::UNIX_EPOCH,
+            trouble: None,
+        }
+    }
+
+    /// A key finds its pod, changed or not, and never the one that came to its place.
+    #[test]
+    fn a_key_finds_one_pod_only() {
+        let mut world = World::default();
+        let first = world.apply_pod(mk_pod("a", 1)).key.expect("it is kept");
+        let again = world.apply_pod(mk_pod("a", 2));
+        assert_eq!(again.old.map(|pod| pod.version), Some(ResourceVersion::from(1)));
+        assert_eq!(
+            world.pod_at(&first).map(|pod| pod.version.clone()),
+            Some(ResourceVersion::from(2))
+        );
+        assert!(world.apply_pod(mk_pod("a", 1)).key.is_none(), "older");
+        world.remove_pod(&first.uid);
+        let second = world.apply_pod(mk_pod("b", 3)).key.expect("it is kept");
+        assert_eq!(second.slot, first.slot);
+        assert!(world.pod_at(&first).is_none() && world.pod_at(&second).is_some());
+    }
+
+    /// A pod that another controller takes is forgotten, with what was known of it.
+    #[test]
+    fn somebody_elses_pod_is_not_kept() {
+        let mut world = World::default();
+        let key = world.apply_pod(mk_pod("a", 1)).key.expect("it is kept");
+        let taken = Pod {
+            controller: Controller::Other,
+            ..mk_pod("a", 2)
+        };
+        let shown = world.apply_pod(taken);
+        assert!(shown.old.is_some() && shown.key.is_none() && world.pod_at(&key).is_none());
+        assert!(world.orphans(&Namespace::from("ns")).is_empty());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::version::ResourceVersion;
+
 macro_rules! identity {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -88,10 +90,6 @@ identity!(
 identity!(
     /// One memory of a bus: a bus that lost its memory has another.
     Incarnation
-);
-identity!(
-    /// `metadata.resourceVersion`: opaque, only ever sent back as a precondition.
-    ResourceVersion
 );
 
 /// One incarnation of a Node, as it was when something was decided about it.

@@ -59,10 +59,3 @@ pub struct LeaseFacts {
     /// `spec.renewTime`: compared with its own earlier value only, never with a clock (NL-048).
     pub renewed: Option<Wall>,
 }
-
-/// The resourceVersion as the number that Kubernetes promises it to be within one kind; `None` for a server that does not.
-///
-/// Used for one purpose: not to go back to an older state when a watch lags behind a read or write of our own.
-pub(crate) fn version_number(version: &ResourceVersion) -> Option<u64> {
-    version.as_str().parse().ok()
-}

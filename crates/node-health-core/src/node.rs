@@ -7,7 +7,7 @@ use bailiff_model::{
 };
 
 use crate::config::Config;
-use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts, version_number};
+use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
 use crate::votes::Vote;
 
 /// A sign of life, when it was noticed (NL-040).
@@ -78,7 +78,7 @@ impl LeaseTrack {
     /// Takes a lease as it is now; true if that is a sign of life. A lease older than what is known is ignored unless it is part of
     /// a `snapshot`: then the server itself went back, and so do we.
     pub(crate) fn take(&mut self, lease: &LeaseFacts, snapshot: bool, profile: Profile) -> bool {
-        let version = version_number(&lease.resource_version).unwrap_or(0);
+        let version = lease.resource_version.number().unwrap_or(0);
         if version < self.version && version > 0 && !snapshot {
             return false;
         }
@@ -112,7 +112,7 @@ impl LeaseTrack {
     pub(crate) fn left_behind(&self, name: &NodeName) -> Option<LeaseFacts> {
         self.present.then(|| LeaseFacts {
             name: name.clone(),
-            resource_version: ResourceVersion::from(self.version.to_string()),
+            resource_version: ResourceVersion::from(self.version),
             renewed: self.latest,
         })
     }
@@ -284,10 +284,7 @@ impl Node {
 
     /// True if `facts` are of an older state than the one known.
     pub(crate) fn is_ahead_of(&self, facts: &NodeFacts) -> bool {
-        match (version_number(&self.version), version_number(&facts.resource_version)) {
-            (Some(known), Some(told)) => told < known,
-            _ => false,
-        }
+        facts.resource_version.is_older_than(&self.version)
     }
 
     /// True if a record made of `facts` differs from one made now.
@@ -325,7 +322,7 @@ mod tests {
     fn lease(version: u64, renewed: Option<i64>) -> LeaseFacts {
         LeaseFacts {
             name: NodeName::from("n1"),
-            resource_version: ResourceVersion::from(version.to_string()),
+            resource_version: ResourceVersion::from(version),
             renewed: renewed.map(|second| Wall::from_second(second).unwrap()),
         }
     }

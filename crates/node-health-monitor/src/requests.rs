@@ -89,7 +89,7 @@ fn refused(write: &StatusWrite, error: Error) -> WriteOutcome {
 fn body(write: &StatusWrite) -> Value {
     let conditions: Vec<Value> = write.conditions.iter().map(condition).collect();
     json!({
-        "metadata": {"uid": write.node.uid.as_str(), "resourceVersion": write.node.resource_version.as_str()},
+        "metadata": {"uid": write.node.uid.as_str(), "resourceVersion": write.node.resource_version.to_string()},
         "status": {"conditions": conditions},
     })
 }

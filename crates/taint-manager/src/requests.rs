@@ -110,7 +110,7 @@ fn node_body(patch: &NodePatch) -> Value {
     let mut metadata = json!({"uid": patch.node.uid.as_str()});
     let mut body = Map::new();
     if let Some(taints) = &patch.taints {
-        metadata["resourceVersion"] = json!(patch.node.resource_version.as_str());
+        metadata["resourceVersion"] = json!(patch.node.resource_version.to_string());
         let taints: Vec<Value> = taints.iter().map(taint).collect();
         body.insert("spec".to_owned(), json!({"taints": taints}));
     }
@@ -136,7 +136,7 @@ fn taint(taint: &Taint) -> Value {
 /// Conditions merge by type: reason, message and the rest of the condition stay as they are (NL-087).
 fn pod_body(mark: &PodMark) -> Value {
     json!({
-        "metadata": {"uid": mark.pod.uid.as_str(), "resourceVersion": mark.pod.resource_version.as_str()},
+        "metadata": {"uid": mark.pod.uid.as_str(), "resourceVersion": mark.pod.resource_version.to_string()},
         "status": {"conditions": [{
             "type": wellknown::CONDITION_READY,
             "status": "False",

@@ -119,17 +119,6 @@ impl PodFacts {
     }
 }
 
-/// True if `candidate` is surely an older state of the same object than `held`.
-///
-/// Versions are opaque, but API servers compare them as decimal numbers, and a watch may deliver what a write's answer has
-/// overtaken. Where they are no numbers nothing is dropped: every write carries its precondition anyhow.
-pub fn is_older(candidate: &ResourceVersion, held: &ResourceVersion) -> bool {
-    match (candidate.as_str().parse::<u64>(), held.as_str().parse::<u64>()) {
-        (Ok(candidate), Ok(held)) => candidate < held,
-        _ => false,
-    }
-}
-
 /// `wall` in whole seconds, as the API stores it (NL-066).
 pub fn whole_seconds(wall: Wall) -> Wall {
     Wall::from_second(wall.as_second()).unwrap_or(wall)

@@ -14,9 +14,9 @@ use std::time::Duration;
 use cluster::{Cluster, Work};
 
 const SIZES: [usize; 5] = [500, 1_000, 2_000, 5_000, 15_000];
-/// Rollouts measured of each size. Of each part of a rollout the fastest counts, whatever else the machine does: a large cluster as a
-/// whole would never be left alone for long enough.
-const RUNS: usize = 7;
+/// Rollouts measured of each size, in turns, so that a bad minute of the machine is one for all sizes. Of each part of a rollout the
+/// fastest counts, whatever else the machine does: a large cluster as a whole would never be left alone for long enough.
+const RUNS: usize = 9;
 /// Ordered sets grow by the logarithm, and large ones leave the processor's caches. A pass over all nodes for each of them would be 2.
 const STEEPEST: f64 = 1.1;
 
@@ -45,26 +45,32 @@ const STRATEGIES: [Strategy; 3] = [
     },
 ];
 
-/// A rollout in a cluster of this size, with the fastest of each of its parts.
-fn measure(strategy: &Strategy, nodes: usize) -> Work {
-    let run = |_| {
+/// A rollout in a cluster of each size, with the fastest of each of its parts.
+fn measure(strategy: &Strategy) -> [Work; SIZES.len()] {
+    let run = |nodes| {
         let mut cluster = Cluster::new(nodes, strategy.max_unavailable, strategy.max_surge);
         let work = cluster.roll_out();
         cluster.assert_rolled_out(&work);
         work
     };
-    let faster = |mut best: Work, other: Work| {
-        assert_eq!(
-            (best.inputs, best.cpu.len()),
-            (other.inputs, other.cpu.len()),
-            "all rollouts are the same"
-        );
-        for (part, other) in best.cpu.iter_mut().zip(other.cpu) {
-            *part = other.min(*part);
+    let mut best = SIZES.map(run);
+    for _ in 1..RUNS {
+        for (best, nodes) in best.iter_mut().zip(SIZES) {
+            take_faster(best, run(nodes));
         }
-        best
-    };
-    (0..RUNS).map(run).reduce(faster).expect("there is at least one run")
+    }
+    best
+}
+
+fn take_faster(best: &mut Work, other: Work) {
+    assert_eq!(
+        (best.inputs, best.cpu.len()),
+        (other.inputs, other.cpu.len()),
+        "all rollouts are the same"
+    );
+    for (part, other) in best.cpu.iter_mut().zip(other.cpu) {
+        *part = other.min(*part);
+    }
 }
 
 /// The slope of the straight line that is nearest to the points' logarithms.
@@ -88,8 +94,7 @@ fn bench(strategy: &Strategy) -> bool {
         "nodes", "CPU", "per node", "inputs", "requests", "requests/node"
     );
     let mut points = Vec::new();
-    for nodes in SIZES {
-        let work = measure(strategy, nodes);
+    for (nodes, work) in SIZES.into_iter().zip(measure(strategy)) {
         let cpu: Duration = work.cpu.iter().sum();
         println!(
             "{nodes:>8} {:>9.3} ms {:>9.3} µs {:>10} {:>10} {:>14.2}",

@@ -87,10 +87,9 @@ impl Default for Case<'_> {
 
 impl Case<'_> {
     fn judge(&self, pods: &[Pod]) -> Judgement {
-        let node = Node::default();
         let looks: Vec<Look<'_>> = pods.iter().map(|pod| Look { pod, work: Work::None }).collect();
         let facts = Facts {
-            node: self.node.then_some(&node),
+            node: self.node.then(Standing::default),
             verdict: self.verdict,
             pods: &looks,
             creating: self.creating,

@@ -1,16 +1,17 @@
 //! Which pods are ours (DS-060 to DS-071), and what is under way with single pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bailiff_model::{Mono, PodUid};
+use indexmap::IndexMap;
 
 use super::{AMBIGUOUS, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Urgency};
 use crate::facts::{Controller, Pod};
 use crate::pair;
 use crate::retry::Retry;
-use crate::world::World;
+use crate::world::{PodKey, World};
 
 /// What a pod is to a DaemonSet (DS-062).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) enum Role {
 /// Claims, and requests about pods.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    works: BTreeMap<PodUid, PodWork>,
+    works: IndexMap<PodUid, PodWork>,
     /// Pods that may have to be released or adopted: looked at once each time something changes about them.
     due: BTreeSet<PodUid>,
     /// Orphans that wait for the word of the live DaemonSet.
@@ -117,8 +118,32 @@ impl Set {
         }
     }
 
-    /// A pod came, or came back changed. Returns true if it concerns this DaemonSet.
-    pub(crate) fn attach(&mut self, pod: &Pod, world: &World) -> bool {
+    /// A pod came, changed or went. Returns true if it concerns this DaemonSet, or did.
+    pub(crate) fn pod_changed(&mut self, old: Option<&Pod>, key: Option<&PodKey>, world: &World) -> bool {
+        let new = key.and_then(|key| Some((key, world.pod_at(key)?)));
+        if let Some((old, (_, pod))) = old.zip(new)
+            && self.stays(old, pod)
+        {
+            if let Some(node) = &pod.target {
+                self.created_pod_seen(node, pod);
+            }
+            self.work_seen(pod);
+            self.touched.extend(pod.target.clone());
+            return true;
+        }
+        let did = old.is_some_and(|old| self.detach(old));
+        let does = new.is_some_and(|(key, pod)| self.attach(key, pod, world));
+        did || does
+    }
+
+    /// True of a change that leaves a pod where it is, as nearly every one does.
+    fn stays(&self, old: &Pod, pod: &Pod) -> bool {
+        let is_alike = old.target == pod.target && old.labels == pod.labels && old.controller == pod.controller;
+        is_alike && self.role(pod) == Role::Member
+    }
+
+    /// A pod came. Returns true if it concerns this DaemonSet.
+    fn attach(&mut self, key: &PodKey, pod: &Pod, world: &World) -> bool {
         let role = self.role(pod);
         match role {
             Role::Member => {
@@ -127,7 +152,7 @@ impl Set {
                 }
                 if let Some(node) = &pod.target {
                     *self.pods_by_hash.entry(Arc::from(pod.hash())).or_default() += 1;
-                    self.pair(node, world).pods.push(pod.uid.clone());
+                    self.pair(node, world).pods.push(key.clone());
                 }
             }
             Role::Misfit => drop(self.claims.due.insert(pod.uid.clone())),
@@ -139,7 +164,13 @@ impl Set {
             }
             Role::Stranger => return false,
         }
-        // What was asked for has been seen (DS-052).
+        self.work_seen(pod);
+        self.touched.extend(pod.target.clone());
+        true
+    }
+
+    /// What was asked for a pod has been seen (DS-052), if this is it.
+    fn work_seen(&mut self, pod: &Pod) {
         self.end_work(&pod.uid, |work| {
             let is_delete = work.kind == Kind::Delete;
             match work.stage {
@@ -148,18 +179,16 @@ impl Set {
                 Stage::Asked | Stage::Paused | Stage::Ready => false,
             }
         });
-        self.touched.extend(pod.target.clone());
-        true
     }
 
     /// Takes a pod out, as it was known. Returns true if it concerned this DaemonSet.
-    pub(crate) fn detach(&mut self, pod: &Pod) -> bool {
+    fn detach(&mut self, pod: &Pod) -> bool {
         let role = self.role(pod);
         let pair = pod.target.as_ref().and_then(|node| self.pairs.get_mut(node));
         match role {
             Role::Member => {
                 if let Some(pair) = pair {
-                    pair.pods.retain(|uid| *uid != pod.uid);
+                    pair.pods.retain(|key| key.uid != pod.uid);
                     self.uncount_hash(pod.hash());
                 }
             }
@@ -200,7 +229,7 @@ impl Set {
         if work.is_going() {
             self.deletes.outstanding -= 1;
         }
-        self.claims.works.remove(uid);
+        self.claims.works.swap_remove(uid);
         self.claims.due.insert(uid.clone());
         self.timers.set(&Timer::Pod(uid.clone()), None);
     }
@@ -342,7 +371,7 @@ impl Set {
     pub(super) fn relabel(&mut self, from: &BTreeSet<Arc<str>>, to: &Arc<str>, cx: &mut Cx<'_>) {
         let members = self.pairs.values().flat_map(|pair| &pair.pods);
         let stray = members
-            .filter_map(|uid| cx.world.pod(uid))
+            .filter_map(|key| cx.world.pod_at(key))
             .filter(|pod| from.contains(pod.hash()) && self.claims.is_free(&pod.uid));
         let stray: Vec<&Pod> = stray.take(super::BURST).collect();
         for pod in stray {

@@ -139,14 +139,8 @@ impl Set {
     pub(super) fn create_wanted(&mut self, cx: &mut Cx<'_>) {
         let (missing, routine) = (&self.creates.missing, &self.creates.routine);
         let rooms = (missing.room(cx.now.mono), routine.room(cx.now.mono));
-        let lacking: Vec<Place> = from(&self.tally.create, &missing.from).take(rooms.0).cloned().collect();
-        let replaced = from(&self.tally.recreate, &routine.from).map(|place| (place, Urgency::Replacing));
-        let beside = self.surge_places(cx.profile).map(|place| (place, Urgency::Routine));
-        let rolling: Vec<(Place, Urgency)> = replaced
-            .chain(beside)
-            .take(rooms.1)
-            .map(|(place, urgency)| (place.clone(), urgency))
-            .collect();
+        let lacking = self.lacking(rooms.0);
+        let rolling = self.rolling(rooms.1, cx.profile);
         self.creates.missing.begin(rooms.0, lacking.len());
         self.creates.routine.begin(rooms.1, rolling.len());
         let urgency = self.ds.template.urgency();
@@ -158,6 +152,27 @@ impl Set {
         for (place, urgency) in rolling {
             self.create(&place.node, Lane::Routine, urgency, cx);
         }
+    }
+
+    /// The next nodes that lack a pod.
+    fn lacking(&self, room: usize) -> Vec<Place> {
+        if room == 0 {
+            return Vec::new();
+        }
+        let first = &self.creates.missing.from;
+        from(&self.tally.create, first).take(room).cloned().collect()
+    }
+
+    /// The next nodes whose rollout goes on with a new pod. Most often a batch is under way, and then nothing is looked for.
+    fn rolling(&self, room: usize, profile: Profile) -> Vec<(Place, Urgency)> {
+        if room == 0 {
+            return Vec::new();
+        }
+        let first = &self.creates.routine.from;
+        let replaced = from(&self.tally.recreate, first).map(|place| (place, Urgency::Replacing));
+        let beside = self.surge_places(profile).map(|place| (place, Urgency::Routine));
+        let places = replaced.chain(beside).take(room);
+        places.map(|(place, urgency)| (place.clone(), urgency)).collect()
     }
 
     /// Nodes that get a new pod beside the old one (DS-138).
@@ -286,7 +301,7 @@ impl Set {
     /// True if a pod of ours of that name is there.
     fn is_there(&self, node: &NodeName, name: &PodName, cx: &Cx<'_>) -> bool {
         let mut pods = self.pairs.get(node).into_iter().flat_map(|pair| &pair.pods);
-        pods.any(|uid| cx.world.pod(uid).is_some_and(|pod| pod.name == *name))
+        pods.any(|key| cx.world.pod_at(key).is_some_and(|pod| pod.name == *name))
     }
 
     fn wait_for_created(&mut self, node: &NodeName, expected: Expected, time: Duration, cx: &Cx<'_>) {

@@ -73,24 +73,23 @@ impl Set {
 
     /// Judges a pair and brings counters and candidate sets up to date.
     pub(super) fn judge(&mut self, node: &NodeName, cx: &Cx<'_>) {
-        let (Some(current), Some(pair)) = (&self.current, self.pairs.get(node)) else {
+        let (Some(current), Some((index, _, pair))) = (&self.current, self.pairs.get_full(node)) else {
             return;
         };
-        let known = cx.world.nodes.get(node);
         let order = self.policy.order.as_ref();
-        let rank = order.map_or_else(Rank::default, |order| order.rank(known));
+        let rank = order.map_or_else(Rank::default, |order| order.rank(cx.world.nodes.get(node)));
         let place = Place {
             rank,
             node: node.clone(),
         };
-        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|uid| cx.world.pod(uid)).collect();
+        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|key| cx.world.pod_at(key)).collect();
         let look = |pod| Look {
             pod,
             work: self.claims.work(pod),
         };
         let looks: Vec<Look<'_>> = pods.into_iter().map(look).collect();
         let facts = Facts {
-            node: known,
+            node: pair.node,
             verdict: pair.verdict,
             pods: &looks,
             creating: pair.creating.is_some(),
@@ -101,12 +100,15 @@ impl Set {
             rolled: pair.rolled,
         };
         let judgement = pair::judge(&self.rules(&current.hash, cx), &facts);
-        self.take_judgement(place, judgement, cx);
+        self.take_judgement(index, place, judgement, cx);
     }
 
-    fn take_judgement(&mut self, place: Place, judgement: pair::Judgement, cx: &Cx<'_>) {
+    /// The judgement of the pair at this index.
+    fn take_judgement(&mut self, index: usize, place: Place, judgement: pair::Judgement, cx: &Cx<'_>) {
         let node = &place.node;
-        let Some(pair) = self.pairs.get_mut(node) else { return };
+        let Some((_, pair)) = self.pairs.get_index_mut(index) else {
+            return;
+        };
         // The earlier moment stays: looking too early only looks again.
         let timer = Timer::Pair(node.clone());
         let wake = judgement
@@ -130,7 +132,7 @@ impl Set {
         }
         if pair.is_empty() {
             self.tally.remove(node, &pair.judgement);
-            self.pairs.swap_remove(node);
+            self.pairs.swap_remove_index(index);
         } else if pair.judgement.old && self.policy.is_partitioned() && self.partition.insert(&place) {
             self.touched.insert(place.node);
         }

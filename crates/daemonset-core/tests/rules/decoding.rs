@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_daemonset_core::facts::{Amount, Strategy, Trouble, is_older};
+use bailiff_daemonset_core::facts::{Amount, Strategy, Trouble};
 use bailiff_daemonset_core::{DaemonSet, Node, Pod, Revision};
 use bailiff_model::ResourceVersion;
 use serde_json::{Value, json};
@@ -158,7 +158,7 @@ fn versions_are_compared_as_numbers() {
         ("1", "b", false),
         ("", "1", false),
     ] {
-        let is_it = is_older(&ResourceVersion::from(version), &ResourceVersion::from(than));
+        let is_it = ResourceVersion::from(version).is_older_than(&ResourceVersion::from(than));
         assert_eq!(is_it, wanted, "{version:?} {than:?}");
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
-use super::elector::{Draft, Effect, Elector, Failure, Input, Layout, Observed, Periods, Record, State, Version};
+use super::elector::{Draft, Effect, Elector, Failure, Input, Layout, Observed, Periods, Record, State};
 use super::{Leadership, Lost};
 use crate::args::LeaderElectionFlags;
 use crate::shutdown::chain;
@@ -305,9 +305,9 @@ impl Driver {
         lease
     }
 
-    fn replace(&mut self, mut lease: Lease, version: &Version) {
+    fn replace(&mut self, mut lease: Lease, version: &ResourceVersion) {
         let (api, name) = (self.api.clone(), self.options.name());
-        lease.metadata.resource_version = Some(version.0.to_string());
+        lease.metadata.resource_version = Some(version.to_string());
         self.send(async move { written(api.replace(&name, &PostParams::default(), &lease).await) });
     }
 
@@ -426,7 +426,7 @@ fn written(outcome: Result<Lease, kube::Error>) -> Answer {
         Ok(lease) => {
             let observed = observed_of(&lease);
             if observed.version.number().is_none() {
-                tracing::error!(version = %observed.version.0, "the lease's resourceVersion is no number: no leader can be told from an older one");
+                tracing::error!(version = %observed.version, "the lease's resourceVersion is no number: no leader can be told from an older one");
             }
             Answer {
                 input: Input::Wrote(observed),
@@ -455,7 +455,7 @@ fn observed_of(lease: &Lease) -> Observed {
             renewed: spec.renew_time.map(|time| time.0),
             transitions: spec.lease_transitions.unwrap_or(0),
         },
-        version: Version(ResourceVersion::from(lease.resource_version().unwrap_or_default().as_str())),
+        version: ResourceVersion::from(lease.resource_version().unwrap_or_default()),
         layout: lease.annotations().contains_key(SHARDS).then(|| layout_of(lease)),
         wanted_by: lease.annotations().get(WANTED_BY).cloned(),
     }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use bailiff_model::{Mono, Now, Shard};
 
 pub use layout::Layout;
-pub use record::{Draft, Observed, Record, Version};
+pub use record::{Draft, Observed, Record};
 pub use signals::{Effect, Failure, Input, Periods, State};
 
 /// A candidate for one Lease.

@@ -154,9 +154,9 @@ fn references_survive_changes_of_the_pod() {
         pod.namespace.as_str(),
         pod.name.as_str(),
         pod.uid.as_str(),
-        pod.resource_version.as_str(),
+        pod.resource_version.to_string(),
     );
-    assert_eq!(shown, ("default", "p", "p", "8"));
+    assert_eq!(shown, ("default", "p", "p", "8".to_owned()));
     h.node(mk_node("n1", &[]));
     let event = h.all_events.first().expect("said");
     assert_eq!((event.pod.namespace.as_str(), event.pod.name.as_str()), ("default", "p"));

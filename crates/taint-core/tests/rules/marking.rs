@@ -98,7 +98,7 @@ fn a_failed_mark_is_tried_again() {
         reading: Reading::Found(facts),
     };
     h.apply(read(fresh.clone()));
-    assert_eq!(h.marks[1].pod.resource_version.as_str(), "7");
+    assert_eq!(h.marks[1].pod.resource_version.to_string(), "7");
     answer(&mut h, "p", FAILED);
     h.at(2);
     h.node(mk(True));

@@ -39,7 +39,7 @@ fn a_change_is_written_once() {
     assert_eq!(h.patches.len(), 0);
     h.node(mk("n1", ReadyStatus::False, "3"));
     assert_eq!(h.patches.len(), 1);
-    assert_eq!(h.patches[0].node.resource_version.as_str(), "3");
+    assert_eq!(h.patches[0].node.resource_version.to_string(), "3");
     h.node(mk("n1", ReadyStatus::False, "4"));
     patched(&mut h, "n1", done("6"));
     h.node(mk("n1", ReadyStatus::False, "5"));
@@ -89,7 +89,7 @@ fn a_failed_write_is_tried_again() {
     h.at(11);
     assert_eq!(h.reads.len(), 2);
     h.apply(read(Reading::Found(mk("n1", ReadyStatus::False, "8"))));
-    assert_eq!(h.patches[1].node.resource_version.as_str(), "8");
+    assert_eq!(h.patches[1].node.resource_version.to_string(), "8");
     patched(&mut h, "n1", done("9"));
     h.node(written(&h, ReadyStatus::False, "9"));
     assert_eq!(

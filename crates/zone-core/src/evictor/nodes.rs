@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Evictor;
 use crate::effect::{Purpose, Ticket};
-use crate::fact::{NodeFacts, is_older};
+use crate::fact::NodeFacts;
 use crate::queue::Place;
 use crate::votes::Vote;
 use upstream::Turns;
@@ -319,7 +319,7 @@ impl Evictor {
         let node = self.nodes.entry(name.clone()).or_default();
         let same = node.facts.as_ref().filter(|known| known.uid == facts.uid);
         let is_known =
-            |known: &NodeFacts| *known == facts || (!of_list && is_older(&facts.resource_version, &known.resource_version));
+            |known: &NodeFacts| *known == facts || (!of_list && facts.resource_version.is_older_than(&known.resource_version));
         if same.is_some_and(is_known) {
             return;
         }

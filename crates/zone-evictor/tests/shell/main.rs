@@ -334,11 +334,11 @@ async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
             panic!("taint, mark and delete, not {writes:?}")
         };
         assert_eq!(*mark, format!("PATCH {PODS}/p/status"));
-        assert_eq!(condition["metadata"]["resourceVersion"], pod.resource_version.as_str());
+        assert_eq!(condition["metadata"]["resourceVersion"], pod.resource_version.to_string());
         assert_eq!(condition["status"]["conditions"][0]["observedGeneration"], 1);
         assert_eq!(*delete, format!("DELETE {PODS}/p"));
         assert_eq!(options["preconditions"]["uid"], "uid-p");
-        assert_ne!(options["preconditions"]["resourceVersion"], pod.resource_version.as_str());
+        assert_ne!(options["preconditions"]["resourceVersion"], pod.resource_version.to_string());
         let wanted = (
             "taint-eviction-controller".to_owned(),
             "TaintManagerEviction".to_owned(),

@@ -39,10 +39,7 @@ fn surge() -> Pairing<'static> {
 impl Pairing<'_> {
     /// Of pods `0`, `1`, … with what is under way with each.
     fn judge(&self, pods: &[(&str, Work)]) -> Judgement {
-        let node = Node {
-            bad_since: self.bad_since.map(|since| Wall::from_second(since).expect("in range")),
-            ..Node::default()
-        };
+        let bad_since = self.bad_since.map(|since| Wall::from_second(since).expect("in range"));
         let made: Vec<Pod> = (0..).zip(pods).map(|(index, (words, _))| self.mk(index, words)).collect();
         let looks: Vec<Look<'_>> = made
             .iter()
@@ -50,7 +47,7 @@ impl Pairing<'_> {
             .map(|(pod, (_, work))| Look { pod, work: *work })
             .collect();
         let facts = Facts {
-            node: Some(&node),
+            node: Some(Standing { bad_since }),
             verdict: self.verdict,
             pods: &looks,
             creating: self.creating,

@@ -21,17 +21,13 @@ pub struct Record {
     pub transitions: i32,
 }
 
-/// `metadata.resourceVersion` of a Lease.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Version(pub ResourceVersion);
-
 /// A Lease as it was read, or answered to a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// What it says.
     pub record: Record,
     /// At which version.
-    pub version: Version,
+    pub version: ResourceVersion,
     /// Of how many shards it is one; said by the Lease of shard 0.
     pub layout: Option<Layout>,
     /// Who asked for it.
@@ -45,15 +41,6 @@ pub struct Draft {
     pub record: Record,
     /// Of how many shards it is one; `None` leaves what is there.
     pub layout: Option<Layout>,
-}
-
-// === impl Version ===
-
-impl Version {
-    /// The version as a number that grows, which Kubernetes promises since 1.35 and always kept; `None` if a server does not.
-    pub fn number(&self) -> Option<u64> {
-        self.0.as_str().parse().ok()
-    }
 }
 
 // === impl Record ===

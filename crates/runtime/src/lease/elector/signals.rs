@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::{Mono, ResourceVersion};
 
-use super::{Draft, Layout, Observed, Version};
+use super::{Draft, Layout, Observed};
 
 /// How long and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,9 +77,9 @@ pub enum Effect {
     /// Create the Lease.
     Create(Draft),
     /// Replace what the Lease says if it still has this version.
-    Replace(Draft, Version),
+    Replace(Draft, ResourceVersion),
     /// Note in the Lease, if it still has this version, that this candidate would like to have it.
-    Ask(Version),
+    Ask(ResourceVersion),
     /// Tell everybody, before doing what follows.
     Announce(State),
     /// Send a [`Input::Tick`] at this moment, or up to `jitter` later, instead of at any asked for before.

@@ -60,8 +60,8 @@ fn whole(record: Record) -> Draft {
     }
 }
 
-fn mk_version(version: u64) -> Version {
-    Version(ResourceVersion::from(version.to_string().as_str()))
+fn mk_version(version: u64) -> ResourceVersion {
+    ResourceVersion::from(version)
 }
 
 /// The effects except for timers.
@@ -202,7 +202,7 @@ fn a_version_that_is_no_number_makes_no_leader() {
     let mut elector = mk_elector();
     elector.apply(Input::Tick, at(0));
     elector.apply(Input::Got(None), at(0));
-    let version = Version(ResourceVersion::from("abc"));
+    let version = ResourceVersion::from("abc");
     let record = Record::new("me", LEASE, 0, at(0).wall);
     assert_eq!(
         acts(elector.apply(

@@ -13,7 +13,7 @@ use super::super::{Asker, Evictor, Timer};
 use super::{Node, Work};
 use crate::backoff;
 use crate::effect::{Count, Effect, Purpose, SpanKind, Ticket};
-use crate::fact::{NodeFacts, is_older};
+use crate::fact::NodeFacts;
 use crate::input::{Failure, FailureKind};
 
 /// Conflicts in a row that are answered with a fresh read and another try at once, as upstream (NL-077); then it is a failure.
@@ -274,8 +274,9 @@ impl Evictor {
             // Either the watch was faster than this read, or the server went back and the watch will say so with a list. Neither makes
             // sure of anything.
             Ok(facts)
-                if known
-                    .is_some_and(|known| known.uid == facts.uid && is_older(&facts.resource_version, &known.resource_version)) =>
+                if known.is_some_and(|known| {
+                    known.uid == facts.uid && facts.resource_version.is_older_than(&known.resource_version)
+                }) =>
             {
                 self.confirm_later(name, None, now);
                 None
