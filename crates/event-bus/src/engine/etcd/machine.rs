@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_model::{Mono, Now};
+use bailiff_model::{Mono, Now, Topic};
 
 use super::log::{self, Entry, What};
 use super::store as pb;
 use crate::engine::memory::image::{mono, nanos};
-use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Refusal, Report, SessionId};
-use crate::wire;
+use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Open, Refusal, Report, SessionId};
+use crate::wire::{self, envelope};
 
 /// The state of the bus after a number of entries.
 #[derive(Clone, Debug)]
@@ -27,6 +27,15 @@ pub(in crate::engine) struct Machine {
     members: BTreeMap<String, Member>,
     /// Which replica holds a session's stream.
     owners: BTreeMap<SessionId, String>,
+    /// Where in the log it was decided last who holds a shard, and what replica asked for it.
+    claims: BTreeMap<(Topic, u32), Claim>,
+}
+
+/// Where in the log, and by what replica.
+#[derive(Clone, Debug)]
+struct Claim {
+    at: u64,
+    replica: String,
 }
 
 /// A replica that takes part.
@@ -68,6 +77,7 @@ impl Machine {
             last_join: 0,
             members: BTreeMap::new(),
             owners: BTreeMap::new(),
+            claims: BTreeMap::new(),
         }
     }
 
@@ -79,6 +89,11 @@ impl Machine {
     pub(super) fn rank(&self, replica: &str) -> Option<u64> {
         let before = self.members.keys().take_while(|name| name.as_str() < replica).count();
         self.is_member(replica).then_some(before as u64)
+    }
+
+    /// Where this replica joined; `None` if it is no member.
+    pub(super) fn joined_at(&self, replica: &str) -> Option<u64> {
+        self.members.get(replica).map(|member| member.joined_at)
     }
 
     /// The last entry of this replica that was applied; 0 if it is no member.
@@ -137,7 +152,9 @@ impl Machine {
             What::Gone(replica) => {
                 let before = self.memory.head();
                 let mut effects = Vec::new();
-                self.drop_members(|name, _| name == replica, now, &mut effects);
+                // It may have joined again since its lease ended.
+                let is_gone = |name: &str, member: &Member| name == replica && member.joined_at <= made.seen;
+                self.drop_members(is_gone, now, &mut effects);
                 self.advanced(before, &mut effects);
                 Applied::Done(effects)
             }
@@ -148,8 +165,18 @@ impl Machine {
     fn run(&mut self, replica: &str, commands: Vec<Command>, made: Made, now: Now) -> Applied {
         let mut effects = Vec::new();
         for (place, command) in (0..).zip(commands) {
+            let claim = claim(&command);
+            if claim.is_some_and(|shard| self.is_outdated(shard, &command, replica, made)) {
+                let result = Err(Refusal::Store);
+                effects.push(Effect::Answer { ticket: place, result });
+                continue;
+            }
             let command = self.by_now(command, made);
             for effect in self.memory.apply(place, command, now) {
+                if let (Some(shard), Effect::Answer { result: Ok(_), .. }) = (claim, &effect) {
+                    let (at, replica) = (self.position, replica.to_owned());
+                    self.claims.insert(shard, Claim { at, replica });
+                }
                 if let Effect::Answer {
                     result: Ok(Answer::Opened { session, .. }),
                     ..
@@ -165,6 +192,21 @@ impl Machine {
             self.owners.retain(|session, _| open.binary_search(session).is_ok());
         }
         Applied::Done(effects)
+    }
+
+    /// True if it was decided elsewhere who holds the shard after this was asked for. Whoever asked may have left meanwhile, and hold it by
+    /// another replica: nothing must be taken from them by what they do not want any more. If they are there they ask again. Who has
+    /// a higher epoch is in the right, however late.
+    fn is_outdated(&self, shard: (Topic, u32), command: &Command, replica: &str, made: Made) -> bool {
+        let is_above = match command {
+            Command::Open(open) => open.epoch > self.memory.epoch(shard.0, shard.1),
+            _ => false,
+        };
+        !is_above
+            && self
+                .claims
+                .get(&shard)
+                .is_some_and(|claim| claim.at > made.seen && claim.replica != replica)
     }
 
     /// A command as it is when it is applied: a report has become older on its way. How much older is not known if it was made
@@ -244,10 +286,17 @@ impl Machine {
 
     /// Everything but keys and what is staged.
     pub(super) fn save(&self) -> pb::State {
+        let claims = self.claims.iter().map(|((topic, shard), claim)| pb::Claim {
+            topic: topic.to_string(),
+            shard: *shard,
+            at: claim.at,
+            replica: claim.replica.clone(),
+        });
         let mut state = pb::State {
             position: self.position,
             clock: nanos(self.clock),
             last_join: self.last_join,
+            claims: claims.collect(),
             ..self.memory.save()
         };
         let members = self.members.iter().map(|(name, member)| pb::Member {
@@ -274,7 +323,13 @@ impl Machine {
             (member.replica.clone(), restored)
         });
         let owners = state.sessions.iter();
+        let claims = state.claims.iter().map(|claim| {
+            let topic = envelope::topic("topic", &claim.topic)?;
+            let (at, replica) = (claim.at, claim.replica.clone());
+            Ok::<_, wire::Error>(((topic, claim.shard), Claim { at, replica }))
+        });
         Ok(Self {
+            claims: claims.collect::<Result<_, _>>()?,
             memory: Memory::restore(incarnation, limits, state)?,
             clock: mono(state.clock),
             position: state.position,
@@ -284,5 +339,13 @@ impl Machine {
                 .map(|session| (SessionId(session.id), session.replica.clone()))
                 .collect(),
         })
+    }
+}
+
+/// The shard whose holder the command is to change.
+const fn claim(command: &Command) -> Option<(Topic, u32)> {
+    match command {
+        Command::Open(Open { topic, shard, .. }) | Command::ResetEpoch { topic, shard } => Some((*topic, *shard)),
+        _ => None,
     }
 }

@@ -63,8 +63,15 @@ struct Queued {
 #[derive(Clone, Debug)]
 enum Message {
     Command(Command),
-    Join { alone: bool, present: Vec<String> },
-    Gone(String),
+    Join {
+        alone: bool,
+        present: Vec<String>,
+    },
+    /// The lease of this replica ended, when so much of the log was known.
+    Gone {
+        replica: String,
+        seen: u64,
+    },
 }
 
 /// An own entry under way.
@@ -161,7 +168,10 @@ impl Replica {
         if replica != self.id && self.machine.is_member(replica) {
             self.queue.push_back(Queued {
                 ticket: None,
-                command: Message::Gone(replica.to_owned()),
+                command: Message::Gone {
+                    replica: replica.to_owned(),
+                    seen: self.machine.position,
+                },
                 since: now.mono,
             });
         }
@@ -258,7 +268,12 @@ impl Replica {
                 Message::Join { alone, present } if commands.is_empty() => {
                     return Some((What::Join { alone, present }, Vec::new()));
                 }
-                Message::Gone(replica) if commands.is_empty() => return Some((What::Gone(replica), Vec::new())),
+                Message::Gone { replica, seen } if commands.is_empty() => {
+                    // Whoever joined again since is not meant.
+                    if self.machine.joined_at(&replica).is_some_and(|joined_at| joined_at <= seen) {
+                        return Some((What::Gone(replica), Vec::new()));
+                    }
+                }
                 _ => {
                     self.queue.push_front(queued);
                     break;

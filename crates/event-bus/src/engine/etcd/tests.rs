@@ -15,6 +15,7 @@ mod format;
 mod interleavings;
 mod lost;
 mod reports;
+mod stale;
 
 const HEALTH: Topic = Topic::NodeHealth;
 

@@ -86,7 +86,7 @@ impl Memory {
             });
         }
         let topic = self.topic(open.topic);
-        let current = topic.epochs.get(&open.shard).copied().unwrap_or(0);
+        let current = self.epoch(open.topic, open.shard);
         if open.epoch != 0 && open.epoch < current {
             return Err(Refusal::Epoch {
                 topic: open.topic,
@@ -230,6 +230,11 @@ impl Memory {
             shard.forget_report(is_open);
             self.announce_liveness(topic, number, now);
         }
+    }
+
+    /// The epoch of a shard; 0 if it has none.
+    pub(in crate::engine) fn epoch(&self, topic: Topic, shard: u32) -> u64 {
+        self.topic(topic).epochs.get(&shard).copied().unwrap_or(0)
     }
 
     /// Open sessions.

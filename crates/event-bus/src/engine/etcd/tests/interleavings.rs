@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::super::log::{Entry, What};
 use super::super::machine::Machine;
 use super::super::snapshot;
-use super::{Sim, mk_keepalive, mk_open, mk_publish, mk_record};
-use crate::engine::{Command, Engine as _, Limits, Memory};
+use super::{HEALTH, Sim, mk_keepalive, mk_open, mk_publish, mk_record};
+use crate::engine::{Command, Effect, Engine as _, Limits, Memory};
 
 /// One step of two replicas.
 #[derive(Clone, Debug)]
@@ -30,6 +30,9 @@ enum Op {
         at: usize,
     },
     Close {
+        at: usize,
+    },
+    Reset {
         at: usize,
     },
     Tick {
@@ -60,6 +63,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => at().prop_map(|at| Op::End { at }),
         2 => at().prop_map(|at| Op::Keep { at }),
         1 => at().prop_map(|at| Op::Close { at }),
+        1 => at().prop_map(|at| Op::Reset { at }),
         3 => at().prop_map(|at| Op::Tick { at }),
         8 => at().prop_map(|at| Op::Commit { at }),
         8 => at().prop_map(|at| Op::Deliver { at }),
@@ -92,6 +96,7 @@ fn step(sim: &mut Sim, op: Op) {
             let Some(session) = session(sim, at) else { return };
             sim.submit(at, Command::Close { session });
         }
+        Op::Reset { at } => sim.submit(at, Command::ResetEpoch { topic: HEALTH, shard: 0 }),
         Op::Tick { at } => sim.submit(at, Command::Tick),
         Op::Commit { at } => drop(sim.commit(at)),
         Op::Deliver { at } => drop(sim.deliver(at)),
@@ -107,6 +112,8 @@ fn reference(log: &[Vec<u8>]) -> Memory {
     let mut clock = Mono::ORIGIN;
     let mut last = [0; 2];
     let mut last_join = 0;
+    // Where in the log it was decided last who holds the shard.
+    let mut claimed = (0, String::new());
     for (revision, bytes) in (1..).zip(log) {
         let entry = Entry::from_bytes(bytes).expect("a replica wrote it");
         let seq = &mut last[usize::from(entry.replica == "b")];
@@ -127,7 +134,19 @@ fn reference(log: &[Vec<u8>]) -> Memory {
                     if let Command::Keepalive { report, .. } = &mut command {
                         *report = std::mem::take(report).older_by(clock.saturating_since(entry.at));
                     }
-                    memory.apply(0, command, now);
+                    let (is_claim, is_above) = match &command {
+                        Command::Open(open) => (true, open.epoch > memory.epoch(HEALTH, 0)),
+                        Command::ResetEpoch { .. } => (true, false),
+                        _ => (false, false),
+                    };
+                    if is_claim && !is_above && claimed.0 > entry.seen && claimed.1 != entry.replica {
+                        continue;
+                    }
+                    let effects = memory.apply(0, command, now);
+                    let is_done = |effect: &Effect| matches!(effect, Effect::Answer { result: Ok(_), .. });
+                    if is_claim && effects.iter().any(is_done) {
+                        claimed = (revision, entry.replica.clone());
+                    }
                 }
             }
             _ => last_join = revision,
