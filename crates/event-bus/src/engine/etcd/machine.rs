@@ -5,6 +5,7 @@
 //! how much passed (nobody was there), nothing is counted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bailiff_model::{Mono, Now, Topic};
 
@@ -13,6 +14,9 @@ use super::store as pb;
 use crate::engine::memory::image::{mono, nanos};
 use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Open, Refusal, Report, SessionId};
 use crate::wire::{self, envelope};
+
+/// How much replicas may count differently right after a Join: each says every 2 s what time it is, and looks every second whether to.
+pub(super) const APART: Duration = Duration::from_secs(3);
 
 /// The state of the bus after a number of entries.
 #[derive(Clone, Debug)]
@@ -43,6 +47,8 @@ struct Claim {
 struct Member {
     last_seq: u64,
     joined_at: u64,
+    /// When it counts like the others; `None`: it has said nothing yet since it knows of the last Join.
+    settled_at: Option<Mono>,
     /// Pieces of commands whose last piece has not come, and when they were gathered.
     parts: Vec<u8>,
     parts_made: Option<Made>,
@@ -126,6 +132,7 @@ impl Machine {
         member.last_seq = entry.seq;
         if entry.seen >= self.last_join {
             self.clock = self.clock.max(entry.at);
+            member.settled_at.get_or_insert(self.clock + APART);
         }
         let now = Now {
             mono: self.clock,
@@ -172,6 +179,7 @@ impl Machine {
                 continue;
             }
             let command = self.by_now(command, made);
+            let now = self.time_of(&command, replica, now);
             for effect in self.memory.apply(place, command, now) {
                 if let (Some(shard), Effect::Answer { result: Ok(_), .. }) = (claim, &effect) {
                     let (at, replica) = (self.position, replica.to_owned());
@@ -207,6 +215,20 @@ impl Machine {
                 .claims
                 .get(&shard)
                 .is_some_and(|claim| claim.at > made.seen && claim.replica != replica)
+    }
+
+    /// When a command is applied, by the bus's time. A replica that read of the last Join late, or not at all yet, is behind the others
+    /// until it has read what they say; they are ahead of the log by what they have not said. So the records that it brings come at
+    /// the latest that anybody may count: they may be older than they look, and never younger.
+    fn time_of(&self, command: &Command, replica: &str, now: Now) -> Now {
+        let is_stamped = matches!(command, Command::Publish { .. } | Command::EndReplace { .. });
+        let settled_at = self.members.get(replica).and_then(|member| member.settled_at);
+        let is_settled = self.members.len() == 1 || settled_at.is_some_and(|at| at <= self.clock);
+        let ahead = if is_stamped && !is_settled { APART } else { Duration::ZERO };
+        Now {
+            mono: now.mono + ahead,
+            ..now
+        }
     }
 
     /// A command as it is when it is applied: a report has become older on its way. How much older is not known if it was made
@@ -252,6 +274,9 @@ impl Machine {
             ..Member::default()
         };
         self.members.insert(entry.replica.clone(), member);
+        for member in self.members.values_mut() {
+            member.settled_at = None;
+        }
         self.last_join = self.position;
         self.advanced(before, &mut effects);
         Applied::Done(effects)
@@ -303,6 +328,7 @@ impl Machine {
             replica: name.clone(),
             last_seq: member.last_seq,
             joined_at: member.joined_at,
+            settled_at: member.settled_at.map(nanos),
         });
         state.members = members.collect();
         for session in &mut state.sessions {
@@ -318,6 +344,7 @@ impl Machine {
             let restored = Member {
                 last_seq: member.last_seq,
                 joined_at: member.joined_at,
+                settled_at: member.settled_at.map(mono),
                 ..Member::default()
             };
             (member.replica.clone(), restored)

@@ -203,13 +203,17 @@ impl Replica {
         !is_busy && (is_quiet || self.machine.memory.is_due(self.time(now)))
     }
 
-    /// Refuses what waited too long for a place in the log. What etcd was given may be in it.
+    /// Refuses what waited too long for a place in the log. What etcd was given may be in it. The end of a session stays: nobody waits
+    /// for the answer, and nobody says it again.
     fn refuse_late(&mut self, now: Mono, effects: &mut Vec<Effect>) {
         let is_late = |queued: &Queued| now.saturating_since(queued.since) >= STORE_WITHIN;
-        let is_command = |queued: &Queued| matches!(queued.command, Message::Command(_));
+        let is_asked = |queued: &Queued| match &queued.command {
+            Message::Command(command) => !matches!(command, Command::Close { .. }),
+            Message::Join { .. } | Message::Gone { .. } => false,
+        };
         let (late, kept): (VecDeque<Queued>, _) = std::mem::take(&mut self.queue)
             .into_iter()
-            .partition(|queued| is_late(queued) && is_command(queued));
+            .partition(|queued| is_late(queued) && is_asked(queued));
         self.queue = kept;
         refuse(late.into_iter().map(|queued| queued.ticket), effects);
     }
@@ -220,7 +224,7 @@ impl Replica {
             return None;
         }
         let at = self.time(now);
-        let (what, tickets) = self.next_what()?;
+        let (what, tickets) = self.next_what(now.mono)?;
         self.last_seq += 1;
         let entry = Entry {
             replica: self.id.clone(),
@@ -245,7 +249,7 @@ impl Replica {
         Some(append)
     }
 
-    fn next_what(&mut self) -> Option<(What, Vec<Option<Ticket>>)> {
+    fn next_what(&mut self, now: Mono) -> Option<(What, Vec<Option<Ticket>>)> {
         if let Some((data, last)) = self.parts.pop_front() {
             let tickets = if last {
                 std::mem::take(&mut self.part_tickets)
@@ -261,6 +265,7 @@ impl Replica {
         while let Some(queued) = self.queue.pop_front() {
             match queued.command {
                 Message::Command(command) if bytes < ENTRY_BYTES / 2 && commands.len() < ENTRY_COMMANDS => {
+                    let command = later(command, now.saturating_since(queued.since));
                     bytes += weight(&command);
                     commands.push(command);
                     tickets.push(queued.ticket);
@@ -294,7 +299,7 @@ impl Replica {
         let parts = whole.chunks(ENTRY_BYTES).enumerate();
         self.parts = parts.map(|(place, part)| (part.to_vec(), place + 1 == count)).collect();
         self.part_tickets = tickets;
-        self.next_what()
+        self.next_what(now)
     }
 
     /// etcd has taken the entry.
@@ -423,10 +428,18 @@ fn refuse(tickets: impl Iterator<Item = Option<Ticket>>, effects: &mut Vec<Effec
     }));
 }
 
-/// About how many bytes a command takes in the log; exact for none, and no less than the largest can be far off.
-fn weight(command: &Command) -> usize {
+/// A command that has waited: a report has become older.
+fn later(command: Command, waited: Duration) -> Command {
     match command {
-        Command::Publish { .. } => log::encode(std::slice::from_ref(command)).len(),
-        _ => 64,
+        Command::Keepalive { session, report } => Command::Keepalive {
+            session,
+            report: report.older_by(waited),
+        },
+        command => command,
     }
+}
+
+/// How many bytes a command takes in the log.
+fn weight(command: &Command) -> usize {
+    log::encode(std::slice::from_ref(command)).len()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::log::{Entry, What};
 use super::machine::{Applied, Machine};
-use super::replica::{Append, Replica, STORE_WITHIN};
+use super::replica::{Append, Replica};
 use super::{SnapshotAfter, snapshot};
 use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Open, Refusal, Report, SessionId};
 use crate::record::{Body, Incoming};
@@ -14,8 +14,10 @@ use bailiff_model::{Mono, NodeRef, Now, Origin, Topic, Wall, Zone};
 mod format;
 mod interleavings;
 mod lost;
+mod queue;
 mod reports;
 mod stale;
+mod time;
 
 const HEALTH: Topic = Topic::NodeHealth;
 
@@ -57,6 +59,13 @@ impl Sim {
 
     /// A replica reads the log so far, and joins.
     fn start(&mut self, name: &str, alone: bool) -> usize {
+        let index = self.enter(name, alone);
+        self.settle();
+        index
+    }
+
+    /// A replica reads the log so far, and is about to join.
+    fn enter(&mut self, name: &str, alone: bool) -> usize {
         let machine = Machine::new("bus-1".to_owned(), Limits::default());
         let replica = Replica::new(name.to_owned(), machine, self.now);
         let present = self.replicas.iter().map(|one| one.replica.id().to_owned()).collect();
@@ -70,7 +79,6 @@ impl Sim {
         let index = self.replicas.len() - 1;
         while self.deliver(index) {}
         self.replicas[index].replica.join(alone, present, self.now);
-        self.settle();
         index
     }
 
@@ -282,87 +290,6 @@ fn what_a_lease_held_ends_with_it_and_without_grace() {
     sim.replicas[0].replica.join(false, vec!["b".to_owned()], now);
     sim.settle();
     assert_eq!(sim.replicas[0].sessions.len(), 2);
-}
-
-#[test]
-fn time_is_the_latest_that_is_known_and_a_late_one_does_not_turn_it() {
-    let mut sim = Sim::new(&["a"]);
-    let session = sim.open(0, 7);
-    sim.submit(0, mk_publish(session, vec![mk_record("n1", 1, 1)]));
-    sim.settle();
-    sim.pass(Duration::from_secs(3600));
-    // It counts from the last entry, and knows nothing of the hour; its own record must not look an hour old.
-    let late = sim.start("b", false);
-    let other = sim.open(late, 8);
-    sim.submit(late, mk_publish(other, vec![mk_record("n2", 2, 1)]));
-    sim.settle();
-    sim.pass(Duration::from_secs(5));
-    sim.submit(0, Command::Tick);
-    sim.settle();
-    for one in &sim.replicas {
-        let now = one.replica.time(sim.now).mono;
-        let age = |key| {
-            let kept = one.replica.machine.memory.history(HEALTH, key);
-            kept[0].age_at(now).expect("known").as_secs()
-        };
-        assert!(age("n1") <= 3606 && age("n2") <= 7, "{} {}", age("n1"), age("n2"));
-        assert_eq!(age("n2"), 7, "its own age, and five seconds here");
-    }
-}
-
-#[test]
-fn what_the_store_does_not_take_is_refused_in_time() {
-    let mut sim = Sim::new(&["a"]);
-    let one = &mut sim.replicas[0];
-    let now = sim.now;
-    // One is under way and stays so; the next has no place.
-    one.replica.submit(1, mk_open(7, false), now);
-    assert!(one.replica.next_append(now).is_some());
-    one.replica.submit(2, mk_open(8, false), now);
-    assert!(one.replica.next_append(now).is_none());
-    let later = |seconds| Now {
-        mono: now.mono + Duration::from_secs(seconds),
-        ..now
-    };
-    assert_eq!(
-        one.replica.submit(3, Command::Tick, later(4)).len(),
-        1,
-        "a tick is never in the way"
-    );
-    let effects = one.replica.submit(4, Command::Tick, later(STORE_WITHIN.as_secs()));
-    let result = Err(Refusal::Store);
-    assert_eq!(effects[0], Effect::Answer { ticket: 2, result });
-    assert_eq!(one.replica.standing(later(9).mono).waiting, Duration::from_secs(9));
-}
-
-#[test]
-fn commands_too_large_for_an_entry_come_in_pieces_and_are_one() {
-    let mut sim = Sim::new(&["a", "b"]);
-    let session = sim.open(0, 7);
-    let before = sim.log.len();
-    let records = |from| {
-        (from..from + 1_000)
-            .map(|number| mk_record(&format!("n{number}"), 1, 1_000))
-            .collect()
-    };
-    sim.submit(0, mk_publish(session, records(0)));
-    assert!(sim.commit(0));
-    while sim.deliver(1) {}
-    assert_eq!(sim.replicas[1].replica.machine.memory.figures()[0].keys, 0, "all or none");
-    assert!(!sim.replicas[1].replica.machine.is_whole());
-    sim.settle();
-    assert!(sim.log.len() - before >= 2 && sim.log.iter().all(|entry| entry.len() < 1_200_000));
-    assert_eq!(sim.replicas[1].replica.machine.memory.figures()[0].keys, 1_000);
-    assert_eq!(sim.replicas[0].state(), sim.replicas[1].state());
-    // A replica that dies in the middle leaves nothing of it.
-    sim.submit(0, mk_publish(session, records(1_000)));
-    assert!(sim.commit(0));
-    while sim.deliver(1) {}
-    let now = sim.now;
-    sim.replicas[1].replica.departed("a", now);
-    assert!(sim.commit(1) && sim.deliver(1));
-    let machine = &sim.replicas[1].replica.machine;
-    assert!(machine.is_whole() && machine.memory.figures()[0].keys == 1_000);
 }
 
 #[test]

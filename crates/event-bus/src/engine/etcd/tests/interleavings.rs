@@ -1,12 +1,13 @@
 //! Whatever two replicas are told, in whatever order it is made, committed, repeated and read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_model::Mono;
 use proptest::prelude::*;
 
 use super::super::log::{Entry, What};
-use super::super::machine::Machine;
+use super::super::machine::{APART, Machine};
 use super::super::snapshot;
 use super::{HEALTH, Sim, mk_keepalive, mk_open, mk_publish, mk_record};
 use crate::engine::{Command, Effect, Engine as _, Limits, Memory};
@@ -112,6 +113,8 @@ fn reference(log: &[Vec<u8>]) -> Memory {
     let mut clock = Mono::ORIGIN;
     let mut last = [0; 2];
     let mut last_join = 0;
+    // From when on a replica counts like the other.
+    let mut settled = BTreeMap::new();
     // Where in the log it was decided last who holds the shard.
     let mut claimed = (0, String::new());
     for (revision, bytes) in (1..).zip(log) {
@@ -125,7 +128,9 @@ fn reference(log: &[Vec<u8>]) -> Memory {
             What::Commands(commands) => {
                 if entry.seen >= last_join {
                     clock = clock.max(entry.at);
+                    settled.entry(entry.replica.clone()).or_insert(clock + APART);
                 }
+                let is_settled = settled.get(&entry.replica).is_some_and(|at| *at <= clock);
                 let now = bailiff_model::Now {
                     mono: clock,
                     wall: entry.wall,
@@ -142,6 +147,11 @@ fn reference(log: &[Vec<u8>]) -> Memory {
                     if is_claim && !is_above && claimed.0 > entry.seen && claimed.1 != entry.replica {
                         continue;
                     }
+                    let is_stamped = matches!(command, Command::Publish { .. } | Command::EndReplace { .. });
+                    let mut now = now;
+                    if is_stamped && !is_settled {
+                        now.mono = now.mono + APART;
+                    }
                     let effects = memory.apply(0, command, now);
                     let is_done = |effect: &Effect| matches!(effect, Effect::Answer { result: Ok(_), .. });
                     if is_claim && effects.iter().any(is_done) {
@@ -149,7 +159,10 @@ fn reference(log: &[Vec<u8>]) -> Memory {
                     }
                 }
             }
-            _ => last_join = revision,
+            _ => {
+                last_join = revision;
+                settled.clear();
+            }
         }
     }
     memory
