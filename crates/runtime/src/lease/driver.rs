@@ -1,15 +1,16 @@
 //! Carries out what the [`Elector`] wants: requests with a deadline, one timer, and the value everybody reads.
 
+mod kubernetes;
+
 use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::time::Duration;
 
 use bailiff_model::{Mono, ResourceVersion, Shard};
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,18 +18,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::board::Board;
-use super::elector::{Draft, Effect, Elector, Failure, Input, Layout, Observed, Periods, Record, State};
+use super::elector::{Effect, Elector, Failure, Input, Observed, Periods, State};
 use super::{Leadership, Lost};
 use crate::args::LeaderElectionFlags;
 use crate::shutdown::chain;
 use crate::{Clock, Seed};
-
-/// Annotation of the Lease of shard 0: of how many shards it is one ([`Layout`]). Absent: it is the only one.
-const SHARDS: &str = "bailiff.dev/shards";
-/// Annotation beside it: which holder said so.
-const SHARDS_BY: &str = "bailiff.dev/shards-by";
-/// Annotation of a Lease: which candidate would like to have it.
-const WANTED_BY: &str = "bailiff.dev/wanted-by";
 
 /// What is elected, and who stands.
 #[derive(Clone, Debug)]
@@ -212,10 +206,12 @@ impl Driver {
             // Only of what was just read: an old version would be refused, and asked for again at once.
             let is_read = matches!(input, Input::Got(_));
             let ask = (is_read && self.board.should_ask(identity, shard)).then_some(Input::Ask);
-            if self.board.gives_up(&self.options.identity, shard) {
+            let gives_up = self.board.gives_up(identity, shard);
+            if gives_up {
                 self.asked.cancel();
             }
-            for input in [Some(holds), Some(input), ask].into_iter().flatten() {
+            let hand_over = gives_up.then_some(Input::HandOver);
+            for input in [Some(holds), hand_over, Some(input), ask].into_iter().flatten() {
                 for effect in self.elector.apply(input, self.clock.now()) {
                     match effect {
                         Effect::End if is_released => return Ok(()),
@@ -260,17 +256,18 @@ impl Driver {
                 self.send(async move { read_layout(&api, &name).await });
             }
             Effect::Create(draft) => {
-                let (api, lease) = (self.api.clone(), self.drafted(Lease::default(), draft));
+                let (api, lease) = (
+                    self.api.clone(),
+                    kubernetes::drafted(Lease::default(), self.options.name(), draft),
+                );
                 self.send(async move { written(api.create(&PostParams::default(), &lease).await) });
             }
             Effect::Replace(draft, version) => {
-                let lease = self.drafted(self.last.clone().unwrap_or_default(), draft);
+                let lease = kubernetes::drafted(self.last.clone().unwrap_or_default(), self.options.name(), draft);
                 self.replace(lease, &version);
             }
             Effect::Ask(version) => {
-                let mut lease = self.last.clone().unwrap_or_default();
-                let asks = (WANTED_BY.to_owned(), self.options.identity.clone());
-                lease.annotations_mut().extend([asks]);
+                let lease = kubernetes::wished(self.last.clone().unwrap_or_default(), &self.options.identity);
                 self.replace(lease, &version);
             }
             Effect::Announce(state) => self.announce(state),
@@ -280,29 +277,6 @@ impl Driver {
             }
             Effect::End => {}
         }
-    }
-
-    /// `lease` with what the elector wants to write. A wish stands until it is fulfilled, or until the holder has seen it and goes on: who
-    /// still has it asks again.
-    fn drafted(&self, mut lease: Lease, draft: Draft) -> Lease {
-        lease.metadata.name = Some(self.options.name());
-        let before = lease.spec.take().unwrap_or_default();
-        let goes_on = draft.record.holder == self.options.identity && !self.asked.is_cancelled();
-        if goes_on || before.holder_identity.as_deref() != Some(&*draft.record.holder) && !draft.record.holder.is_empty() {
-            lease.annotations_mut().remove(WANTED_BY);
-        }
-        if let Some(layout) = draft.layout {
-            for (name, text) in [(SHARDS, layout.to_string()), (SHARDS_BY, draft.record.holder.clone())] {
-                if layout == Layout::WHOLE {
-                    lease.annotations_mut().remove(name);
-                } else {
-                    lease.annotations_mut().insert(name.to_owned(), text);
-                }
-            }
-        }
-        lease.metadata.annotations = lease.metadata.annotations.filter(|all| !all.is_empty());
-        lease.spec = Some(spec_of(draft.record, before));
-        lease
     }
 
     fn replace(&mut self, mut lease: Lease, version: &ResourceVersion) {
@@ -383,7 +357,7 @@ async fn answered(request: &mut Option<Request>) -> Answer {
 
 async fn read(api: &Api<Lease>, name: &str) -> Answer {
     let read = |lease: Option<Lease>| Answer {
-        input: Input::Got(lease.as_ref().map(observed_of)),
+        input: Input::Got(lease.as_ref().map(kubernetes::observed)),
         lease,
     };
     get(api, name).await.map_or_else(Answer::failed, read)
@@ -391,7 +365,7 @@ async fn read(api: &Api<Lease>, name: &str) -> Answer {
 
 async fn read_layout(api: &Api<Lease>, name: &str) -> Answer {
     let read = |lease: Option<Lease>| Answer {
-        input: Input::GotLayout(lease.as_ref().map(layout_of)),
+        input: Input::GotLayout(lease.as_ref().map(kubernetes::layout)),
         lease: None,
     };
     get(api, name).await.map_or_else(Answer::failed, read)
@@ -409,22 +383,10 @@ async fn get(api: &Api<Lease>, name: &str) -> Result<Option<Lease>, Failure> {
     }
 }
 
-/// Of how many shards the Lease of shard 0 is one. What is not understood is a layout, and none of ours. What another than the holder
-/// said is not so any more: a release that knows no shards took the Lease, and works on everything.
-fn layout_of(lease: &Lease) -> Layout {
-    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-    let by = lease.annotations().get(SHARDS_BY).map(String::as_str);
-    if by != holder && holder.is_some_and(|holder| !holder.is_empty()) {
-        return Layout::WHOLE;
-    }
-    let said = lease.annotations().get(SHARDS).map(|text| text.parse());
-    said.map_or(Layout::WHOLE, |read| read.unwrap_or(Layout::UNKNOWN))
-}
-
 fn written(outcome: Result<Lease, kube::Error>) -> Answer {
     match outcome {
         Ok(lease) => {
-            let observed = observed_of(&lease);
+            let observed = kubernetes::observed(&lease);
             if observed.version.number().is_none() {
                 tracing::error!(version = %observed.version, "the lease's resourceVersion is no number: no leader can be told from an older one");
             }
@@ -441,34 +403,6 @@ fn written(outcome: Result<Lease, kube::Error>) -> Answer {
             tracing::warn!(error = %chain(&error), "cannot write the lease");
             Answer::failed(Failure::Other)
         }
-    }
-}
-
-fn observed_of(lease: &Lease) -> Observed {
-    let spec = lease.spec.clone().unwrap_or_default();
-    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    Observed {
-        record: Record {
-            holder: spec.holder_identity.unwrap_or_default(),
-            duration: Duration::from_secs(seconds.unwrap_or(0)),
-            acquired: spec.acquire_time.map(|time| time.0),
-            renewed: spec.renew_time.map(|time| time.0),
-            transitions: spec.lease_transitions.unwrap_or(0),
-        },
-        version: ResourceVersion::from(lease.resource_version().unwrap_or_default()),
-        layout: lease.annotations().contains_key(SHARDS).then(|| layout_of(lease)),
-        wanted_by: lease.annotations().get(WANTED_BY).cloned(),
-    }
-}
-
-fn spec_of(record: Record, keep: LeaseSpec) -> LeaseSpec {
-    LeaseSpec {
-        holder_identity: Some(record.holder),
-        lease_duration_seconds: i32::try_from(record.duration.as_secs()).ok(),
-        acquire_time: record.acquired.map(MicroTime),
-        renew_time: record.renewed.map(MicroTime),
-        lease_transitions: Some(record.transitions),
-        ..keep
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Elector {
     periods: Periods,
     /// How many other shards this process leads.
     holds: usize,
+    /// Another shall have the Lease.
+    hands_over: bool,
     phase: Phase,
     /// The request that was not answered yet. There is never more than one.
     pending: Option<Pending>,
@@ -79,6 +81,7 @@ impl Elector {
             shard,
             periods,
             holds: 0,
+            hands_over: false,
             looks_only: false,
             round: Mono::ORIGIN,
             phase: Phase::Standby,
@@ -99,6 +102,7 @@ impl Elector {
             Input::Failed(failure) => self.failed(failure, now, &mut effects),
             Input::Holds(others) => self.holds = others,
             Input::Ask => self.ask(now, &mut effects),
+            Input::HandOver => self.hands_over = true,
             Input::Release => self.release(now, &mut effects),
         }
         effects
@@ -272,6 +276,7 @@ impl Elector {
             let draft = Draft {
                 record,
                 layout: self.layout_after(None),
+                drops_wish: true,
             };
             return self.send(Effect::Create(draft), false, now, effects);
         };
@@ -294,6 +299,7 @@ impl Elector {
         let draft = Draft {
             record,
             layout: self.layout_after(Some(before)),
+            drops_wish: true,
         };
         let replace = Effect::Replace(draft, observed.version.clone());
         self.send(replace, false, now, effects);
@@ -322,14 +328,7 @@ impl Elector {
     fn layout_after(&self, before: Option<Layout>) -> Option<Layout> {
         let shards = self.shard.count;
         let is_settled = match before {
-            Some(before) => {
-                before.shards == 1 && before.is_settled
-                    || before
-                        == Layout {
-                            shards,
-                            is_settled: true,
-                        }
-            }
+            Some(before) => before.is_settled && [1, shards].contains(&before.shards),
             // Whoever deletes a Lease that says how many shards there are, and changes their number, waits for the holders himself.
             None => shards == 1,
         };
@@ -360,6 +359,8 @@ impl Elector {
         let draft = Draft {
             record: record.renewed(self.periods.lease, now.wall),
             layout: self.layout_at(now),
+            // It was seen, and who goes on does not fulfil it: it may be asked for again.
+            drops_wish: !self.hands_over,
         };
         let write = match &self.observed {
             Some((observed, _)) => Effect::Replace(draft, observed.version.clone()),
@@ -378,6 +379,7 @@ impl Elector {
                 let draft = Draft {
                     record: record.released(now.wall),
                     layout: None,
+                    drops_wish: false,
                 };
                 let replace = Effect::Replace(draft, observed.version.clone());
                 self.send(replace, false, now, effects);

@@ -10,6 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
 
+use super::kubernetes::{SHARDS, SHARDS_BY, WANTED_BY};
 use super::*;
 use crate::args::LeaderElectionArgs;
 

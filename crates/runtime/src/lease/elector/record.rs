@@ -41,6 +41,8 @@ pub struct Draft {
     pub record: Record,
     /// Of how many shards it is one; `None` leaves what is there.
     pub layout: Option<Layout>,
+    /// Nobody's wish for it stands any more.
+    pub drops_wish: bool,
 }
 
 // === impl Record ===

@@ -54,6 +54,8 @@ pub enum Input {
     Holds(usize),
     /// Ask the holder to give the Lease up.
     Ask,
+    /// Another shall have the Lease, as soon as what acts for it has stopped: the other's wish stands until then.
+    HandOver,
     /// The process stops, or another shall have the Lease: give it up so that nobody need wait.
     Release,
 }

@@ -49,6 +49,7 @@ fn released(record: &Record, millis: u64) -> Draft {
     Draft {
         record: record.released(at(millis).wall),
         layout: None,
+        drops_wish: false,
     }
 }
 
@@ -57,6 +58,7 @@ fn whole(record: Record) -> Draft {
     Draft {
         record,
         layout: Some(Layout::WHOLE),
+        drops_wish: true,
     }
 }
 

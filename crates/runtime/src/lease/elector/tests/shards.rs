@@ -165,3 +165,34 @@ fn a_candidate_asks_for_what_another_holds() {
     let (mut leader, _) = mk_leader();
     assert_eq!(leader.apply(Input::Ask, at(200)), []);
 }
+
+/// Who goes on takes a wish off, so that it has to be asked for again; who hands over lets it stand until it is fulfilled.
+#[test]
+fn a_wish_stands_from_the_hand_over_until_it_is_fulfilled() {
+    let (mut leader, record) = mk_leader();
+    for (hands_over, second) in [(false, 2), (true, 4)] {
+        if hands_over {
+            leader.apply(Input::HandOver, at(second * 1000));
+        }
+        let effects = acts(leader.apply(Input::Tick, at(second * 1000)));
+        let [Effect::Replace(draft, _)] = &effects[..] else {
+            panic!("it renews: {effects:?}");
+        };
+        assert_eq!(draft.drops_wish, !hands_over);
+        leader.apply(Input::Wrote(mk_observed(record.clone(), 10 + second)), at(second * 1000));
+    }
+    let effects = acts(leader.apply(Input::Release, at(5_000)));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Replace(draft, _) if !draft.drops_wish)),
+        "{effects:?}"
+    );
+    let mut elector = mk_elector();
+    elector.apply(Input::Tick, at(0));
+    let effects = acts(elector.apply(Input::Got(Some(mk_lease("", 0, 4))), at(0)));
+    let [.., Effect::Replace(draft, _)] = &effects[..] else {
+        panic!("it takes it: {effects:?}");
+    };
+    assert!(draft.drops_wish);
+}
