@@ -93,7 +93,7 @@ impl Loop {
             topic: Topic::DaemonRollouts,
             shard: env.shard.index,
             shard_count: env.shard.count,
-            producer: env.identity.clone(),
+            producer: env.host.identity.clone(),
             epoch: env.epoch,
         };
         let duties = Duties {
@@ -105,21 +105,21 @@ impl Loop {
         Self {
             core: Syncer::new(options.core(env.shard)),
             watches: Watches {
-                daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.seed, brake.spy(What::DaemonSets)),
-                revisions: Watch::start(&env.api, REVISIONS, &env.seed),
-                nodes: Watch::start(&env.api, NODES, &env.seed),
-                pods: Watch::start(&env.api, PODS, &env.seed),
+                daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.host.seed, brake.spy(What::DaemonSets)),
+                revisions: Watch::start(&env.api, REVISIONS, &env.host.seed),
+                nodes: Watch::start(&env.api, NODES, &env.host.seed),
+                pods: Watch::start(&env.api, PODS, &env.host.seed),
             },
             dispatch: Dispatch::new(options.requests(), env.api.limiter().clone()),
-            api: env.api.clone().with_limiter(Limiter::none(&env.clock)),
+            api: env.api.clone().with_limiter(Limiter::none(&env.host.clock)),
             recalls: Recalls::default(),
             called_off: BTreeSet::new(),
-            recorder: Recorder::start(&env.api, "daemonset-controller", &env.identity, &env.seed),
-            publisher: publish(&env.bus, publishing, &env.clock, &env.seed),
-            alarm: Alarm::new(&env.clock),
+            recorder: Recorder::start(&env.api, "daemonset-controller", &env.host.identity, &env.host.seed),
+            publisher: publish(&env.bus, publishing, &env.host.clock, &env.host.seed),
+            alarm: Alarm::new(&env.host.clock),
             beacon: Beacon::new(&env, "daemonset-syncer decisions"),
             brake,
-            metrics: env.metrics.register("", Metrics::register),
+            metrics: env.host.metrics.register("", Metrics::register),
             complete: false,
             env,
         }
@@ -142,7 +142,7 @@ impl Loop {
     async fn turn(&mut self) -> Turn {
         tokio::select! {
             biased;
-            () = self.env.shutdown.triggered() => Turn::End(Ok(())),
+            () = self.env.host.shutdown.triggered() => Turn::End(Ok(())),
             holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             () = self.beacon.due() => {
                 self.report();
@@ -175,7 +175,7 @@ impl Loop {
     }
 
     fn decide(&mut self, input: Input) {
-        let effects = self.core.apply(input, self.env.clock.now());
+        let effects = self.core.apply(input, self.env.host.clock.now());
         self.metrics.decided();
         for effect in effects {
             self.execute(effect);

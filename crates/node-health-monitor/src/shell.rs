@@ -62,8 +62,8 @@ impl Shell {
     /// Starts watches, subscription and session.
     pub(crate) fn start(options: &Options, env: Env) -> Self {
         let shard = env.shard;
-        let seed = env.seed.fork("monitor");
-        let name = format!("{}/{}", NodeHealthMonitor::NAME, env.identity);
+        let seed = env.host.seed.fork("monitor");
+        let name = format!("{}/{}", NodeHealthMonitor::NAME, env.host.identity);
         let subscription = SubscribeOptions {
             topics: vec![Topic::NodeHealth],
             filters: Vec::new(),
@@ -86,17 +86,17 @@ impl Shell {
             monitor: Monitor::new(options.config(shard)),
             nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             leases: Watch::start(&env.api, Source::all(requests::LEASES), &seed),
-            topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed)),
+            topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed)),
             shards: BTreeMap::new(),
-            publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
+            publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
             recalls: Recalls::default(),
-            alarm: Alarm::new(&env.clock),
+            alarm: Alarm::new(&env.host.clock),
             beacon: Beacon::new(&env, NodeHealthMonitor::NAME),
             brake,
-            recorder: Recorder::start(&env.api, telling::EVENT_SOURCE, &env.identity, &seed),
-            metrics: Metrics::register(&env.metrics),
-            ready: env.readiness.check("node health"),
+            recorder: Recorder::start(&env.api, telling::EVENT_SOURCE, &env.host.identity, &seed),
+            metrics: Metrics::register(&env.host.metrics),
+            ready: env.host.readiness.check("node health"),
             in_a_row: 0,
             env,
         }
@@ -133,7 +133,7 @@ impl Shell {
         self.in_a_row += 1;
         let turn = tokio::select! {
             biased;
-            () = self.env.shutdown.triggered() => Turn::Stop,
+            () = self.env.host.shutdown.triggered() => Turn::Stop,
             holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
@@ -155,10 +155,10 @@ impl Shell {
             self.recalls.answered(node);
         }
         let is_wake = matches!(input, Input::Wake);
-        let now = self.env.clock.now();
+        let now = self.env.host.clock.now();
         let effects = self.monitor.apply(input, now);
         if is_wake {
-            self.metrics.passed(self.env.clock.now().mono.saturating_since(now.mono));
+            self.metrics.passed(self.env.host.clock.now().mono.saturating_since(now.mono));
         }
         for effect in effects {
             self.perform(effect);
@@ -169,8 +169,8 @@ impl Shell {
         match effect {
             Effect::Confirm { asked, by, nodes } => {
                 let api = self.env.api.clone();
-                let seed = self.env.seed.fork("confirm");
-                let end = self.env.shutdown.clone();
+                let seed = self.env.host.seed.fork("confirm");
+                let end = self.env.host.shutdown.clone();
                 self.requests.push(requests::confirm_until(end, api, seed, asked, by, nodes));
             }
             Effect::WriteUnknown(write) => {
@@ -188,7 +188,7 @@ impl Shell {
                 self.report();
             }
             Effect::Event(event) => telling::event(&self.recorder, &event),
-            Effect::Measure(measurement) => telling::measurement(&self.metrics, &self.env.spans, &self.recorder, &measurement),
+            Effect::Measure(measurement) => telling::measurement(&self.metrics, &self.env.host.spans, &self.recorder, &measurement),
             Effect::WakeAt(at) => self.alarm.set(Some(at)),
         }
     }
@@ -263,7 +263,7 @@ impl Shell {
         self.recalls.call_off_all();
         for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
-            for effect in self.monitor.apply(answer, self.env.clock.now()) {
+            for effect in self.monitor.apply(answer, self.env.host.clock.now()) {
                 match effect {
                     Effect::Publish { .. } | Effect::Retract(_) | Effect::Event(_) | Effect::Measure(_) => self.perform(effect),
                     Effect::Confirm { .. }

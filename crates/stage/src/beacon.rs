@@ -41,9 +41,9 @@ impl Beacon {
         Self {
             env: env.clone(),
             every,
-            heartbeat: env.readiness.heartbeat(name, DEAD_AFTER),
+            heartbeat: env.host.readiness.heartbeat(name, DEAD_AFTER),
             // Stages of one process share its checks.
-            watches: env.readiness.check(format!("{name}: kubernetes watches")),
+            watches: env.host.readiness.check(format!("{name}: kubernetes watches")),
         }
     }
 
@@ -55,7 +55,7 @@ impl Beacon {
     /// Reports that the loop turns now, and how fresh each of its watches is (`Watch::fresh_at`; `None`: it never was).
     pub fn report(&self, publisher: &Publisher, watches: &[(&'static str, Option<Mono>)]) {
         self.heartbeat.beat();
-        let now = self.env.clock.now().mono;
+        let now = self.env.host.clock.now().mono;
         match trouble(watches, now) {
             Some(Trouble::Never(name)) => self.watches.fail(format!("{name}: the API server has not answered yet")),
             // Another process would hear no more; what is held meanwhile is the core's to say.

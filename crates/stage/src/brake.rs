@@ -113,12 +113,12 @@ impl Brake {
     pub fn start(env: &Env, name: &'static str, duties: Duties) -> Self {
         let teller = Teller::start(env, name);
         Self {
-            watch: Watch::start(&env.api, SOURCE, &env.seed.fork("pauses")),
-            clock: env.clock.clone(),
+            watch: Watch::start(&env.api, SOURCE, &env.host.seed.fork("pauses")),
+            clock: env.host.clock.clone(),
             book: Book::default(),
             sight: Sight::Unread,
             told: None,
-            alarm: Alarm::new(&env.clock),
+            alarm: Alarm::new(&env.host.clock),
             // Whoever only observes does so beside those who do its duties.
             scout: Scout::start(
                 env,

@@ -15,24 +15,12 @@ pub struct Env {
     pub api: Api,
     /// The bus.
     pub bus: Bus,
-    /// The clock.
-    pub clock: Clock,
-    /// The source of randomness.
-    pub seed: Seed,
-    /// Where metrics are registered.
-    pub metrics: Metrics,
-    /// What is said on `/readyz` and `/livez`.
-    pub readiness: Readiness,
-    /// Where spans go.
-    pub spans: Spans,
-    /// Ends the stage.
-    pub shutdown: Shutdown,
     /// Which part of the work is ours.
     pub shard: Shard,
     /// Epoch of the Lease that gave it to us; 0 without leader election (the bus then issues one).
     pub epoch: u64,
-    /// Who we are, on the bus, in Leases and in Events: unique per process.
-    pub identity: String,
+    /// What it has in common with the other stages of its process.
+    pub host: Host,
 }
 
 /// What a process gives every stage in it; cloning it gives the same.
@@ -78,6 +66,20 @@ pub enum Error {
 // === impl Host ===
 
 impl Host {
+    /// One with metrics and checks of its own, whose spans go nowhere.
+    pub fn new(clock: &Clock, seed: &Seed, identity: &str) -> Self {
+        Self {
+            clock: clock.clone(),
+            seed: seed.clone(),
+            metrics: Metrics::new(),
+            readiness: Readiness::new(clock),
+            spans: Spans::off(seed),
+            shutdown: Shutdown::new(),
+            identity: identity.to_owned(),
+            observes: false,
+        }
+    }
+
     /// The same for one shard: where there are several, metrics and checks say which.
     #[must_use]
     pub fn of_shard(&self, shard: Shard) -> Self {
@@ -104,15 +106,9 @@ impl Host {
         Env {
             api: if self.observes { api.observing() } else { api },
             bus: bus.clone(),
-            clock: self.clock,
-            seed: self.seed,
-            metrics: self.metrics,
-            readiness: self.readiness,
-            spans: self.spans,
-            shutdown: self.shutdown,
             shard,
             epoch,
-            identity: self.identity,
+            host: self,
         }
     }
 }
@@ -124,8 +120,8 @@ impl Host {
 pub async fn idle(env: &Env, name: &'static str, controller: &'static str) -> Result<(), Error> {
     let note = format!("{controller} is not among --controllers: nothing to do");
     tracing::info!(stage = name, "{note}");
-    env.readiness.check(name).note(note);
-    env.shutdown.triggered().await;
+    env.host.readiness.check(name).note(note);
+    env.host.shutdown.triggered().await;
     Ok(())
 }
 

@@ -21,7 +21,7 @@ pub use alarm::Alarm;
 pub use bailiff_model::Shard;
 pub use beacon::Beacon;
 pub use brake::Brake;
-pub use env::{Env, Error, Stage, idle};
+pub use env::{Env, Error, Host, Stage, idle};
 pub use flags::{SharedArgs, SharedFlags};
 pub use process::Process;
 pub use recalls::Recalls;

@@ -196,7 +196,7 @@ async fn run_while_leading<S: Stage>(
     mut leadership: Leadership,
     standby: Check,
 ) -> Result<(), Error> {
-    match shards::acquired(&mut leadership, &env.shutdown, &standby).await? {
+    match shards::acquired(&mut leadership, &env.host.shutdown, &standby).await? {
         Some(_) => shards::work::<S>(options, env, leadership).await.map(|_| ()),
         None => Ok(()),
     }
@@ -208,9 +208,10 @@ mod tests {
 
     use bailiff_event_bus::{Server, ServerOptions};
     use bailiff_model::{Shard, Wall};
-    use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
+    use bailiff_runtime::{Clock, Seed};
 
     use super::*;
+    use crate::env::Host;
     use crate::flags::SharedArgs;
 
     /// A stage that ends by itself if it is given a profile, and says in which epoch it ran.
@@ -222,9 +223,9 @@ mod tests {
         type Options = SharedArgs;
 
         async fn run(options: SharedArgs, env: Env) -> Result<(), Error> {
-            env.readiness.check("epoch").note(env.epoch.to_string());
+            env.host.readiness.check("epoch").note(env.epoch.to_string());
             if options.profile == bailiff_model::Profile::Bailiff {
-                env.shutdown.triggered().await;
+                env.host.shutdown.triggered().await;
             }
             Ok(())
         }
@@ -236,19 +237,9 @@ mod tests {
             std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
         });
         let client = kube::Client::new(nobody, "default");
-        Env {
-            api: Api::new(client, clock.clone(), bailiff_cluster::Metrics::default()),
-            bus: Bus::in_process(&Server::new(ServerOptions::default(), &clock, &seed)),
-            metrics: Metrics::new(),
-            readiness: Readiness::new(&clock),
-            spans: Spans::off(&seed),
-            shutdown: Shutdown::new(),
-            shard: Shard::WHOLE,
-            epoch: 0,
-            identity: "me".to_owned(),
-            clock,
-            seed,
-        }
+        let api = Api::new(client, clock.clone(), bailiff_cluster::Metrics::default());
+        let bus = Bus::in_process(&Server::new(ServerOptions::default(), &clock, &seed));
+        Host::new(&clock, &seed, "me").env(api, &bus, Shard::WHOLE, 0)
     }
 
     fn parse(flags: &[&str]) -> CommandLine<Brief> {
@@ -256,7 +247,7 @@ mod tests {
     }
 
     async fn run_brief(env: &Env, flags: &[&str], leadership: Leadership) -> Result<(), Error> {
-        let (options, standby) = (parse(flags).args.stage, env.readiness.check("leadership"));
+        let (options, standby) = (parse(flags).args.stage, env.host.readiness.check("leadership"));
         run_while_leading::<Brief>(options, env.clone(), leadership, standby).await
     }
 
@@ -272,10 +263,16 @@ mod tests {
         let env = mk_env();
         let ended = tokio::join!(run_brief(&env, &[], Leadership::always(7)), async {
             tokio::time::sleep(std::time::Duration::from_secs(9)).await;
-            env.shutdown.trigger();
+            env.host.shutdown.trigger();
         });
         assert!(ended.0.is_ok());
-        let notes: Vec<_> = env.readiness.readiness().into_iter().filter_map(|check| check.note).collect();
+        let notes: Vec<_> = env
+            .host
+            .readiness
+            .readiness()
+            .into_iter()
+            .filter_map(|check| check.note)
+            .collect();
         assert_eq!(notes, ["0"], "the bus issues the epoch");
     }
 

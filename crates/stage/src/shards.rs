@@ -162,9 +162,9 @@ pub(crate) async fn acquired(leadership: &mut Leadership, shutdown: &Shutdown, s
 
 /// Runs the stage until the shutdown begins, another replica shall have the shard, or the Lease is lost.
 pub(crate) async fn work<S: Stage>(options: S::Options, mut env: Env, mut leadership: Leadership) -> Result<Ended, Error> {
-    let (whole, asked) = (env.shutdown.clone(), leadership.clone());
+    let (whole, asked) = (env.host.shutdown.clone(), leadership.clone());
     let part = whole.of_part();
-    env.shutdown = part.clone();
+    env.host.shutdown = part.clone();
     let stage = S::run(options, env);
     tokio::pin!(stage);
     let mut is_asked = false;

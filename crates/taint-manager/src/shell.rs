@@ -59,15 +59,15 @@ impl Shell {
     pub(crate) fn start(options: &Options, env: Env) -> Self {
         let shard = env.shard;
         let config = options.config(shard);
-        let seed = env.seed.fork(TaintManager::NAME);
-        let name = format!("{}/{}", TaintManager::NAME, env.identity);
+        let seed = env.host.seed.fork(TaintManager::NAME);
+        let name = format!("{}/{}", TaintManager::NAME, env.host.identity);
         let subscribe = |topic: Topic| {
             let options = SubscribeOptions {
                 topics: vec![topic],
                 filters: Vec::new(),
                 subscriber: name.clone(),
             };
-            bailiff_event_bus::subscribe(&env.bus, options, &env.clock, &seed.fork(topic.as_str()))
+            bailiff_event_bus::subscribe(&env.bus, options, &env.host.clock, &seed.fork(topic.as_str()))
         };
         let session = PublishOptions {
             topic: Topic::EvictionIntents,
@@ -88,16 +88,16 @@ impl Shell {
             health: subscribe(Topic::NodeHealth),
             shards: Shards::default(),
             past: Some(subscribe(Topic::EvictionIntents)),
-            publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
+            publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             // The core asks for no more at a time; this is the wire's own bound.
             requests: Requests::new(config.node_writes + config.pod_marks),
             recalls: Recalls::default(),
-            alarm: Alarm::new(&env.clock),
+            alarm: Alarm::new(&env.host.clock),
             beacon: Beacon::new(&env, TaintManager::NAME),
             brake,
             teller: Teller::new(&env, &seed),
-            metrics: Metrics::register(&env.metrics),
-            ready: env.readiness.check("eviction intents"),
+            metrics: Metrics::register(&env.host.metrics),
+            ready: env.host.readiness.check("eviction intents"),
             in_a_row: 0,
             env,
         }
@@ -134,7 +134,7 @@ impl Shell {
         self.in_a_row += 1;
         let turn = tokio::select! {
             biased;
-            () = self.env.shutdown.triggered() => Turn::Stop,
+            () = self.env.host.shutdown.triggered() => Turn::Stop,
             holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
@@ -156,7 +156,7 @@ impl Shell {
         if let Input::PodMarked { uid, .. } = &input {
             self.recalls.answered(uid);
         }
-        for effect in self.manager.apply(input, self.env.clock.now()) {
+        for effect in self.manager.apply(input, self.env.host.clock.now()) {
             self.perform(effect);
         }
     }
@@ -235,7 +235,7 @@ impl Shell {
     fn take_over(&mut self, update: Update) {
         if let Update::Snapshot { records, .. } = update {
             self.past = None;
-            let now = self.env.clock.now().mono;
+            let now = self.env.host.clock.now().mono;
             let records = records.into_iter().filter_map(|record| records::inherited(record, now));
             let records = records.collect();
             self.apply(Input::Inherit(records));

@@ -29,11 +29,11 @@ pub(crate) struct Teller {
 impl Teller {
     /// Events come from upstream's components (NL-002, TE-002).
     pub(crate) fn new(env: &Env, seed: &bailiff_runtime::Seed) -> Self {
-        let recorder = |component: &'static str| Recorder::start(&env.api, component, &env.identity, &seed.fork(component));
+        let recorder = |component: &'static str| Recorder::start(&env.api, component, &env.host.identity, &seed.fork(component));
         Self {
             node_controller: recorder("node-controller"),
             taint_eviction: recorder("taint-eviction-controller"),
-            spans: env.spans.clone(),
+            spans: env.host.spans.clone(),
             roots: VecDeque::new(),
         }
     }

@@ -62,8 +62,8 @@ impl Shell {
     /// Starts the watch, the subscription and the session.
     pub(crate) fn start(options: &Options, env: Env) -> Self {
         let shard = env.shard;
-        let seed = env.seed.fork("evictor");
-        let name = format!("{}/{}", ZoneEvictor::NAME, env.identity);
+        let seed = env.host.seed.fork("evictor");
+        let name = format!("{}/{}", ZoneEvictor::NAME, env.host.identity);
         let subscription = SubscribeOptions {
             topics: vec![Topic::NodeHealth, Topic::EvictionIntents, Topic::EvictionOutcomes],
             filters: Vec::new(),
@@ -86,17 +86,17 @@ impl Shell {
             nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             daemon_sets: (options.config(shard).mode == EvictionMode::Node)
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
-            bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.clock, &seed),
-            publisher: bailiff_event_bus::publish(&env.bus, session, &env.clock, &seed),
+            bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed),
+            publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
             recalls: Recalls::default(),
-            alarm: Alarm::new(&env.clock),
+            alarm: Alarm::new(&env.host.clock),
             beacon: Beacon::new(&env, ZoneEvictor::NAME),
             brake,
             recorders: Recorders::start(&env),
-            metrics: Metrics::register(&env.metrics),
-            ready: env.readiness.check("zone eviction"),
-            holds: env.readiness.check("zone holds"),
+            metrics: Metrics::register(&env.host.metrics),
+            ready: env.host.readiness.check("zone eviction"),
+            holds: env.host.readiness.check("zone holds"),
             in_a_row: 0,
             env,
         }
@@ -131,12 +131,12 @@ impl Shell {
         self.in_a_row += 1;
         let turn = tokio::select! {
             biased;
-            () = self.env.shutdown.triggered() => Turn::Stop,
+            () = self.env.host.shutdown.triggered() => Turn::Stop,
             holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
-            update = self.bus.next() => Turn::Input(from_bus(update, self.env.clock.now().mono)),
+            update = self.bus.next() => Turn::Input(from_bus(update, self.env.host.clock.now().mono)),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
             () = self.alarm.due() => Turn::Input(Input::Wake),
@@ -151,7 +151,7 @@ impl Shell {
         if let Input::PodAnswer { ticket, .. } | Input::NodeAnswer { ticket, .. } = &input {
             self.recalls.answered(ticket);
         }
-        for effect in self.evictor.apply(input, self.env.clock.now()) {
+        for effect in self.evictor.apply(input, self.env.host.clock.now()) {
             self.perform(effect);
         }
     }
@@ -199,7 +199,7 @@ impl Shell {
             }
             Effect::Emit(event) => self.recorders.emit(event),
             Effect::Count(count) => self.metrics.count(&count),
-            Effect::Span(span) => telling::span(&self.env.spans, span),
+            Effect::Span(span) => telling::span(&self.env.host.spans, span),
             Effect::WakeAt(at) => self.alarm.set(Some(at)),
         }
     }
@@ -235,7 +235,7 @@ impl Shell {
     async fn drain(&mut self) {
         self.recalls.call_off_all();
         for answer in self.requests.drain().await {
-            for effect in self.evictor.apply(answer, self.env.clock.now()) {
+            for effect in self.evictor.apply(answer, self.env.host.clock.now()) {
                 match effect {
                     Effect::Publish(_) | Effect::Remove { .. } | Effect::Count(_) | Effect::Span(_) => self.perform(effect),
                     _ => {}

@@ -18,8 +18,11 @@ impl Recorders {
     /// Starts them.
     pub(crate) fn start(env: &Env) -> Self {
         let start = |component: Component| {
-            let seed = env.seed.fork(component.as_str());
-            (component, Recorder::start(&env.api, component.as_str(), &env.identity, &seed))
+            let seed = env.host.seed.fork(component.as_str());
+            (
+                component,
+                Recorder::start(&env.api, component.as_str(), &env.host.identity, &seed),
+            )
         };
         Self([Component::Node, Component::TaintEviction].map(start).into())
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn pause_for_a_minute(world: &World) {
-    let now = world.env.clock.wall();
+    let now = world.env.host.clock.wall();
     let until = now.checked_add(Duration::from_secs(60)).unwrap();
     let entry = json!({"all": true, "since": now.to_string(), "until": until.to_string(), "reason": "a test"});
     let pauses = json!({"metadata": {"name": "bailiff-pauses"}, "data": {"all": entry.to_string()}});

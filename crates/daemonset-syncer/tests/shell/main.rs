@@ -17,8 +17,8 @@ use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subs
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use bailiff_model::{HoldReason, Topic, Wall};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
-use bailiff_stage::{Env, Error, Shard};
+use bailiff_runtime::{Clock, Seed, Spans};
+use bailiff_stage::{Env, Error, Host, Shard};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -55,20 +55,13 @@ impl World {
         let server = Server::new(ServerOptions::default(), &clock, &seed);
         let bus = Bus::in_process(&server);
         let (spans, _) = Spans::recorded(&seed);
-        let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default())
-                .with_limiter(Limiter::new(per_second, 10, &clock)),
-            bus: bus.clone(),
-            clock: clock.clone(),
-            seed: seed.clone(),
-            metrics: Metrics::new(),
-            readiness: Readiness::new(&clock),
+        let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default())
+            .with_limiter(Limiter::new(per_second, 10, &clock));
+        let host = Host {
             spans,
-            shutdown: Shutdown::new(),
-            shard: Shard::WHOLE,
-            epoch: 0,
-            identity: "test".to_owned(),
+            ..Host::new(&clock, &seed, "test")
         };
+        let env = host.env(stage_api, &bus, Shard::WHOLE, 0);
         let options = SubscribeOptions {
             topics: vec![Topic::DaemonRollouts],
             filters: Vec::new(),
@@ -215,12 +208,16 @@ async fn at_rest_nothing_is_written() {
     world.pass(5).await;
     let writes = world.api.writes();
     world.pass(120).await;
-    world.env.shutdown.trigger();
+    world.env.host.shutdown.trigger();
     assert!(world.stage.await.unwrap().is_ok());
     let again = World::start_on(world.api.clone());
     again.pass(60).await;
     assert_eq!(again.api.writes(), writes);
-    assert!(again.env.readiness.is_ready(), "{:?}", again.env.readiness.readiness());
+    assert!(
+        again.env.host.readiness.is_ready(),
+        "{:?}",
+        again.env.host.readiness.readiness()
+    );
 }
 
 /// Upstream's behaviour never waits for the bus; and what was published is published again to a bus that lost it.
@@ -269,7 +266,7 @@ async fn what_a_node_lacks_is_published() {
     let sync = world.published().await.expect("published");
     assert_eq!(sync.reasons, [(WhyNot::CrashLoop, 1)]);
     assert_eq!(sync.nodes.len(), 1);
-    let text = world.env.metrics.encode();
+    let text = world.env.host.metrics.encode();
     assert!(
         text.contains(r#"daemonset_syncer_unavailable_nodes{reason="crash_loop"} 1"#),
         "{text}"

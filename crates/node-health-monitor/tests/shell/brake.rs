@@ -21,6 +21,7 @@ async fn a_pause_holds_the_marking_of_nodes() {
     assert!(
         world
             .env
+            .host
             .metrics
             .encode()
             .contains("node_health_monitor_braked{scope=\"everything\",reason=\"paused\"} 1")
@@ -61,6 +62,7 @@ async fn a_rival_holds_the_marking_of_nodes() {
     assert_eq!(world.ready("n1")["status"], "True", "held");
     let notes: Vec<String> = world
         .env
+        .host
         .readiness
         .readiness()
         .into_iter()
@@ -68,7 +70,7 @@ async fn a_rival_holds_the_marking_of_nodes() {
         .collect();
     let wanted = "everything: rival (kube-controller-manager (kcm) wrote health conditions of node n3)";
     assert_eq!(notes, [wanted]);
-    let metrics = world.env.metrics.encode();
+    let metrics = world.env.host.metrics.encode();
     for line in [
         "node_health_monitor_braked{scope=\"everything\",reason=\"rival\"} 1",
         "node_health_monitor_rival_signs_total 1",

@@ -17,8 +17,8 @@ use bailiff_model::{Topic, Verdict};
 use bailiff_node_health_monitor::{Options, run};
 use bailiff_runtime::client::Limiter;
 use bailiff_runtime::trace::Recorder;
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
-use bailiff_stage::{Env, Error, Shard};
+use bailiff_runtime::{Clock, Seed, Spans};
+use bailiff_stage::{Env, Error, Host, Shard};
 use clap::Parser;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -63,19 +63,12 @@ impl World {
         let seed = Seed::new(1);
         let bus = Server::new(ServerOptions::default(), &clock, &seed);
         let (spans, recorder) = Spans::recorded(&seed);
-        let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone()),
-            bus: Bus::in_process(&bus),
-            clock: clock.clone(),
-            seed: seed.clone(),
-            metrics: Metrics::new(),
-            readiness: Readiness::new(&clock),
+        let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone());
+        let host = Host {
             spans,
-            shutdown: Shutdown::new(),
-            shard: Shard::WHOLE,
-            epoch: 0,
-            identity: "test".to_owned(),
+            ..Host::new(&clock, &seed, "test")
         };
+        let env = host.env(stage_api, &Bus::in_process(&bus), Shard::WHOLE, 0);
         for node in nodes {
             api.put(NODES, mk_node(node, "True", &clock));
             api.put(LEASES, mk_lease(node, &clock));
@@ -95,7 +88,7 @@ impl World {
     /// The stage is killed and another process takes over.
     async fn restart(&mut self) {
         self.stage.abort();
-        self.env.identity.push('\'');
+        self.env.host.identity.push('\'');
         self.env.epoch += 1;
         self.stage = tokio::spawn(run(mk_options(), self.env.clone()));
         self.pass(1).await;
@@ -107,7 +100,7 @@ impl World {
             filters: Vec::new(),
             subscriber: "test".to_owned(),
         };
-        subscribe(&self.env.bus, options, &self.clock, &self.env.seed)
+        subscribe(&self.env.bus, options, &self.clock, &self.env.host.seed)
     }
 
     /// Seconds pass; these nodes renew their leases in each.
@@ -139,7 +132,7 @@ impl World {
     }
 
     fn unready(&self) -> Vec<String> {
-        let failures = self.env.readiness.readiness().into_iter();
+        let failures = self.env.host.readiness.readiness().into_iter();
         failures
             .filter_map(|outcome| Some(format!("{}: {}", outcome.name, outcome.failure?)))
             .collect()
@@ -227,7 +220,7 @@ async fn a_silent_node_is_read_written_and_told() {
 
     let told = ("NodeNotReady".to_owned(), "Node n1 status is now: NodeNotReady".to_owned());
     assert_eq!(world.api.events().last(), Some(&told));
-    let text = world.env.metrics.encode();
+    let text = world.env.host.metrics.encode();
     assert!(
         text.contains("node_health_monitor_nodes{verdict=\"unreachable\"} 1"),
         "{text}"
@@ -389,7 +382,7 @@ async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
 async fn a_fenced_stage_ends() {
     let world = World::start(&["n1"]).await;
     let mut other = world.env.clone();
-    other.identity = "other".to_owned();
+    other.host.identity = "other".to_owned();
     other.epoch = 1_000;
     let _other = tokio::spawn(run(mk_options(), other));
     let ended = tokio::time::timeout(Duration::from_secs(30), world.stage)
@@ -411,7 +404,7 @@ async fn a_fenced_stage_ends() {
 #[tokio::test(start_paused = true)]
 async fn the_shutdown_ends_it() {
     let world = World::start(&["n1"]).await;
-    world.env.shutdown.trigger();
+    world.env.host.shutdown.trigger();
     let ended = tokio::time::timeout(Duration::from_secs(1), world.stage)
         .await
         .unwrap()

@@ -4,9 +4,9 @@
 
 use bailiff_cluster::{Api, Metrics as ClusterMetrics};
 use bailiff_event_bus::{Bus, Server, ServerOptions};
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans, client};
+use bailiff_runtime::{Clock, Seed, Shutdown, client};
 use bailiff_sandbox::{Sandbox, User};
-use bailiff_stage::{Env, Shard};
+use bailiff_stage::{Env, Host, Shard};
 use futures::FutureExt;
 use tokio::task::JoinHandle;
 
@@ -97,17 +97,10 @@ impl Controllers {
 fn env(setup: &Setup, name: StageName, seed: &Seed, bus: &Bus, shutdown: &Shutdown) -> Env {
     let user = User::new(USER, &["system:masters", "system:authenticated"]);
     let client = client::from_service(setup.sandbox.service(user));
-    Env {
-        api: Api::new(client, setup.clock.clone(), ClusterMetrics::default()),
-        bus: bus.clone(),
-        clock: setup.clock.clone(),
-        seed: seed.fork(name.as_str()),
-        metrics: Metrics::new(),
-        readiness: Readiness::new(&setup.clock),
-        spans: Spans::off(seed),
+    let api = Api::new(client, setup.clock.clone(), ClusterMetrics::default());
+    let host = Host {
         shutdown: shutdown.clone(),
-        shard: Shard::WHOLE,
-        epoch: 0,
-        identity: name.as_str().to_owned(),
-    }
+        ..Host::new(&setup.clock, &seed.fork(name.as_str()), name.as_str())
+    };
+    host.env(api, bus, Shard::WHOLE, 0)
 }

@@ -31,17 +31,17 @@ struct Labels {
 impl Teller {
     pub(super) fn start(env: &Env, name: &'static str) -> Self {
         let (braked, rival_signs) = (Family::default(), Counter::default());
-        env.metrics.register(&name.replace('-', "_"), |registry| {
+        env.host.metrics.register(&name.replace('-', "_"), |registry| {
             let help = "1 while acts are held from outside the stage, by what is held and why";
             registry.register("braked", help, braked.clone());
             let help = "Writes by which a kube-controller-manager was seen to do one of the stage's duties";
             registry.register("rival_signs", help, rival_signs.clone());
         });
         Self {
-            check: env.readiness.check(format!("{name}: pauses")),
+            check: env.host.readiness.check(format!("{name}: pauses")),
             braked,
             rival_signs,
-            recorder: Recorder::start(&env.api, name, &env.identity, &env.seed.fork("brake")),
+            recorder: Recorder::start(&env.api, name, &env.host.identity, &env.host.seed.fork("brake")),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bailiff_cluster::Api;
 use bailiff_event_bus::{Bus, Server as BusServer, ServerOptions};
 use bailiff_model::Shard;
-use bailiff_runtime::{Metrics, Readiness, Seed, Shutdown, Spans};
+use bailiff_runtime::{Seed, Spans};
 use bytes::Bytes;
 use futures::stream;
 use http::{Method, Request, Response};
@@ -18,6 +18,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::env::Host;
 
 type TestBody = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -185,19 +186,12 @@ impl World {
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
         let client = kube::Client::new(service, "default");
-        let env = Env {
-            api: Api::new(client, clock.clone(), bailiff_cluster::Metrics::default()),
-            bus: Bus::in_process(&bus),
-            clock: clock.clone(),
-            seed: seed.clone(),
-            metrics: Metrics::new(),
-            readiness: Readiness::new(&clock),
+        let api = Api::new(client, clock.clone(), bailiff_cluster::Metrics::default());
+        let host = Host {
             spans: Spans::recorded(&seed).0,
-            shutdown: Shutdown::new(),
-            shard: Shard::WHOLE,
-            epoch: 0,
-            identity: "test".to_owned(),
+            ..Host::new(&clock, &seed, "test")
         };
+        let env = host.env(api, &Bus::in_process(&bus), Shard::WHOLE, 0);
         let duties = Duties {
             node_lifecycle: false,
             taint_eviction: false,
@@ -229,7 +223,7 @@ impl World {
     }
 
     fn entry(&self, scope: (&str, Value), seconds: u64) -> Value {
-        let now = self.env.clock.wall();
+        let now = self.env.host.clock.wall();
         let until = now.checked_add(Duration::from_secs(seconds)).expect("in range");
         let mut entry = json!({"since": now.to_string(), "until": until.to_string(), "reason": "a test"});
         entry[scope.0] = scope.1;
@@ -288,7 +282,7 @@ async fn a_config_map_that_may_not_be_read_pauses_everything_and_a_stale_one_hol
         let holds = world.brake.next().await;
         assert_eq!(texts(&holds), ["everything api_stale", "node n1 paused"], "{mood:?}");
         let since = holds.on_everything().map(|hold| hold.since);
-        assert_eq!(since, Some(world.env.clock.wall()), "{mood:?}");
+        assert_eq!(since, Some(world.env.host.clock.wall()), "{mood:?}");
         assert_eq!(world.held(600).await, ["no change"], "{mood:?}: nothing is forgotten");
         // Somebody resumed meanwhile.
         world.server.put_data(json!({}));
@@ -362,11 +356,11 @@ async fn a_pause_ends_by_itself_and_it_is_said() {
         "a": world.entry(("zone", json!("eu:a")), 60), "b": world.entry(("node", json!("n1")), 90), "c": world.entry(("node", json!("n2")), 30),
     }));
     assert_eq!(world.held(1).await, ["zone eu:a paused", "node n1 paused", "node n2 paused"]);
-    let begun = world.env.clock.now().mono;
-    let readiness = world.env.readiness.readiness();
+    let begun = world.env.host.clock.now().mono;
+    let readiness = world.env.host.readiness.readiness();
     let note = readiness.iter().find_map(|check| check.note.clone()).expect("said");
     assert!(
-        world.env.readiness.is_ready() && note.contains("zone eu:a: paused (paused until"),
+        world.env.host.readiness.is_ready() && note.contains("zone eu:a: paused (paused until"),
         "{note}"
     );
     // One is ended by a person.
@@ -376,8 +370,8 @@ async fn a_pause_ends_by_itself_and_it_is_said() {
     world.server.put_data(data);
     assert_eq!(world.held(1).await, ["zone eu:a paused", "node n1 paused"]);
     assert_eq!(world.held(3600).await, ["node n1 paused"]);
-    assert_eq!(world.env.clock.now().mono.saturating_since(begun).as_secs(), 60);
-    let metrics = world.env.metrics.encode();
+    assert_eq!(world.env.host.clock.now().mono.saturating_since(begun).as_secs(), 60);
+    let metrics = world.env.host.metrics.encode();
     for line in [
         "stage_braked{scope=\"zone eu:a\",reason=\"paused\"} 0",
         "stage_braked{scope=\"node n1\",reason=\"paused\"} 1",

@@ -128,7 +128,7 @@ impl Scout {
     /// Looks out for a rival in `duties`, of which there may be none.
     pub fn start(env: &Env, duties: Duties, seen: Counter) -> Self {
         let (sender, signs) = mpsc::channel(SIGNS);
-        let seed = env.seed.fork("rival");
+        let seed = env.host.seed.fork("rival");
         let sources = [
             (duties.node_lifecycle, "source=node-controller"),
             (duties.taint_eviction, "source=taint-eviction-controller"),
@@ -144,7 +144,7 @@ impl Scout {
         Self {
             rival: Rival::default(),
             duties,
-            clock: env.clock.clone(),
+            clock: env.host.clock.clone(),
             lease: Watch::start(&env.api, LEASE, &seed),
             events,
             signs,

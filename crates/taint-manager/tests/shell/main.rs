@@ -20,8 +20,8 @@ use bailiff_model::intent::{HealthTaint, Intent, IntentState, PodEviction};
 use bailiff_model::{NodeHealth, NodeRef, Ready, ReadyStatus, Topic, TraceContext, Verdict, Wall, Zone};
 use bailiff_runtime::client::Limiter;
 use bailiff_runtime::trace::Recorder;
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
-use bailiff_stage::{Env, Error, Shard};
+use bailiff_runtime::{Clock, Seed, Spans};
+use bailiff_stage::{Env, Error, Host, Shard};
 use bailiff_taint_manager::{Options, run};
 use clap::Parser;
 use serde_json::{Value, json};
@@ -69,19 +69,12 @@ impl World {
         let seed = Seed::new(1);
         let bus = Server::new(ServerOptions::default(), &clock, &seed);
         let (spans, recorder) = Spans::recorded(&seed);
-        let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone()),
-            bus: Bus::in_process(&bus),
-            clock: clock.clone(),
-            seed: seed.clone(),
-            metrics: Metrics::new(),
-            readiness: Readiness::new(&clock),
+        let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone());
+        let host = Host {
             spans,
-            shutdown: Shutdown::new(),
-            shard: Shard::WHOLE,
-            epoch: 0,
-            identity: "test".to_owned(),
+            ..Host::new(&clock, &seed, "test")
         };
+        let env = host.env(stage_api, &Bus::in_process(&bus), Shard::WHOLE, 0);
         let stage = tokio::spawn(run(mk_options(), env.clone()));
         Self {
             api,
@@ -98,7 +91,7 @@ impl World {
     async fn restart(&mut self) {
         self.stage.abort();
         self.pass(1).await;
-        self.env.identity.push('\'');
+        self.env.host.identity.push('\'');
         self.env.epoch += 1;
         self.stage = tokio::spawn(run(mk_options(), self.env.clone()));
         self.pass(1).await;
@@ -125,7 +118,7 @@ impl World {
             filters: Vec::new(),
             subscriber: "test".to_owned(),
         };
-        let mut subscription = subscribe(&self.env.bus, options, &self.clock, &self.env.seed);
+        let mut subscription = subscribe(&self.env.bus, options, &self.clock, &self.env.host.seed);
         loop {
             if let Update::Snapshot { records, .. } = subscription.next().await {
                 return records.into_iter().map(|record| (record.key.clone(), record)).collect();
@@ -149,7 +142,7 @@ impl World {
             producer: "monitor".to_owned(),
             epoch: 1,
         };
-        publish(&self.env.bus, options, &self.clock, &self.env.seed)
+        publish(&self.env.bus, options, &self.clock, &self.env.host.seed)
     }
 
     /// A monitor of no nodes: all verdicts are known.
@@ -160,7 +153,7 @@ impl World {
     }
 
     fn unready(&self) -> Vec<String> {
-        let failures = self.env.readiness.readiness().into_iter();
+        let failures = self.env.host.readiness.readiness().into_iter();
         failures
             .filter_map(|outcome| Some(format!("{}: {}", outcome.name, outcome.failure?)))
             .collect()
@@ -247,7 +240,7 @@ async fn a_silent_node_is_tainted_and_its_pods_are_marked() {
     assert_eq!(ready, wanted);
     let said = ["node-controller", "NodeNotReady", "uid-p", "Node is not ready"];
     assert_eq!(world.api.events(), [said.map(str::to_owned)]);
-    let text = world.env.metrics.encode();
+    let text = world.env.host.metrics.encode();
     assert!(
         text.contains(r#"taint_manager_requests_total{request="mark_pod",result="done"} 1"#),
         "{text}"
@@ -403,7 +396,7 @@ async fn readiness_says_what_is_waited_for() {
 async fn a_fenced_stage_ends() {
     let world = World::start(vec![(NODES, mk_node("n1", "True"))]).await;
     let mut other = world.env.clone();
-    other.identity = "other".to_owned();
+    other.host.identity = "other".to_owned();
     other.epoch = 1_000;
     let _other = tokio::spawn(run(mk_options(), other));
     let ended = tokio::time::timeout(Duration::from_secs(30), world.stage)
@@ -430,7 +423,7 @@ async fn the_shutdown_ends_it() {
     world.pass(1).await;
     let (state, _) = world.intent("p").await.unwrap();
     assert_eq!(state, IntentState::Scheduled);
-    world.env.shutdown.trigger();
+    world.env.host.shutdown.trigger();
     let ended = tokio::time::timeout(Duration::from_secs(1), world.stage)
         .await
         .unwrap()

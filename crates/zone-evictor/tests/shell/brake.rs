@@ -56,7 +56,7 @@ async fn what_waits_for_its_turn_when_a_pause_begins_is_not_sent() {
     world.pass(30).await;
     assert_eq!(world.no_execute("n2"), ["node.kubernetes.io/unreachable"]);
     assert_eq!(world.api.get(PODS, "p"), None);
-    let metrics = world.env.metrics.encode();
+    let metrics = world.env.host.metrics.encode();
     assert!(
         metrics.contains("node_collector_evictions_total{zone=\":\0:a\"} 2"),
         "{metrics}"

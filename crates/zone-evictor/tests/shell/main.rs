@@ -20,8 +20,8 @@ use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, Nod
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
 use bailiff_model::{Effect, NodeHealth, NodeRef, PodRef, ReadyStatus, Taint, Topic, Verdict, Zone};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
-use bailiff_stage::{Env, Error, Shard};
+use bailiff_runtime::{Clock, Seed, Spans};
+use bailiff_stage::{Env, Error, Host, Shard};
 use bailiff_zone_evictor::{Options, run};
 use clap::Parser;
 use serde_json::{Value, json};
@@ -59,19 +59,12 @@ impl World {
         let server = Server::new(ServerOptions::default(), &clock, &seed);
         let bus = Bus::in_process(&server);
         let (spans, _) = Spans::recorded(&seed);
-        let env = Env {
-            api: Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone()),
-            bus: bus.clone(),
-            clock: clock.clone(),
-            seed: seed.clone(),
-            metrics: Metrics::new(),
-            readiness: Readiness::new(&clock),
+        let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone());
+        let host = Host {
             spans,
-            shutdown: Shutdown::new(),
-            shard: Shard::WHOLE,
-            epoch: 0,
-            identity: "test".to_owned(),
+            ..Host::new(&clock, &seed, "test")
         };
+        let env = host.env(stage_api, &bus, Shard::WHOLE, 0);
         let producer = |topic| {
             let options = PublishOptions {
                 topic,
@@ -259,7 +252,7 @@ impl World {
             filters: Vec::new(),
             subscriber: "test".to_owned(),
         };
-        let mut subscription = subscribe(&self.env.bus, options, &self.clock, &self.env.seed);
+        let mut subscription = subscribe(&self.env.bus, options, &self.clock, &self.env.host.seed);
         let Update::Snapshot { records, .. } = subscription.next().await else {
             panic!("a snapshot comes first")
         };
@@ -274,7 +267,7 @@ impl World {
     }
 
     fn is_ready(&self) -> bool {
-        self.env.readiness.is_ready()
+        self.env.host.readiness.is_ready()
     }
 }
 
@@ -307,7 +300,7 @@ async fn silent_nodes_are_isolated_at_the_zones_rate() {
     assert!(matches!(&outcomes["zone/:a"], Outcome::Zone(zone) if (zone.voting, zone.not_ready, zone.queue_length) == (5, 2, 1)));
     world.pass(6).await;
     assert_eq!(world.no_execute("n2"), ["node.kubernetes.io/unreachable"]);
-    let metrics = world.env.metrics.encode();
+    let metrics = world.env.host.metrics.encode();
     for line in [
         "node_collector_evictions_total{zone=\":\0:a\"} 2",
         "node_collector_zone_size{zone=\":\0:a\"} 5",
@@ -351,6 +344,7 @@ async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
         assert!(
             world
                 .env
+                .host
                 .metrics
                 .encode()
                 .contains("taint_eviction_controller_pod_deletions_total 1")
@@ -384,7 +378,7 @@ async fn the_series_of_a_zone_that_is_gone_stay() {
         world.health.remove(name);
     }
     world.pass(6).await;
-    let metrics = world.env.metrics.encode();
+    let metrics = world.env.host.metrics.encode();
     for line in [
         "node_collector_evictions_total{zone=\":\0:a\"} 1",
         "node_collector_zone_size{zone=\":\0:a\"} 0",
@@ -405,7 +399,7 @@ async fn the_shutdown_waits_for_what_is_under_way() {
     world.api.slow(Duration::from_secs(2));
     world.due(pod, "n1");
     world.pass(1).await;
-    world.env.shutdown.trigger();
+    world.env.host.shutdown.trigger();
     let ended = tokio::time::timeout(Duration::from_secs(10), &mut world.stage).await;
     assert!(ended.unwrap().unwrap().is_ok());
     let last = world.api.writes().last().unwrap().0.clone();
@@ -433,6 +427,7 @@ async fn a_producer_that_is_not_live_holds_isolations() {
     assert_eq!(world.no_execute("n1"), Vec::<String>::new());
     let held = world
         .env
+        .host
         .readiness
         .readiness()
         .into_iter()
@@ -454,7 +449,7 @@ async fn the_outcome_of_what_was_under_way_at_the_end_is_published() {
     world.due(pod, "n1");
     // Marked by now, and being deleted.
     world.pass(3).await;
-    world.env.shutdown.trigger();
+    world.env.host.shutdown.trigger();
     (&mut world.stage).await.unwrap().unwrap();
     assert_eq!(world.api.get(PODS, "p"), None);
     let outcomes = world.outcomes().await;
@@ -472,7 +467,7 @@ async fn a_newer_session_ends_the_stage() {
         producer: "other".to_owned(),
         epoch: 1_000,
     };
-    let _other = publish(&world.env.bus, options, &world.clock, &world.env.seed);
+    let _other = publish(&world.env.bus, options, &world.clock, &world.env.host.seed);
     world.pass(5).await;
     assert!(matches!(world.stage.await.unwrap(), Err(Error::Fenced { .. })));
 }
