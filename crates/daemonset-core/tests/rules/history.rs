@@ -141,9 +141,8 @@ fn surplus_revisions_go_at_once() {
     assert!(begin[0] && cluster.revisions().len() == 1, "{:?}", cluster.writes);
 }
 
-/// DS-158, DS-159; upstream's TestLaunchWithHashCollision
-#[test]
-fn a_hash_collision_raises_the_collision_count() {
+/// A DaemonSet whose revision's name somebody else's revision has.
+fn mk_collision() -> Cluster {
     let mut probe = Cluster::with(1, json!({}));
     probe.rest();
     let name = probe.revisions()[0].name.to_string();
@@ -152,6 +151,13 @@ fn a_hash_collision_raises_the_collision_count() {
     cluster.put(&format!("controllerrevisions/{name}"), foreign);
     cluster.add_node("n0", json!({}), json!([]));
     cluster.add_daemonset("ds", json!({}));
+    cluster
+}
+
+/// DS-158, DS-159; upstream's TestLaunchWithHashCollision
+#[test]
+fn a_hash_collision_raises_the_collision_count() {
+    let mut cluster = mk_collision();
     cluster.rest();
     assert_eq!(cluster.daemonset().status.collision_count, Some(1));
     assert_eq!(cluster.revisions().len(), 2);
@@ -191,14 +197,7 @@ fn a_foreign_revision_of_the_same_data_is_used() {
 /// DS-158: a count that somebody else has raised meanwhile is tried before it is raised further.
 #[test]
 fn a_collision_count_that_was_raised_meanwhile_is_tried_first() {
-    let mut probe = Cluster::with(1, json!({}));
-    probe.rest();
-    let name = probe.revisions()[0].name.to_string();
-    let mut cluster = Cluster::new(Profile::Bailiff);
-    let foreign = json!({"metadata": {"name": name, "namespace": "ns"}, "data": {"other": 1}, "revision": 5});
-    cluster.put(&format!("controllerrevisions/{name}"), foreign);
-    cluster.add_node("n0", json!({}), json!([]));
-    cluster.add_daemonset("ds", json!({}));
+    let mut cluster = mk_collision();
     let mut raised = cluster.objects["daemonsets/ds"].clone();
     raised["status"]["collisionCount"] = json!(1);
     cluster.objects.insert("daemonsets/ds".to_owned(), raised);

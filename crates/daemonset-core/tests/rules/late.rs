@@ -7,15 +7,6 @@ use serde_json::{Value, json};
 
 use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
 
-/// One at rest, with nothing noted yet.
-fn at_rest(nodes: usize, spec: Value) -> Cluster {
-    let mut cluster = Cluster::with(nodes, spec);
-    cluster.rest();
-    cluster.writes.clear();
-    cluster.requests.clear();
-    cluster
-}
-
 fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
     for _ in 0..200 {
         match streams.iter().find(|stream| cluster.pending().contains(stream)) {
@@ -54,7 +45,7 @@ fn a_new_list_takes_out_what_it_leaves_out() {
         ("the DaemonSet", |_| Some("daemonsets/ds".to_owned()), &[]),
     ];
     for (name, pick, wanted) in cases {
-        let mut cluster = at_rest(3, json!({}));
+        let mut cluster = Cluster::at_rest(3, json!({}));
         if let Some(path) = pick(&cluster) {
             cluster.objects.remove(&path);
         }
@@ -70,7 +61,7 @@ fn a_new_list_takes_out_what_it_leaves_out() {
 /// DS-050: a pod that was created, was not seen, and is in no new list either was deleted meanwhile: it is made again soon.
 #[test]
 fn a_created_pod_that_is_in_no_new_list_is_made_again_soon() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     cluster.add_node("n1", json!({}), json!([]));
     deliver_only(&mut cluster, &[NODES, ANSWERS]);
     let path = on(&cluster, "n1");
@@ -85,7 +76,7 @@ fn a_created_pod_that_is_in_no_new_list_is_made_again_soon() {
 /// DS-050, DS-052: a pod whose life was seen from its beginning to its end before the answer to its creation is not waited for.
 #[test]
 fn a_pod_that_was_gone_before_its_creation_was_answered_is_made_again() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     cluster.add_node("n1", json!({}), json!([]));
     deliver_only(&mut cluster, &[NODES]);
     cluster.remove(&on(&cluster, "n1"));
@@ -98,7 +89,7 @@ fn a_pod_that_was_gone_before_its_creation_was_answered_is_made_again() {
 /// DS-029: what is gone does not come back by a list that is older than that.
 #[test]
 fn what_is_gone_does_not_come_back() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     let pod = cluster.on("n0").remove(0);
     cluster.remove(&path_of(&pod));
     cluster.settle();
@@ -115,7 +106,7 @@ fn what_is_gone_does_not_come_back() {
 /// DS-026, DS-056: an older state of an object changes nothing, whatever a newer one has led to.
 #[test]
 fn older_states_change_nothing() {
-    let mut cluster = at_rest(2, json!({}));
+    let mut cluster = Cluster::at_rest(2, json!({}));
     let (pod, ds, revision) = (cluster.on("n0").remove(0), cluster.daemonset(), cluster.revisions().remove(0));
     cluster.set_phase(&pod, "Running", false);
     cluster.set_image("v2");
@@ -140,7 +131,7 @@ fn older_states_change_nothing() {
 /// DS-020, DS-021: another DaemonSet of the same name is another one, though nobody said that the first is gone.
 #[test]
 fn a_daemonset_that_took_a_name_over_unseen_is_another_one() {
-    let mut cluster = at_rest(2, json!({}));
+    let mut cluster = Cluster::at_rest(2, json!({}));
     cluster.objects.remove("daemonsets/ds");
     cluster.add_daemonset("ds", json!({}));
     cluster.settle();
@@ -158,7 +149,7 @@ fn a_daemonset_that_took_a_name_over_unseen_is_another_one() {
 /// DS-062, DS-063: another selector that matches the same pods, one of which was adopted before: nobody is counted twice.
 #[test]
 fn a_selector_that_matches_the_same_pods_changes_nothing() {
-    let mut cluster = at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+    let mut cluster = Cluster::at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
     let path = on(&cluster, "n0");
     cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
     cluster.rest();
@@ -172,7 +163,7 @@ fn a_selector_that_matches_the_same_pods_changes_nothing() {
 /// DS-062, DS-064: what an answer shows counts, however late the watch is: an adopted pod serves its node.
 #[test]
 fn an_answer_is_as_good_as_a_watch() {
-    let mut cluster = at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+    let mut cluster = Cluster::at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
     let orphan = json!({"metadata": {"name": "orphan", "namespace": "ns", "labels": {"app": "ds"}}, "spec": {"nodeName": "n1"}});
     cluster.put("pods/orphan", orphan);
     deliver_only(&mut cluster, &[PODS]);
@@ -187,7 +178,7 @@ fn an_answer_is_as_good_as_a_watch() {
 #[test]
 fn a_revision_that_was_deleted_is_not_deleted_again() {
     for kind in [None, Some(FailureKind::NotFound)] {
-        let mut cluster = at_rest(1, json!({}));
+        let mut cluster = Cluster::at_rest(1, json!({}));
         cluster.set_image("v2");
         cluster.rest();
         cluster.requests.clear();
@@ -208,7 +199,7 @@ fn a_revision_that_was_deleted_is_not_deleted_again() {
 #[test]
 fn a_pod_on_its_way_out_may_change_meanwhile() {
     for loses in [None, Some("delete pods")] {
-        let mut cluster = at_rest(1, json!({}));
+        let mut cluster = Cluster::at_rest(1, json!({}));
         cluster.loses = loses;
         let path = on(&cluster, "n0");
         cluster.change("nodes/n0", json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}));
@@ -228,7 +219,7 @@ fn a_pod_on_its_way_out_may_change_meanwhile() {
 /// DS-105, DS-106: a failed pod waits for its time, and no longer because its node or itself changes meanwhile.
 #[test]
 fn changes_do_not_prolong_the_wait_of_a_failed_pod() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     for _ in 0..2 {
         let pod = cluster.on("n0").remove(0);
         cluster.bind(&pod);
@@ -248,7 +239,7 @@ fn changes_do_not_prolong_the_wait_of_a_failed_pod() {
 /// DS-032, DS-061: revisions that appear without an owner, or are given to a DaemonSet that does not select them, concern it at once.
 #[test]
 fn revisions_that_appear_or_change_hands_are_looked_at_at_once() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     let mut orphan = cluster.objects[&revision(&cluster)].clone();
     orphan["metadata"]["name"] = json!("orphan");
     orphan["metadata"]["uid"] = Value::Null;
@@ -279,7 +270,7 @@ fn revisions_that_appear_or_change_hands_are_looked_at_at_once() {
 /// DS-155, DS-157: one step of the history at a time: what changes meanwhile begins no second one.
 #[test]
 fn a_revision_is_created_once_whatever_changes_meanwhile() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     let old = revision(&cluster);
     cluster.failures.push(("create controllerrevisions", FailureKind::Other));
     cluster.set_image("v2");
@@ -293,7 +284,7 @@ fn a_revision_is_created_once_whatever_changes_meanwhile() {
 #[test]
 fn upstreams_profile_acts_on_the_changes_of_nodes_that_upstream_does() {
     let taint = |effect: &str| json!({"spec": {"taints": [{"key": "k", "effect": effect}]}});
-    let mut cluster = at_rest(2, json!({}));
+    let mut cluster = Cluster::at_rest(2, json!({}));
     cluster.restart(Profile::Upstream);
     cluster.rest();
     assert_eq!(cluster.writes, [""; 0]);

@@ -102,6 +102,15 @@ impl Cluster {
         cluster
     }
 
+    /// The same at rest, with nothing noted yet.
+    pub fn at_rest(nodes: usize, spec: Value) -> Self {
+        let mut cluster = Self::with(nodes, spec);
+        cluster.rest();
+        cluster.writes.clear();
+        cluster.requests.clear();
+        cluster
+    }
+
     /// A core that starts on this cluster as it is.
     pub fn restart(&mut self, profile: Profile) {
         self.restart_with(Options {

@@ -16,15 +16,6 @@ fn mk_orphan(node: &str, labels: Value) -> Value {
     json!({"metadata": {"name": format!("orphan-{node}"), "namespace": "ns", "labels": labels}, "spec": {"nodeName": node}})
 }
 
-/// One at rest, with nothing noted yet.
-fn at_rest(nodes: usize, spec: Value) -> Cluster {
-    let mut cluster = Cluster::with(nodes, spec);
-    cluster.rest();
-    cluster.writes.clear();
-    cluster.requests.clear();
-    cluster
-}
-
 /// Delivers all that comes by these streams, again and again.
 fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
     while let Some(stream) = streams.iter().find(|stream| cluster.pending().contains(stream)) {
@@ -83,7 +74,7 @@ fn a_namesake_of_another_shard_is_left_alone() {
             .map(|index| Shard { index, count: 2 })
             .find(|shard| shard.owns_daemonset(uid))
     };
-    let mut cluster = at_rest(2, json!({}));
+    let mut cluster = Cluster::at_rest(2, json!({}));
     let ours = cluster.daemonset();
     cluster.restart_with(Options {
         shard: shard(&ours.uid).expect("one of two"),
@@ -142,7 +133,7 @@ fn no_more_than_250_deletes_are_under_way() {
     ];
     for (name, limit, change) in cases {
         let strategy = json!({"rollingUpdate": {"maxUnavailable": limit}});
-        let mut cluster = at_rest(260, json!({"updateStrategy": strategy}));
+        let mut cluster = Cluster::at_rest(260, json!({"updateStrategy": strategy}));
         change(&mut cluster);
         for _ in 0..260 {
             cluster.deliver(PODS);
@@ -161,7 +152,7 @@ fn no_more_than_250_deletes_are_under_way() {
 fn deletes_that_ended_make_room_for_others() {
     for failure in [None, Some(FailureKind::Other), Some(FailureKind::Unknown)] {
         let strategy = json!({"rollingUpdate": {"maxUnavailable": "100%"}});
-        let mut cluster = at_rest(260, json!({"updateStrategy": strategy}));
+        let mut cluster = Cluster::at_rest(260, json!({"updateStrategy": strategy}));
         cluster.failures.extend(failure.map(|kind| ("delete pods", kind)));
         cluster.set_image("v2");
         cluster.settle();
@@ -177,7 +168,7 @@ fn deletes_that_ended_make_room_for_others() {
 /// DS-025, DS-102: a pod that is first seen while it is being deleted is waited for, and neither adopted nor deleted again.
 #[test]
 fn a_pod_first_seen_while_it_is_deleted_is_waited_for() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     let path = path_of(&cluster.on("n0")[0]);
     cluster.change(&path, json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}));
     let mut orphan = mk_orphan("n0", json!({"app": "ds"}));
@@ -198,7 +189,7 @@ fn a_pod_first_seen_while_it_is_deleted_is_waited_for() {
 /// DS-026: what was said already, and what is older, changes nothing.
 #[test]
 fn a_pod_said_again_changes_nothing() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     let old = cluster.on("n0").remove(0);
     assert_eq!(cluster.core.apply(Input::PodApplied(old.clone()), cluster.now), []);
     cluster.set_phase(&old, "Failed", false);
@@ -210,7 +201,7 @@ fn a_pod_said_again_changes_nothing() {
 /// DS-022, DS-027; upstream's TestUpdatePodChangeControllerRef: both the old owner and the new one act.
 #[test]
 fn a_pod_that_changes_its_owner_concerns_both() {
-    let mut cluster = at_rest(1, json!({}));
+    let mut cluster = Cluster::at_rest(1, json!({}));
     cluster.add_daemonset("other", json!({}));
     cluster.rest();
     cluster.writes.clear();
@@ -231,7 +222,7 @@ fn a_pod_that_changes_its_owner_concerns_both() {
 /// DS-024, DS-028; upstream's TestAddPodOrphan, TestUpdatePodOrphanSameLabels, TestUpdatePodOrphanWithNewLabels
 #[test]
 fn an_orphan_concerns_those_that_select_it() {
-    let mut cluster = at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
+    let mut cluster = Cluster::at_rest(1, json!({"updateStrategy": {"type": "OnDelete"}}));
     cluster.add_daemonset("other", json!({"updateStrategy": {"type": "OnDelete"}}));
     cluster.rest();
     cluster.requests.clear();
@@ -252,7 +243,7 @@ fn an_orphan_concerns_those_that_select_it() {
 /// DS-029; upstream's TestDeletePod, TestDeletePodOrphan
 #[test]
 fn a_deleted_pod_concerns_its_owner_only() {
-    let mut cluster = at_rest(2, json!({}));
+    let mut cluster = Cluster::at_rest(2, json!({}));
     cluster.put("pods/orphan-n0", mk_orphan("n0", json!({"app": "nobody"})));
     cluster.remove("pods/orphan-n0");
     cluster.settle();
@@ -267,7 +258,7 @@ fn a_deleted_pod_concerns_its_owner_only() {
 /// DS-030; upstream's TestShouldIgnoreNodeUpdate: labels and taints matter, nothing else asks for anything.
 #[test]
 fn a_heartbeat_of_a_node_asks_for_nothing() {
-    let mut cluster = at_rest(2, json!({}));
+    let mut cluster = Cluster::at_rest(2, json!({}));
     let patches = [
         json!({"metadata": {"annotations": {"a": "b"}}}),
         json!({"spec": {"unschedulable": true}}),
@@ -285,7 +276,7 @@ fn a_heartbeat_of_a_node_asks_for_nothing() {
 #[test]
 fn creates_and_status_do_not_hold_each_other_up() {
     for (failing, other) in [("create pods", "status"), ("status", "create pods")] {
-        let mut cluster = at_rest(1, json!({}));
+        let mut cluster = Cluster::at_rest(1, json!({}));
         cluster.failures.push((failing, FailureKind::Other));
         cluster.add_node("n1", json!({}), json!([]));
         cluster.pass(5);
@@ -297,7 +288,7 @@ fn creates_and_status_do_not_hold_each_other_up() {
 /// DS-043, DS-063, DS-223: one read of the DaemonSet allows all adoptions that wait.
 #[test]
 fn many_orphans_are_adopted_after_one_read() {
-    let mut cluster = at_rest(20, json!({"updateStrategy": {"type": "OnDelete"}}));
+    let mut cluster = Cluster::at_rest(20, json!({"updateStrategy": {"type": "OnDelete"}}));
     for index in 0..20 {
         let node = format!("n{index}");
         cluster.put(&format!("pods/orphan-{node}"), mk_orphan(&node, json!({"app": "ds"})));
@@ -323,7 +314,7 @@ fn outstanding_pods_do_not_hold_up_the_history() {
 /// DS-054: a pod that is created and not seen yet uses up the budget, so that nothing is rolled on its account.
 #[test]
 fn a_rolling_update_waits_for_what_is_outstanding() {
-    let mut cluster = at_rest(2, json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}));
+    let mut cluster = Cluster::at_rest(2, json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}));
     cluster.add_node("n2", json!({}), json!([]));
     deliver_only(&mut cluster, &[NODES]);
     cluster.set_image("v2");
@@ -335,7 +326,7 @@ fn a_rolling_update_waits_for_what_is_outstanding() {
 #[test]
 fn a_daemonset_being_deleted_neither_adopts_nor_releases() {
     for finalizers in [json!([]), json!(["foregroundDeletion"]), json!(["orphan"])] {
-        let mut cluster = at_rest(2, json!({}));
+        let mut cluster = Cluster::at_rest(2, json!({}));
         let meta = json!({"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": finalizers});
         cluster.change("daemonsets/ds", json!({"metadata": meta}));
         cluster.settle();
