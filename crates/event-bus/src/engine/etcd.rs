@@ -26,6 +26,7 @@ mod log;
 mod machine;
 mod presence;
 mod replica;
+mod save;
 mod service;
 mod snapshot;
 #[cfg(test)]

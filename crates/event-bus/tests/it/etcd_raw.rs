@@ -7,11 +7,37 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 
 #[derive(Clone, PartialEq, prost::Message)]
+struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    range_end: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct RangeResponse {
+    #[prost(message, repeated, tag = "2")]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
     key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DeleteRangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -36,6 +62,24 @@ impl Raw {
 
     pub async fn put(&mut self, key: &str, value: &str) {
         self.try_put(key, value).await.unwrap();
+    }
+
+    /// All keys that begin so.
+    pub async fn keys(&mut self, prefix: &str) -> Vec<String> {
+        let mut range_end = prefix.as_bytes().to_vec();
+        *range_end.last_mut().unwrap() += 1;
+        let request = RangeRequest {
+            key: prefix.into(),
+            range_end,
+        };
+        let found: RangeResponse = self.call("/etcdserverpb.KV/Range", request).await.unwrap();
+        let text = |kv: KeyValue| String::from_utf8(kv.key).unwrap();
+        found.kvs.into_iter().map(text).collect()
+    }
+
+    pub async fn delete(&mut self, key: &str) {
+        let request = DeleteRangeRequest { key: key.into() };
+        let _: Nothing = self.call("/etcdserverpb.KV/DeleteRange", request).await.unwrap();
     }
 
     async fn try_put(&mut self, key: &str, value: &str) -> Result<Nothing, tonic::Status> {

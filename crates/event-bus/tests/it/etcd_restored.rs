@@ -1,4 +1,5 @@
-//! etcd was put back to an older state: whatever it says, the bus is another one then, and everything is published again.
+//! etcd was put back to an older state, or lost a part: whatever it says, the bus is another one then, and everything is published
+//! again.
 
 use bailiff_event_bus::Publisher;
 
@@ -76,6 +77,34 @@ async fn an_older_state_that_nobody_saw_come_is_noticed_by_whoever_had_read_more
     setup.cluster.kill(0);
     setup.cluster.restore(0, backup);
     setup.cluster.run(0);
+    setup.start_at(&address).await;
+    all_is_published_again(&setup, &mut follower, before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_of_which_a_piece_is_not_there_is_no_snapshot() {
+    if !is_installed() {
+        return;
+    }
+    let (mut setup, _publisher, mut follower, _backup) = mk_bus(1).await;
+    let before = setup.replicas[0].server.incarnation();
+    let address = setup.replicas[0].address.clone();
+    let mut raw = Raw::connect(&setup.cluster.addresses()[0]).await;
+    let is_piece = |key: &String| key.split('/').rev().nth(1) == Some("c");
+    let pieces = soon("a snapshot", async {
+        loop {
+            let pieces: Vec<String> = raw.keys("/bailiff/").await.into_iter().filter(is_piece).collect();
+            if !pieces.is_empty() {
+                break pieces;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    setup.kill(0);
+    for piece in pieces {
+        raw.delete(&piece).await;
+    }
     setup.start_at(&address).await;
     all_is_published_again(&setup, &mut follower, before).await;
 }

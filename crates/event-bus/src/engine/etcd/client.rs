@@ -294,6 +294,14 @@ pub(super) fn stands_at(key: Vec<u8>, revision: i64) -> rpc::Compare {
     }
 }
 
+/// The key was not changed after this revision, or is not there.
+pub(super) fn not_after(key: Vec<u8>, revision: i64) -> rpc::Compare {
+    rpc::Compare {
+        result: rpc::compare::CompareResult::Less.into(),
+        ..stands_at(key, revision.saturating_add(1))
+    }
+}
+
 pub(super) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> rpc::RequestOp {
     let put = rpc::PutRequest { key, value, lease };
     op(rpc::request_op::Request::RequestPut(put))

@@ -2,7 +2,7 @@
 //!
 //! Nothing is decided here but when to ask which member.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ use bailiff_runtime::Seed;
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::client::{self, Client, Error, Member};
-use super::keys::{Key, Keys};
+use super::keys::Keys;
 use super::load::{self, Loaded};
-use super::machine::Machine;
 use super::presence::{self, Ear};
 use super::replica::{Append, Replica};
-use super::snapshot::{self, Pieces};
+use super::save::Saved;
+use super::snapshot;
 use super::{Etcd, Input, Output, SnapshotAfter, rpc};
 use crate::engine::Limits;
 
@@ -26,8 +26,6 @@ use crate::engine::Limits;
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Steps on their way to the engine, and back.
 const STEPS: usize = 256;
-/// Puts or deletes in one transaction; etcd's default bound is 128.
-const OPERATIONS: usize = 64;
 
 /// How a replica reaches etcd, and what it does there.
 #[derive(Clone, Debug)]
@@ -81,8 +79,8 @@ pub(super) struct Link {
     pub(super) meta: i64,
     inputs: mpsc::Sender<Input>,
     wake: Arc<Notify>,
-    /// The revision at which the snapshot stands.
-    pub(super) snapshot: AtomicI64,
+    /// The snapshot that stands.
+    saved: Mutex<Saved>,
     /// The newest revision that etcd has committed for this replica, that of its newest entry, and up to which the watch has told.
     pub(super) committed: AtomicI64,
     pub(super) appended: AtomicI64,
@@ -171,7 +169,7 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
         meta,
         inputs,
         wake,
-        snapshot: AtomicI64::new(snapshot),
+        saved: Mutex::new(snapshot),
         committed: AtomicI64::new(revision),
         appended: AtomicI64::new(revision),
         told: watch::Sender::new(revision),
@@ -281,6 +279,14 @@ impl Link {
         End::Lost
     }
 
+    pub(super) fn saved(&self) -> Saved {
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_saved(&self, saved: Saved) {
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = saved;
+    }
+
     pub(super) fn newest(&self) -> Newest {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -301,7 +307,8 @@ impl Link {
         }
         // What is looked up if the comparison fails comes behind the identity.
         let found = client::found(&response, usize::from(!response.succeeded));
-        Ok(found.map_or(0, |kv| snapshot::position(&kv.value)) >= revision)
+        let manifest = found.map(|kv| prost::Message::decode(kv.value.as_slice()).unwrap_or_default());
+        Ok(manifest.is_some_and(|manifest| snapshot::position(&manifest) >= revision) || revision == 0)
     }
 
     async fn append_all(&self, mut appends: mpsc::Receiver<Append>) -> Result<Infallible, End> {
@@ -327,67 +334,6 @@ impl Link {
         let response = self.guarded(compare, vec![put], Vec::new()).await?;
         if let Some(header) = response.header.filter(|_| response.succeeded) {
             self.appended.store(header.revision, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    async fn write_snapshots(&self, mut snapshots: mpsc::Receiver<Box<Machine>>) -> Result<Infallible, End> {
-        while let Some(machine) = snapshots.recv().await {
-            match self.write_snapshot(machine).await {
-                Ok(()) => {}
-                Err(Step::Ended(end)) => return Err(end),
-                Err(Step::Failed(error)) => {
-                    tracing::warn!(%error, "Snapshot was not written");
-                    tokio::time::sleep(AGAIN_AFTER * 50).await;
-                    self.tell(Input::Snapshot(None)).await?;
-                }
-            }
-        }
-        Err(End::Closed)
-    }
-
-    async fn write_snapshot(&self, machine: Box<Machine>) -> Result<(), Step> {
-        let before = self.snapshot.load(Ordering::Relaxed);
-        let position = i64::try_from(machine.position).unwrap_or(i64::MAX);
-        let taken = tokio::task::spawn_blocking(move || snapshot::take(&machine)).await;
-        let Pieces { manifest, mut chunks } = taken.map_err(|_| Step::Ended(End::Closed))?;
-        let (present, _) = self.client.list(&self.keys.chunks(), 0, true).await.map_err(Step::Failed)?;
-        let present: Vec<String> = present.iter().filter_map(|kv| self.keys.chunk_name(&kv.key)).collect();
-        for name in &present {
-            chunks.remove(name);
-        }
-        for (name, bytes) in chunks {
-            let put = client::put(self.keys.chunk(&name), bytes, 0);
-            self.guarded(Vec::new(), vec![put], Vec::new()).await?;
-        }
-        let stands = client::stands_at(self.keys.snapshot(), before);
-        let value = prost::Message::encode_to_vec(&manifest);
-        let put = client::put(self.keys.snapshot(), value, 0);
-        if !self.guarded(vec![stands], vec![put], Vec::new()).await?.succeeded {
-            // Another replica was first, or this is the second attempt of what was done.
-            return self.tell(Input::Snapshot(None)).await.map_err(Step::Ended);
-        }
-        let unused = present.iter().filter(|name| !manifest.chunks.contains(name));
-        let unused: Vec<_> = unused.map(|name| client::delete(self.keys.chunk(name), Vec::new())).collect();
-        for some in unused.chunks(OPERATIONS) {
-            self.guarded(Vec::new(), some.to_vec(), Vec::new()).await?;
-        }
-        self.trim(position).await
-    }
-
-    /// Removes what the log said up to `position`: the snapshot says it.
-    async fn trim(&self, position: i64) -> Result<(), Step> {
-        let (logged, _) = self.client.list(&self.keys.logs(), 0, true).await.map_err(Step::Failed)?;
-        let mut last: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        for kv in logged.into_iter().filter(|kv| kv.mod_revision <= position) {
-            if let Key::Log(replica) = self.keys.read(&kv.key) {
-                last.insert(replica, kv.key);
-            }
-        }
-        for (replica, mut key) in last {
-            key.push(0);
-            let delete = client::delete(self.keys.log_of(&replica), key);
-            self.guarded(Vec::new(), vec![delete], Vec::new()).await?;
         }
         Ok(())
     }

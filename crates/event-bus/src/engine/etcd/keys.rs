@@ -6,6 +6,7 @@
 //! <prefix><format>/a/replica/<replica>         presence: ends with the replica's lease
 //! <prefix><format>/a/snapshot                  the state after an entry
 //! <prefix><format>/c/<digest>                  its pieces
+//! <prefix><format>/removal                     stands at the last removal of pieces
 //! ```
 //! Everything below `a/` is watched. The format is `v<rules>-<schema>-<limits>`: what entries do, and digests of what is stored and of
 //! the bounds.
@@ -84,6 +85,11 @@ impl Keys {
 
     pub(super) fn chunks(&self) -> Vec<u8> {
         self.at("c/")
+    }
+
+    /// Put whenever pieces are removed.
+    pub(super) fn removal(&self) -> Vec<u8> {
+        self.at("removal")
     }
 
     pub(super) fn chunk(&self, name: &str) -> Vec<u8> {

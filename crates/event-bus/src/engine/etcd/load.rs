@@ -9,6 +9,7 @@ use super::client::{self, Client, Error};
 use super::keys::{Key, Keys};
 use super::log::Entry;
 use super::machine::Machine;
+use super::save::Saved;
 use super::snapshot::{self, Pieces};
 use super::{rpc, store};
 use crate::engine::Limits;
@@ -28,12 +29,11 @@ pub(super) struct Loaded {
     pub(super) revision: i64,
     /// Where the newest entry is, if it is not in the snapshot.
     pub(super) newest: Option<Vec<u8>>,
-    /// The revision at which the snapshot stands; 0: there is none.
-    pub(super) snapshot: i64,
+    pub(super) snapshot: Saved,
     pub(super) snapshot_bytes: u64,
 }
 
-/// Reads everything. Data that is not there is begun, as `incarnation`.
+/// Reads everything. Data that is not there, or not whole, is begun anew, as `incarnation`.
 ///
 /// # Errors
 /// etcd does not answer, or does not hold what a replica writes.
@@ -44,13 +44,18 @@ pub(super) async fn load(client: &Client, keys: &Keys, limits: &Limits, incarnat
             begin(client, keys, incarnation, 0).await?;
             continue;
         };
-        let (incarnation, meta) = (String::from_utf8_lossy(&meta.value).into_owned(), meta.mod_revision);
+        let (found_incarnation, meta) = (String::from_utf8_lossy(&meta.value).into_owned(), meta.mod_revision);
         let stored = found.iter().find(|kv| keys.read(&kv.key) == Key::Snapshot);
         let pieces = match stored {
             Some(kv) => read_pieces(client, keys, &kv.value, revision).await?,
-            None => Pieces::default(),
+            None => Some(Pieces::default()),
         };
-        let mut machine = snapshot::assemble(incarnation.clone(), limits.clone(), &pieces).map_err(Error::Malformed)?;
+        let Some(pieces) = pieces else {
+            tracing::warn!("A piece of the snapshot in etcd is not there: the bus begins anew");
+            begin(client, keys, incarnation, meta).await?;
+            continue;
+        };
+        let mut machine = snapshot::assemble(found_incarnation.clone(), limits.clone(), &pieces).map_err(Error::Malformed)?;
         let is_log = |kv: &&rpc::KeyValue| matches!(keys.read(&kv.key), Key::Log(_));
         let mut logged: Vec<&rpc::KeyValue> = found.iter().filter(is_log).collect();
         logged.sort_by_key(|kv| kv.mod_revision);
@@ -63,11 +68,14 @@ pub(super) async fn load(client: &Client, keys: &Keys, limits: &Limits, incarnat
         }
         return Ok(Loaded {
             machine,
-            incarnation,
+            incarnation: found_incarnation,
             meta,
             revision,
             newest,
-            snapshot: stored.map_or(0, |kv| kv.mod_revision),
+            snapshot: Saved {
+                revision: stored.map_or(0, |kv| kv.mod_revision),
+                position: snapshot::position(&pieces.manifest),
+            },
             snapshot_bytes: pieces.manifest.bytes,
         });
     }
@@ -93,7 +101,8 @@ pub(super) async fn begin(client: &Client, keys: &Keys, incarnation: &str, meta:
     client.txn(request).await.map(drop)
 }
 
-async fn read_pieces(client: &Client, keys: &Keys, manifest: &[u8], revision: i64) -> Result<Pieces, Error> {
+/// The pieces of a snapshot; `None` if one is not there.
+async fn read_pieces(client: &Client, keys: &Keys, manifest: &[u8], revision: i64) -> Result<Option<Pieces>, Error> {
     let malformed = |error: prost::DecodeError| {
         let error = wire::Error::new("snapshot", error.to_string(), "what a replica of this format writes");
         Error::Malformed(error)
@@ -101,17 +110,14 @@ async fn read_pieces(client: &Client, keys: &Keys, manifest: &[u8], revision: i6
     let manifest = store::Snapshot::decode(manifest).map_err(malformed)?;
     let read = |name: String| async move {
         let found = client.get(keys.chunk(&name), revision).await?;
-        let found = found.ok_or_else(|| Error::Malformed(wire::Error::absent("chunk")))?;
-        Ok::<_, Error>((name, found.value))
+        Ok::<_, Error>(found.map(|found| (name, found.value)))
     };
     let chunks = futures::stream::iter(manifest.chunks.clone())
         .map(read)
         .buffer_unordered(CHUNKS_AT_ONCE)
-        .try_collect::<BTreeMap<_, _>>();
-    Ok(Pieces {
-        chunks: chunks.await?,
-        manifest,
-    })
+        .try_collect::<Vec<_>>();
+    let chunks: Option<BTreeMap<_, _>> = chunks.await?.into_iter().collect();
+    Ok(chunks.map(|chunks| Pieces { manifest, chunks }))
 }
 
 /// etcd's revisions are signed, and never negative.

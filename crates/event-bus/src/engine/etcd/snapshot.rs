@@ -76,10 +76,9 @@ pub(super) fn assemble(incarnation: String, limits: Limits, pieces: &Pieces) -> 
     Ok(machine)
 }
 
-/// The position of the state whose manifest this is; 0: it is none.
-pub(super) fn position(manifest: &[u8]) -> u64 {
-    let manifest = pb::Snapshot::decode(manifest).unwrap_or_default();
-    manifest.state.map_or(0, |state| state.position)
+/// The position of the state whose manifest this is; 0: it has none.
+pub(super) fn position(manifest: &pb::Snapshot) -> u64 {
+    manifest.state.as_ref().map_or(0, |state| state.position)
 }
 
 // === impl Pieces ===

@@ -11,7 +11,8 @@ use super::driver::{AGAIN_AFTER, End, Link, Step};
 use super::keys::Key;
 use super::load::{self, Loaded, to_revision};
 use super::log::Entry;
-use super::{Input, rpc, store};
+use super::save::Saved;
+use super::{Input, rpc, snapshot, store};
 
 /// How often etcd is asked how far the watch is.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -135,8 +136,11 @@ impl Link {
             }
             (Key::Replica(replica), false) => self.tell(Input::Departed(replica)).await,
             (Key::Snapshot, true) => {
-                self.snapshot.store(kv.mod_revision, Ordering::Relaxed);
                 let manifest: store::Snapshot = prost::Message::decode(kv.value.as_slice()).unwrap_or_default();
+                self.set_saved(Saved {
+                    revision: kv.mod_revision,
+                    position: snapshot::position(&manifest),
+                });
                 self.tell(Input::Snapshot(Some(manifest.bytes))).await
             }
             (Key::Meta, _) => Err(End::Lost),
@@ -160,7 +164,7 @@ impl Link {
                     ..
                 }) => {
                     self.set_newest(machine.position, newest);
-                    self.snapshot.store(snapshot, Ordering::Relaxed);
+                    self.set_saved(snapshot);
                     self.tell(Input::Reload(Box::new(machine))).await?;
                     self.tell(Input::Snapshot(Some(snapshot_bytes))).await?;
                     self.told.send_replace(revision);
