@@ -1,12 +1,14 @@
 //! A port and its bounds: how many may be connected, for how long, and how hands are shaken.
 //!
 //! Every port of every process is served here, plain or over TLS, so that each has the same bounds and none is forgotten. A peer can
-//! waste what one address is allowed, and nobody else notices: places are counted per address and in total, a handshake has a
-//! deadline in a task of its own, an idle or a dead connection is closed, and none outlives [`AGE`]. What is served is a router; who
-//! is asking is told to it as a [`Peer`] in the request's extensions.
+//! waste what one address is allowed, and nobody else notices: places are counted per address and in total, and over TLS taken only
+//! once hands are shaken, in a task of its own that has a deadline and must make room for others; an idle or a dead connection is
+//! closed, and none outlives [`AGE`]. What is served is a router; who is asking is told to it as a [`Peer`] in the request's
+//! extensions.
 
 mod activity;
 mod bounds;
+mod handshakes;
 mod metrics;
 mod places;
 mod speak;
@@ -21,8 +23,9 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::handshakes::{Handshake, Handshakes};
 use self::metrics::Refusal;
-use self::places::Places;
+use self::places::{Place, Places};
 use crate::tls::{Clients, Peer, Standing, Stream, Tls};
 
 pub use bounds::{AGE, Bounds, GRACE};
@@ -55,6 +58,16 @@ struct Inner {
     protocol: Protocol,
     bounds: Bounds,
     metrics: Metrics,
+}
+
+/// A connection that has just come.
+struct Arrived {
+    stream: TcpStream,
+    address: SocketAddr,
+    /// Its place among the handshakes, over TLS.
+    handshake: Option<Handshake>,
+    /// Its place in plain text.
+    place: Option<Place>,
 }
 
 // === impl Port ===
@@ -98,7 +111,7 @@ impl Port {
     /// Serves `router` until `stop`; then connections have their grace to end.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         let Self { listener, inner } = self;
-        let places = Places::new(&inner.bounds);
+        let (places, handshakes) = (Places::new(&inner.bounds), Handshakes::new(&inner.bounds));
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
@@ -115,18 +128,27 @@ impl Port {
                     continue;
                 }
             };
-            match places.take(address.ip()) {
-                Ok(place) => {
-                    let work = Arc::clone(&inner).converse(stream, address, router.clone(), stop.clone());
-                    // Owned by this loop, which waits for it; it ends at the latest with its age and grace.
-                    connections.spawn(async move {
-                        work.await;
-                        drop(place);
-                    });
+            // In plain text there is nothing to wait for, and no task to begin for whoever finds no place.
+            let (handshake, place) = if inner.tls.is_some() {
+                (Some(handshakes.begin(address.ip())), None)
+            } else {
+                match places.take(address.ip(), false) {
+                    Ok(place) => (None, Some(place)),
+                    Err(reason) => {
+                        inner.refuse(reason, address, None);
+                        continue;
+                    }
                 }
-                // Being closed is all that it is told: an answer would cost more than it does.
-                Err(reason) => inner.refuse(reason, address, None),
-            }
+            };
+            let arrived = Arrived {
+                stream,
+                address,
+                handshake,
+                place,
+            };
+            let work = Arc::clone(&inner).converse(arrived, places.clone(), router.clone(), stop.clone());
+            // Owned by this loop, which waits for it; it ends at the latest with its handshake, or with its age and grace.
+            connections.spawn(work);
         }
         drop(listener);
         while connections.join_next().await.is_some() {}
@@ -136,14 +158,27 @@ impl Port {
 // === impl Inner ===
 
 impl Inner {
-    async fn converse(self: Arc<Self>, stream: TcpStream, address: SocketAddr, router: Router, stop: CancellationToken) {
+    async fn converse(self: Arc<Self>, arrived: Arrived, places: Places, router: Router, stop: CancellationToken) {
+        let Arrived {
+            stream,
+            address,
+            handshake,
+            place,
+        } = arrived;
         let _open = self.metrics.opened(self.name);
         // Without it answers are late, and nothing else.
         let _ = stream.set_nodelay(true);
         // Before the handshake: CAs that change meanwhile end this connection, too.
         let trust = self.tls.as_ref().map_or_else(CancellationToken::new, Tls::trust);
-        let Some((stream, standing)) = self.shake_hands(stream, address, &stop).await else {
+        let Some((stream, standing)) = self.shake_hands(stream, address, handshake.as_ref(), &stop).await else {
             return;
+        };
+        let place = place.map_or_else(|| places.take(address.ip(), standing == Standing::Stranger), Ok);
+        drop(handshake);
+        let _place = match place {
+            Ok(place) => place,
+            // Being closed is all that it is told: an answer would cost more than it does.
+            Err(reason) => return self.refuse(reason, address, None),
         };
         let peer = Peer {
             standing,
@@ -163,8 +198,14 @@ impl Inner {
         }
     }
 
-    async fn shake_hands(&self, stream: TcpStream, address: SocketAddr, stop: &CancellationToken) -> Option<(Stream, Standing)> {
-        let Some(tls) = &self.tls else {
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        handshake: Option<&Handshake>,
+        stop: &CancellationToken,
+    ) -> Option<(Stream, Standing)> {
+        let (Some(tls), Some(handshake)) = (&self.tls, handshake) else {
             return Some((Stream::Plain(stream), Standing::Plain));
         };
         let clients = match self.protocol {
@@ -175,6 +216,10 @@ impl Inner {
         let shaken = tokio::select! {
             biased;
             () = stop.cancelled() => return None,
+            () = handshake.is_cut() => {
+                self.refuse(Refusal::HandshakeCut, address, None);
+                return None;
+            }
             shaken = tokio::time::timeout(self.bounds.handshake, acceptor.accept(stream)) => shaken,
         };
         match shaken {

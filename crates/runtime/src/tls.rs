@@ -199,7 +199,7 @@ impl Tls {
     }
 
     /// How a client shakes hands now.
-    fn client(&self) -> Arc<ClientConfig> {
+    pub(crate) fn client(&self) -> Arc<ClientConfig> {
         self.lock().configs.client.clone()
     }
 

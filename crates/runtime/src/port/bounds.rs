@@ -14,10 +14,14 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// The bounds of a port. Every field says what happens beyond it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections at a time, handshakes included; further ones are closed at once.
+    /// Connections at a time; further ones are closed at once. Over TLS they count from the end of the handshake.
     pub connections: usize,
+    /// Of these, connections of clients without a certificate where those are let in: whoever has one finds a place.
+    pub strangers: usize,
     /// Connections at a time from one address; further ones are closed at once, so that nobody can take every place.
     pub connections_per_address: usize,
+    /// Handshakes at a time; a further one takes the place of the oldest of whoever has most.
+    pub handshakes: usize,
     /// How long a TLS handshake may take, and the head of an HTTP/1 request; then the connection is closed.
     pub handshake: Duration,
     /// Requests at a time on one HTTP/2 connection; the client waits with further ones.
@@ -41,6 +45,10 @@ impl Bounds {
     pub const BUS: Self = Self {
         // 4 stages × 3 replicas on 80 control planes; each costs some 100 KiB while it works.
         connections: 1024,
+        // There are none.
+        strangers: 0,
+        // All of two machines at once, or a quarter of all; each is some 30 KiB.
+        handshakes: 256,
         // All stages of one node with the host's network come from one address, and a proxy may stand before several nodes.
         connections_per_address: 128,
         // Three round trips to the far side of the world, with retransmissions.
@@ -58,6 +66,9 @@ impl Bounds {
     /// Of gRPC health: a few probes, and watchers that stay.
     pub const HEALTH: Self = Self {
         connections: 64,
+        // There are none.
+        strangers: 0,
+        handshakes: 32,
         connections_per_address: 16,
         handshake: Duration::from_secs(5),
         streams: 8,
@@ -72,6 +83,9 @@ impl Bounds {
     /// Of the admin port: the kubelet's probes, a few scrapers, a few people.
     pub const ADMIN: Self = Self {
         connections: 64,
+        // Probes, and whoever can reach the port; a quarter is for scrapers and people.
+        strangers: 48,
+        handshakes: 32,
         connections_per_address: 16,
         handshake: Duration::from_secs(5),
         // HTTP/1 has one.

@@ -23,6 +23,8 @@ pub(super) enum Refusal {
     Handshake,
     /// The handshake took too long.
     HandshakeTimeout,
+    /// The handshake had to make room for a newer one.
+    HandshakeCut,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -99,6 +101,7 @@ impl Refusal {
             Self::FullForAddress => "full_for_address",
             Self::Handshake => "handshake",
             Self::HandshakeTimeout => "handshake_timeout",
+            Self::HandshakeCut => "handshake_cut",
         }
     }
 }
