@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bailiff_model::{Now, Revision, Topic};
 use tokio::sync::{Notify, mpsc};
 
+mod append;
 mod client;
 mod driver;
 mod keys;
@@ -125,6 +126,8 @@ pub struct Standing {
     pub malformed: u64,
     /// Bytes of the last snapshot.
     pub snapshot_bytes: u64,
+    /// How often etcd did not take an entry when it was asked to.
+    pub append_failures: u64,
 }
 
 /// The engine over etcd.

@@ -104,7 +104,7 @@ impl Synchronous {
         });
         let (engine, driver) = rx.recv_timeout(PATIENCE).expect("etcd is there");
         let driving = runtime().spawn(async move {
-            driver.run().await;
+            Box::pin(driver.run()).await;
         });
         let (tx, woken) = sync_channel(1);
         let wake = engine.wake();

@@ -26,11 +26,18 @@ use super::rpc::watch_client::WatchClient;
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 const PING_EVERY: Duration = Duration::from_secs(2);
-/// Values in one page of a range: each is at most a little over 1 MiB.
-const PAGE: i64 = 64;
+/// What a value adds to the time that an answer may take: 20 of the largest, which are a little over 1 MiB, in a second.
+const VALUE_WITHIN: Duration = Duration::from_millis(50);
+/// How long one large value may take; several are asked for at a time.
+const LARGE_WITHIN: Duration = Duration::from_secs(5);
+/// Values in the first page of a range, and at most: the first must come over a slow way, too, and 64 of the largest fit into an answer.
+const PAGE: u32 = 4;
+const PAGE_MAX: u32 = 64;
+/// Bytes that a page should have: enough that its way there and back does not count.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
 /// Keys without values in one page.
 const KEYS_PAGE: i64 = 10_000;
-/// Largest answer: a page of the largest values.
+/// Largest answer: a page of the largest values, and room.
 const MESSAGE_MAX: usize = 128 * 1024 * 1024;
 
 /// Why etcd did not do what it was asked.
@@ -62,6 +69,13 @@ pub struct Member {
 pub(super) struct Client {
     members: Arc<[Channel]>,
     current: Arc<AtomicUsize>,
+}
+
+/// How many values to ask for: few while they are large or come slowly, many while they are small.
+#[derive(Debug)]
+struct Pages {
+    next: u32,
+    most: u32,
 }
 
 /// A watch that is open.
@@ -126,7 +140,15 @@ impl Client {
     }
 
     /// Asks one member after the other until one answers.
-    async fn ask<T, F, C>(&self, mut call: C) -> Result<T, Error>
+    async fn ask<T, F, C>(&self, call: C) -> Result<T, Error>
+    where
+        C: FnMut(Channel) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.ask_within(ANSWER_WITHIN, call).await
+    }
+
+    async fn ask_within<T, F, C>(&self, within: Duration, mut call: C) -> Result<T, Error>
     where
         C: FnMut(Channel) -> F,
         F: Future<Output = Result<Response<T>, Status>>,
@@ -134,7 +156,7 @@ impl Client {
         let mut last = Status::unavailable("there are no members");
         for _ in 0..self.members.len() {
             let (current, channel) = self.member();
-            match tokio::time::timeout(ANSWER_WITHIN, call(channel)).await {
+            match tokio::time::timeout(within, call(channel)).await {
                 Ok(Ok(response)) => return Ok(response.into_inner()),
                 Ok(Err(status)) if !is_passing(&status) => return Err(refused(status)),
                 Ok(Err(status)) => last = status,
@@ -145,21 +167,31 @@ impl Client {
                 .current
                 .compare_exchange(current, current + 1, Ordering::Relaxed, Ordering::Relaxed);
         }
+        // A member that is full has answered.
+        if last.code() == Code::ResourceExhausted {
+            return Err(refused(last));
+        }
         Err(Error::Unavailable(Box::new(last)))
     }
 
     /// Everything that begins with `prefix`, as it was at `revision` (0: now), and that revision.
     pub(super) async fn list(&self, prefix: &[u8], revision: i64, keys_only: bool) -> Result<(Vec<rpc::KeyValue>, i64), Error> {
         let (mut found, mut revision, mut key) = (Vec::new(), revision, prefix.to_vec());
+        let mut pages = Pages::default();
         loop {
             let request = rpc::RangeRequest {
                 key: key.clone(),
                 range_end: end_of(prefix),
-                limit: if keys_only { KEYS_PAGE } else { PAGE },
+                limit: if keys_only { KEYS_PAGE } else { i64::from(pages.next) },
                 revision,
                 keys_only,
             };
-            let page = self.range(request).await?;
+            let page = match self.range(request, ANSWER_WITHIN + VALUE_WITHIN * pages.next).await {
+                Ok(page) => page,
+                Err(Error::Unavailable(_)) if !keys_only && pages.failed() => continue,
+                Err(error) => return Err(error),
+            };
+            pages.took(page.kvs.len(), page.kvs.iter().map(|kv| kv.value.len()).sum());
             if revision == 0 {
                 revision = page.header.map_or(0, |header| header.revision);
             }
@@ -182,11 +214,11 @@ impl Client {
             revision,
             ..rpc::RangeRequest::default()
         };
-        Ok(self.range(request).await?.kvs.into_iter().next())
+        Ok(self.range(request, LARGE_WITHIN).await?.kvs.into_iter().next())
     }
 
-    async fn range(&self, request: rpc::RangeRequest) -> Result<rpc::RangeResponse, Error> {
-        self.ask(|channel| {
+    async fn range(&self, request: rpc::RangeRequest, within: Duration) -> Result<rpc::RangeResponse, Error> {
+        self.ask_within(within, |channel| {
             let request = request.clone();
             async move { kv(channel).range(request).await }
         })
@@ -262,6 +294,34 @@ impl Client {
     }
 }
 
+// === impl Pages ===
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self {
+            next: PAGE,
+            most: PAGE_MAX,
+        }
+    }
+}
+
+impl Pages {
+    /// A page came. The next values may be larger, so a page grows to its double at most.
+    fn took(&mut self, count: usize, bytes: usize) {
+        let fitting = PAGE_BYTES.saturating_mul(count) / bytes.max(1);
+        let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+        self.next = fitting.min(self.next * 2).clamp(1, self.most);
+    }
+
+    /// A page did not come in time. True if a smaller one may be tried.
+    fn failed(&mut self) -> bool {
+        let is_smallest = self.next == 1;
+        self.most = (self.next / 4).max(1);
+        self.next = self.most;
+        !is_smallest
+    }
+}
+
 fn kv(channel: Channel) -> KvClient<Channel> {
     KvClient::new(channel).max_decoding_message_size(MESSAGE_MAX)
 }
@@ -329,5 +389,42 @@ pub(super) fn found(response: &rpc::TxnResponse, place: usize) -> Option<&rpc::K
     match response.responses.get(place)?.response.as_ref()? {
         rpc::response_op::Response::ResponseRange(range) => range.kvs.first(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_grow_while_values_are_small_and_shrink_with_large_ones() {
+        let mut pages = Pages::default();
+        let mut sizes = Vec::new();
+        for value in [100, 100, 100, 100, 100, 100, 1_200_000, 1_200_000] {
+            sizes.push(pages.next);
+            let count = pages.next as usize;
+            pages.took(count, count * value);
+        }
+        assert_eq!(sizes, [4, 8, 16, 32, 64, 64, 64, 1]);
+    }
+
+    #[test]
+    fn a_page_that_does_not_come_is_asked_for_in_smaller_ones_until_there_are_none() {
+        let mut pages = Pages { next: 64, most: 64 };
+        let mut sizes = Vec::new();
+        while pages.failed() {
+            sizes.push(pages.next);
+        }
+        assert_eq!(sizes, [16, 4, 1]);
+        pages.took(1, 10);
+        assert_eq!(pages.next, 1, "it does not grow again");
+    }
+
+    #[test]
+    fn every_page_has_the_time_that_its_values_take() {
+        for (page, mib_per_second) in [(PAGE_MAX, 14.0), (PAGE, 2.5), (1, 0.7)] {
+            let within = ANSWER_WITHIN + VALUE_WITHIN * page;
+            assert!(f64::from(page) / within.as_secs_f64() < mib_per_second, "{page}");
+        }
     }
 }

@@ -16,10 +16,10 @@ use super::client::{self, Client, Error, Member};
 use super::keys::Keys;
 use super::load::{self, Loaded};
 use super::presence::{self, Ear};
-use super::replica::{Append, Replica};
+use super::replica::Replica;
 use super::save::Saved;
 use super::snapshot;
-use super::{Etcd, Input, Output, SnapshotAfter, rpc};
+use super::{Etcd, Input, Output, SnapshotAfter, Standing, rpc};
 use crate::engine::Limits;
 
 /// Pause before what failed is tried again.
@@ -90,6 +90,7 @@ pub(super) struct Link {
     pub(super) ear: Ear,
     pub(super) left: Notify,
     pub(super) lease: AtomicI64,
+    pub(super) standing: Arc<Mutex<Standing>>,
 }
 
 /// An entry by which it is seen whether the store knows what it knew.
@@ -177,6 +178,7 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
         ear: Ear::new(),
         left: Notify::new(),
         lease: AtomicI64::new(lease),
+        standing: engine.standing(),
     };
     let driver = Driver {
         link: Arc::new(link),
@@ -309,33 +311,6 @@ impl Link {
         let found = client::found(&response, usize::from(!response.succeeded));
         let manifest = found.map(|kv| prost::Message::decode(kv.value.as_slice()).unwrap_or_default());
         Ok(manifest.is_some_and(|manifest| snapshot::position(&manifest) >= revision) || revision == 0)
-    }
-
-    async fn append_all(&self, mut appends: mpsc::Receiver<Append>) -> Result<Infallible, End> {
-        while let Some(append) = appends.recv().await {
-            loop {
-                match self.append(&append).await {
-                    Ok(()) => break,
-                    Err(Step::Ended(end)) => return Err(end),
-                    Err(Step::Failed(error)) => tracing::debug!(%error, seq = append.seq, "Entry was not appended yet"),
-                }
-                tokio::time::sleep(AGAIN_AFTER).await;
-            }
-            self.tell(Input::Committed(append.seq)).await?;
-        }
-        Err(End::Closed)
-    }
-
-    /// Appends an entry; one that was appended by an attempt before is there, and nothing is done.
-    async fn append(&self, append: &Append) -> Result<(), Step> {
-        let key = self.keys.log(&self.replica, append.seq);
-        let compare = vec![client::stands_at(key.clone(), 0)];
-        let put = client::put(key, append.bytes.clone(), 0);
-        let response = self.guarded(compare, vec![put], Vec::new()).await?;
-        if let Some(header) = response.header.filter(|_| response.succeeded) {
-            self.appended.store(header.revision, Ordering::Relaxed);
-        }
-        Ok(())
     }
 
     /// Compacts etcd's history: what is older than anybody follows is let go.

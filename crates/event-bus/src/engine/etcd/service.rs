@@ -121,7 +121,7 @@ impl Status {
         if standing.waiting >= WAITING_FOR_LONG {
             let seconds = standing.waiting.as_secs();
             return Some(format!(
-                "etcd has not confirmed an entry for {seconds} s: no quorum, or it cannot be reached"
+                "etcd has not confirmed an entry for {seconds} s: no quorum, it cannot be reached, or it refuses"
             ));
         }
         (!standing.is_member).then(|| "the other replicas count this one as gone".to_owned())
@@ -182,6 +182,11 @@ impl Collector for Status {
                 "malformed_entries",
                 "Entries of the log that this format does not know",
                 standing.malformed,
+            ),
+            (
+                "append_failures",
+                "How often etcd did not take an entry when it was asked to",
+                standing.append_failures,
             ),
             ("starts", "How often the replica joined a bus anew", starts),
         ];

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use super::client::Watching;
 use super::driver::{AGAIN_AFTER, End, Link, Step};
@@ -16,8 +16,8 @@ use super::{Input, rpc, snapshot, store};
 
 /// How often etcd is asked how far the watch is.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// A watch that says nothing for so long, or does not tell what etcd has committed, is opened anew on another member.
-const BEHIND_AFTER: Duration = Duration::from_secs(3);
+/// A watch that says nothing while it is asked so often, or does not tell what etcd has committed, is opened anew on another member.
+const ASKS: u32 = 3;
 
 /// What a watch came to.
 enum Ended {
@@ -25,6 +25,39 @@ enum Ended {
     Broken,
     /// What it would have told is not kept any more.
     Compacted,
+}
+
+/// How a watch keeps up, counted in how often it was asked.
+#[derive(Debug, Default)]
+struct Pace {
+    /// It has said nothing since.
+    quiet: u32,
+    /// It has not told this entry since.
+    goal: i64,
+    waited: u32,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    fn from(told: i64) -> Self {
+        Self {
+            goal: told,
+            ..Self::default()
+        }
+    }
+
+    /// It is asked once more, and has told so much of what etcd has. True if it has fallen behind.
+    const fn asks(&mut self, told: i64, appended: i64) -> bool {
+        let is_behind = self.quiet >= ASKS;
+        self.quiet += 1;
+        if told >= self.goal {
+            (self.goal, self.waited) = (appended, 0);
+            return is_behind;
+        }
+        self.waited += 1;
+        is_behind || self.waited >= ASKS
+    }
 }
 
 impl Link {
@@ -67,7 +100,7 @@ impl Link {
     async fn tell_all(&self, mut watching: Watching, told: &mut i64) -> Result<Ended, End> {
         let mut ask = tokio::time::interval(ASK_EVERY);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut heard, mut goal) = (Instant::now(), (*told, Instant::now()));
+        let mut pace = Pace::from(*told);
         loop {
             let response = tokio::select! {
                 biased;
@@ -75,11 +108,8 @@ impl Link {
                     Ok(Some(response)) => response,
                     Ok(None) | Err(_) => return Ok(Ended::Broken),
                 },
-                now = ask.tick() => {
-                    if *told >= goal.0 {
-                        goal = (self.appended.load(Ordering::Relaxed), now);
-                    }
-                    if now - heard >= BEHIND_AFTER || now - goal.1 >= BEHIND_AFTER {
+                _ = ask.tick() => {
+                    if pace.asks(*told, self.appended.load(Ordering::Relaxed)) {
                         tracing::warn!(told, "Watch of the log has fallen behind");
                         return Ok(Ended::Broken);
                     }
@@ -90,7 +120,7 @@ impl Link {
                     continue;
                 }
             };
-            heard = Instant::now();
+            pace.quiet = 0;
             if response.compact_revision > 0 {
                 return Ok(Ended::Compacted);
             }
@@ -175,5 +205,38 @@ impl Link {
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often a watch is asked until it has fallen behind; 0: it never does.
+    fn asks_until_behind(mut step: impl FnMut(u32, &mut Pace) -> (i64, i64)) -> u32 {
+        let mut pace = Pace::from(7);
+        let is_behind = |asked: &u32| {
+            let (told, appended) = step(*asked, &mut pace);
+            pace.asks(told, appended)
+        };
+        (0..20).find(is_behind).unwrap_or(0)
+    }
+
+    #[test]
+    fn a_watch_is_behind_if_it_is_silent_or_does_not_tell_what_there_is() {
+        assert_eq!(asks_until_behind(|_, _| (7, 7)), 3, "silent for three seconds");
+        let speaks = |told: i64, appended: i64| {
+            asks_until_behind(move |_, pace| {
+                pace.quiet = 0;
+                (told, appended)
+            })
+        };
+        assert_eq!(speaks(7, 7), 0, "there is nothing to tell");
+        assert_eq!(speaks(7, 8), 3, "it speaks, and does not tell");
+        let late = asks_until_behind(|asked, pace| {
+            pace.quiet = 0;
+            (i64::from(asked) + 5, i64::from(asked) + 7)
+        });
+        assert_eq!(late, 0, "a little late is not behind");
     }
 }
