@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use bailiff_event_bus::Bus;
+use bailiff_event_bus::{Body, Bus};
+use bailiff_explain::Said;
 use bailiff_model::Topic;
 use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock, GoDuration};
@@ -52,8 +53,19 @@ enum Output {
     Json,
 }
 
-fn topic(text: &str) -> Result<Topic, String> {
+/// The topic of this name.
+pub fn topic(text: &str) -> Result<Topic, String> {
     Topic::parse(text).ok_or_else(|| format!("allowed is {}", Topic::ALL.map(Topic::as_str).join(", ")))
+}
+
+/// What a record says, for whoever puts it into words.
+pub fn said(body: &Body) -> Said<'_> {
+    match body {
+        Body::NodeHealth(health) => Said::Health(health),
+        Body::Intent(intent) => Said::Intent(intent),
+        Body::Outcome(outcome) => Said::Outcome(outcome),
+        Body::DaemonSetSync(sync) => Said::Rollout(sync),
+    }
 }
 
 /// Runs the command.

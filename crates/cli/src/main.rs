@@ -3,6 +3,7 @@
 mod bus;
 mod certs;
 mod demo;
+mod events;
 mod pause;
 mod run;
 mod sandbox;
@@ -38,6 +39,8 @@ enum Command {
     Resume(pause::ResumeArgs),
     /// List the pauses there are
     Pauses(pause::ListArgs),
+    /// Print what the stages say to each other: what was seen, decided and done
+    Events(events::Args),
     /// Make a CA and a certificate for each role, to try mutual TLS with
     Certs(certs::Args),
     /// Look at an event bus, or reset an epoch of it
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => pause::pause(*args),
         Command::Resume(args) => pause::resume(args),
         Command::Pauses(args) => pause::pauses(args),
+        Command::Events(args) => events::main(args),
         Command::Certs(args) => certs::main(args),
         Command::Bus(args) => bus::main(args),
     };

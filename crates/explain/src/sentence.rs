@@ -1,0 +1,279 @@
+//! One sentence for each record. Times are those of the record, which are of its producer's clock.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use bailiff_model::health::{NodeHealth, Signal, Verdict};
+use bailiff_model::hold::{Hold, HoldReason};
+use bailiff_model::intent::{
+    EvictionCause, Intent, IntentState, NodeEviction, NodeIsolation, PodEviction, Trigger, WithdrawnReason,
+};
+use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, RefusedReason, ZoneStatus};
+use bailiff_model::rollout::{DaemonSetSync, WhyNot};
+use bailiff_model::{PodRef, Taint, Wall, Zone};
+
+use crate::Said;
+
+/// What it says, without a full stop.
+pub fn sentence(said: Said<'_>) -> String {
+    match said {
+        Said::Health(health) => of_health(health),
+        Said::Intent(Intent::Isolation(isolation)) => of_isolation(isolation),
+        Said::Intent(Intent::NodeEviction(eviction)) => of_node_eviction(eviction),
+        Said::Intent(Intent::Pod(eviction)) => of_pod_eviction(eviction),
+        Said::Outcome(Outcome::Zone(zone)) => of_zone(zone),
+        Said::Outcome(Outcome::Node(node)) => of_node(node),
+        Said::Outcome(Outcome::Pod(pod)) => of_pod(pod),
+        Said::Rollout(sync) => of_sync(sync),
+    }
+}
+
+/// A moment, to the second.
+fn at(wall: Wall) -> String {
+    format!("{wall:.0}")
+}
+
+/// A span, in the largest units that tell it to the second, or to a tenth below ten seconds.
+fn span(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, _) if seconds < 10 && duration.subsec_millis() >= 50 => format!("{:.1}s", duration.as_secs_f64()),
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, 0) => format!("{minutes}m"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, 0, 0) => format!("{hours}h"),
+        (hours, minutes, _) => format!("{hours}h{minutes}m"),
+    }
+}
+
+/// `in zone eu-1:a`; nodes without zone labels are in a zone of their own.
+fn inside(zone: &Zone) -> String {
+    if *zone == Zone::default() {
+        "in no zone".to_owned()
+    } else {
+        format!("in zone {zone}")
+    }
+}
+
+fn name_of(pod: &PodRef) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
+
+/// `; held: …`, or nothing.
+fn but_held(hold: Option<&Hold>) -> String {
+    hold.map_or_else(String::new, |hold| format!("; {}", held(hold)))
+}
+
+/// Why something does not happen, and since when.
+pub fn held(hold: &Hold) -> String {
+    let why = match hold.reason {
+        HoldReason::Incomplete => "not every shard of a topic it depends on is complete",
+        HoldReason::Stale => "a stage it depends on is not live",
+        HoldReason::ApiStale => "a Kubernetes watch it depends on is not fresh",
+        HoldReason::AllZonesDisrupted => "every zone is fully disrupted",
+        HoldReason::RateZero => "the zone's rate is zero in its present state",
+        HoldReason::Paused => "paused",
+        HoldReason::Rival => "another controller does the same duty",
+        HoldReason::CorrelatedLoss => "too many Leases stopped together",
+        HoldReason::OutdatedIntent => "what it is based on is not the newest",
+        HoldReason::Observing => "this process only observes",
+        HoldReason::TaintOrder => "the NoSchedule taint is not seen yet",
+        HoldReason::RateLimited => "the zone's rate goes to others first",
+        HoldReason::Budget => "a PodDisruptionBudget is used up",
+    };
+    let mut text = format!("held since {}: {why}", at(hold.since));
+    if !hold.detail.is_empty() && hold.detail != why {
+        let _ = write!(text, " ({})", hold.detail);
+    }
+    text
+}
+
+// === node-health ===
+
+fn of_health(health: &NodeHealth) -> String {
+    let sign = health.last_sign_of_life.map(|sign| {
+        let by = match sign.signal {
+            Signal::Lease => "Lease",
+            Signal::Status => "status",
+        };
+        format!("last sign of life {} by its {by}", at(sign.time))
+    });
+    let sign = sign.unwrap_or_else(|| "no sign of life seen yet".to_owned());
+    let ends = health.counted_from.checked_add(health.grace).map(at);
+    let ends = ends.unwrap_or_else(|_| "never".to_owned());
+    let grace = span(health.grace);
+    let said = match health.verdict {
+        Verdict::Healthy => format!("is healthy: {sign}"),
+        Verdict::Late => format!("is late: {sign}; unreachable at {ends}, {grace} after it counts from, unless one comes"),
+        Verdict::NotReady if health.ready.reason.is_empty() => format!("reports that it is not ready: {sign}"),
+        Verdict::NotReady => format!("reports that it is not ready ({}): {sign}", health.ready.reason),
+        Verdict::Unreachable => format!("is unreachable: {sign}, and none for a grace of {grace}"),
+        Verdict::NoStatus => format!("has reported no status yet: {sign}; its grace of {grace} ends {ends}"),
+    };
+    let held = but_held(health.held.as_ref());
+    format!("node {} {} {said}{held}", health.node.name, inside(&health.zone))
+}
+
+// === eviction-intents ===
+
+fn of_isolation(isolation: &NodeIsolation) -> String {
+    let NodeIsolation {
+        node,
+        zone,
+        taint,
+        cause,
+        ..
+    } = isolation;
+    let inside = inside(zone);
+    format!("node {} {inside} should carry {}:NoExecute: {cause}", node.name, taint.key())
+}
+
+fn of_node_eviction(eviction: &NodeEviction) -> String {
+    let NodeEviction { node, zone, cause, .. } = eviction;
+    let node = format!("node {} {}", node.name, inside(zone));
+    if eviction.due {
+        format!("all pods of {node} should go: {cause}")
+    } else {
+        format!("all pods of {node} should go at {}: {cause}", at(eviction.not_before))
+    }
+}
+
+fn of_pod_eviction(eviction: &PodEviction) -> String {
+    let pod = format!("pod {} on node {}", name_of(&eviction.pod), eviction.node.name);
+    let cause = match &eviction.cause {
+        EvictionCause::Taints { taints, .. } => taints_in_words(taints),
+        EvictionCause::Node => "the whole node is evicted".to_owned(),
+    };
+    match (eviction.state, eviction.trigger) {
+        (IntentState::Scheduled, _) => format!("{pod} is to go at {}, when its toleration ends: {cause}", at(eviction.due_at)),
+        (IntentState::Due, Trigger::Untolerated) => format!("{pod} should go, it does not tolerate it: {cause}"),
+        (IntentState::Due, Trigger::Expired) => format!("{pod} should go, its toleration ended {}: {cause}", at(eviction.due_at)),
+        (IntentState::Due, Trigger::Node) => format!("{pod} should go: {cause}"),
+        (IntentState::Withdrawn(reason), _) => format!("{pod} may stay: {}", withdrawn(reason)),
+    }
+}
+
+fn withdrawn(reason: WithdrawnReason) -> &'static str {
+    match reason {
+        WithdrawnReason::TaintsGone => "the node carries no NoExecute taint any more",
+        WithdrawnReason::Tolerated => "it tolerates every taint now",
+        WithdrawnReason::NodeRecovered => "the node recovered",
+    }
+}
+
+fn taints_in_words(taints: &[Taint]) -> String {
+    let one = |taint: &Taint| {
+        let value = if taint.value.is_empty() {
+            String::new()
+        } else {
+            format!("={}", taint.value)
+        };
+        let since = taint
+            .time_added
+            .map_or_else(String::new, |since| format!(" since {}", at(since)));
+        format!("{}{value}:NoExecute{since}", taint.key)
+    };
+    taints.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+// === eviction-outcomes ===
+
+fn of_zone(zone: &ZoneStatus) -> String {
+    let mut text = format!(
+        "zone {} is in state {}: {} of {} voting nodes not ready, {} late; {} waiting at {} nodes/s",
+        zone.zone, zone.state, zone.not_ready, zone.voting, zone.late, zone.queue_length, zone.rate_per_second
+    );
+    if let Some(granted) = zone.last_grant {
+        let _ = write!(text, ", last granted {}", at(granted));
+    }
+    text + &but_held(zone.held.as_ref())
+}
+
+fn of_node(outcome: &NodeOutcome) -> String {
+    let node = format!("node {} {}", outcome.node.name, inside(&outcome.zone));
+    match &outcome.state {
+        NodeOutcomeState::Queued { position, expected_at } => {
+            let when = expected_at.map_or_else(String::new, |when| format!(", expected at {}", at(when)));
+            format!("{node} waits for the zone's rate, place {position}{when}")
+        }
+        NodeOutcomeState::Isolated => format!("{node} is isolated: its NoExecute taint stands"),
+        NodeOutcomeState::Released => format!("{node} is released: it carries no health taint"),
+        NodeOutcomeState::Evicted => format!("{node} is evicted: all its pods were deleted"),
+        NodeOutcomeState::Held(hold) => format!("{node} is {}", held(hold)),
+    }
+}
+
+fn of_pod(outcome: &PodOutcome) -> String {
+    let pod = format!("pod {} on node {}", name_of(&outcome.pod), outcome.node.name);
+    let said = match &outcome.state {
+        PodOutcomeState::Evicting => "is being evicted".to_owned(),
+        PodOutcomeState::Deleted => "was deleted".to_owned(),
+        PodOutcomeState::Blocked { by } => format!("may not go yet: PodDisruptionBudget {by} forbids it"),
+        PodOutcomeState::Refused(reason) => format!("was not evicted: {}", refused(*reason)),
+        PodOutcomeState::Cancelled => "was not evicted: called off in time".to_owned(),
+        PodOutcomeState::Gone => "was gone already".to_owned(),
+        PodOutcomeState::Held(hold) => format!("is due, and {}", held(hold)),
+    };
+    let tries = match outcome.failed_attempts {
+        0 => String::new(),
+        1 => "; one request failed".to_owned(),
+        failed => format!("; {failed} requests failed"),
+    };
+    format!("{pod} {said}{tries}")
+}
+
+fn refused(reason: RefusedReason) -> &'static str {
+    match reason {
+        RefusedReason::NoTaint => "the node carries no NoExecute taint",
+        RefusedReason::Tolerated => "it tolerates every taint of the node",
+        RefusedReason::OtherNode => "it is bound to another node",
+        RefusedReason::NodeReplaced => "the node was replaced by another of its name",
+        RefusedReason::NodeReady => "the node is Ready",
+        RefusedReason::Api => "the API server refused it for good",
+        RefusedReason::DaemonSet => "a DaemonSet selects it",
+    }
+}
+
+// === daemon-rollouts ===
+
+fn of_sync(sync: &DaemonSetSync) -> String {
+    let counts = &sync.counts;
+    let mut text = format!(
+        "daemonset {}/{} at revision {}: {} of {} nodes updated, {} available",
+        sync.namespace, sync.name, sync.revision, counts.updated, counts.desired, counts.available
+    );
+    let reasons: Vec<String> = sync
+        .reasons
+        .iter()
+        .map(|(reason, nodes)| format!("{nodes} {}", why_not(*reason)))
+        .collect();
+    if !reasons.is_empty() {
+        let _ = write!(text, "; without an available current pod: {}", reasons.join(", "));
+    }
+    text + &but_held(sync.held.as_ref())
+}
+
+/// Why a node has no available current pod.
+pub fn why_not(reason: WhyNot) -> &'static str {
+    match reason {
+        WhyNot::NodeBadBefore => "on nodes that were bad before this revision",
+        WhyNot::NodeBadAfter => "on nodes that went bad after they got this revision",
+        WhyNot::Unscheduled => "created and not bound",
+        WhyNot::Image => "without their image",
+        WhyNot::CrashLoop => "crashing",
+        WhyNot::MinReady => "waiting for minReadySeconds",
+        WhyNot::WaitingForBudget => "waiting for the update's budget",
+        WhyNot::Deleting => "being deleted",
+        WhyNot::NoRoom => "without room",
+        WhyNot::FailedBackoff => "failed and waiting",
+        WhyNot::RequestPending => "being asked for",
+        WhyNot::NotReady => "not ready",
+        WhyNot::OnDelete => "old until somebody deletes them",
+        WhyNot::RolloutPaused => "old while the rollout is paused",
+        WhyNot::RolloutPartition => "old by the rollout's partition",
+        WhyNot::RolloutHalted => "old while the rollout is halted",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+use bailiff_model::health::{Ready, ReadyStatus, SignOfLife};
+use bailiff_model::intent::HealthTaint;
+use bailiff_model::rollout::Counts;
+use bailiff_model::{Effect, NodeRef, ZoneState};
+
+use super::*;
+
+fn at_second(second: i64) -> Wall {
+    Wall::from_second(1_700_000_000 + second).expect("in range")
+}
+
+fn node() -> NodeRef {
+    NodeRef {
+        name: "n1".into(),
+        ..NodeRef::default()
+    }
+}
+
+fn pod() -> PodRef {
+    PodRef {
+        namespace: "shop".into(),
+        name: "web-1".into(),
+        ..PodRef::default()
+    }
+}
+
+fn hold(reason: HoldReason, detail: &str) -> Hold {
+    Hold {
+        reason,
+        detail: detail.to_owned(),
+        since: at_second(60),
+    }
+}
+
+fn health(verdict: Verdict) -> NodeHealth {
+    NodeHealth {
+        node: node(),
+        zone: Zone::new("eu-1", "a"),
+        excluded_from_disruption: false,
+        ready: Ready {
+            status: ReadyStatus::True,
+            reason: "KubeletReady".to_owned(),
+            since: None,
+        },
+        verdict,
+        last_sign_of_life: Some(SignOfLife {
+            time: at_second(0),
+            signal: Signal::Lease,
+            renew_time: None,
+        }),
+        late_since: None,
+        counted_from: at_second(0),
+        grace: Duration::from_secs(50),
+        decided_at: at_second(38),
+        held: None,
+    }
+}
+
+fn eviction(state: IntentState, trigger: Trigger) -> Intent {
+    let since = Some(at_second(51));
+    Intent::Pod(PodEviction {
+        pod: pod(),
+        node: node(),
+        zone: Zone::new("eu-1", "a"),
+        cause: EvictionCause::Taints {
+            taints: vec![Taint {
+                time_added: since,
+                ..Taint::new("node.kubernetes.io/unreachable", Effect::NoExecute)
+            }],
+            tolerations: Vec::new(),
+        },
+        state,
+        trigger,
+        due_at: at_second(351),
+        decided_at: at_second(52),
+    })
+}
+
+fn of_pod_in(state: PodOutcomeState) -> String {
+    sentence(Said::Outcome(&Outcome::Pod(PodOutcome {
+        pod: pod(),
+        node: node(),
+        zone: Zone::default(),
+        state,
+        failed_attempts: 0,
+        detail: String::new(),
+        since: at_second(352),
+    })))
+}
+
+fn of_node_in(state: NodeOutcomeState) -> String {
+    sentence(Said::Outcome(&Outcome::Node(NodeOutcome {
+        node: node(),
+        zone: Zone::default(),
+        state,
+        since: at_second(51),
+    })))
+}
+
+#[test]
+fn a_node_says_when_it_was_heard_and_what_would_come() {
+    let unheard = NodeHealth {
+        last_sign_of_life: None,
+        zone: Zone::default(),
+        held: Some(hold(HoldReason::Paused, "switch replacement")),
+        ..health(Verdict::NoStatus)
+    };
+    for (health, said) in [
+        (
+            health(Verdict::Healthy),
+            "node n1 in zone eu-1:a is healthy: last sign of life 2023-11-14T22:13:20Z by its Lease",
+        ),
+        (
+            health(Verdict::Late),
+            "node n1 in zone eu-1:a is late: last sign of life 2023-11-14T22:13:20Z by its Lease; unreachable at 2023-11-14T22:14:10Z, \
+             50s after it counts from, unless one comes",
+        ),
+        (
+            health(Verdict::NotReady),
+            "node n1 in zone eu-1:a reports that it is not ready (KubeletReady): last sign of life 2023-11-14T22:13:20Z by its Lease",
+        ),
+        (
+            health(Verdict::Unreachable),
+            "node n1 in zone eu-1:a is unreachable: last sign of life 2023-11-14T22:13:20Z by its Lease, and none for a grace of 50s",
+        ),
+        (
+            unheard,
+            "node n1 in no zone has reported no status yet: no sign of life seen yet; its grace of 50s ends 2023-11-14T22:14:10Z; \
+             held since 2023-11-14T22:14:20Z: paused (switch replacement)",
+        ),
+    ] {
+        assert_eq!(sentence(Said::Health(&health)), said);
+    }
+}
+
+#[test]
+fn a_wish_says_its_cause_and_its_time() {
+    let isolation = Intent::Isolation(NodeIsolation {
+        node: node(),
+        zone: Zone::new("eu-1", "a"),
+        taint: HealthTaint::Unreachable,
+        cause: "Ready is Unknown".to_owned(),
+        decided_at: at_second(51),
+    });
+    let due = eviction(IntentState::Due, Trigger::Expired);
+    let later = eviction(IntentState::Scheduled, Trigger::Expired);
+    let off = eviction(IntentState::Withdrawn(WithdrawnReason::TaintsGone), Trigger::Expired);
+    let taint = "node.kubernetes.io/unreachable:NoExecute since 2023-11-14T22:14:11Z";
+    for (intent, said) in [
+        (
+            isolation,
+            "node n1 in zone eu-1:a should carry node.kubernetes.io/unreachable:NoExecute: Ready is Unknown".to_owned(),
+        ),
+        (
+            later,
+            format!("pod shop/web-1 on node n1 is to go at 2023-11-14T22:19:11Z, when its toleration ends: {taint}"),
+        ),
+        (
+            due,
+            format!("pod shop/web-1 on node n1 should go, its toleration ended 2023-11-14T22:19:11Z: {taint}"),
+        ),
+        (
+            off,
+            "pod shop/web-1 on node n1 may stay: the node carries no NoExecute taint any more".to_owned(),
+        ),
+    ] {
+        assert_eq!(sentence(Said::Intent(&intent)), said);
+    }
+}
+
+#[test]
+fn an_outcome_says_what_became_of_it_and_why_not() {
+    let queued = NodeOutcomeState::Queued {
+        position: 3,
+        expected_at: Some(at_second(81)),
+    };
+    assert_eq!(
+        of_node_in(queued),
+        "node n1 in no zone waits for the zone's rate, place 3, expected at 2023-11-14T22:14:41Z"
+    );
+    assert_eq!(
+        of_node_in(NodeOutcomeState::Held(hold(HoldReason::AllZonesDisrupted, ""))),
+        "node n1 in no zone is held since 2023-11-14T22:14:20Z: every zone is fully disrupted"
+    );
+    for (state, said) in [
+        (PodOutcomeState::Deleted, "was deleted"),
+        (
+            PodOutcomeState::Blocked {
+                by: "shop/web".to_owned(),
+            },
+            "may not go yet: PodDisruptionBudget shop/web forbids it",
+        ),
+        (
+            PodOutcomeState::Refused(RefusedReason::NoTaint),
+            "was not evicted: the node carries no NoExecute taint",
+        ),
+        (
+            PodOutcomeState::Held(hold(HoldReason::Paused, "by alice")),
+            "is due, and held since 2023-11-14T22:14:20Z: paused (by alice)",
+        ),
+    ] {
+        assert_eq!(of_pod_in(state), format!("pod shop/web-1 on node n1 {said}"));
+    }
+    let zone = ZoneStatus {
+        zone: Zone::new("eu-1", "a"),
+        state: ZoneState::PartialDisruption,
+        voting: 12,
+        not_ready: 7,
+        late: 1,
+        rate_per_second: 0.01,
+        last_grant: Some(at_second(52)),
+        queue_length: 6,
+        held: None,
+    };
+    assert_eq!(
+        sentence(Said::Outcome(&Outcome::Zone(zone))),
+        "zone eu-1:a is in state PartialDisruption: 7 of 12 voting nodes not ready, 1 late; 6 waiting at 0.01 nodes/s, last granted \
+         2023-11-14T22:14:12Z"
+    );
+}
+
+#[test]
+fn a_rollout_says_how_far_it_is_and_what_it_lacks() {
+    let sync = DaemonSetSync {
+        namespace: "kube-system".into(),
+        name: "cni".to_owned(),
+        uid: "u".to_owned(),
+        observed_generation: 2,
+        current_revision: "abc".to_owned(),
+        revision: 2,
+        counts: Counts {
+            desired: 10,
+            updated: 7,
+            available: 8,
+            ..Counts::default()
+        },
+        reasons: vec![(WhyNot::Image, 1), (WhyNot::WaitingForBudget, 2)],
+        nodes: Vec::new(),
+        held: None,
+        synced_at: at_second(0),
+    };
+    assert_eq!(
+        sentence(Said::Rollout(&sync)),
+        "daemonset kube-system/cni at revision 2: 7 of 10 nodes updated, 8 available; without an available current pod: 1 without their \
+         image, 2 waiting for the update's budget"
+    );
+}
+
+#[test]
+fn spans_are_told_in_their_largest_units() {
+    for (seconds, told) in [
+        (0.0, "0s"),
+        (0.5, "0.5s"),
+        (9.0, "9s"),
+        (59.4, "59s"),
+        (60.0, "1m"),
+        (61.0, "1m1s"),
+        (3600.0, "1h"),
+        (5400.0, "1h30m"),
+    ] {
+        assert_eq!(span(Duration::from_secs_f64(seconds)), told);
+    }
+}
