@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_event_bus::engine::Limits;
 use bailiff_event_bus::engine::etcd::{self, Config, SnapshotAfter};
-use bailiff_event_bus::{Bus, PublishOptions, Publisher, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_event_bus::{Bus, Publisher, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
 use bailiff_runtime::{Clock, Seed};
 use tokio::net::TcpListener;
@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::etcd_process::Cluster;
-use crate::support::{Follower, soon};
+use crate::support::{Follower, mk_following, mk_publishing, soon};
 
 pub const HEALTH: Topic = Topic::NodeHealth;
 
@@ -122,13 +122,7 @@ impl Setup {
     }
 
     pub fn publish(&self, bus: &Bus, producer: &str, epoch: u64) -> Publisher {
-        let options = PublishOptions {
-            topic: HEALTH,
-            shard: 0,
-            shard_count: 1,
-            producer: producer.to_owned(),
-            epoch,
-        };
+        let options = mk_publishing(producer, HEALTH, (0, 1), epoch);
         let publisher = publish(bus, options, &self.clock, &self.seed);
         self.report(&publisher);
         publisher
@@ -151,12 +145,7 @@ impl Setup {
     }
 
     pub fn follow(&self, bus: &Bus, subscriber: &str) -> Follower {
-        let options = SubscribeOptions {
-            topics: vec![HEALTH],
-            filters: Vec::new(),
-            subscriber: subscriber.to_owned(),
-        };
-        Follower::new(subscribe(bus, options, &self.clock, &self.seed))
+        Follower::new(subscribe(bus, mk_following(subscriber, &[HEALTH]), &self.clock, &self.seed))
     }
 }
 

@@ -7,7 +7,7 @@ mod pki;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bailiff_event_bus::{Bus, PublishOptions, Publisher, Roles, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_event_bus::{Bus, Publisher, Roles, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
 use bailiff_proto::v1 as pb;
 use bailiff_runtime::args::{BusArgs, BusFlags};
@@ -19,7 +19,7 @@ use pki::{Authority, Files, Wish};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Follower, mk_draft};
+use crate::support::{Follower, mk_draft, mk_following, mk_publishing};
 
 /// A bus over mutual TLS, and a CA that it trusts.
 struct Bench {
@@ -108,22 +108,12 @@ impl Bench {
     }
 
     fn publish(&self, client: &Client) -> Publisher {
-        let options = PublishOptions {
-            topic: Topic::NodeHealth,
-            shard: 0,
-            shard_count: 1,
-            producer: "monitor".to_owned(),
-            epoch: 7,
-        };
+        let options = mk_publishing("monitor", Topic::NodeHealth, (0, 1), 7);
         publish(&client.bus, options, &self.clock, &self.seed)
     }
 
     fn follow(&self, client: &Client) -> Follower {
-        let options = SubscribeOptions {
-            topics: vec![Topic::NodeHealth],
-            filters: Vec::new(),
-            subscriber: "follower".to_owned(),
-        };
+        let options = mk_following("follower", &[Topic::NodeHealth]);
         Follower::new(subscribe(&client.bus, options, &self.clock, &self.seed))
     }
 

@@ -8,7 +8,6 @@ use bailiff_event_bus::{
     Body, Bus, Draft, PublishOptions, Published, Publisher, Record, Server, ServerOptions, ShardStatus, SubscribeOptions,
     Subscription, Update, publish, subscribe,
 };
-use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, Verdict};
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
 use bailiff_model::{NodeRef, PodRef, Revision, Topic, Wall, Zone};
 use bailiff_proto::v1 as pb;
@@ -17,25 +16,34 @@ use futures::StreamExt as _;
 
 use crate::engines::Kind;
 
+#[path = "../shared/node_health.rs"]
+mod node_health;
+
+use self::node_health::mk_node_health;
+
 /// A node's health; `content` tells one from another.
 pub fn mk_health(node: &str, zone: &str, content: u64) -> Body {
-    Body::NodeHealth(NodeHealth {
-        node: mk_node(node),
-        zone: Zone::new("eu", zone),
-        excluded_from_disruption: false,
-        ready: Ready {
-            status: ReadyStatus::True,
-            reason: "KubeletReady".to_owned(),
-            since: None,
-        },
-        verdict: Verdict::Healthy,
-        last_sign_of_life: None,
-        late_since: None,
-        counted_from: Wall::UNIX_EPOCH,
-        grace: Duration::from_secs(content),
-        decided_at: Wall::UNIX_EPOCH,
-        held: None,
-    })
+    Body::NodeHealth(mk_node_health(mk_node(node), zone, "KubeletReady", content))
+}
+
+/// A publisher of one shard of so many.
+pub fn mk_publishing(producer: &str, topic: Topic, shard: (u32, u32), epoch: u64) -> PublishOptions {
+    PublishOptions {
+        topic,
+        shard: shard.0,
+        shard_count: shard.1,
+        producer: producer.to_owned(),
+        epoch,
+    }
+}
+
+/// A subscriber of these topics, unfiltered.
+pub fn mk_following(subscriber: &str, topics: &[Topic]) -> SubscribeOptions {
+    SubscribeOptions {
+        topics: topics.to_vec(),
+        filters: Vec::new(),
+        subscriber: subscriber.to_owned(),
+    }
 }
 
 /// The content of [`mk_health`].
@@ -116,23 +124,16 @@ impl World {
     }
 
     pub fn publish(&self, producer: &str, topic: Topic, shard: (u32, u32), epoch: u64) -> Publisher {
-        let options = PublishOptions {
-            topic,
-            shard: shard.0,
-            shard_count: shard.1,
-            producer: producer.to_owned(),
-            epoch,
-        };
-        publish(&self.bus, options, &self.clock, &self.seed)
+        publish(
+            &self.bus,
+            mk_publishing(producer, topic, shard, epoch),
+            &self.clock,
+            &self.seed,
+        )
     }
 
     pub fn subscribe(&self, topics: &[Topic]) -> Subscription {
-        let options = SubscribeOptions {
-            topics: topics.to_vec(),
-            filters: Vec::new(),
-            subscriber: "follower".to_owned(),
-        };
-        subscribe(&self.bus, options, &self.clock, &self.seed)
+        subscribe(&self.bus, mk_following("follower", topics), &self.clock, &self.seed)
     }
 
     pub fn follow(&self, topics: &[Topic]) -> Follower {

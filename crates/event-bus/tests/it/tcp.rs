@@ -1,6 +1,6 @@
 //! The same over a socket. Time is real here, so nothing is asserted about it.
 
-use bailiff_event_bus::{Bus, PublishOptions, Server, ServerOptions, SubscribeOptions, publish, subscribe};
+use bailiff_event_bus::{Bus, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
 use bailiff_runtime::{Clock, Seed};
 use tokio_util::sync::CancellationToken;
@@ -8,7 +8,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::support::{Follower, contents, mk_draft};
+use crate::support::{Follower, contents, mk_draft, mk_following, mk_publishing};
 
 #[tokio::test]
 async fn publish_subscribe_and_resume_work_over_tcp() {
@@ -19,24 +19,14 @@ async fn publish_subscribe_and_resume_work_over_tcp() {
     let stop = CancellationToken::new();
     let serving = tokio::spawn(server.clone().serve(listener, stop.clone()));
     let bus = Bus::connect(&url);
-    let options = PublishOptions {
-        topic: Topic::NodeHealth,
-        shard: 0,
-        shard_count: 1,
-        producer: "monitor".to_owned(),
-        epoch: 7,
-    };
+    let options = mk_publishing("monitor", Topic::NodeHealth, (0, 1), 7);
     let publisher = publish(&bus, options, &clock, &seed);
     for number in 0..3_000 {
         publisher.set(mk_draft(&format!("node-{number}"), number));
     }
     publisher.complete();
     publisher.settled().await;
-    let options = SubscribeOptions {
-        topics: vec![Topic::NodeHealth],
-        filters: Vec::new(),
-        subscriber: "follower".to_owned(),
-    };
+    let options = mk_following("follower", &[Topic::NodeHealth]);
     let mut follower = Follower::new(subscribe(&bus, options, &clock, &seed));
     follower.step().await;
     assert_eq!(follower.held.len(), 3_000);

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
+use self::node_health::mk_node_health;
 use super::log::{Entry, What};
 use super::machine::{Applied, Machine};
 use super::replica::{Append, Replica};
 use super::{SnapshotAfter, snapshot};
 use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Open, Refusal, Report, SessionId};
 use crate::record::{Body, Incoming};
-use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, Verdict};
-use bailiff_model::{Mono, NodeRef, Now, Origin, Topic, Wall, Zone};
+use bailiff_model::{Mono, NodeRef, Now, Origin, Topic, Wall};
 
 mod format;
 mod interleavings;
 mod lost;
+#[path = "../../../tests/shared/node_health.rs"]
+mod node_health;
 mod queue;
 mod reports;
 mod stale;
@@ -207,23 +209,7 @@ fn mk_record(name: &str, content: u64, padding: usize) -> Incoming {
         uid: "uid".into(),
         ..NodeRef::default()
     };
-    let body = Body::NodeHealth(NodeHealth {
-        node,
-        zone: Zone::new("eu", "a"),
-        excluded_from_disruption: false,
-        ready: Ready {
-            status: ReadyStatus::True,
-            reason: "x".repeat(padding),
-            since: None,
-        },
-        verdict: Verdict::Healthy,
-        last_sign_of_life: None,
-        late_since: None,
-        counted_from: Wall::UNIX_EPOCH,
-        grace: Duration::from_secs(content),
-        decided_at: Wall::UNIX_EPOCH,
-        held: None,
-    });
+    let body = Body::NodeHealth(mk_node_health(node, "a", &"x".repeat(padding), content));
     Incoming {
         key: body.key(),
         route: body.route(),
