@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use bailiff_event_bus::{Body, Bus};
+use bailiff_event_bus::{Body, Bus, ShardStatus};
 use bailiff_explain::Said;
 use bailiff_model::Topic;
 use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock, GoDuration};
 use clap::{Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Failure;
 
@@ -85,6 +85,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
+/// The state of a shard as JSON.
+pub fn shard_object(shard: &ShardStatus) -> Value {
+    json!({
+        "topic": shard.topic.as_str(), "shard": shard.shard, "shardCount": shard.shard_count, "epoch": shard.epoch,
+        "complete": shard.complete, "live": shard.live, "lagSeconds": shard.lag.as_secs_f64(), "producer": shard.producer,
+        "detail": shard.detail,
+    })
+}
+
 async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
     let status = bus.status().await?;
     if output == Output::Json {
@@ -92,17 +101,7 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
             .topics
             .iter()
             .map(|topic| {
-                let shards: Vec<_> = topic
-                    .shards
-                    .iter()
-                    .map(|shard| {
-                        json!({
-                            "shard": shard.shard, "shardCount": shard.shard_count, "epoch": shard.epoch, "complete": shard.complete,
-                            "live": shard.live, "lagSeconds": shard.lag.as_secs_f64(), "producer": shard.producer,
-                            "detail": shard.detail,
-                        })
-                    })
-                    .collect();
+                let shards: Vec<_> = topic.shards.iter().map(shard_object).collect();
                 json!({
                     "topic": topic.topic.as_str(), "keys": topic.keys, "tombstones": topic.tombstones,
                     "subscribers": topic.subscribers, "shards": shards,

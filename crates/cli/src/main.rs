@@ -9,6 +9,7 @@ mod run;
 mod sandbox;
 mod scenario;
 mod soak;
+mod status;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,8 @@ enum Command {
     Resume(pause::ResumeArgs),
     /// List the pauses there are
     Pauses(pause::ListArgs),
+    /// Show everything on one screen: stages, nodes, zones, pods that are to go, DaemonSets
+    Status(status::Args),
     /// Print what the stages say to each other: what was seen, decided and done
     Events(events::Args),
     /// Make a CA and a certificate for each role, to try mutual TLS with
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => pause::pause(*args),
         Command::Resume(args) => pause::resume(args),
         Command::Pauses(args) => pause::pauses(args),
+        Command::Status(args) => status::main(args),
         Command::Events(args) => events::main(args),
         Command::Certs(args) => certs::main(args),
         Command::Bus(args) => bus::main(args),

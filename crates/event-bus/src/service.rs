@@ -136,6 +136,7 @@ async fn run(args: Args, engine: Engine) -> Result<ExitCode, Error> {
     shutdown.on_signals().map_err(Error::Signals)?;
     let tasks = Tasks::new(shutdown.clone());
     let (metrics, readiness) = (Metrics::new(), Readiness::new(&clock));
+    telemetry.spans().register(&metrics);
     let serving = readiness.check("event bus");
 
     let server = open(engine, &clock, &seed, &metrics, &readiness, &tasks);

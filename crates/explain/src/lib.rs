@@ -3,6 +3,7 @@
 //! Pure: it reads records and says what they say. It asks nobody and decides nothing.
 
 pub mod json;
+pub mod overview;
 pub mod sentence;
 
 use bailiff_model::health::NodeHealth;

@@ -198,7 +198,7 @@ fn of_node(outcome: &NodeOutcome) -> String {
         }
         NodeOutcomeState::Isolated => format!("{node} is isolated: its NoExecute taint stands"),
         NodeOutcomeState::Released => format!("{node} is released: it carries no health taint"),
-        NodeOutcomeState::Evicted => format!("{node} is evicted: all its pods were deleted"),
+        NodeOutcomeState::Evicted => format!("{node} is being emptied: its turn has come, and all its pods go"),
         NodeOutcomeState::Held(hold) => format!("{node} is {}", held(hold)),
     }
 }
@@ -219,7 +219,14 @@ fn of_pod(outcome: &PodOutcome) -> String {
         1 => "; one request failed".to_owned(),
         failed => format!("; {failed} requests failed"),
     };
-    format!("{pod} {said}{tries}")
+    // What the API or the budget said itself, where that is more than the state says.
+    let detail = match &outcome.state {
+        PodOutcomeState::Evicting | PodOutcomeState::Blocked { .. } | PodOutcomeState::Refused(_) if !outcome.detail.is_empty() => {
+            format!(" ({})", outcome.detail)
+        }
+        _ => String::new(),
+    };
+    format!("{pod} {said}{detail}{tries}")
 }
 
 fn refused(reason: RefusedReason) -> &'static str {

@@ -91,6 +91,7 @@ impl Process {
         let (tasks, elections) = (Tasks::new(shutdown.clone()), Tasks::new(shutdown.clone()));
         let background = Tasks::new(shutdown.clone());
         let metrics = Metrics::new();
+        telemetry.spans().register(&metrics);
         let readiness = Readiness::new(&clock);
         let (admin, admin_stop) = (bound.address(), CancellationToken::new());
         let ports = port::Metrics::register(&metrics);

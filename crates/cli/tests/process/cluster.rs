@@ -96,6 +96,25 @@ fn a_silent_node_is_found_and_emptied_by_way_of_a_kubeconfig() {
     let text = bailiff(&["bus", &bus, "status"]);
     assert!(text.stdout.contains("node-health              4 keys"), "{text:?}");
 
+    let overview = bailiff(&["status", &bus, "--output=json"]);
+    assert_eq!(overview.code, Some(0), "{overview:?}");
+    let overview = overview.json().remove(0);
+    assert_eq!(
+        (&overview["nodes"]["unreachable"], &overview["isolation"]["isolated"]),
+        (&json!(1), &json!(1)),
+        "{overview}"
+    );
+    let text = bailiff(&["status", &bus]);
+    assert!(text.stdout.contains("1 unreachable"), "{text:?}");
+    let events = bailiff(&["events", &bus, "--output=json", "--grep=victim"]).json();
+    let said: Vec<&str> = events.iter().filter_map(|event| event["says"].as_str()).collect();
+    assert!(
+        said.contains(&"pod default/victim on node node-a-000 was deleted"),
+        "{said:?}"
+    );
+    let text = bailiff(&["events", &bus, "--topic=node-health"]);
+    assert_eq!(text.stdout.lines().count(), 4, "{text:?}");
+
     assert_eq!(run.stop(), Some(0), "SIGTERM is a reason to end, not a failure");
     assert_eq!(sandbox.stop(), Some(0));
 }

@@ -1,0 +1,253 @@
+//! `bailiff status`: everything on one screen, as the bus knows it now.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Update, subscribe};
+use bailiff_explain::overview::{NodeStanding, Overview, PodStanding};
+use bailiff_explain::{Said, json, sentence};
+use bailiff_model::health::Verdict;
+use bailiff_model::outcome::Outcome;
+use bailiff_model::{Mono, Topic};
+use bailiff_runtime::args::exit_invalid;
+use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::bus::said;
+
+/// How many single pods are listed: what fits a screen.
+const LISTED: usize = 10;
+
+/// How long a bus may take to tell everything: it tells 100,000 records in less than a second.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Healthy,
+    Verdict::Late,
+    Verdict::NotReady,
+    Verdict::Unreachable,
+    Verdict::NoStatus,
+];
+
+/// Flags of `bailiff status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff status
+  bailiff status --output json | jq '.zones[] | select(.queueLength > 0)'
+  watch --interval 2 bailiff status
+
+Exit code 1 if a stage is not live, or the bus cannot be asked.")]
+pub struct Args {
+    /// How it is written
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+
+    /// The bus.
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::runtime()?.block_on(async {
+        let clock = Clock::system();
+        let tls = args.bus.tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = Bus::reach(&args.bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
+        let (overview, shards) = read(&bus, &clock).await?;
+        match args.output {
+            Output::Text => print!("{}", text(&overview, &shards)),
+            Output::Json => println!("{}", object(&overview, &shards)),
+        }
+        let is_fine = Topic::ALL
+            .iter()
+            .all(|topic| shards.iter().any(|shard| shard.topic == *topic) && ShardStatus::is_topic_complete(*topic, &shards))
+            && shards.iter().all(|shard| shard.live);
+        Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}
+
+/// All that the bus knows.
+async fn read(bus: &Bus, clock: &Clock) -> Result<(Overview, Vec<ShardStatus>), Failure> {
+    // Whoever cannot be asked is told why, which a subscription would wait for.
+    bus.status().await?;
+    let options = SubscribeOptions {
+        topics: Topic::ALL.to_vec(),
+        filters: Vec::new(),
+        subscriber: format!("bailiff status {}", std::process::id()),
+    };
+    let mut subscription = subscribe(bus, options, clock, &Seed::from_system());
+    let end: Mono = clock.now().mono + PATIENCE;
+    loop {
+        let update = tokio::time::timeout_at(clock.instant_of(end), subscription.next()).await;
+        match update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again"))? {
+            Update::Snapshot { records, shards, .. } => return Ok((overview_of(&records), shards)),
+            Update::Changes { .. } | Update::Status { .. } | Update::Lost { .. } => {}
+        }
+    }
+}
+
+fn overview_of(records: &[Record]) -> Overview {
+    let mut overview = Overview::default();
+    for record in records {
+        overview.apply(record.topic, &record.key, record.body.as_ref().map(said));
+    }
+    overview
+}
+
+fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
+    let mut out = String::from("STAGES\n");
+    for topic in Topic::ALL {
+        let of_topic: Vec<&ShardStatus> = shards.iter().filter(|shard| shard.topic == topic).collect();
+        if of_topic.is_empty() {
+            let _ = writeln!(out, "  {:<18} nobody has published yet", topic.as_str());
+        }
+        for shard in of_topic {
+            let (index, count) = (shard.shard, shard.shard_count);
+            let state = match (shard.live, shard.complete) {
+                (true, true) => "live",
+                (true, false) => "live, not complete",
+                (false, _) => "NOT LIVE",
+            };
+            let lag = GoDuration::new(Duration::from_millis(
+                u64::try_from(shard.lag.as_millis()).unwrap_or(u64::MAX) / 100 * 100,
+            ));
+            let _ = write!(
+                out,
+                "  {:<18} {index}/{count} {state}, lag {lag}, {}",
+                topic.as_str(),
+                shard.producer
+            );
+            let _ = writeln!(out, "{}{}", if shard.detail.is_empty() { "" } else { ": " }, shard.detail);
+        }
+    }
+    let judged = VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
+    let standing = [
+        ("waiting", overview.nodes_standing(NodeStanding::Waiting)),
+        ("isolated", overview.nodes_standing(NodeStanding::Isolated)),
+        ("held", overview.nodes_standing(NodeStanding::Held)),
+    ];
+    let _ = writeln!(out, "NODES\n  {}\n  {}", listed(&judged), listed(&standing));
+    out.push_str("ZONES\n");
+    for zone in overview.zones() {
+        let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Zone(zone.clone()))));
+    }
+    let pods = pods(overview);
+    let _ = writeln!(out, "PODS\n  {}", listed(&pods));
+    for next in overview.next_due().take(LISTED) {
+        let (pod, node) = (&next.pod, &next.node);
+        let _ = writeln!(
+            out,
+            "  at {:.0} {}/{} on {node} is to go",
+            next.due_at, pod.namespace, pod.name
+        );
+    }
+    for stuck in overview.stuck().take(LISTED) {
+        let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Pod(stuck.clone()))));
+    }
+    out.push_str("DAEMONSETS\n");
+    for sync in overview.rollouts() {
+        let _ = writeln!(out, "  {}", sentence::sentence(Said::Rollout(sync)));
+    }
+    out
+}
+
+fn pods(overview: &Overview) -> [(&'static str, usize); 5] {
+    [
+        ("scheduled", overview.scheduled()),
+        ("evicting", overview.pods_standing(PodStanding::Evicting)),
+        ("blocked", overview.pods_standing(PodStanding::Blocked)),
+        ("held", overview.pods_standing(PodStanding::Held)),
+        ("refused", overview.pods_standing(PodStanding::Refused)),
+    ]
+}
+
+/// `3 healthy, 1 late`.
+fn listed(counts: &[(&str, usize)]) -> String {
+    let words: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    words.join(", ")
+}
+
+fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
+    let stages: Vec<Value> = shards.iter().map(crate::bus::shard_object).collect();
+    let counts = |counts: &[(&str, usize)]| -> Value {
+        counts
+            .iter()
+            .map(|(word, count)| ((*word).to_owned(), json!(count)))
+            .collect()
+    };
+    let body = |outcome: Outcome, kind: &str| json::json(Said::Outcome(&outcome))[kind].take();
+    let zones: Vec<Value> = overview
+        .zones()
+        .map(|zone| body(Outcome::Zone(zone.clone()), "zoneStatus"))
+        .collect();
+    let stuck: Vec<Value> = overview
+        .stuck()
+        .map(|pod| body(Outcome::Pod(pod.clone()), "podOutcome"))
+        .collect();
+    let next: Vec<Value> = overview
+        .next_due()
+        .take(LISTED)
+        .map(|next| {
+            let (pod, at) = (&next.pod, next.due_at.to_string());
+            json!({"namespace": pod.namespace.as_str(), "name": pod.name.as_str(), "node": next.node.as_str(), "dueAt": at})
+        })
+        .collect();
+    let rollouts: Vec<Value> = overview.rollouts().map(|sync| json::json(Said::Rollout(sync))).collect();
+    json!({
+        "stages": stages,
+        "nodes": counts(&VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)))),
+        "isolation": {
+            "waiting": overview.nodes_standing(NodeStanding::Waiting), "isolated": overview.nodes_standing(NodeStanding::Isolated),
+            "held": overview.nodes_standing(NodeStanding::Held),
+        },
+        "zones": zones, "pods": counts(&pods(overview)), "nextDue": next, "stuck": stuck, "daemonsets": rollouts,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_bus_says_that_nobody_has_published() {
+        let overview = Overview::default();
+        let said = text(&overview, &[]);
+        assert_eq!(said.matches("nobody has published yet").count(), Topic::ALL.len());
+        assert!(
+            said.contains("0 healthy, 0 late") && said.contains("0 scheduled, 0 evicting"),
+            "{said}"
+        );
+        let object = object(&overview, &[]);
+        assert_eq!((&object["nodes"]["healthy"], &object["stages"]), (&json!(0), &json!([])));
+    }
+
+    #[test]
+    fn a_stage_that_is_not_live_says_why() {
+        let shard = ShardStatus {
+            topic: Topic::NodeHealth,
+            shard: 1,
+            shard_count: 2,
+            epoch: 7,
+            complete: true,
+            live: false,
+            lag: Duration::from_millis(12_345),
+            producer: "me".to_owned(),
+            detail: "no word for 12s".to_owned(),
+        };
+        let said = text(&Overview::default(), std::slice::from_ref(&shard));
+        let line = said.lines().find(|line| line.contains("1/2")).expect("a line of the shard");
+        assert_eq!(line, "  node-health        1/2 NOT LIVE, lag 12.3s, me: no word for 12s");
+        assert_eq!(object(&Overview::default(), &[shard])["stages"][0]["live"], json!(false));
+    }
+}
