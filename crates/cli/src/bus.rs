@@ -1,16 +1,20 @@
 //! `bailiff bus`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use bailiff_event_bus::{Body, Bus, ShardStatus};
+use bailiff_event_bus::{Body, Bus, Record, ShardStatus, SubscribeOptions, Update, subscribe};
 use bailiff_explain::Said;
-use bailiff_model::Topic;
+use bailiff_model::{Mono, Topic};
 use bailiff_runtime::args::exit_invalid;
-use bailiff_runtime::{BusArgs, Clock, GoDuration};
+use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::Failure;
+
+/// How long a bus may take to tell everything: it tells 100,000 records in less than a second.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Flags of `bailiff bus`.
 #[derive(Debug, clap::Args)]
@@ -83,6 +87,26 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             }
         }
     })
+}
+
+/// All that the bus knows: the latest record of every key, in the order of the bus, and every shard.
+pub async fn read_all(bus: &Bus, clock: &Clock) -> Result<(Vec<Record>, Vec<ShardStatus>), Failure> {
+    // Whoever cannot be asked is told why, which a subscription would wait for.
+    bus.status().await?;
+    let options = SubscribeOptions {
+        topics: Topic::ALL.to_vec(),
+        filters: Vec::new(),
+        subscriber: format!("bailiff {}", std::process::id()),
+    };
+    let mut subscription = subscribe(bus, options, clock, &Seed::from_system());
+    let end: Mono = clock.now().mono + PATIENCE;
+    loop {
+        let update = tokio::time::timeout_at(clock.instant_of(end), subscription.next()).await;
+        match update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again"))? {
+            Update::Snapshot { records, shards, .. } => return Ok((records, shards)),
+            Update::Changes { .. } | Update::Status { .. } | Update::Lost { .. } => {}
+        }
+    }
 }
 
 /// The state of a shard as JSON.

@@ -4,6 +4,7 @@ mod bus;
 mod certs;
 mod demo;
 mod events;
+mod explain;
 mod pause;
 mod run;
 mod sandbox;
@@ -40,6 +41,8 @@ enum Command {
     Resume(pause::ResumeArgs),
     /// List the pauses there are
     Pauses(pause::ListArgs),
+    /// Tell why a pod, node, zone or DaemonSet is as it is, what it waits for, and what would stop it
+    Explain(explain::Args),
     /// Show everything on one screen: stages, nodes, zones, pods that are to go, DaemonSets
     Status(status::Args),
     /// Print what the stages say to each other: what was seen, decided and done
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => pause::pause(*args),
         Command::Resume(args) => pause::resume(args),
         Command::Pauses(args) => pause::pauses(args),
+        Command::Explain(args) => explain::main(args),
         Command::Status(args) => status::main(args),
         Command::Events(args) => events::main(args),
         Command::Certs(args) => certs::main(args),

@@ -4,25 +4,22 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Update, subscribe};
+use bailiff_event_bus::{Bus, Record, ShardStatus};
 use bailiff_explain::overview::{NodeStanding, Overview, PodStanding};
 use bailiff_explain::{Said, json, sentence};
+use bailiff_model::Topic;
 use bailiff_model::health::Verdict;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Mono, Topic};
 use bailiff_runtime::args::exit_invalid;
-use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed};
+use bailiff_runtime::{BusArgs, Clock, GoDuration};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::bus::said;
+use crate::bus::{read_all, said};
 
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;
-
-/// How long a bus may take to tell everything: it tells 100,000 records in less than a second.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 const VERDICTS: [Verdict; 5] = [
     Verdict::Healthy,
@@ -64,7 +61,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let clock = Clock::system();
         let tls = args.bus.tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
         let bus = Bus::reach(&args.bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
-        let (overview, shards) = read(&bus, &clock).await?;
+        let (records, shards) = read_all(&bus, &clock).await?;
+        let overview = overview_of(&records);
         match args.output {
             Output::Text => print!("{}", text(&overview, &shards)),
             Output::Json => println!("{}", object(&overview, &shards)),
@@ -75,26 +73,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             && shards.iter().all(|shard| shard.live);
         Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
-}
-
-/// All that the bus knows.
-async fn read(bus: &Bus, clock: &Clock) -> Result<(Overview, Vec<ShardStatus>), Failure> {
-    // Whoever cannot be asked is told why, which a subscription would wait for.
-    bus.status().await?;
-    let options = SubscribeOptions {
-        topics: Topic::ALL.to_vec(),
-        filters: Vec::new(),
-        subscriber: format!("bailiff status {}", std::process::id()),
-    };
-    let mut subscription = subscribe(bus, options, clock, &Seed::from_system());
-    let end: Mono = clock.now().mono + PATIENCE;
-    loop {
-        let update = tokio::time::timeout_at(clock.instant_of(end), subscription.next()).await;
-        match update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again"))? {
-            Update::Snapshot { records, shards, .. } => return Ok((overview_of(&records), shards)),
-            Update::Changes { .. } | Update::Status { .. } | Update::Lost { .. } => {}
-        }
-    }
 }
 
 fn overview_of(records: &[Record]) -> Overview {

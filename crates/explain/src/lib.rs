@@ -5,6 +5,7 @@
 pub mod json;
 pub mod overview;
 pub mod sentence;
+pub mod story;
 
 use bailiff_model::health::NodeHealth;
 use bailiff_model::intent::Intent;

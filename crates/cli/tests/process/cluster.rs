@@ -106,6 +106,28 @@ fn a_silent_node_is_found_and_emptied_by_way_of_a_kubeconfig() {
     );
     let text = bailiff(&["status", &bus]);
     assert!(text.stdout.contains("1 unreachable"), "{text:?}");
+    let story = bailiff(&["explain", &bus, "pod", "victim", "--output=json"]);
+    let story = story.json().remove(0);
+    let past: Vec<&str> = story["past"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|line| line["text"].as_str())
+        .collect();
+    for wanted in ["is unreachable", "is isolated", "should go", "was deleted"] {
+        assert!(past.iter().any(|text| text.contains(wanted)), "{wanted}: {past:?}");
+    }
+    assert_eq!(story["traceId"].as_str().map(str::len), Some(32), "{story}");
+    let story = bailiff(&["explain", &bus, "node", "node-a-000"]);
+    assert!(
+        story.stdout.contains("Next:\n  the NoExecute taint is taken off"),
+        "{story:?}"
+    );
+    let nobody = bailiff(&["explain", &bus, "pod", "nobody"]);
+    assert!(
+        nobody.code == Some(1) && nobody.stdout.contains("No stage has said anything"),
+        "{nobody:?}"
+    );
     let events = bailiff(&["events", &bus, "--output=json", "--grep=victim"]).json();
     let said: Vec<&str> = events.iter().filter_map(|event| event["says"].as_str()).collect();
     assert!(

@@ -1,0 +1,194 @@
+//! `bailiff explain`: why something is as it is, what it waits for, and what would stop it.
+
+use std::process::ExitCode;
+
+use bailiff_event_bus::{Body, Bus, Record};
+use bailiff_explain::story::{Story, Told};
+use bailiff_model::intent::Intent;
+use bailiff_model::outcome::Outcome;
+use bailiff_model::{Topic, Wall};
+use bailiff_runtime::args::exit_invalid;
+use bailiff_runtime::{BusArgs, Clock};
+use clap::{Subcommand, ValueEnum};
+
+use crate::Failure;
+use crate::bus::{read_all, said};
+
+/// Flags of `bailiff explain`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff explain pod web-1 --namespace shop
+  bailiff explain node worker-7
+  bailiff explain node worker-7 --at 2026-11-21T12:00:00Z
+  bailiff explain zone eu-1:a --output json
+  bailiff explain daemonset cni --namespace kube-system
+
+It knows what the bus remembers: the last 16 records of each key, and of pods that are gone those of the last day. A pod of which no
+stage has ever said anything is one that nobody wants to go. Times are those of the stages' clocks.
+Exit code 1: nothing is known of it.")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+
+    /// As it was known at this time, in RFC 3339
+    #[arg(long, global = true, value_name = "TIME")]
+    at: Option<Wall>,
+
+    /// How it is written
+    #[arg(long, short, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+
+    /// Link to the trace: what the trace's id is added to, such as http://localhost:16686/trace/
+    #[arg(long, global = true, env = "BAILIFF_TRACE_URL", value_name = "URL")]
+    trace_url: Option<String>,
+
+    /// The bus.
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Why a pod is evicted, or not; also one that is gone, as long as the bus remembers
+    Pod {
+        /// Name
+        name: String,
+        /// Namespace
+        #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+        namespace: String,
+    },
+    /// How a node is judged, and what follows from that
+    Node {
+        /// Name
+        name: String,
+    },
+    /// How a zone stands: its state, its rate and its queue
+    Zone {
+        /// Zone, as <region>:<zone>
+        name: String,
+    },
+    /// How far the rollout of a DaemonSet is, and what it waits for
+    Daemonset {
+        /// Name
+        name: String,
+        /// Namespace
+        #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+        namespace: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::runtime()?.block_on(async {
+        let clock = Clock::system();
+        let tls = args.bus.tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = Bus::reach(&args.bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
+        let (about, records) = find(&args.what, &bus, &clock).await?;
+        let told: Vec<Told<'_>> = records.iter().map(told).collect();
+        let story = Story::of(about, &told, args.at);
+        match args.output {
+            Output::Json => println!("{}", story.json()),
+            Output::Text => {
+                print!("{}", story.text());
+                if let (Some(url), Some(trace_id)) = (&args.trace_url, &story.trace_id) {
+                    println!("  {url}{trace_id}");
+                }
+            }
+        }
+        let is_known = !story.past.is_empty();
+        Ok(if is_known { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}
+
+fn told(record: &Record) -> Told<'_> {
+    Told {
+        topic: record.topic,
+        key: &record.key,
+        revision: record.revision.0,
+        at: record.produced_at,
+        by: &record.producer,
+        trace: record.trace,
+        said: record.body.as_ref().map(said),
+    }
+}
+
+/// What it is called, and all records that concern it.
+async fn find(what: &What, bus: &Bus, clock: &Clock) -> Result<(String, Vec<Record>), Failure> {
+    match what {
+        What::Node { name } => {
+            let mut records = history(bus, &keys_of_node(name)).await?;
+            records.extend(zone_of(bus, &records).await?);
+            Ok((format!("node {name}"), records))
+        }
+        What::Zone { name } => {
+            let key = (Topic::EvictionOutcomes, format!("zone/{name}"));
+            Ok((format!("zone {name}"), history(bus, &[key]).await?))
+        }
+        What::Daemonset { name, namespace } => {
+            let key = (Topic::DaemonRollouts, format!("{namespace}/{name}"));
+            Ok((format!("daemonset {namespace}/{name}"), history(bus, &[key]).await?))
+        }
+        What::Pod { name, namespace } => {
+            let about = format!("pod {namespace}/{name}");
+            // Its key is its uid, which the name alone does not tell: what the bus says of it does.
+            let (all, _) = read_all(bus, clock).await?;
+            let Some((uid, node)) = all.iter().rev().find_map(|record| is_of_pod(record, namespace, name)) else {
+                return Ok((about, Vec::new()));
+            };
+            let mut keys = keys_of_node(&node);
+            keys.extend([
+                (Topic::EvictionIntents, format!("pod/{uid}")),
+                (Topic::EvictionOutcomes, format!("pod/{uid}")),
+            ]);
+            Ok((about, history(bus, &keys).await?))
+        }
+    }
+}
+
+fn keys_of_node(name: &str) -> Vec<(Topic, String)> {
+    vec![
+        (Topic::NodeHealth, name.to_owned()),
+        (Topic::EvictionIntents, format!("node/{name}")),
+        (Topic::EvictionOutcomes, format!("node/{name}")),
+    ]
+}
+
+/// The last word on the node's zone, if the node waits for it.
+async fn zone_of(bus: &Bus, records: &[Record]) -> Result<Option<Record>, Failure> {
+    let outcome = records.iter().rev().find_map(|record| match &record.body {
+        Some(Body::Outcome(Outcome::Node(outcome))) => Some(outcome),
+        _ => None,
+    });
+    let Some(outcome) = outcome else { return Ok(None) };
+    let mut history = bus
+        .history(Topic::EvictionOutcomes, &format!("zone/{}", outcome.zone))
+        .await?;
+    Ok(history.pop())
+}
+
+/// Uid and node of the pod of this name, if the record is about it.
+fn is_of_pod(record: &Record, namespace: &str, name: &str) -> Option<(String, String)> {
+    let (pod, node) = match record.body.as_ref()? {
+        Body::Intent(Intent::Pod(eviction)) => (&eviction.pod, &eviction.node),
+        Body::Outcome(Outcome::Pod(outcome)) => (&outcome.pod, &outcome.node),
+        _ => return None,
+    };
+    let is_it = pod.namespace.as_str() == namespace && pod.name.as_str() == name;
+    is_it.then(|| (pod.uid.to_string(), node.name.to_string()))
+}
+
+async fn history(bus: &Bus, keys: &[(Topic, String)]) -> Result<Vec<Record>, Failure> {
+    let mut records = Vec::new();
+    for (topic, key) in keys {
+        records.extend(bus.history(*topic, key).await?);
+    }
+    Ok(records)
+}

@@ -1,0 +1,172 @@
+//! What comes next, and what would stop it.
+
+use bailiff_model::Wall;
+use bailiff_model::health::Verdict;
+use bailiff_model::hold::{Hold, HoldReason};
+use bailiff_model::intent::{Intent, IntentState};
+use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
+use bailiff_model::rollout::WhyNot;
+use serde_json::{Value, json};
+
+use super::Told;
+use crate::Said;
+
+/// Something that will happen unless something else does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Next {
+    /// What.
+    pub text: String,
+    /// When, if a record says so.
+    pub at: Option<Wall>,
+    /// What would stop it.
+    pub unless: Option<String>,
+}
+
+impl Next {
+    fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            at: None,
+            unless: None,
+        }
+    }
+
+    fn at(mut self, at: impl Into<Option<Wall>>) -> Self {
+        self.at = at.into();
+        self
+    }
+
+    fn unless(mut self, what: &str) -> Self {
+        self.unless = Some(what.to_owned());
+        self
+    }
+
+    /// In plain text.
+    pub fn text(&self) -> String {
+        let at = self.at.map_or_else(String::new, |at| format!("at {at:.0}: "));
+        let unless = self
+            .unless
+            .as_ref()
+            .map_or_else(String::new, |what| format!(", unless {what}"));
+        format!("{at}{}{unless}", self.text)
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let mut object = json!({"text": self.text});
+        if let Some(at) = self.at {
+            object["at"] = json!(at.to_string());
+        }
+        if let Some(what) = &self.unless {
+            object["unless"] = json!(what);
+        }
+        object
+    }
+}
+
+/// What follows from the last record of each key.
+pub(super) fn of(latest: &[Told<'_>]) -> Vec<Next> {
+    let said = || latest.iter().filter_map(|told| told.said);
+    // What the zone-evictor says of a pod is what became of the wish: the wish alone tells what comes only before that.
+    let is_taken_up = said().any(|said| matches!(said, Said::Outcome(Outcome::Pod(_))));
+    said().filter_map(|said| one(said, is_taken_up)).collect()
+}
+
+fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
+    match said {
+        Said::Health(health) => match health.verdict {
+            Verdict::Late => {
+                let ends = health.counted_from.checked_add(health.grace).ok();
+                Some(
+                    Next::new("the node counts as unreachable")
+                        .at(ends)
+                        .unless("a sign of life comes"),
+                )
+            }
+            Verdict::NoStatus => {
+                let ends = health.counted_from.checked_add(health.grace).ok();
+                Some(
+                    Next::new("its conditions turn Unknown")
+                        .at(ends)
+                        .unless("its kubelet reports a status"),
+                )
+            }
+            Verdict::Healthy | Verdict::NotReady | Verdict::Unreachable => None,
+        },
+        Said::Intent(Intent::Isolation(_)) => None,
+        Said::Intent(Intent::NodeEviction(eviction)) if eviction.due => None,
+        Said::Intent(Intent::NodeEviction(eviction)) => {
+            let next = Next::new("all pods of the node should go").at(eviction.not_before);
+            Some(next.unless("the node is Ready by then"))
+        }
+        Said::Intent(Intent::Pod(eviction)) => match eviction.state {
+            IntentState::Scheduled => {
+                let next = Next::new("the pod is evicted").at(eviction.due_at);
+                Some(next.unless("the taints go, or it gets to tolerate them"))
+            }
+            IntentState::Due if !is_taken_up => Some(Next::new("the zone-evictor takes it up")),
+            IntentState::Due | IntentState::Withdrawn(_) => None,
+        },
+        Said::Outcome(Outcome::Zone(_)) => None,
+        Said::Outcome(Outcome::Node(outcome)) => match &outcome.state {
+            NodeOutcomeState::Queued { expected_at, .. } => {
+                let next = Next::new("the zone's rate lets it be isolated").at(*expected_at);
+                Some(next.unless("it recovers, or its zone's rate changes"))
+            }
+            NodeOutcomeState::Isolated => Some(Next::new("the NoExecute taint is taken off when the node is Ready again")),
+            NodeOutcomeState::Evicted => Some(Next::new(
+                "its pods are deleted, those that come later too, until it is Ready again",
+            )),
+            NodeOutcomeState::Held(hold) => Some(after(hold, "it is isolated")),
+            NodeOutcomeState::Released => None,
+        },
+        Said::Outcome(Outcome::Pod(outcome)) => match &outcome.state {
+            PodOutcomeState::Evicting => {
+                Some(Next::new("the pod is deleted").unless("the API or a last check of its taints refuses it"))
+            }
+            PodOutcomeState::Blocked { by } => {
+                let next = Next::new(format!("it is tried again, until PodDisruptionBudget {by} lets it go"));
+                Some(next.unless("the taints go first"))
+            }
+            PodOutcomeState::Held(hold) => Some(after(hold, "the pod is evicted")),
+            PodOutcomeState::Deleted | PodOutcomeState::Refused(_) | PodOutcomeState::Cancelled | PodOutcomeState::Gone => None,
+        },
+        Said::Rollout(sync) => {
+            if let Some(hold) = &sync.held {
+                return Some(after(hold, "the rollout goes on"));
+            }
+            let waits = |reason: WhyNot| sync.reasons.iter().any(|(other, nodes)| *other == reason && *nodes > 0);
+            if waits(WhyNot::RolloutPaused) {
+                return Some(Next::new(
+                    "old pods are replaced once bailiff.dev/rollout-paused is taken off",
+                ));
+            }
+            if waits(WhyNot::RolloutHalted) {
+                return Some(Next::new(
+                    "old pods are replaced once enough nodes with the current revision are well again",
+                ));
+            }
+            waits(WhyNot::WaitingForBudget).then(|| Next::new("old pods are replaced as new ones become available"))
+        }
+    }
+}
+
+/// What follows the end of a hold, and what ends it.
+fn after(hold: &Hold, what: &str) -> Next {
+    let ends = match hold.reason {
+        HoldReason::Incomplete => "every shard it depends on has told all",
+        HoldReason::Stale => "the stage it depends on is live again",
+        HoldReason::ApiStale => "the watch is fresh again",
+        HoldReason::AllZonesDisrupted => "some zone has a ready node again",
+        HoldReason::RateZero => "the zone's state changes, or --secondary-node-eviction-rate does",
+        HoldReason::Paused => "the pause ends (bailiff pauses)",
+        HoldReason::Rival => "the other controller is silent for long enough",
+        HoldReason::CorrelatedLoss => "the Leases come back, or the hold ends",
+        HoldReason::OutdatedIntent => "the taint-manager has said it anew",
+        HoldReason::Observing => "it is run without --observe",
+        HoldReason::TaintOrder => "the NoSchedule taint is there",
+        HoldReason::RateLimited => "the others had their turn",
+        HoldReason::Budget => "the PodDisruptionBudget lets it go",
+    };
+    Next::new(format!("once {ends}, {what}"))
+}
