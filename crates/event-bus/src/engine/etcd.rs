@@ -149,6 +149,28 @@ pub struct Etcd {
 const INPUTS_PER_POLL: usize = 256;
 
 impl Etcd {
+    fn new(
+        incarnation: String,
+        replica: Replica,
+        (inputs, outputs): (mpsc::Receiver<Input>, mpsc::Sender<Output>),
+        wake: Arc<Notify>,
+        standing: Arc<Mutex<Standing>>,
+        snapshot_after: SnapshotAfter,
+    ) -> Self {
+        Self {
+            incarnation,
+            replica,
+            inputs,
+            outputs,
+            wake,
+            standing,
+            snapshot_after,
+            is_snapshot_asked: false,
+            has_left: false,
+            was_member: false,
+        }
+    }
+
     /// Notified when there is something to [`Engine::poll`].
     pub fn wake(&self) -> Arc<Notify> {
         Arc::clone(&self.wake)

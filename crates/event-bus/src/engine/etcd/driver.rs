@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::client::{self, Client, Error, Member};
 use super::keys::Keys;
-use super::load::{self, Loaded};
+use super::load;
 use super::presence::{self, Ear};
 use super::replica::Replica;
 use super::save::Saved;
@@ -131,59 +131,47 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
     let lease = client.grant(config.presence_for).await?;
     let fresh = format!("{}-{lease:x}", seed.uuid());
     let loaded = load::load(&client, &keys, &config.limits, &fresh).await?;
-    let Loaded {
-        machine,
-        incarnation,
-        meta,
-        revision,
-        newest,
-        snapshot,
-        snapshot_bytes,
-    } = loaded;
-    let newest = Newest {
-        revision: machine.position,
-        key: newest,
-    };
     let (inputs, from_driver) = mpsc::channel(STEPS);
     let (to_driver, outputs) = mpsc::channel(STEPS);
     let wake = Arc::new(Notify::new());
     let replica = format!("{lease:016x}");
-    let mut engine = Etcd {
-        incarnation,
-        replica: Replica::new(replica.clone(), machine, now()),
-        inputs: from_driver,
-        outputs: to_driver,
-        wake: Arc::clone(&wake),
-        standing: Arc::default(),
-        snapshot_after: config.snapshot_after,
-        is_snapshot_asked: false,
-        has_left: false,
-        was_member: false,
-    };
-    engine.replica.snapshot_taken(snapshot_bytes);
     let link = Link {
         client,
         keys,
         config: config.clone(),
-        replica,
+        replica: replica.clone(),
         next_incarnation: format!("{}-{lease:x}", seed.uuid()),
-        meta,
+        meta: loaded.meta,
         inputs,
-        wake,
-        saved: Mutex::new(snapshot),
-        committed: AtomicI64::new(revision),
-        appended: AtomicI64::new(revision),
-        told: watch::Sender::new(revision),
-        newest: Mutex::new(newest),
+        wake: Arc::clone(&wake),
+        saved: Mutex::new(loaded.snapshot),
+        committed: AtomicI64::new(loaded.revision),
+        appended: AtomicI64::new(loaded.revision),
+        told: watch::Sender::new(loaded.revision),
+        newest: Mutex::new(Newest {
+            revision: loaded.machine.position,
+            key: loaded.newest,
+        }),
         ear: Ear::new(),
         left: Notify::new(),
         lease: AtomicI64::new(lease),
-        standing: engine.standing(),
+        standing: Arc::default(),
     };
+    let mut replica = Replica::new(replica, loaded.machine, now());
+    replica.snapshot_taken(loaded.snapshot_bytes);
+    let standing = Arc::clone(&link.standing);
+    let engine = Etcd::new(
+        loaded.incarnation,
+        replica,
+        (from_driver, to_driver),
+        wake,
+        standing,
+        config.snapshot_after,
+    );
     let driver = Driver {
         link: Arc::new(link),
         outputs,
-        loaded: revision,
+        loaded: loaded.revision,
     };
     Ok((engine, driver))
 }

@@ -145,13 +145,10 @@ impl Machine {
         match entry.what {
             What::Commands(commands) => self.run(&entry.replica, commands, made, now),
             What::Part { data, last } => {
-                member.parts.extend(data);
-                let made = *member.parts_made.get_or_insert(made);
-                if !last {
+                let Some((parts, made)) = member.take_part(data, last, made) else {
                     return Applied::Done(Vec::new());
-                }
-                member.parts_made = None;
-                match log::decode(&std::mem::take(&mut member.parts)) {
+                };
+                match log::decode(&parts) {
                     Ok(commands) => self.run(&entry.replica, commands, made, now),
                     Err(_) => Applied::Malformed,
                 }
@@ -366,6 +363,21 @@ impl Machine {
                 .map(|session| (SessionId(session.id), session.replica.clone()))
                 .collect(),
         })
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    /// Takes a piece of commands; with the last, all of them and when they were gathered.
+    fn take_part(&mut self, data: Vec<u8>, last: bool, made: Made) -> Option<(Vec<u8>, Made)> {
+        self.parts.extend(data);
+        let made = *self.parts_made.get_or_insert(made);
+        if !last {
+            return None;
+        }
+        self.parts_made = None;
+        Some((std::mem::take(&mut self.parts), made))
     }
 }
 

@@ -250,13 +250,8 @@ impl Replica {
     }
 
     fn next_what(&mut self, now: Mono) -> Option<(What, Vec<Option<Ticket>>)> {
-        if let Some((data, last)) = self.parts.pop_front() {
-            let tickets = if last {
-                std::mem::take(&mut self.part_tickets)
-            } else {
-                Vec::new()
-            };
-            return Some((What::Part { data, last }, tickets));
+        if !self.parts.is_empty() {
+            return self.next_part();
         }
         if !self.is_member() && !matches!(self.queue.front()?.command, Message::Join { .. }) {
             return None;
@@ -288,18 +283,32 @@ impl Replica {
         if commands.is_empty() {
             return None;
         }
-        if bytes < ENTRY_BYTES / 2 {
-            return Some((What::Commands(commands), tickets));
+        if bytes >= ENTRY_BYTES / 2 {
+            let whole = log::encode(&commands);
+            if whole.len() > ENTRY_BYTES {
+                return self.next_of_parts(&whole, tickets);
+            }
         }
-        let whole = log::encode(&commands);
-        if whole.len() <= ENTRY_BYTES {
-            return Some((What::Commands(commands), tickets));
-        }
+        Some((What::Commands(commands), tickets))
+    }
+
+    /// Commands that are too large for one entry: their first piece.
+    fn next_of_parts(&mut self, whole: &[u8], tickets: Vec<Option<Ticket>>) -> Option<(What, Vec<Option<Ticket>>)> {
         let count = whole.len().div_ceil(ENTRY_BYTES);
         let parts = whole.chunks(ENTRY_BYTES).enumerate();
         self.parts = parts.map(|(place, part)| (part.to_vec(), place + 1 == count)).collect();
         self.part_tickets = tickets;
-        self.next_what(now)
+        self.next_part()
+    }
+
+    fn next_part(&mut self) -> Option<(What, Vec<Option<Ticket>>)> {
+        let (data, last) = self.parts.pop_front()?;
+        let tickets = if last {
+            std::mem::take(&mut self.part_tickets)
+        } else {
+            Vec::new()
+        };
+        Some((What::Part { data, last }, tickets))
     }
 
     /// etcd has taken the entry.
