@@ -49,17 +49,24 @@ enum Command {
     },
 }
 
+/// How commands about the bus write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub enum Output {
     /// For people
     Text,
-    /// One JSON object
+    /// One JSON object; of events one on each line
     Json,
 }
 
 /// The topic of this name.
 pub fn topic(text: &str) -> Result<Topic, String> {
     Topic::parse(text).ok_or_else(|| format!("allowed is {}", Topic::ALL.map(Topic::as_str).join(", ")))
+}
+
+/// The bus of these flags; ends the process if they make no sense.
+pub fn reach(args: &BusArgs, clock: &Clock) -> Bus {
+    let tls = args.tls.load(clock).unwrap_or_else(|error| exit_invalid(&error));
+    Bus::reach(args, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error))
 }
 
 /// What a record says, for whoever puts it into words.
@@ -76,8 +83,7 @@ pub fn said(body: &Body) -> Said<'_> {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let Args { command, bus } = args;
     crate::runtime()?.block_on(async {
-        let tls = bus.tls.load(&Clock::system()).unwrap_or_else(|error| exit_invalid(&error));
-        let bus = Bus::reach(&bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = reach(&bus, &Clock::system());
         match command {
             Command::Status { output } => status(&bus, output).await,
             Command::ResetEpoch { topic, shard } => {

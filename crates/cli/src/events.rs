@@ -6,14 +6,12 @@ use std::process::ExitCode;
 use bailiff_event_bus::{Bus, Record, Skipped, SubscribeOptions, TombstoneReason, Update, subscribe};
 use bailiff_explain::{json, sentence};
 use bailiff_model::Topic;
-use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock, Seed};
-use clap::ValueEnum;
 use serde_json::{Value, json};
 use tokio::signal;
 
 use crate::Failure;
-use crate::bus::{said, topic};
+use crate::bus::{Output, reach, said, topic};
 
 /// Flags of `bailiff events`.
 #[derive(Debug, clap::Args)]
@@ -47,20 +45,11 @@ pub struct Args {
     bus: BusArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// A line for people
-    Text,
-    /// A JSON object on each line
-    Json,
-}
-
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let tls = args.bus.tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
-        let bus = Bus::reach(&args.bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = reach(&args.bus, &clock);
         tokio::select! {
             biased;
             _ = signal::ctrl_c() => Ok(ExitCode::SUCCESS),

@@ -7,12 +7,11 @@ use bailiff_explain::story::{Story, Told};
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{Topic, Wall};
-use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock};
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
 use crate::Failure;
-use crate::bus::{read_all, said};
+use crate::bus::{Output, reach, read_all, said};
 
 /// Flags of `bailiff explain`.
 #[derive(Debug, clap::Args)]
@@ -77,20 +76,11 @@ enum What {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
-}
-
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let tls = args.bus.tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
-        let bus = Bus::reach(&args.bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = reach(&args.bus, &clock);
         let (about, records) = find(&args.what, &bus, &clock).await?;
         let told: Vec<Told<'_>> = records.iter().map(told).collect();
         let story = Story::of(about, &told, args.at);

@@ -4,19 +4,17 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_event_bus::{Bus, Record, ShardStatus};
+use bailiff_event_bus::{Record, ShardStatus};
 use bailiff_explain::overview::{NodeStanding, Overview, PodStanding};
 use bailiff_explain::{Said, json, sentence};
 use bailiff_model::Topic;
 use bailiff_model::health::Verdict;
 use bailiff_model::outcome::Outcome;
-use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock, GoDuration};
-use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::bus::{read_all, said};
+use crate::bus::{Output, reach, read_all, said};
 
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;
@@ -47,20 +45,11 @@ pub struct Args {
     bus: BusArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// For people
-    Text,
-    /// One JSON object
-    Json,
-}
-
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let tls = args.bus.tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
-        let bus = Bus::reach(&args.bus, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
+        let bus = reach(&args.bus, &clock);
         let (records, shards) = read_all(&bus, &clock).await?;
         let overview = overview_of(&records);
         match args.output {

@@ -2,6 +2,8 @@
 //!
 //! Pure: it reads records and says what they say. It asks nobody and decides nothing.
 
+#[cfg(test)]
+mod fixture;
 pub mod json;
 pub mod overview;
 pub mod sentence;

@@ -4,18 +4,7 @@ use bailiff_model::intent::{EvictionCause, PodEviction, Trigger};
 use bailiff_model::outcome::RefusedReason;
 
 use super::*;
-
-fn at(second: i64) -> Wall {
-    Wall::from_second(1_700_000_000 + second).expect("in range")
-}
-
-fn pod(name: &str) -> PodRef {
-    PodRef {
-        namespace: "ns".into(),
-        name: name.into(),
-        ..PodRef::default()
-    }
-}
+use crate::fixture::{at, pod};
 
 fn intent(name: &str, state: IntentState, due: i64) -> Intent {
     Intent::Pod(PodEviction {

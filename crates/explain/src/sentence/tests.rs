@@ -1,34 +1,16 @@
 use bailiff_model::health::{Ready, ReadyStatus, SignOfLife};
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::rollout::Counts;
-use bailiff_model::{Effect, NodeRef, ZoneState};
+use bailiff_model::{Effect, ZoneState};
 
 use super::*;
-
-fn at_second(second: i64) -> Wall {
-    Wall::from_second(1_700_000_000 + second).expect("in range")
-}
-
-fn node() -> NodeRef {
-    NodeRef {
-        name: "n1".into(),
-        ..NodeRef::default()
-    }
-}
-
-fn pod() -> PodRef {
-    PodRef {
-        namespace: "shop".into(),
-        name: "web-1".into(),
-        ..PodRef::default()
-    }
-}
+use crate::fixture::{at, node, pod};
 
 fn hold(reason: HoldReason, detail: &str) -> Hold {
     Hold {
         reason,
         detail: detail.to_owned(),
-        since: at_second(60),
+        since: at(60),
     }
 }
 
@@ -44,22 +26,22 @@ fn health(verdict: Verdict) -> NodeHealth {
         },
         verdict,
         last_sign_of_life: Some(SignOfLife {
-            time: at_second(0),
+            time: at(0),
             signal: Signal::Lease,
             renew_time: None,
         }),
         late_since: None,
-        counted_from: at_second(0),
+        counted_from: at(0),
         grace: Duration::from_secs(50),
-        decided_at: at_second(38),
+        decided_at: at(38),
         held: None,
     }
 }
 
 fn eviction(state: IntentState, trigger: Trigger) -> Intent {
-    let since = Some(at_second(51));
+    let since = Some(at(51));
     Intent::Pod(PodEviction {
-        pod: pod(),
+        pod: pod("web-1"),
         node: node(),
         zone: Zone::new("eu-1", "a"),
         cause: EvictionCause::Taints {
@@ -71,20 +53,20 @@ fn eviction(state: IntentState, trigger: Trigger) -> Intent {
         },
         state,
         trigger,
-        due_at: at_second(351),
-        decided_at: at_second(52),
+        due_at: at(351),
+        decided_at: at(52),
     })
 }
 
 fn of_pod_in(state: PodOutcomeState) -> String {
     sentence(Said::Outcome(&Outcome::Pod(PodOutcome {
-        pod: pod(),
+        pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
         state,
         failed_attempts: 0,
         detail: String::new(),
-        since: at_second(352),
+        since: at(352),
     })))
 }
 
@@ -93,7 +75,7 @@ fn of_node_in(state: NodeOutcomeState) -> String {
         node: node(),
         zone: Zone::default(),
         state,
-        since: at_second(51),
+        since: at(51),
     })))
 }
 
@@ -140,7 +122,7 @@ fn a_wish_says_its_cause_and_its_time() {
         zone: Zone::new("eu-1", "a"),
         taint: HealthTaint::Unreachable,
         cause: "Ready is Unknown".to_owned(),
-        decided_at: at_second(51),
+        decided_at: at(51),
     });
     let due = eviction(IntentState::Due, Trigger::Expired);
     let later = eviction(IntentState::Scheduled, Trigger::Expired);
@@ -172,7 +154,7 @@ fn a_wish_says_its_cause_and_its_time() {
 fn an_outcome_says_what_became_of_it_and_why_not() {
     let queued = NodeOutcomeState::Queued {
         position: 3,
-        expected_at: Some(at_second(81)),
+        expected_at: Some(at(81)),
     };
     assert_eq!(
         of_node_in(queued),
@@ -208,7 +190,7 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
         not_ready: 7,
         late: 1,
         rate_per_second: 0.01,
-        last_grant: Some(at_second(52)),
+        last_grant: Some(at(52)),
         queue_length: 6,
         held: None,
     };
@@ -237,7 +219,7 @@ fn a_rollout_says_how_far_it_is_and_what_it_lacks() {
         reasons: vec![(WhyNot::Image, 1), (WhyNot::WaitingForBudget, 2)],
         nodes: Vec::new(),
         held: None,
-        synced_at: at_second(0),
+        synced_at: at(0),
     };
     assert_eq!(
         sentence(Said::Rollout(&sync)),

@@ -3,28 +3,10 @@ use std::time::Duration;
 use bailiff_model::health::{NodeHealth, Ready, Verdict};
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
-use bailiff_model::{Hold, HoldReason, NodeRef, PodRef, Zone};
+use bailiff_model::{Hold, HoldReason, Zone};
 
 use super::*;
-
-fn at(second: i64) -> Wall {
-    Wall::from_second(1_700_000_000 + second).expect("in range")
-}
-
-fn node() -> NodeRef {
-    NodeRef {
-        name: "n1".into(),
-        ..NodeRef::default()
-    }
-}
-
-fn pod() -> PodRef {
-    PodRef {
-        namespace: "shop".into(),
-        name: "web-1".into(),
-        ..PodRef::default()
-    }
-}
+use crate::fixture::{at, node, pod};
 
 fn health(verdict: Verdict) -> NodeHealth {
     NodeHealth {
@@ -44,7 +26,7 @@ fn health(verdict: Verdict) -> NodeHealth {
 
 fn intent(state: IntentState) -> Intent {
     Intent::Pod(PodEviction {
-        pod: pod(),
+        pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
         cause: EvictionCause::Node,
@@ -57,7 +39,7 @@ fn intent(state: IntentState) -> Intent {
 
 fn outcome(state: PodOutcomeState) -> Outcome {
     Outcome::Pod(PodOutcome {
-        pod: pod(),
+        pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
         state,
