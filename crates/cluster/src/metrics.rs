@@ -11,6 +11,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     malformed: Family<ResourceLabels, Counter>,
     watch_restarts: Family<ResourceLabels, Counter>,
+    watch_events: Family<ResourceLabels, Counter>,
     events: Family<EventLabels, Counter>,
 }
 
@@ -42,6 +43,11 @@ impl Metrics {
             metrics.malformed.clone(),
         );
         registry.register("watch_restarts", "Watches begun anew", metrics.watch_restarts.clone());
+        registry.register(
+            "watch_events",
+            "Changes of objects that watches told",
+            metrics.watch_events.clone(),
+        );
         registry.register("events", "Kubernetes Events by what became of them", metrics.events.clone());
         metrics
     }
@@ -58,6 +64,12 @@ impl Metrics {
     pub(crate) fn watch_restart(&self, resource: &str) {
         let resource = resource.to_owned();
         self.watch_restarts.get_or_create(&ResourceLabels { resource }).inc();
+    }
+
+    /// What counts the changes that watches of this resource tell. They are many, so it is looked up once.
+    pub(crate) fn watch_events(&self, resource: &str) -> Counter {
+        let resource = resource.to_owned();
+        self.watch_events.get_or_create(&ResourceLabels { resource }).clone()
     }
 
     pub(crate) fn event(&self, result: &'static str) {

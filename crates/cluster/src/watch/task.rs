@@ -8,6 +8,7 @@ use bailiff_runtime::Seed;
 use futures::FutureExt;
 use http_body_util::BodyExt;
 use kube::client::Body;
+use prometheus_client::metrics::counter::Counter;
 
 use super::list::{Lister, decode};
 use super::teller::{Teller, Unwanted};
@@ -41,6 +42,7 @@ pub(super) struct Task<T> {
     seed: Seed,
     lister: Lister<T>,
     teller: Teller<T>,
+    changes: Counter,
     pause: Duration,
     strikes: u32,
 }
@@ -57,6 +59,7 @@ enum Ended {
 
 impl<T: View> Task<T> {
     pub(super) fn new(api: Api, source: Source, seed: Seed, teller: Teller<T>, witness: Box<dyn Witness>) -> Self {
+        let changes = api.metrics().watch_events(source.resource());
         let lister = Lister::new(api.clone(), source.clone(), seed.clone(), teller.heard().clone(), witness);
         Self {
             api,
@@ -64,6 +67,7 @@ impl<T: View> Task<T> {
             seed,
             lister,
             teller,
+            changes,
             pause: BACKOFF.0,
             strikes: 0,
         }
@@ -228,6 +232,9 @@ impl<T: View> Task<T> {
         }
         if !version.is_empty() {
             *position = version;
+        }
+        if matches!(&*kind, "ADDED" | "MODIFIED" | "DELETED") {
+            self.changes.inc();
         }
         if let Some(event) = event {
             self.teller.show(event).await?;

@@ -54,6 +54,10 @@ fn mk_watch(answers: Vec<Answer>) -> (Watch<Thing>, Asked) {
 }
 
 fn mk_watch_of<T: View>(answers: Vec<Answer>) -> (Watch<T>, Asked) {
+    mk_measured_watch(answers, Metrics::default())
+}
+
+fn mk_measured_watch<T: View>(answers: Vec<Answer>, metrics: Metrics) -> (Watch<T>, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
     let asked = Asked::default();
     let log = asked.clone();
@@ -70,7 +74,7 @@ fn mk_watch_of<T: View>(answers: Vec<Answer>) -> (Watch<T>, Asked) {
     });
     let client = kube::Client::new(service, "default");
     let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
-    let api = Api::new(client, clock, Metrics::default());
+    let api = Api::new(client, clock, metrics);
     (Watch::start(&api, Source::all("/api/v1/things"), &Seed::new(1)), asked)
 }
 
@@ -163,6 +167,31 @@ async fn changes_come_once_and_in_order_across_reconnects() {
     for (request, version) in asked[1..].iter().zip(["5", "9", "11"]) {
         assert!(request.contains(&format!("&resourceVersion={version}&")), "{request}");
     }
+}
+
+/// Objects of a list are no changes, nor are bookmarks.
+#[tokio::test(start_paused = true)]
+async fn changes_are_counted_whether_they_can_be_read_or_not() {
+    let bad = r#"{"metadata":{"name":"bad","resourceVersion":"8"},"size":"large"}"#;
+    let registry = bailiff_runtime::Metrics::new();
+    let (mut watch, _) = mk_measured_watch::<Thing>(
+        vec![
+            mk_list(5, &[&mk_thing("a", 3, 1)]),
+            Answer::Silence(vec![
+                mk_line("ADDED", &mk_thing("b", 6, 2)),
+                mk_line("BOOKMARK", r#"{"metadata":{"resourceVersion":"7"}}"#),
+                mk_line("MODIFIED", bad),
+                mk_line("DELETED", &mk_thing("a", 9, 1)),
+            ]),
+        ],
+        registry.register("", Metrics::register),
+    );
+    assert_eq!(read(&mut watch, 3).await, ["snapshot a=1", "applied b=2", "deleted a"]);
+    let text = registry.encode();
+    assert!(
+        text.contains("kube_client_watch_events_total{resource=\"things\"} 3\n"),
+        "{text}"
+    );
 }
 
 /// DS-201
