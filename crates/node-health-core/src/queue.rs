@@ -52,10 +52,10 @@ impl Queue {
         self.to_write.clear();
     }
 
-    /// The next read to be made, if one may be; it counts as under way. `known` is the number of nodes.
-    pub(crate) fn next_read(&mut self, known: usize) -> Option<(ReadBy, Vec<NodeName>)> {
+    /// The next read to be made, if one may be; it counts as under way. `listed` is the number of nodes that a LIST reads.
+    pub(crate) fn next_read(&mut self, listed: usize) -> Option<(ReadBy, Vec<NodeName>)> {
         let waiting = self.to_read.len();
-        if waiting >= LIST_FROM && waiting * LIST_SHARE >= known {
+        if waiting >= LIST_FROM && waiting * LIST_SHARE >= listed {
             if self.lists > 0 {
                 return None;
             }

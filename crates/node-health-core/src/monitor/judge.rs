@@ -67,7 +67,9 @@ impl Monitor {
         while let Some(name) = self.queue.next_write() {
             self.start_write(&name, now, out);
         }
-        while let Some((by, nodes)) = self.queue.next_read(self.nodes.len()) {
+        // A LIST is of the nodes of all shards, about as many each.
+        let listed = self.nodes.len().saturating_mul(self.config.shard.count as usize);
+        while let Some((by, nodes)) = self.queue.next_read(listed) {
             for name in &nodes {
                 if let Some(node) = self.nodes.get_mut(name) {
                     node.phase = Phase::Reading { asked: Box::new(now) };

@@ -1,5 +1,6 @@
 //! How reads are batched and bounded.
 
+use bailiff_model::Shard;
 use bailiff_node_health_core::{Config, ReadBy};
 
 use crate::support::{Answers, Pending, World, name};
@@ -52,6 +53,36 @@ fn a_few_of_many_are_read_one_by_one_and_not_all_at_once() {
     world.answer_pending();
     assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 20));
     assert_eq!(world.monitor.summary().under_way, 0);
+}
+
+/// A LIST reads the nodes of all shards, so it has to be worth that.
+#[test]
+fn a_few_of_a_shard_are_read_one_by_one_however_small_it_is() {
+    let shard = Shard { index: 1, count: 4 };
+    let names = mk_names(400);
+    let own: Vec<&str> = names
+        .iter()
+        .map(String::as_str)
+        .filter(|node| shard.owns(&name(node)))
+        .collect();
+    assert!((60..160).contains(&own.len()), "{}", own.len());
+    let mut world = World::running(
+        Config {
+            shard,
+            ..Config::default()
+        },
+        &own,
+    );
+    world.answers = Answers::Later;
+    world.pass(10.0);
+    own[20..].iter().for_each(|node| world.renew(node));
+    world.pass(40.1);
+    let is_get = |request: &Pending| matches!(request, Pending::Read(_, ReadBy::Get, _));
+    assert!(
+        world.pending.len() == 8 && world.pending.iter().all(is_get),
+        "{:?}",
+        world.pending
+    );
 }
 
 /// An answer that was lost in one entry does not block the next: every read gives its place back.
