@@ -10,6 +10,8 @@
 mod door;
 #[path = "deploy/flags.rs"]
 mod flags;
+#[path = "deploy/images.rs"]
+mod images;
 #[path = "deploy/manifests.rs"]
 mod manifests;
 #[path = "deploy/metrics.rs"]
