@@ -1,68 +1,63 @@
 //! What must hold, whatever went wrong.
 
+mod daemons;
+mod evictions;
+mod leases;
+
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
-use super::system::{GRACE, RATE, SILENT_ZONE, TOLERATION};
+use super::record::Record;
 use super::witness::Witness;
 
-/// Times in the API are whole seconds, cut off.
+/// Times in the API are whole seconds, cut off, and what is seen is seen a moment later.
 const CUT_OFF: SignedDuration = SignedDuration::from_secs(1);
 
-/// Judges everything that was seen while zone-evictors were stopped so many times.
-pub fn judge(witness: &Witness, stops: usize) {
+/// How often there was something for an invariant to be judged by.
+#[derive(Clone, Debug, Default)]
+pub struct Premises(BTreeMap<&'static str, usize>);
+
+/// Judges everything that was seen.
+pub fn judge(witness: &Witness, record: &Record) -> Premises {
+    let mut premises = Premises::default();
     witness.with(|seen| {
-        let mut premises = 0;
-        for (name, node) in &seen.nodes {
-            let is_silent = node.zone == SILENT_ZONE;
-            assert_eq!(!node.unknown.is_empty(), is_silent, "{name}: {node:?}");
-            assert_eq!(!node.isolated.is_empty(), is_silent, "{name}: {node:?}");
-            if let (Some(unknown), Some(renewed)) = (node.unknown.first(), node.renewed) {
-                let silent = unknown.duration_since(renewed) + CUT_OFF;
-                assert!(
-                    silent >= GRACE,
-                    "{name} was marked {silent:?} after its last renewal: {node:?}"
-                );
-                premises += 1;
-            }
-            assert!(node.isolated.len() <= 1, "{name} was isolated twice: {node:?}");
-        }
-        for (uid, pod) in &seen.pods {
-            let node = &seen.nodes[&pod.node];
-            let Some(deleted) = pod.deleted else {
-                assert!(node.zone != SILENT_ZONE, "{uid} was never evicted: {pod:?}");
-                continue;
-            };
-            let isolated = node.isolated.first();
-            let isolated = isolated.unwrap_or_else(|| panic!("{uid} was evicted from a node that never was isolated: {pod:?}"));
-            let tolerated = deleted.duration_since(*isolated) + CUT_OFF;
-            assert!(
-                tolerated >= TOLERATION,
-                "{uid} was evicted {tolerated:?} after its node was isolated: {pod:?}"
-            );
-            assert!(pod.was_target, "{uid} was deleted without its condition: {pod:?}");
-            premises += 1;
-        }
-        assert!(premises > 20, "only {premises} acts were judged");
-        let mut zones: BTreeMap<&str, Vec<Timestamp>> = BTreeMap::new();
-        for node in seen.nodes.values() {
-            zones.entry(&node.zone).or_default().extend(&node.isolated);
-        }
-        for (zone, mut times) in zones {
-            times.sort();
-            for (first, from) in times.iter().enumerate() {
-                for (last, until) in times.iter().enumerate().skip(first) {
-                    let span = until.duration_since(*from) + CUT_OFF;
-                    // A bucket of one, and one write in flight at each stop of an evictor.
-                    let allowed = (RATE * span.as_secs_f64()).floor() as usize + 1 + stops;
-                    assert!(
-                        last - first < allowed,
-                        "{zone} lost {} nodes within {span:?}: {times:?}",
-                        last - first + 1
-                    );
-                }
-            }
-        }
+        evictions::judge(seen, record.evictors_stopped, &mut premises);
+        daemons::judge(seen, &mut premises);
+        leases::judge(seen, record, &mut premises);
     });
+    premises
+}
+
+// === impl Premises ===
+
+impl Premises {
+    pub fn saw(&mut self, what: &'static str) {
+        self.saw_so_many(what, 1);
+    }
+
+    pub fn saw_so_many(&mut self, what: &'static str, times: usize) {
+        *self.0.entry(what).or_default() += times;
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for (what, times) in &other.0 {
+            self.saw_so_many(what, *times);
+        }
+    }
+
+    /// What was looked for, and never there.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.0
+            .iter()
+            .filter(|(_, times)| **times == 0)
+            .map(|(what, _)| *what)
+            .collect()
+    }
+}
+
+impl std::fmt::Display for Premises {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|(what, times)| writeln!(f, "{times:>6}  {what}"))
+    }
 }

@@ -1,11 +1,17 @@
 //! A program of Bailiff that runs as a process, and what its log says.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::SyncSender;
 
 use serde_json::Value;
+
+use super::faketime;
+
+/// A directory for the logs of all processes. Without it they are lost.
+const LOGS: &str = "BAILIFF_FAULTS_LOGS";
 
 /// What a process says or does.
 #[derive(Clone, Debug)]
@@ -14,6 +20,16 @@ pub enum Word {
     Logged(Value),
     /// It is gone.
     Ended,
+}
+
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// Its program.
+    pub name: &'static str,
+    pub flags: Vec<String>,
+    /// All of its environment.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A process. Dropping it kills it.
@@ -25,11 +41,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `name` with these flags; what it says is sent to `news` with `start`.
-    pub fn start(name: &str, flags: &[String], start: u64, news: SyncSender<(u64, Word)>) -> Self {
-        let mut child = Command::new(path_of(name))
+    /// Starts it; what it says is sent to `news` with `start`.
+    pub fn start(how: &How, start: u64, news: SyncSender<(u64, Word)>) -> Self {
+        let mut child = Command::new(path_of(how.name))
             .env_clear()
-            .args(flags)
+            .envs(how.environment.iter().map(|(name, value)| (name, value)))
+            .args(&how.flags)
             .arg("--log-format=json")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -37,9 +54,17 @@ impl Program {
             .spawn()
             .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
+        let name = how.name;
+        let mut kept = kept_log(how.name, start);
         std::thread::spawn(move || {
             for line in log.lines().map_while(Result::ok) {
-                let Ok(line) = serde_json::from_str(&line) else { continue };
+                if let Some(kept) = &mut kept {
+                    writeln!(kept, "{line}").unwrap();
+                }
+                let Ok(line) = serde_json::from_str(&line) else {
+                    println!("{name} {start}: {line}");
+                    continue;
+                };
                 // Nobody listens any more once the test is over.
                 if news.send((start, Word::Logged(line))).is_err() {
                     return;
@@ -61,6 +86,7 @@ impl Program {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        faketime::tidy(self.child.id());
     }
 
     /// Ends it as the kubelet would.
@@ -74,6 +100,13 @@ impl Drop for Program {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Where the log of a start is kept for people, if they want it.
+fn kept_log(name: &str, start: u64) -> Option<File> {
+    let directory = PathBuf::from(std::env::var_os(LOGS)?);
+    let system = std::thread::current().name().unwrap_or_default().to_owned();
+    Some(File::create(directory.join(format!("{system}-{name}-{start}.log"))).unwrap())
 }
 
 /// Programs of other packages stand beside ours.

@@ -1,35 +1,49 @@
 //! The whole system as processes: a sandbox, a bus, two replicas of each stage, and a way to break between any two of them.
-//! What is done to it is in [`faults`], what its cluster looks like in [`cluster`].
+//! What is done to it is in [`faults`], what its cluster looks like in [`cluster`] and [`daemons`].
 
 mod certificates;
 mod cluster;
+mod daemons;
 mod faults;
+mod members;
 mod replica;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::etcd::Cluster;
-use super::program::{Program, Word};
+use bailiff_model::{Shard, Zone};
+
+use super::clock;
+use super::faketime::WallClock;
+use super::judge::Premises;
+use super::program::{How, Program, Word};
 use super::proxy::Proxy;
+use super::record::{Record, Stop};
 use super::support::{ApiServer, Serving};
 use super::witness::{WITNESS, Witness};
-use cluster::PER_ZONE;
-pub use cluster::{SILENT_ZONE, TOLERATION};
+pub use cluster::{PER_ZONE, SILENT_ZONE, TOLERATION};
+pub use daemons::{ALL as DAEMON_SETS, DaemonSet};
+pub use faults::Whose;
+use members::Members;
 use replica::Replica;
-pub use stage::{GRACE, RATE, Stage};
+pub use stage::{GRACE, LEASE, RATE, Stage};
 
 /// Far beyond what anything here takes; it only ends a run that hangs.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A replica of the bus: found again under its old address when it is started again.
 struct Bus {
     address: SocketAddr,
+    how: How,
+    /// The ways to the members of etcd.
+    ways: Vec<Proxy>,
     program: Program,
+    /// It says that etcd serves it.
+    has_etcd: bool,
 }
 
 /// What keeps the bus.
@@ -44,13 +58,17 @@ pub enum Engine {
 /// The system. Dropping it ends it.
 pub struct System {
     pub witness: Witness,
+    pub record: Record,
+    pub premises: Premises,
     api: Arc<ApiServer>,
     replicas: Vec<Replica>,
     buses: Vec<Bus>,
     /// What several replicas of the bus share.
-    etcd: Option<Cluster>,
+    etcd: Option<Members>,
     shards: BTreeMap<Stage, u32>,
     starts: u64,
+    /// Edits of the DaemonSets so far.
+    edits: u32,
     news: Receiver<(u64, Word)>,
     tell: SyncSender<(u64, Word)>,
     directory: tempfile::TempDir,
@@ -70,28 +88,24 @@ impl System {
         let (tell, news) = sync_channel(100_000);
         let witness = Witness::start(&api, &tell);
         certificates::make(directory.path());
-        let (etcd, buses) = match engine {
-            Engine::Memory => (None, 1),
-            Engine::Etcd => (Some(Cluster::start(3)), 2),
-        };
         let mut system = Self {
             witness,
+            record: Record::default(),
+            premises: Premises::default(),
             api,
             replicas: Vec::new(),
             buses: Vec::new(),
-            etcd,
+            etcd: (engine == Engine::Etcd).then(Members::start),
             shards: Stage::ALL.map(|stage| (stage, 1)).into(),
             starts: 1,
+            edits: 0,
             news,
             tell,
             directory,
             _sandbox: sandbox,
         };
-        for _ in 0..buses {
-            let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-            let program = system.start_bus(address);
-            system.buses.push(Bus { address, program });
-        }
+        let buses = if engine == Engine::Etcd { 2 } else { 1 };
+        (0..buses).for_each(|_| system.add_bus());
         system.prepare();
         for stage in Stage::ALL {
             for number in 0..2 {
@@ -104,54 +118,110 @@ impl System {
     fn add(&mut self, stage: Stage, number: usize) {
         let api = Proxy::to(self.api.address());
         let bus: Vec<Proxy> = self.buses.iter().map(|bus| Proxy::to(bus.address)).collect();
-        let file = self
-            .directory
-            .path()
-            .join(format!("{}-{number}-{}", stage.name(), self.starts));
-        self.api.write_kubeconfig(&file, api.address);
-        let mut flags = stage.flags(self.shards[&stage], &file, &bus);
+        let start = self.next_start();
+        let file = |what: &str| {
+            self.directory
+                .path()
+                .join(format!("{what}-{}-{number}-{start}", stage.name()))
+        };
+        let (kubeconfig, clock) = (file("kubeconfig"), WallClock::new(&file("clock")));
+        self.api.write_kubeconfig(&kubeconfig, api.address);
+        let addresses: Vec<SocketAddr> = bus.iter().map(|bus| bus.address).collect();
+        let shards = self.shards[&stage];
+        let mut flags = stage.flags(shards, &kubeconfig, &addresses);
         flags.extend(certificates::flags(self.directory.path(), stage.name()));
-        self.starts += 1;
-        let program = Program::start(stage.name(), &flags, self.starts, self.tell.clone());
-        self.replicas.push(Replica {
-            stage,
+        let how = How {
+            name: stage.name(),
             flags,
+            environment: clock.iter().flat_map(WallClock::environment).collect(),
+        };
+        self.replicas.push(Replica {
+            id: start,
+            stage,
+            shards,
             api,
             bus,
-            program,
+            clock,
+            program: Program::start(&how, start, self.tell.clone()),
+            how,
             leads: BTreeSet::new(),
+            stands_by: BTreeSet::new(),
             publishes: false,
             changes: 0,
+            is_down: false,
         });
     }
 
-    fn start_bus(&mut self, address: SocketAddr) -> Program {
+    fn add_bus(&mut self) {
+        let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
         let mut flags = certificates::flags(self.directory.path(), "event-bus").to_vec();
         flags.push(format!("--listen={address}"));
-        if let Some(etcd) = &self.etcd {
-            let url = |address| format!("http://{address}");
-            let endpoints: Vec<String> = etcd.addresses().iter().map(url).collect();
-            flags.extend([
-                "--engine=etcd".to_owned(),
-                format!("--etcd-endpoints={}", endpoints.join(",")),
-            ]);
+        let members = self.etcd.iter().flat_map(Members::addresses);
+        let ways: Vec<Proxy> = members.map(Proxy::to).collect();
+        if !ways.is_empty() {
+            let urls: Vec<String> = ways.iter().map(|way| format!("http://{}", way.address)).collect();
+            flags.extend(["--engine=etcd".to_owned(), format!("--etcd-endpoints={}", urls.join(","))]);
         }
+        let how = How {
+            name: "event-bus",
+            flags,
+            environment: Vec::new(),
+        };
+        let program = Program::start(&how, self.next_start(), self.tell.clone());
+        self.buses.push(Bus {
+            address,
+            how,
+            ways,
+            program,
+            has_etcd: false,
+        });
+    }
+
+    fn next_start(&mut self) -> u64 {
         self.starts += 1;
-        Program::start("event-bus", &flags, self.starts, self.tell.clone())
+        self.starts
+    }
+
+    /// Starts a replica of the bus again.
+    fn start_bus(&mut self, number: usize) {
+        let start = self.next_start();
+        let bus = &mut self.buses[number];
+        bus.has_etcd = false;
+        bus.program = Program::start(&bus.how, start, self.tell.clone());
     }
 
     /// Waits until `is_so`, taking in what happens.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "processes live in real time; it only ends a run that hangs"
-    )]
     fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
-        let end = Instant::now() + DEADLINE;
+        let end = clock::now() + DEADLINE;
         while !is_so(self) {
-            let left = end.saturating_duration_since(Instant::now());
-            let news = self.news.recv_timeout(left);
-            let (start, word) = news.unwrap_or_else(|error| panic!("{what} was not seen, {error}: {self}"));
-            self.take(start, &word);
+            if !self.take_one(end) {
+                panic!("{what} was not seen: {self}");
+            }
+        }
+    }
+
+    /// Waits until somebody who is asked over and over answers that it is so, taking in what happens.
+    fn until_answered(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        let end = clock::now() + DEADLINE;
+        while !is_so(self) {
+            assert!(clock::now() < end, "{what} was not seen: {self}");
+            self.take_until(clock::now() + Duration::from_millis(100));
+        }
+    }
+
+    /// Takes in what happens until then.
+    fn take_until(&mut self, end: Instant) {
+        while self.take_one(end) {}
+    }
+
+    fn take_one(&mut self, end: Instant) -> bool {
+        match self.news.recv_timeout(end.saturating_duration_since(clock::now())) {
+            Ok((start, word)) => {
+                self.take(start, &word);
+                clock::now() < end
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("a sender is kept"),
         }
     }
 
@@ -159,77 +229,117 @@ impl System {
         if start == WITNESS {
             return;
         }
-        let Some(replica) = self.replicas.iter_mut().find(|replica| replica.program.start == start) else {
+        if let (Some(bus), Word::Logged(line)) = (self.buses.iter_mut().find(|bus| bus.program.start == start), word) {
+            return bus.hear(line);
+        }
+        let Some(number) = self.replicas.iter().position(|replica| replica.program.start == start) else {
             return;
         };
         match word {
-            Word::Logged(line) => {
-                let lease = line["lease"].as_str().unwrap_or_default().to_owned();
-                match line["message"].as_str() {
-                    Some("leading") => drop(replica.leads.insert(lease)),
-                    Some("leading no more") => drop(replica.leads.remove(&lease)),
-                    Some("Session was lost") => {
-                        replica.publishes = false;
-                        replica.changes += 1;
-                    }
-                    Some(message) if message.starts_with("Publishing ") => {
-                        replica.publishes = true;
-                        replica.changes += 1;
-                    }
-                    _ => {}
-                }
-            }
+            Word::Logged(line) => self.replicas[number].hear(line),
             Word::Ended => {
-                // As the kubelet does with a container that ended.
-                self.starts += 1;
-                replica.leads.clear();
-                replica.publishes = false;
-                replica.program = Program::start(replica.stage.name(), &replica.flags, self.starts, self.tell.clone());
+                self.record.ends.entry(start).or_insert_with(clock::wall);
+                self.replicas[number].ended();
+                if !self.replicas[number].is_down {
+                    self.restart(number);
+                }
             }
         }
     }
 
-    fn leases(&self, stage: Stage) -> BTreeSet<String> {
-        (0..self.shards[&stage])
-            .map(|shard| format!("{}-{shard}", stage.name()))
-            .collect()
+    fn restart(&mut self, number: usize) {
+        let start = self.next_start();
+        self.replicas[number].start(start, self.tell.clone());
     }
 
-    /// Every shard of the stage is led by one of these.
+    /// Every shard of the stage, as it is divided now, is led by one of these.
     fn is_led(&self, stage: Stage, by: impl Fn(&Replica) -> bool) -> bool {
-        let of_stage = self.replicas.iter().filter(|replica| replica.stage == stage && by(replica));
+        let shards = self.shards[&stage];
+        let is_one = |replica: &&Replica| replica.stage == stage && replica.shards == shards && by(replica);
+        let of_stage = self.replicas.iter().filter(is_one);
         let led: BTreeSet<String> = of_stage.flat_map(|replica| replica.leads.iter().cloned()).collect();
-        self.leases(stage).is_subset(&led)
+        let leases: BTreeSet<String> = (0..shards).map(|shard| format!("{}-{shard}", stage.name())).collect();
+        leases.is_subset(&led)
     }
 
-    /// The replica that leads the first shard.
+    /// The replica that leads the shard that matters.
     fn leader(&mut self, stage: Stage) -> usize {
         self.until("a leader", |system| system.is_led(stage, |_| true));
-        let lease = format!("{}-0", stage.name());
+        let lease = self.lease(stage);
         let leads = |replica: &Replica| replica.leads.contains(&lease);
         self.replicas.iter().position(leads).unwrap()
     }
 
-    /// Waits until others than this replica lead all of its stage.
-    fn until_followed(&mut self, leader: usize) {
-        let (stage, start) = (self.replicas[leader].stage, self.replicas[leader].program.start);
-        self.until("another leader", |system| {
-            system.is_led(stage, |replica| replica.program.start != start)
-        });
+    /// The Lease that matters: of the zone-evictor's that of the silent zone, which is the only one with something to do.
+    fn lease(&self, stage: Stage) -> String {
+        let count = self.shards[&stage];
+        let zone = Zone::new("sandbox", SILENT_ZONE);
+        let is_its = |index: &u32| Shard { index: *index, count }.owns_zone(&zone);
+        let index = (0..count).find(|index| stage != Stage::ZoneEvictor || is_its(index));
+        format!("{}-{}", stage.name(), index.expect("shards share all zones out"))
+    }
+
+    /// A replica is about to be stopped, in one way or another.
+    fn note_stop(&mut self, number: usize) {
+        let replica = &self.replicas[number];
+        let (start, at) = (replica.program.start, clock::wall());
+        for lease in &replica.leads {
+            let stands_by = |other: &&Replica| other.program.start != start && other.stands_by.contains(lease);
+            self.record.stops.push(Stop {
+                lease: lease.clone(),
+                at,
+                standbys: self
+                    .replicas
+                    .iter()
+                    .filter(stands_by)
+                    .map(|other| other.program.start)
+                    .collect(),
+            });
+        }
+        self.note_end(number);
+    }
+
+    /// A replica is about to be no candidate any more.
+    fn note_end(&mut self, number: usize) {
+        let replica = &self.replicas[number];
+        if replica.stage == Stage::ZoneEvictor && !replica.leads.is_empty() {
+            self.record.evictors_stopped += 1;
+        }
+        self.record.ends.entry(replica.program.start).or_insert_with(clock::wall);
+    }
+}
+
+impl Bus {
+    /// Takes note of what its process says.
+    fn hear(&mut self, line: &serde_json::Value) {
+        if line["check"] == "etcd" {
+            self.has_etcd = line["message"] == "ready";
+        }
     }
 }
 
 impl std::fmt::Display for System {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f)?;
         for replica in &self.replicas {
             let Replica {
-                stage, leads, publishes, ..
+                stage,
+                leads,
+                publishes,
+                shards,
+                ..
             } = replica;
-            writeln!(f, "{} leads {leads:?}, publishes: {publishes}", stage.name())?;
+            writeln!(f, "{} of {shards} leads {leads:?}, publishes: {publishes}", stage.name())?;
         }
         self.witness.with(|seen| {
-            let troubled = seen.nodes.iter().filter(|(_, node)| node.is_troubled);
-            writeln!(f, "{:?}", troubled.collect::<Vec<_>>())
+            let troubled = seen.nodes.values().filter(|node| node.is_troubled).count();
+            let isolated = seen.nodes.values().filter(|node| !node.isolated.is_empty()).count();
+            let left = seen.pods.values().filter(|pod| pod.ended.is_none()).count();
+            writeln!(
+                f,
+                "{troubled} nodes are in trouble, {isolated} were isolated, {left} pods are there"
+            )?;
+            writeln!(f, "{:?}", seen.leases)
         })
     }
 }

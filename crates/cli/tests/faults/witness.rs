@@ -1,4 +1,10 @@
-//! What a watch of the API shows: when nodes were found silent and isolated, and when pods went.
+//! What a watch of the API shows: when nodes were found silent and isolated, when pods came and went, who held which Lease.
+//!
+//! When something happened is when it was seen here: what the processes write about it is by their own clocks, which are faults too.
+
+pub mod leases;
+pub mod nodes;
+pub mod pods;
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -8,40 +14,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::clock;
 use super::program::Word;
 use super::support::ApiServer;
+use leases::Holding;
+use nodes::Node;
+use pods::Pod;
 
 /// What the news of the witness are numbered.
 pub const WITNESS: u64 = 0;
-
-/// Taint of a silent node.
-const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-
-/// A node as it was seen, over all of its versions.
-#[derive(Clone, Debug, Default)]
-pub struct Node {
-    pub zone: String,
-    /// When it was marked Unknown, each time.
-    pub unknown: Vec<Timestamp>,
-    /// When it was isolated, each time.
-    pub isolated: Vec<Timestamp>,
-    /// Last renewal of its lease.
-    pub renewed: Option<Timestamp>,
-    /// It is isolated now.
-    pub is_isolated: bool,
-    /// It has any taint now, or is not ready.
-    pub is_troubled: bool,
-}
-
-/// A pod as it was seen.
-#[derive(Clone, Debug, Default)]
-pub struct Pod {
-    pub node: String,
-    /// When its deletion was asked for.
-    pub deleted: Option<Timestamp>,
-    /// It had the condition DisruptionTarget by then.
-    pub was_target: bool,
-}
 
 /// What was seen so far.
 #[derive(Debug, Default)]
@@ -49,10 +30,26 @@ pub struct Seen {
     pub nodes: BTreeMap<String, Node>,
     /// By uid.
     pub pods: BTreeMap<String, Pod>,
+    /// Who held the stages' Leases, one after another.
+    pub leases: BTreeMap<String, Vec<Holding>>,
+    /// Writes to each of them.
+    pub renewals: BTreeMap<String, usize>,
+    /// Changes of pods so far: their order is the API server's.
+    pub moment: u64,
+    /// Renewals of the stages' Leases by clocks that were off by more than half an hour.
+    pub skewed_renewals: usize,
 }
 
-/// Takes note of an object.
-type Take = fn(&mut Seen, &Value);
+/// A change, and when it was seen.
+#[derive(Debug)]
+pub struct Change<'a> {
+    pub object: &'a Value,
+    pub is_gone: bool,
+    pub at: Timestamp,
+}
+
+/// Takes note of a change.
+type Take = fn(&mut Seen, &Change<'_>);
 
 /// Sees.
 #[derive(Clone, Debug, Default)]
@@ -64,13 +61,18 @@ impl Witness {
     /// Begins to watch; each change is news, but for renewals.
     pub fn start(api: &Arc<ApiServer>, news: &SyncSender<(u64, Word)>) -> Self {
         let witness = Self::default();
-        let watches: [(&str, bool, Take); 3] = [
+        let watches: [(&str, bool, Take); 4] = [
             ("/api/v1/nodes", true, Seen::node),
             ("/api/v1/pods", true, Seen::pod),
             (
                 "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
                 false,
-                Seen::lease,
+                Seen::node_lease,
+            ),
+            (
+                "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+                true,
+                Seen::stage_lease,
             ),
         ];
         for (path, is_news, take) in watches {
@@ -78,7 +80,12 @@ impl Witness {
             std::thread::spawn(move || {
                 for line in api.watch(path).lines().map_while(Result::ok) {
                     let event: Value = serde_json::from_str(&line).unwrap();
-                    witness.with(|seen| take(seen, &event["object"]));
+                    let change = Change {
+                        object: &event["object"],
+                        is_gone: event["type"] == "DELETED",
+                        at: clock::wall(),
+                    };
+                    witness.with(|seen| take(seen, &change));
                     if is_news && news.send((WITNESS, Word::Logged(Value::Null))).is_err() {
                         return;
                     }
@@ -99,54 +106,10 @@ impl Witness {
     }
 }
 
-impl Seen {
-    fn node(&mut self, object: &Value) {
-        let node = self.nodes.entry(text(&object["metadata"]["name"])).or_default();
-        node.zone = text(&object["metadata"]["labels"]["topology.kubernetes.io/zone"]);
-        let ready = condition(object, "Ready");
-        if ready["status"] == "Unknown" {
-            note(&mut node.unknown, &ready["lastTransitionTime"]);
-        }
-        let taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
-        let isolation = taints
-            .iter()
-            .find(|taint| taint["key"] == UNREACHABLE && taint["effect"] == "NoExecute");
-        if let Some(taint) = isolation {
-            note(&mut node.isolated, &taint["timeAdded"]);
-        }
-        node.is_isolated = isolation.is_some();
-        node.is_troubled = !taints.is_empty() || ready["status"] != "True";
-    }
-
-    fn pod(&mut self, object: &Value) {
-        let pod = self.pods.entry(text(&object["metadata"]["uid"])).or_default();
-        pod.node = text(&object["spec"]["nodeName"]);
-        let grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-        if let Some(end) = time(&object["metadata"]["deletionTimestamp"]) {
-            pod.deleted = Some(end - jiff::SignedDuration::from_secs(grace));
-        }
-        pod.was_target |= condition(object, "DisruptionTarget")["status"] == "True";
-    }
-
-    fn lease(&mut self, object: &Value) {
-        let node = self.nodes.entry(text(&object["metadata"]["name"])).or_default();
-        // What it did before it was marked is what counts.
-        if node.unknown.is_empty() {
-            node.renewed = time(&object["spec"]["renewTime"]);
-        }
-    }
-}
-
 fn condition(object: &Value, kind: &str) -> Value {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == kind));
     found.cloned().unwrap_or_default()
-}
-
-fn note(times: &mut Vec<Timestamp>, value: &Value) {
-    if let Some(at) = time(value).filter(|at| times.last() != Some(at)) {
-        times.push(at);
-    }
 }
 
 fn text(value: &Value) -> String {
@@ -155,4 +118,9 @@ fn text(value: &Value) -> String {
 
 fn time(value: &Value) -> Option<Timestamp> {
     value.as_str().and_then(|text| text.parse().ok())
+}
+
+/// More than any clock is off unless it was stepped.
+fn is_skewed(said: Timestamp, seen: Timestamp) -> bool {
+    said.duration_since(seen).abs() > jiff::SignedDuration::from_mins(30)
 }

@@ -22,6 +22,8 @@ struct Member {
     client: u16,
     peer: u16,
     directory: TempDir,
+    /// What it alone is told, which counts more than what all are told.
+    arguments: Vec<String>,
     running: Option<Running>,
 }
 
@@ -53,12 +55,17 @@ impl Cluster {
 
     /// The same, whose clients need a certificate: these are its own, its key and the CA.
     pub fn start_with(count: usize, files: Option<[PathBuf; 3]>) -> Self {
-        let members = Self::mk_members(count);
-        let mut cluster = Self { members, files };
+        let mut cluster = Self::prepare(count, files);
         for index in 0..count {
             cluster.run(index);
         }
         cluster
+    }
+
+    /// The same, none of which runs yet.
+    pub fn prepare(count: usize, files: Option<[PathBuf; 3]>) -> Self {
+        let members = Self::mk_members(count);
+        Self { members, files }
     }
 
     fn mk_members(count: usize) -> Vec<Member> {
@@ -71,10 +78,28 @@ impl Cluster {
                 client: port(&pair[0]),
                 peer: port(&pair[1]),
                 directory: mk_directory(),
+                arguments: Vec::new(),
                 running: None,
             });
         }
         members
+    }
+
+    /// What a member is called.
+    pub fn name(index: usize) -> String {
+        format!("m{index}")
+    }
+
+    /// The ports of loopback on which the members listen for each other.
+    #[allow(dead_code, reason = "the fault test puts ways between them")]
+    pub fn peers(&self) -> Vec<u16> {
+        self.members.iter().map(|member| member.peer).collect()
+    }
+
+    /// Arguments of a member that count more than what all are told.
+    #[allow(dead_code, reason = "the fault test has some")]
+    pub fn set_arguments(&mut self, index: usize, arguments: &[String]) {
+        self.members[index].arguments = arguments.to_vec();
     }
 
     pub fn addresses(&self) -> Vec<Address> {
@@ -92,12 +117,11 @@ impl Cluster {
 
     /// Starts a member that was killed, on its data.
     pub fn run(&mut self, index: usize) {
-        let name = |index: usize| format!("m{index}");
         let peers: Vec<String> = self
             .members
             .iter()
             .enumerate()
-            .map(|(index, member)| format!("{}=http://127.0.0.1:{}", name(index), member.peer))
+            .map(|(index, member)| format!("{}=http://127.0.0.1:{}", Self::name(index), member.peer))
             .collect();
         let member = &mut self.members[index];
         let scheme = if self.files.is_some() { "https" } else { "http" };
@@ -115,12 +139,13 @@ impl Cluster {
         let script = "exec 3<&0; etcd \"$@\" </dev/null >/dev/null 2>&1 & etcd=$!; echo $etcd; read -r word <&3; \
                       kill -9 $etcd; wait $etcd; [ \"$word\" = keep ] || rm -rf \"$4\"";
         let mut keeper = Command::new("sh")
-            .args(["-c", script, "sh", "--name", &name(index), "--data-dir"])
+            .args(["-c", script, "sh", "--name", &Self::name(index), "--data-dir"])
             .arg(member.directory.path())
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &peers.join(",")])
             .args(tls)
+            .args(&member.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,14 +1,32 @@
 //! Certificates for everybody, of a CA of their own.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::support::bailiff;
+use jiff::SignedDuration;
+
+use crate::faketime::WallClock;
+
+/// A clock that is an hour slow must not take them for those of the future.
+const BACKDATED: SignedDuration = SignedDuration::from_hours(-2);
 
 /// A CA and certificates of it for everybody, in the place of any that were there.
 pub fn make(directory: &Path) {
-    let path = directory.join("certs");
-    let made = bailiff(&["certs", &path.display().to_string(), "--force"]);
-    assert_eq!(made.code, Some(0), "{made:?}");
+    let clock = WallClock::new(&directory.join("clock-certs"));
+    let environment = clock.iter().flat_map(|clock| {
+        clock.step(BACKDATED);
+        clock.environment()
+    });
+    let status = Command::new(env!("CARGO_BIN_EXE_bailiff"))
+        .env_clear()
+        .envs(environment)
+        .arg("certs")
+        .arg(directory.join("certs"))
+        .arg("--force")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success());
 }
 
 /// The flags with which a process of this role uses its certificate.

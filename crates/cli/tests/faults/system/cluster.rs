@@ -1,4 +1,4 @@
-//! The cluster that the system looks after, and what becomes of it.
+//! The cluster that the system looks after, and what becomes of its nodes.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -10,19 +10,22 @@ use super::{Stage, System};
 pub const TOLERATION: SignedDuration = SignedDuration::from_secs(3);
 /// The zone that falls silent.
 pub const SILENT_ZONE: &str = "sandbox-b";
-/// Nodes of each of three zones.
-pub const PER_ZONE: usize = 12;
+/// Nodes of each of three zones: enough for one to be isolated after each fault.
+pub const PER_ZONE: usize = 40;
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 impl System {
-    /// Kubelets that renew often, and pods that tolerate little.
-    pub(super) fn prepare(&self) {
+    /// Kubelets that renew often and start pods slowly, pods that tolerate little, and DaemonSets.
+    pub(super) fn prepare(&mut self) {
         let all = self.api.request("GET", NODES, "application/json", &Value::Null);
         for node in all["items"].as_array().unwrap() {
             let name = node["metadata"]["name"].as_str().unwrap();
-            self.annotate(name, &json!({"sandbox.bailiff.dev/lease-interval": "500ms"}));
+            self.annotate(
+                name,
+                &json!({"sandbox.bailiff.dev/lease-interval": "500ms", "sandbox.bailiff.dev/run-delay": "500ms"}),
+            );
             if node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "sandbox-c" {
                 continue;
             }
@@ -35,6 +38,7 @@ impl System {
             });
             self.api.request("POST", PODS, "application/json", &pod);
         }
+        self.make_daemon_sets();
     }
 
     fn annotate(&self, node: &str, annotations: &Value) {
@@ -54,6 +58,7 @@ impl System {
                 .witness
                 .with(|seen| seen.nodes.values().filter(|node| !node.is_troubled).count() == 3 * PER_ZONE)
         });
+        self.until_rolled_out();
     }
 
     /// Waits until the leaders publish.
@@ -80,22 +85,37 @@ impl System {
         }
     }
 
+    /// Waits until so many nodes were isolated.
     pub fn until_isolated(&mut self, nodes: usize) {
         self.until("an isolation", |system| system.witness.isolated() >= nodes);
     }
 
+    /// Waits until one more node is isolated: what has gone wrong is no reason to stop the work. There has to be one left.
+    pub(super) fn until_work_went_on(&mut self, meanwhile: &'static str) {
+        let isolated = self.witness.isolated();
+        self.premises.saw_so_many(meanwhile, 0);
+        if isolated < PER_ZONE {
+            self.until_isolated(isolated + 1);
+            self.premises.saw(meanwhile);
+        }
+    }
+
+    /// Waits until the silent zone has no pods that tolerate it no longer.
     pub fn until_emptied(&mut self) {
         self.until("the last eviction", |system| {
             system.witness.with(|seen| {
-                let silent = seen.pods.values().filter(|pod| seen.nodes[&pod.node].zone == SILENT_ZONE);
-                silent.into_iter().all(|pod| pod.deleted.is_some())
+                let apps = seen.pods.values().filter(|pod| pod.daemon_set.is_none());
+                let mut silent = apps.filter(|pod| seen.nodes[&pod.node].zone == SILENT_ZONE);
+                silent.all(|pod| pod.deleted.is_some())
             })
         });
     }
 
+    /// Waits until all nodes are well, and have their daemon pods.
     pub fn until_recovered(&mut self) {
         self.until("the recovery", |system| {
             system.witness.with(|seen| seen.nodes.values().all(|node| !node.is_troubled))
         });
+        self.until_rolled_out();
     }
 }

@@ -1,15 +1,16 @@
 //! The stages, and how they are set up here.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use jiff::SignedDuration;
-
-use crate::proxy::Proxy;
 
 /// `--node-monitor-grace-period`.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(4);
 /// `--node-eviction-rate`.
 pub const RATE: f64 = 0.5;
+/// `--leader-elect-lease-duration`.
+pub const LEASE: SignedDuration = SignedDuration::from_secs(4);
 
 /// Those that say when they publish.
 pub const PUBLISHERS: [Stage; 3] = [Stage::NodeHealthMonitor, Stage::TaintManager, Stage::ZoneEvictor];
@@ -43,14 +44,14 @@ impl Stage {
     }
 
     /// Its flags, but for those of TLS.
-    pub fn flags(self, shards: u32, kubeconfig: &Path, bus: &[Proxy]) -> Vec<String> {
-        let bus: Vec<String> = bus.iter().map(|bus| bus.address.to_string()).collect();
+    pub fn flags(self, shards: u32, kubeconfig: &Path, bus: &[SocketAddr]) -> Vec<String> {
+        let bus: Vec<String> = bus.iter().map(SocketAddr::to_string).collect();
         let mut flags = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--bus={}", bus.join(",")),
             format!("--shards={shards}"),
             "--kube-api-qps=200".to_owned(),
-            "--leader-elect-lease-duration=4s".to_owned(),
+            format!("--leader-elect-lease-duration={}s", LEASE.as_secs()),
             "--leader-elect-renew-deadline=3s".to_owned(),
             "--leader-elect-retry-period=500ms".to_owned(),
         ];
