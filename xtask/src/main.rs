@@ -1,6 +1,7 @@
 //! Chores of the repository. `cargo xtask` lists them.
 
 mod rules;
+mod scaling;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitCode, Stdio};
@@ -13,6 +14,8 @@ usage: cargo xtask <chore>
   rules [--check]  write docs/rules.md: which test proves which rule; with --check only see that it is fresh and none is missing
   soak             scenarios made up from seeds, played with a release build: --seeds N, --from S,
                    --seed S for one's story, --places for a fault at every place of fixed situations
+  scaling          what shards cost and bring in a sandbox of 50,000 nodes, measured with a release build (docs/scaling.md);
+                   minutes and some GB of memory; --nodes=N for fewer, and more flags
 ";
 
 fn main() -> ExitCode {
@@ -22,6 +25,7 @@ fn main() -> ExitCode {
         ["rules"] => rules::run(false),
         ["rules", "--check"] => rules::run(true),
         ["soak", ..] => soak(),
+        ["scaling", ..] => scaling::run(&arguments[1..]),
         _ => {
             eprint!("{USAGE}");
             ExitCode::from(64)
