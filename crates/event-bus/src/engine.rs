@@ -227,6 +227,12 @@ pub trait Engine: Send + 'static {
         false
     }
 
+    /// True if nothing that others write has come here for so long that a reader should look for it elsewhere.
+    fn is_cut_off(&self, now: Now) -> bool {
+        let _ = now;
+        false
+    }
+
     /// Newest revision.
     fn head(&self) -> Revision;
 

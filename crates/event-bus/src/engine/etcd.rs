@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bailiff_model::{Now, Revision, Topic};
 use tokio::sync::{Notify, mpsc};
@@ -147,6 +148,9 @@ pub struct Etcd {
 
 /// How many steps one call of [`Engine::poll`] takes: whoever waits for the lock must not wait for a whole log.
 const INPUTS_PER_POLL: usize = 256;
+/// An own entry that has not come back for so long, and with it nothing that others wrote: longer than etcd takes for the election of a
+/// leader, and half of what a subscriber waits before it counts a silent bus as stale.
+const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 
 impl Etcd {
     fn new(
@@ -301,6 +305,10 @@ impl Engine for Etcd {
 
     fn may_lag(&self) -> bool {
         true
+    }
+
+    fn is_cut_off(&self, now: Now) -> bool {
+        self.replica.standing(now.mono).waiting >= CUT_OFF_AFTER
     }
 
     fn head(&self) -> Revision {

@@ -30,6 +30,8 @@ pub(super) struct Hub {
 struct State {
     /// Cancelled when the streams that are open now have to end.
     streams: CancellationToken,
+    /// What others write does not come here.
+    is_cut_off: bool,
     engine: Box<dyn Engine>,
     last_ticket: Ticket,
     waiting: BTreeMap<Ticket, oneshot::Sender<Result<Answer, Refusal>>>,
@@ -70,6 +72,7 @@ impl Hub {
             clock,
             state: Mutex::new(State {
                 streams: down.child_token(),
+                is_cut_off: false,
                 engine,
                 last_ticket: 0,
                 waiting: BTreeMap::new(),
@@ -158,8 +161,25 @@ impl Hub {
         status::of_wire(error)
     }
 
+    /// Tells the engine that time passes. Streams end when nothing comes here any more: elsewhere there may be more, and whoever stayed
+    /// would see a bus on which nobody is live, for as long as it lasts.
     pub(super) fn tick(&self) {
         self.tell(Command::Tick);
+        let now = self.now();
+        let is_cut_off = self.read(|engine| engine.is_cut_off(now));
+        let was_cut_off = std::mem::replace(&mut self.lock().is_cut_off, is_cut_off);
+        if is_cut_off && !was_cut_off {
+            tracing::warn!("Nothing comes from the store any more: streams end, and their owners look elsewhere");
+            self.disconnect();
+        }
+    }
+
+    /// Refuses what should be asked for elsewhere.
+    pub(super) fn admit_reader(&self) -> Result<(), Status> {
+        if self.lock().is_cut_off {
+            return Err(self.refuse(&Refusal::Store));
+        }
+        Ok(())
     }
 
     /// Opens a session.

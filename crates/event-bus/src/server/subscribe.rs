@@ -58,6 +58,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
     let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
     let selection = selection(request.topics, request.filters).map_err(|error| hub.refuse_invalid(&error))?;
     let fingerprint = selection.fingerprint();
+    hub.admit_reader()?;
     // Elsewhere the reader has seen what is still to come here; it must not be shown the past. What was committed before is known
     // once this is answered, or it is lost.
     let early = hub.read(|engine| cursor::ahead(&request.cursor, engine.incarnation(), engine.head()).filter(|_| engine.may_lag()));

@@ -207,6 +207,7 @@ async fn without_quorum_nothing_is_answered_and_all_heals_by_itself() {
                 setup.cluster.kill(member);
             }
         }
+        let before = follower.lost;
         publisher.set(mk_draft("n1", 2 + round));
         until("the shard is not live any more", &mut follower, |follower| {
             !follower.is_live(HEALTH, 0)
@@ -215,6 +216,7 @@ async fn without_quorum_nothing_is_answered_and_all_heals_by_itself() {
         for replica in &setup.replicas {
             soon("readiness tells it", replica.until_trouble("no quorum")).await;
         }
+        until("a reader is sent elsewhere", &mut follower, |follower| follower.lost > before).await;
         assert_eq!(
             follower.contents(),
             contents([("n1", 1 + round)]),

@@ -254,7 +254,11 @@ impl Follower {
             Update::Status { shards } => {
                 self.shards = shards.into_iter().map(|shard| ((shard.topic, shard.shard), shard)).collect();
             }
-            Update::Lost { .. } => self.lost += 1,
+            Update::Lost { .. } => {
+                self.lost += 1;
+                // Nothing is known of them until the bus says it again.
+                self.shards.values_mut().for_each(|shard| shard.live = false);
+            }
         }
     }
 
