@@ -152,6 +152,7 @@ impl Cluster {
             },
             produced_at: self.wall(),
             age: None,
+            is_echo: false,
             trace: None,
             body,
         }

@@ -90,6 +90,8 @@ pub struct Record {
     pub produced_at: Wall,
     /// How long ago that was, by monotonic clocks; `None`: unknown.
     pub age: Option<Duration>,
+    /// This instance said it: our own word comes back.
+    pub is_echo: bool,
     /// Trace.
     pub trace: Option<TraceContext>,
     /// Payload; `None` is a tombstone.

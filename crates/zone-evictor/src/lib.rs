@@ -7,6 +7,7 @@
 
 mod metrics;
 mod options;
+mod own;
 mod requests;
 mod shell;
 mod telling;

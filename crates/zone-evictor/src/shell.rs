@@ -17,6 +17,7 @@ use futures::FutureExt;
 
 use crate::metrics::Metrics;
 use crate::options::Options;
+use crate::own::Own;
 use crate::telling::{self, Recorders};
 use crate::views::{DaemonSetView, NodeView};
 use crate::{ZoneEvictor, requests};
@@ -37,6 +38,7 @@ pub(crate) struct Shell {
     daemon_sets: Option<Watch<DaemonSetView>>,
     bus: Subscription,
     publisher: Publisher,
+    own: Own,
     requests: Requests<Input>,
     recalls: Recalls<Ticket>,
     alarm: Alarm,
@@ -73,7 +75,7 @@ impl Shell {
             topic: Topic::EvictionOutcomes,
             shard: shard.index,
             shard_count: shard.count,
-            producer: name,
+            producer: name.clone(),
             epoch: env.epoch,
         };
         let duties = Duties {
@@ -88,6 +90,7 @@ impl Shell {
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
             bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
+            own: Own::new(name, env.epoch),
             requests: Requests::new(MOST_REQUESTS),
             recalls: Recalls::default(),
             alarm: Alarm::new(&env.host.clock),
@@ -136,7 +139,7 @@ impl Shell {
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
-            update = self.bus.next() => Turn::Input(from_bus(update, self.env.host.clock.now().mono)),
+            update = self.bus.next() => Turn::Input(from_bus(update, &self.own, self.env.host.clock.now().mono)),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
             () = self.alarm.due() => Turn::Input(Input::Wake),
@@ -329,14 +332,14 @@ fn readable(view: NodeView) -> Option<NodeFacts> {
     facts
 }
 
-fn from_bus(update: Update, now: Mono) -> Input {
+fn from_bus(update: Update, own: &Own, now: Mono) -> Input {
     match update {
         Update::Snapshot {
             records,
             skipped,
             shards,
         } => Input::Snapshot {
-            records: all_records(records, skipped, now),
+            records: all_records(records, skipped, own, now),
             shards: shards.into_iter().map(shard).collect(),
         },
         Update::Changes {
@@ -344,7 +347,7 @@ fn from_bus(update: Update, now: Mono) -> Input {
             skipped,
             shards,
         } => Input::Changes {
-            records: all_records(records, skipped, now),
+            records: all_records(records, skipped, own, now),
             shards: shards.into_iter().map(shard).collect(),
         },
         Update::Status { shards } => Input::Status(shards.into_iter().map(shard).collect()),
@@ -353,7 +356,7 @@ fn from_bus(update: Update, now: Mono) -> Input {
 }
 
 /// The records of a set, and what stands for those that were skipped: each key is there once, so their order does not matter.
-fn all_records(records: Vec<BusRecord>, skipped: Vec<Skipped>, now: Mono) -> Vec<Record> {
+fn all_records(records: Vec<BusRecord>, skipped: Vec<Skipped>, own: &Own, now: Mono) -> Vec<Record> {
     let skipped = skipped.into_iter().map(|skipped| Record {
         topic: skipped.topic,
         key: skipped.key,
@@ -361,16 +364,18 @@ fn all_records(records: Vec<BusRecord>, skipped: Vec<Skipped>, now: Mono) -> Vec
         derived_from: Origin::default(),
         produced_at: Wall::UNIX_EPOCH,
         age: None,
+        is_echo: false,
         trace: None,
         body: Some(Body::Unreadable),
     });
-    records.into_iter().map(|one| record(one, now)).chain(skipped).collect()
+    records.into_iter().map(|one| record(one, own, now)).chain(skipped).collect()
 }
 
-fn record(record: BusRecord, now: Mono) -> Record {
+fn record(record: BusRecord, own: &Own, now: Mono) -> Record {
     Record {
         origin: record.origin(),
         age: record.age_at(now),
+        is_echo: own.said(&record.producer, record.epoch),
         produced_at: record.produced_at,
         topic: record.topic,
         key: record.key,

@@ -76,6 +76,9 @@ impl Evictor {
                         self.take_wish(NodeName::from(name), Some(wish));
                     }
                 }
+                // It tells us nothing; and by what it took to come back, which nobody knows, a grant would seem to be of later than it is.
+                // Only the first view may hold what passes for ours and is not, and there everything is memory.
+                Some(Body::Outcome(_)) if record.is_echo && self.has_inherited() => {}
                 Some(Body::Outcome(outcome)) => {
                     let reading = record.age.map(|age| ClockReading::new(record.produced_at, age, now));
                     self.inherit(outcome, reading, now);

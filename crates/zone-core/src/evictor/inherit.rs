@@ -11,7 +11,8 @@
 //! so the start is a fresh one, and the zone begins with its token, as upstream's (NL-024).
 //!
 //! Only the first view of the bus is inherited: later records of the own topic are our own echo, or the last words of an instance
-//! that is being replaced, of which only the grant counts.
+//! that is being replaced, of which only the grant counts. Which of the two is told by who said it, never by what: more than one word of
+//! ours may be on its way back, and if one of them passed for somebody else's we would answer it, and that answer again, for ever.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -101,6 +102,11 @@ impl Inherited {
 }
 
 impl Evictor {
+    /// The first view of the bus was taken in: from now on our own words may come back.
+    pub(super) const fn has_inherited(&self) -> bool {
+        self.inherited.taken
+    }
+
     /// Takes in what was said in the own topic; `reading` is of the clock that its times are told by, from when it was said.
     pub(super) fn inherit(&mut self, outcome: Outcome, reading: Option<ClockReading>, now: Now) {
         match outcome {
@@ -136,10 +142,6 @@ impl Evictor {
         let Some(entry) = self.zones.get_mut(&status.zone) else {
             return;
         };
-        // Our own echo: by what it took to come back it would be of later than it is, again and again.
-        if entry.has_said(status.last_grant) {
-            return;
-        }
         let Some(theirs) = status.last_grant.map(|grant| moment_of(grant, reading, now)) else {
             return;
         };

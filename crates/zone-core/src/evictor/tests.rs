@@ -39,6 +39,7 @@ fn mk_record(topic: Topic, key: &str, revision: u64, body: Option<Body>) -> Reco
         derived_from: Origin::new("bus".into(), Revision(1)),
         produced_at: NOW.wall,
         age: None,
+        is_echo: false,
         trace: None,
         body,
     }

@@ -113,11 +113,6 @@ impl Entry {
         Some(now.wall_of(first + interval.saturating_mul(before)))
     }
 
-    /// True if that is the last grant as we told of it last: nobody else's word.
-    pub(super) fn has_said(&self, last_grant: Option<Wall>) -> bool {
-        self.said.as_ref().is_some_and(|said| said.status.last_grant == last_grant)
-    }
-
     /// Takes in what is to be said; false if it is what was said already. The last grant is told by the clock as it is now.
     fn says(&mut self, status: &ZoneStatus) -> bool {
         let is_said = self.said.as_ref().is_some_and(|said| {

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod conflicts;
+mod echoes;
 mod histories;
 mod holds;
 mod incarnations;

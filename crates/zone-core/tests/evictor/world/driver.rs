@@ -37,6 +37,7 @@ impl World {
 
     pub fn stop(&mut self) {
         self.evictor = Evictor::new(self.config.clone());
+        self.bus.values_mut().for_each(|record| record.is_echo = false);
         self.unanswered.clear();
         self.wake_at = None;
         self.completed = false;
@@ -100,11 +101,11 @@ impl World {
 
     fn heed(&mut self, draft: Draft) {
         self.published += 1;
-        let record = self.mk_record(
-            Topic::EvictionOutcomes,
-            draft.key.clone(),
-            Some(Body::Outcome(draft.outcome.clone())),
-        );
+        let body = Some(Body::Outcome(draft.outcome.clone()));
+        let record = Record {
+            is_echo: true,
+            ..self.mk_record(Topic::EvictionOutcomes, draft.key.clone(), body)
+        };
         self.bus.insert((Topic::EvictionOutcomes, draft.key.clone()), record);
         self.sources.insert(draft.key.clone(), (draft.derived_from, draft.trace));
         self.outcomes.insert(draft.key, draft.outcome);

@@ -194,6 +194,7 @@ impl World {
             key,
             produced_at: self.now.wall,
             age: Some(Duration::ZERO),
+            is_echo: false,
             derived_from: newest.map_or_else(Origin::default, |newest| Origin::new(incarnation.clone(), newest)),
             origin: Origin::new(incarnation, Revision(self.revision)),
             trace: None,
