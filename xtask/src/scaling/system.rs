@@ -16,6 +16,12 @@ const DEADLINE: Duration = Duration::from_secs(900);
 /// Between two looks: short against what is measured, long against what a look costs.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Kubelets renew every 10 s; one that has not for longer has too much to do.
+const RENEWED: Duration = Duration::from_secs(12);
+
+/// Nodes that are asked whether they do.
+const ASKED: usize = 16;
+
 /// How many tell the sandbox of nodes that fail: enough to keep it busy.
 const HANDS: usize = 4;
 
@@ -99,6 +105,14 @@ impl System {
         let listen = vec![format!("--listen={bus}")];
         let event_bus = Program::serve(&binaries.join("event-bus"), "event-bus".to_owned(), listen)?;
         let nodes = names(&api)?;
+        // While it was filled nobody renewed: to whoever looks now all nodes are late.
+        wait("renewals of Leases", || {
+            sandbox.check()?;
+            let before = renewals(&api, &nodes)?;
+            std::thread::sleep(RENEWED);
+            let after = renewals(&api, &nodes)?;
+            Ok(before.iter().zip(&after).all(|(before, after)| before != after))
+        })?;
         Ok(Self {
             shards,
             flags: flags.clone(),
@@ -236,6 +250,19 @@ fn names(api: &Server) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = items.iter().map(name).collect();
     names.sort_by_key(|name| name.rsplit('-').next().map(|number| (number.len(), number.to_owned())));
     Ok(names)
+}
+
+/// When some of the nodes renewed their Leases last.
+fn renewals(api: &Server, nodes: &[String]) -> Result<Vec<String>, String> {
+    let asked = nodes.iter().step_by(nodes.len().div_ceil(ASKED));
+    let renewed = asked.map(|name| {
+        let text = api.get(&format!(
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+        ))?;
+        let lease: serde_json::Value = serde_json::from_str(&text).map_err(|error| format!("the Lease of {name}: {error}"))?;
+        Ok(lease["spec"]["renewTime"].to_string())
+    });
+    renewed.collect()
 }
 
 fn wait(what: &str, mut is_so: impl FnMut() -> Result<bool, String>) -> Result<(), String> {
