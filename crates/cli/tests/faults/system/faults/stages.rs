@@ -67,8 +67,8 @@ impl System {
         let ways = [&replica.api].into_iter().chain(&replica.bus);
         let carried = ways.filter(|way| way.slowly() > 0).count();
         self.premises.saw_so_many("a slow link carried something", carried);
+        self.until_work_went_on("work went on over a slow link");
         self.set_slow(leader, false);
-        self.until_work_went_on("work went on after a slow link");
     }
 
     fn set_slow(&self, number: usize, is_slow: bool) {
