@@ -25,6 +25,7 @@ pub struct DaemonsetSyncer;
 
 impl Stage for DaemonsetSyncer {
     const NAME: &'static str = "daemonset-syncer";
+    const ABOUT: &'static str = "The daemonset-syncer: keeps the pods of DaemonSets where they belong, and rolls them out";
 
     type Options = Options;
 

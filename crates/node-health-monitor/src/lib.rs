@@ -24,6 +24,7 @@ pub struct NodeHealthMonitor;
 
 impl Stage for NodeHealthMonitor {
     const NAME: &'static str = "node-health-monitor";
+    const ABOUT: &'static str = "The node-health-monitor: judges by Leases and statuses whether nodes are alive";
     type Options = Options;
 
     fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {

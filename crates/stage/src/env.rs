@@ -130,6 +130,9 @@ pub trait Stage: 'static {
     /// Name of the binary and of the Lease.
     const NAME: &'static str;
 
+    /// What it is for, in one line: the head of `--help`.
+    const ABOUT: &'static str;
+
     /// Flags of its own.
     type Options: clap::Args + Clone + Send + Sync + 'static;
 

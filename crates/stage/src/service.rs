@@ -86,7 +86,7 @@ struct CommandLine<S: Stage> {
 
 impl<S: Stage> CommandFactory for CommandLine<S> {
     fn command() -> Command {
-        Args::<S::Options>::command().name(S::NAME).bin_name(S::NAME)
+        Args::<S::Options>::command().name(S::NAME).bin_name(S::NAME).about(S::ABOUT)
     }
 
     fn command_for_update() -> Command {
@@ -220,6 +220,7 @@ mod tests {
 
     impl Stage for Brief {
         const NAME: &'static str = "brief-stage";
+        const ABOUT: &'static str = "Does little, and says so";
         type Options = SharedArgs;
 
         async fn run(options: SharedArgs, env: Env) -> Result<(), Error> {
@@ -281,6 +282,8 @@ mod tests {
         CommandLine::<Brief>::command().debug_assert();
         let refused = CommandLine::<Brief>::try_parse_from(["/some/where/else", "--no-such-flag"]).expect_err("unknown");
         assert!(refused.to_string().contains("Usage: brief-stage"), "{refused}");
+        let help = CommandLine::<Brief>::command().render_help().to_string();
+        assert!(help.starts_with("Does little, and says so"), "{help}");
         let version = CommandLine::<Brief>::try_parse_from(["x", "--version"])
             .expect_err("text")
             .to_string();

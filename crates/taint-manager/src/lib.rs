@@ -25,6 +25,7 @@ pub struct TaintManager;
 
 impl Stage for TaintManager {
     const NAME: &'static str = "taint-manager";
+    const ABOUT: &'static str = "The taint-manager: decides what the health of a node means for its pods, and when";
     type Options = Options;
 
     fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {

@@ -26,6 +26,8 @@ pub struct ZoneEvictor;
 
 impl Stage for ZoneEvictor {
     const NAME: &'static str = "zone-evictor";
+    const ABOUT: &'static str =
+        "The zone-evictor: decides by zone and rate whether what should go may go now, isolates nodes and evicts pods";
     type Options = Options;
 
     fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {
