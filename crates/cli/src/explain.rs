@@ -22,7 +22,7 @@ use crate::bus::{Output, reach, read_all, said};
   bailiff explain zone eu-1:a --output json
   bailiff explain daemonset cni --namespace kube-system
 
-It knows what the bus remembers: the last 16 records of each key, and of pods that are gone those of the last day. A pod of which no
+It knows what the bus remembers: the last 16 records of each key, and of pods that were evicted those of the last day. A pod of which no
 stage has ever said anything is one that nobody wants to go. Times are those of the stages' clocks.
 Exit code 1: nothing is known of it.")]
 pub struct Args {
@@ -151,7 +151,7 @@ fn keys_of_node(name: &str) -> Vec<(Topic, String)> {
     ]
 }
 
-/// The last word on the node's zone, if the node waits for it.
+/// The last word on the node's zone, if the zone-evictor has said anything of the node.
 async fn zone_of(bus: &Bus, records: &[Record]) -> Result<Option<Record>, Failure> {
     let outcome = records.iter().rev().find_map(|record| match &record.body {
         Some(Body::Outcome(Outcome::Node(outcome))) => Some(outcome),

@@ -34,7 +34,7 @@ const VERDICTS: [Verdict; 5] = [
   bailiff status --output json | jq '.zones[] | select(.queueLength > 0)'
   watch --interval 2 bailiff status
 
-Exit code 1 if a stage is not live, or the bus cannot be asked.")]
+Exit code 1 if the bus cannot be asked, or a topic has a shard that is not live or not complete, or nobody who publishes it.")]
 pub struct Args {
     /// How it is written
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]

@@ -252,6 +252,7 @@ impl Syncer {
 
     fn pod_applied(&mut self, mut pod: Pod) {
         if !self.may_be_ours(&pod) {
+            // As good as somebody else's.
             pod.controller = Controller::Other;
         }
         let shown = self.world.apply_pod(pod);

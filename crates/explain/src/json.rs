@@ -1,5 +1,5 @@
-//! The same records as JSON, for programs: every field, under the names of the contract (`proto/bailiff/v1`) in lowerCamelCase, times
-//! in RFC 3339, durations in seconds, absent fields left out.
+//! The same records as JSON, for programs: every field, named after those of the contract (`proto/bailiff/v1`) in lowerCamelCase;
+//! times in RFC 3339, durations in seconds, absent fields left out.
 
 use bailiff_model::health::{NodeHealth, Signal};
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};

@@ -8,7 +8,7 @@ use bailiff_model::health::Verdict;
 use bailiff_model::intent::{Intent, IntentState};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{NodeName, PodRef, Topic, Wall, Zone};
+use bailiff_model::{NodeName, PodRef, Topic, Wall};
 
 use crate::Said;
 
@@ -100,11 +100,6 @@ impl<S: Copy + Ord> Tally<S> {
 // === impl Overview ===
 
 impl Overview {
-    /// Forgets everything: a snapshot follows.
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// Takes the record of a key, or that it is gone.
     pub fn apply(&mut self, topic: Topic, key: &str, said: Option<Said<'_>>) {
         match (topic, said) {
@@ -192,9 +187,7 @@ impl Overview {
 
     /// Zones, by name.
     pub fn zones(&self) -> impl Iterator<Item = &ZoneStatus> {
-        let mut zones: Vec<&ZoneStatus> = self.zones.values().collect();
-        zones.sort_by_key(|status: &&ZoneStatus| -> Zone { status.zone.clone() });
-        zones.into_iter()
+        self.zones.values()
     }
 
     /// How many toleration times run.

@@ -65,7 +65,7 @@ fn but_held(hold: Option<&Hold>) -> String {
 }
 
 /// Why something does not happen, and since when.
-pub fn held(hold: &Hold) -> String {
+fn held(hold: &Hold) -> String {
     let why = match hold.reason {
         HoldReason::Incomplete => "not every shard of a topic it depends on is complete",
         HoldReason::Stale => "a stage it depends on is not live",
@@ -261,7 +261,7 @@ fn of_sync(sync: &DaemonSetSync) -> String {
 }
 
 /// Why a node has no available current pod.
-pub fn why_not(reason: WhyNot) -> &'static str {
+fn why_not(reason: WhyNot) -> &'static str {
     match reason {
         WhyNot::NodeBadBefore => "on nodes that were bad before this revision",
         WhyNot::NodeBadAfter => "on nodes that went bad after they got this revision",

@@ -1,7 +1,7 @@
-use bailiff_model::NodeRef;
 use bailiff_model::hold::{Hold, HoldReason};
 use bailiff_model::intent::{EvictionCause, PodEviction, Trigger};
 use bailiff_model::outcome::RefusedReason;
+use bailiff_model::{NodeRef, Zone};
 
 use super::*;
 use crate::fixture::{at, pod};
