@@ -15,10 +15,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
+use crate::Tls;
 use crate::args::{CommonArgs, LogFilter, LogFormat};
 use crate::tls::Connector;
 use crate::trace::{Spans, export_to};
-use crate::{Seed, Tls};
 
 /// Why telemetry could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +49,9 @@ pub struct Guard {
 ///
 /// # Errors
 /// Logs are set up already, or the configured endpoint cannot be used. A collector that cannot be reached is no error.
-pub fn init(service: &'static str, args: &CommonArgs, seed: &Seed, tls: Option<&Tls>) -> Result<Guard, Error> {
+pub fn init(service: &'static str, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Error> {
     init_logs(&args.log_level, args.log_format)?;
-    init_traces(service, args, seed, tls)
+    init_traces(service, args, tls)
 }
 
 /// Sets up logs alone: for commands that are no service.
@@ -68,11 +68,11 @@ pub fn init_logs(filter: &LogFilter, format: LogFormat) -> Result<(), Error> {
     subscriber.try_init().map_err(Error::Subscriber)
 }
 
-fn init_traces(service: &'static str, args: &CommonArgs, seed: &Seed, tls: Option<&Tls>) -> Result<Guard, Error> {
+fn init_traces(service: &'static str, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Error> {
     let closing = CancellationToken::new();
     let Some(endpoint) = args.traces_endpoint() else {
         return Ok(Guard {
-            spans: Spans::off(seed),
+            spans: Spans::off(),
             closing,
             pump: None,
         });
@@ -90,7 +90,7 @@ fn init_traces(service: &'static str, args: &CommonArgs, seed: &Seed, tls: Optio
         source,
     })?;
     exporter.set_resource(&resource(service));
-    let (spans, pump) = export_to(exporter, closing.clone(), seed);
+    let (spans, pump) = export_to(exporter, closing.clone());
     Ok(Guard {
         spans,
         closing,
@@ -161,7 +161,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_an_endpoint_nothing_is_exported() {
-        let guard = init_traces("service", &CommonArgs::default(), &Seed::new(1), None).expect("no endpoint");
+        let guard = init_traces("service", &CommonArgs::default(), None).expect("no endpoint");
         assert!(guard.pump.is_none());
         guard.shutdown(Duration::from_secs(1)).await;
     }
@@ -172,7 +172,7 @@ mod tests {
             otlp_endpoint: Some("https://collector:4317".into()),
             ..CommonArgs::default()
         };
-        let error = init_traces("service", &args, &Seed::new(1), None).expect_err("nothing says whom to trust");
+        let error = init_traces("service", &args, None).expect_err("nothing says whom to trust");
         assert_eq!(
             error.to_string(),
             "invalid value 'https://collector:4317' for '--otlp-endpoint'"

@@ -14,10 +14,13 @@ use bailiff_model::{TraceContext, Wall};
 pub use opentelemetry::trace::{SpanKind, Status};
 pub use opentelemetry::{KeyValue, Value};
 
-use crate::{Metrics, Seed};
+use crate::Metrics;
 
 pub use export::{Pump, export_to};
 pub use recorder::Recorder;
+
+/// The scope of spans that no stage tells.
+const SCOPE: &str = "bailiff";
 
 /// Takes finished spans. It must not block.
 pub trait Sink: Send + Sync {
@@ -32,7 +35,7 @@ pub trait Sink: Send + Sync {
 #[derive(Clone)]
 pub struct Spans {
     sink: Option<Arc<dyn Sink>>,
-    seed: Seed,
+    scope: &'static str,
 }
 
 /// A span that is over.
@@ -71,10 +74,8 @@ pub struct Event {
 enum Place {
     /// It is the span that the context names, and has no parent.
     Root(TraceContext),
-    /// It is a child of the span that the context names; its own id is drawn when it is emitted.
+    /// It is a child of the span that the context names; its own id follows from what it says.
     Child(TraceContext),
-    /// Its context was drawn before, because others had to refer to it.
-    Opened { own: TraceContext, parent: TraceContext },
 }
 
 /// A span with its ids, as a [`Sink`] takes it.
@@ -84,6 +85,8 @@ pub struct Finished {
     pub context: TraceContext,
     /// The parent's span id, in the same trace.
     pub parent: Option<u64>,
+    /// Who tells it: the name of the instrumentation scope.
+    pub scope: &'static str,
     /// The span.
     pub span: Span,
 }
@@ -99,11 +102,6 @@ impl Span {
     /// A span below the one that `parent` names.
     pub fn child_of(parent: TraceContext, name: impl Into<Cow<'static, str>>, start: Wall, end: Wall) -> Self {
         Self::new(Place::Child(parent), name.into(), start, end)
-    }
-
-    /// A span below the one that `parent` names, whose own context was drawn with [`Spans::open`].
-    pub fn opened(own: TraceContext, parent: TraceContext, name: impl Into<Cow<'static, str>>, start: Wall, end: Wall) -> Self {
-        Self::new(Place::Opened { own, parent }, name.into(), start, end)
     }
 
     fn new(place: Place, name: Cow<'static, str>, start: Wall, end: Wall) -> Self {
@@ -146,47 +144,62 @@ impl Span {
         self.status = Status::error(why);
         self
     }
+
+    /// The span's own id, below this parent: a hash of what it says about whom and since when. Told again, by a process that was
+    /// started anew, it is the same span.
+    fn own_context(&self, parent: TraceContext) -> TraceContext {
+        let (parent_text, start) = (parent.to_string(), self.start.as_nanosecond().to_string());
+        let attributes: Vec<String> = self.attributes.iter().map(|kv| format!("{}={}", kv.key, kv.value)).collect();
+        let mut parts = vec![parent_text.as_str(), &self.name, &start];
+        parts.extend(attributes.iter().map(String::as_str));
+        parent.child(TraceContext::derived(&parts).span_id)
+    }
 }
 
 // === impl Spans ===
 
 impl Spans {
-    /// Spans that go to `sink`; ids are drawn from `seed`.
-    pub fn new(sink: impl Sink + 'static, seed: &Seed) -> Self {
+    /// Spans that go to `sink`.
+    pub fn new(sink: impl Sink + 'static) -> Self {
         Self {
             sink: Some(Arc::new(sink)),
-            seed: seed.fork("spans"),
+            scope: SCOPE,
         }
     }
 
-    /// Spans that go nowhere. Ids are drawn all the same: a world's log does not depend on who listens.
-    pub fn off(seed: &Seed) -> Self {
+    /// Spans that go nowhere.
+    pub fn off() -> Self {
         Self {
             sink: None,
-            seed: seed.fork("spans"),
+            scope: SCOPE,
         }
+    }
+
+    /// These spans, told by the stage of this name. Several stages may share a process, and so the service of its resource.
+    pub fn of(self, scope: &'static str) -> Self {
+        Self { scope, ..self }
     }
 
     /// Spans that are kept in memory, for tests.
-    pub fn recorded(seed: &Seed) -> (Self, Recorder) {
+    pub fn recorded() -> (Self, Recorder) {
         let recorder = Recorder::default();
-        (Self::new(recorder.clone(), seed), recorder)
-    }
-
-    /// The context of a span below `parent` that is emitted later, with [`Span::opened`].
-    pub fn open(&self, parent: TraceContext) -> TraceContext {
-        parent.child(self.seed.next_u64())
+        (Self::new(recorder.clone()), recorder)
     }
 
     /// Emits a finished span and answers its context, for records and spans below it.
     pub fn emit(&self, span: Span) -> TraceContext {
         let (context, parent) = match span.place {
             Place::Root(own) => (own, None),
-            Place::Child(parent) => (self.open(parent), Some(parent.span_id)),
-            Place::Opened { own, parent } => (own, Some(parent.span_id)),
+            Place::Child(parent) => (span.own_context(parent), Some(parent.span_id)),
         };
         if let Some(sink) = &self.sink {
-            sink.emit(Finished { context, parent, span });
+            let scope = self.scope;
+            sink.emit(Finished {
+                context,
+                parent,
+                scope,
+                span,
+            });
         }
         context
     }
@@ -223,11 +236,10 @@ mod tests {
 
     #[test]
     fn children_refer_to_the_root_whatever_is_emitted_first() {
-        let (spans, recorder) = Spans::recorded(&Seed::new(1));
+        let (spans, recorder) = Spans::recorded();
         let trace = mk_trace();
-        let queue = spans.open(trace);
+        let queue = spans.emit(Span::child_of(trace, "queue", after(1), after(2)).attribute("node", "n1"));
         let delete = spans.emit(Span::child_of(queue, "delete", after(2), after(3)));
-        spans.emit(Span::opened(queue, trace, "queue", after(1), after(2)).attribute("node", "n1"));
         spans.emit(Span::root(trace, "incident", START, after(3)));
         let ids: Vec<_> = recorder
             .take()
@@ -235,20 +247,24 @@ mod tests {
             .map(|span| (span.span.name.into_owned(), span.context, span.parent))
             .collect();
         let expected = [
-            ("delete".to_owned(), delete, Some(queue.span_id)),
             ("queue".to_owned(), queue, Some(trace.span_id)),
+            ("delete".to_owned(), delete, Some(queue.span_id)),
             ("incident".to_owned(), trace, None),
         ];
         assert_eq!(ids, expected);
         assert_eq!(delete.trace_id, trace.trace_id);
     }
 
+    /// Another process that tells the same tells the same span; whatever else is told is another one.
     #[test]
-    fn the_same_seed_draws_the_same_ids_whoever_listens() {
-        let draw = |spans: Spans| spans.emit(Span::child_of(mk_trace(), "a", START, START));
-        let seed = Seed::new(7);
-        assert_eq!(draw(Spans::off(&seed)), draw(Spans::recorded(&seed).0));
-        assert_ne!(draw(Spans::off(&seed)), draw(Spans::off(&Seed::new(8))));
+    fn a_span_has_its_id_from_what_it_says() {
+        let of = |name: &'static str, start, node: &'static str| {
+            let span = Span::child_of(mk_trace(), name, after(start), after(9));
+            Spans::off().emit(span.attribute("node", node))
+        };
+        assert_eq!(of("a", 1, "n1"), of("a", 1, "n1"));
+        let others = [of("b", 1, "n1"), of("a", 2, "n1"), of("a", 1, "n2")];
+        assert!(others.iter().all(|other| *other != of("a", 1, "n1")), "{others:?}");
     }
 
     #[test]

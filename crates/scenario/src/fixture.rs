@@ -438,7 +438,7 @@ impl Fixture {
             clock,
             seed: self.seed.fork(&start),
             metrics: Metrics::new(),
-            spans: Spans::off(&self.seed),
+            spans: Spans::off(),
             shutdown: Shutdown::new(),
             identity: start,
             observes: self.observes,

@@ -73,7 +73,7 @@ impl Host {
             seed: seed.clone(),
             metrics: Metrics::new(),
             readiness: Readiness::new(clock),
-            spans: Spans::off(seed),
+            spans: Spans::off(),
             shutdown: Shutdown::new(),
             identity: identity.to_owned(),
             observes: false,

@@ -84,7 +84,7 @@ impl Process {
         let clock = Clock::system();
         let tls = tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
         let seed = args.seed();
-        let telemetry = telemetry::init(service, args, &seed, tls.as_ref()).map_err(Error::Telemetry)?;
+        let telemetry = telemetry::init(service, args, tls.as_ref()).map_err(Error::Telemetry)?;
         let bound = bind(args.admin_listen).await.map_err(Error::Admin)?;
         let shutdown = Shutdown::new();
         shutdown.on_signals().map_err(Error::Signals)?;
@@ -135,7 +135,7 @@ impl Process {
 
     /// This process as a replica of the stage called `name`, which stands for the Leases of so many shards with a client of its own. They
     /// are given up in [`Process::finish`], once `release` is handed to it.
-    pub(crate) fn replica(&self, name: &str, client: kube::Client, shards: u32, release: CancellationToken) -> Replica {
+    pub(crate) fn replica(&self, name: &'static str, client: kube::Client, shards: u32, release: CancellationToken) -> Replica {
         Replica {
             host: self.host(name),
             candidates: self.candidates(client, shards),
@@ -172,13 +172,13 @@ impl Process {
     }
 
     /// What the stage called `name` shares with everything else in this process.
-    pub fn host(&self, name: &str) -> Host {
+    pub fn host(&self, name: &'static str) -> Host {
         Host {
             clock: self.clock.clone(),
             seed: self.seed.fork(name),
             metrics: self.metrics.clone(),
             readiness: self.readiness.clone(),
-            spans: self.spans().clone(),
+            spans: self.spans().clone().of(name),
             shutdown: self.shutdown.clone(),
             identity: self.identity.clone(),
             observes: self.observes,

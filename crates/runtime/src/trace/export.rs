@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Finished, Sink, Spans};
+use crate::Metrics;
 use crate::shutdown::chain;
-use crate::{Metrics, Seed};
 
 /// Spans waiting for export. A zone of 1,000 nodes with 30 pods each that is evicted at 0.1 nodes per second makes about 12 spans
 /// per second; this holds five minutes of it.
@@ -51,19 +51,15 @@ struct Counters {
 struct Queue {
     sender: mpsc::Sender<SpanData>,
     counters: Counters,
-    scope: InstrumentationScope,
 }
 
 /// Spans that `exporter` gets, and the task that hands them over.
-pub fn export_to<E: SpanExporter>(exporter: E, closing: CancellationToken, seed: &Seed) -> (Spans, Pump<E>) {
+pub fn export_to<E: SpanExporter>(exporter: E, closing: CancellationToken) -> (Spans, Pump<E>) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let counters = Counters::default();
     let sink = Queue {
         sender,
         counters: counters.clone(),
-        scope: InstrumentationScope::builder("bailiff")
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build(),
     };
     let pump = Pump {
         exporter,
@@ -72,14 +68,14 @@ pub fn export_to<E: SpanExporter>(exporter: E, closing: CancellationToken, seed:
         counters,
         failing: false,
     };
-    (Spans::new(sink, seed), pump)
+    (Spans::new(sink), pump)
 }
 
 // === impl Queue ===
 
 impl Sink for Queue {
     fn emit(&self, span: Finished) {
-        if self.sender.try_send(data_of(span, &self.scope)).is_err() {
+        if self.sender.try_send(data_of(span)).is_err() {
             self.counters.dropped.inc();
         }
     }
@@ -98,8 +94,13 @@ impl Sink for Queue {
     }
 }
 
-fn data_of(finished: Finished, scope: &InstrumentationScope) -> SpanData {
-    let Finished { context, parent, span } = finished;
+fn data_of(finished: Finished) -> SpanData {
+    let Finished {
+        context,
+        parent,
+        scope,
+        span,
+    } = finished;
     let mut events = SpanEvents::default();
     events.events.extend(
         span.events
@@ -126,7 +127,9 @@ fn data_of(finished: Finished, scope: &InstrumentationScope) -> SpanData {
         events,
         links: SpanLinks::default(),
         status: span.status,
-        instrumentation_scope: scope.clone(),
+        instrumentation_scope: InstrumentationScope::builder(scope)
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build(),
     }
 }
 
@@ -238,7 +241,7 @@ mod tests {
             batches: Arc::default(),
         };
         let closing = CancellationToken::new();
-        let (spans, pump) = export_to(collector.clone(), closing.clone(), &Seed::new(1));
+        let (spans, pump) = export_to(collector.clone(), closing.clone());
         Setup {
             spans,
             collector,
@@ -323,9 +326,11 @@ mod tests {
         let finished = Finished {
             context: trace,
             parent: Some(0x34),
+            scope: "zone-evictor",
             span,
         };
-        let data = data_of(finished, &InstrumentationScope::default());
+        let data = data_of(finished);
+        assert_eq!(data.instrumentation_scope.name(), "zone-evictor");
         assert_eq!(data.span_context.trace_id().to_string(), format!("{:032x}", 0xabc));
         assert_eq!(data.span_context.span_id().to_string(), format!("{:016x}", 0x12));
         assert_eq!(data.parent_span_id.to_string(), format!("{:016x}", 0x34));

@@ -188,7 +188,7 @@ impl World {
         let client = kube::Client::new(service, "default");
         let api = Api::new(client, clock.clone(), bailiff_cluster::Metrics::default());
         let host = Host {
-            spans: Spans::recorded(&seed).0,
+            spans: Spans::recorded().0,
             ..Host::new(&clock, &seed, "test")
         };
         let env = host.env(api, &Bus::in_process(&bus), Shard::WHOLE, 0);

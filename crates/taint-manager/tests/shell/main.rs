@@ -68,7 +68,7 @@ impl World {
         let turns = Limiter::new(0.5, 1000, &clock);
         let seed = Seed::new(1);
         let bus = Server::new(ServerOptions::default(), &clock, &seed);
-        let (spans, recorder) = Spans::recorded(&seed);
+        let (spans, recorder) = Spans::recorded();
         let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone());
         let host = Host {
             spans,

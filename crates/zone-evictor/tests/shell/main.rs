@@ -58,7 +58,7 @@ impl World {
         let seed = Seed::new(1);
         let server = Server::new(ServerOptions::default(), &clock, &seed);
         let bus = Bus::in_process(&server);
-        let (spans, _) = Spans::recorded(&seed);
+        let (spans, _) = Spans::recorded();
         let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone());
         let host = Host {
             spans,
