@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
 use indexmap::IndexMap;
+use smallvec::SmallVec;
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Node};
@@ -143,7 +144,8 @@ struct Pair {
     /// The node; `None` if there is none of that name.
     node: Option<Standing>,
     verdict: Verdict,
-    pods: Vec<PodKey>,
+    /// With a rollout that surges there are two.
+    pods: SmallVec<[PodKey; 2]>,
     /// Orphans there that are about to be adopted.
     adopting: u32,
     creating: Option<creates::Creating>,
@@ -162,7 +164,7 @@ impl Pair {
 }
 
 /// What a timer is for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     /// The pair has to be judged again.
     Pair(NodeName),
@@ -303,7 +305,7 @@ impl Set {
             return false;
         }
         let pods = self.pairs.get(name).map(|pair| pair.pods.as_slice()).unwrap_or_default();
-        let is_bound = |key: &PodKey| world.pod_at(key).is_some_and(|pod| pod.bound);
+        let is_bound = |key: &PodKey| world.pod_at(*key).is_some_and(|pod| pod.bound);
         if pods.iter().any(is_bound) {
             !verdict.keep || self.ds.status.counts.misscheduled > 0
         } else {

@@ -269,9 +269,11 @@ impl Syncer {
 
     fn pod_deleted(&mut self, uid: &PodUid) {
         self.world.bury(uid.as_str());
-        let Some(pod) = self.world.remove_pod(uid) else { return };
+        let Some((key, pod)) = self.world.remove_pod(uid) else {
+            return;
+        };
         let keys = self.concerned(&pod);
-        let (old, key) = (Some(pod), None);
+        let (old, key) = (Some((key, pod)), None);
         self.pod_changed(&Shown { old, key });
         for key in keys {
             if let Some(set) = self.sets.get_mut(&key) {
@@ -282,11 +284,12 @@ impl Syncer {
 
     /// Shows the DaemonSets that a pod concerns or concerned how it is now.
     fn pod_changed(&mut self, shown: &Shown) {
-        let (old, new) = (shown.old.as_ref(), shown.key.as_ref().and_then(|key| self.world.pod_at(key)));
+        let old = shown.old.as_ref().map(|(_, pod)| pod);
+        let new = shown.key.and_then(|key| self.world.pod_at(key));
         let keys: BTreeSet<Key> = old.into_iter().chain(new).flat_map(|pod| self.concerned(pod)).collect();
         for key in keys {
             let set = self.sets.get_mut(&key);
-            if set.is_some_and(|set| set.pod_changed(old, shown.key.as_ref(), &self.world)) {
+            if set.is_some_and(|set| set.pod_changed(shown, &self.world)) {
                 self.woken.insert(key);
             }
         }
@@ -343,11 +346,11 @@ impl Syncer {
             // DS-021: another one of that name.
             self.remove_set(&key);
         }
-        let mut pods = self.world.owned(&ds.uid);
-        pods.extend(self.world.orphans(&ds.namespace));
+        let uid = ds.uid.clone();
         let mut set = Set::new(ds, &self.world);
-        for key in &pods {
-            set.pod_changed(None, Some(key), &self.world);
+        for key in self.world.owned(&uid).chain(self.world.orphans(&key.0)) {
+            let (old, key) = (None, Some(key));
+            set.pod_changed(&Shown { old, key }, &self.world);
         }
         self.sets.insert(key.clone(), set);
         self.woken.insert(key);

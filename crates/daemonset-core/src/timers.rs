@@ -1,32 +1,35 @@
 //! Timers as data: when something has to be looked at again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::hash::Hash;
 
 use bailiff_model::Mono;
+use indexmap::IndexMap;
 
-/// At most one timer per key. All operations cost the logarithm of the number of timers.
+/// At most one timer per key. Setting one costs the logarithm of the number of timers; finding that there is none, which is most of what
+/// is asked, costs the same at any number.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers<K> {
-    by_key: BTreeMap<K, Mono>,
+    by_key: IndexMap<K, Mono>,
     by_time: BTreeSet<(Mono, K)>,
 }
 
 impl<K> Default for Timers<K> {
     fn default() -> Self {
         Self {
-            by_key: BTreeMap::new(),
+            by_key: IndexMap::new(),
             by_time: BTreeSet::new(),
         }
     }
 }
 
-impl<K: Ord + Clone> Timers<K> {
+impl<K: Ord + Hash + Clone> Timers<K> {
     /// Sets the timer of `key`, or takes it off.
     pub(crate) fn set(&mut self, key: &K, at: Option<Mono>) {
         if self.by_key.get(key).copied() == at {
             return;
         }
-        if let Some(old) = self.by_key.remove(key) {
+        if let Some(old) = self.by_key.swap_remove(key) {
             self.by_time.remove(&(old, key.clone()));
         }
         if let Some(at) = at {
@@ -47,7 +50,7 @@ impl<K: Ord + Clone> Timers<K> {
             return None;
         }
         self.by_time.remove(&(at, key.clone()));
-        self.by_key.remove(&key);
+        self.by_key.swap_remove(&key);
         Some(key)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bailiff_model::{Holds, Namespace, NodeName, PodUid, Zone};
 use indexmap::{IndexMap, IndexSet};
-use slab::Slab;
+use slotmap::SlotMap;
 
 use crate::facts::{Controller, Labels, Node, Pod, Revision};
 
@@ -13,18 +13,16 @@ use crate::facts::{Controller, Labels, Node, Pod, Revision};
 /// under way at once per DaemonSet (500) for the DaemonSets that roll out at the same time.
 const GONE: usize = 4096;
 
-/// Where a pod is kept, for as long as it is. It is found there at once; what came to its place after it is not taken for it.
-#[derive(Clone, Debug)]
-pub(crate) struct PodKey {
-    slot: usize,
-    pub(crate) uid: PodUid,
+slotmap::new_key_type! {
+    /// Where a pod is kept, for as long as it is. It is found there at once; what came to its place after it is not taken for it.
+    pub(crate) struct PodKey;
 }
 
 /// What a pod that was shown has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
-    /// What was known of it before.
-    pub(crate) old: Option<Pod>,
+    /// What was known of it before, and where it was kept.
+    pub(crate) old: Option<(PodKey, Pod)>,
     /// Where it is kept now; `None` if it is not, or nothing was new.
     pub(crate) key: Option<PodKey>,
 }
@@ -36,10 +34,10 @@ pub(crate) struct Shown {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     pub(crate) nodes: IndexMap<NodeName, Node>,
-    pods: Slab<Pod>,
-    slots: IndexMap<PodUid, usize>,
-    by_owner: BTreeMap<Arc<str>, IndexSet<PodUid>>,
-    orphans: BTreeMap<Namespace, IndexSet<PodUid>>,
+    pods: SlotMap<PodKey, Pod>,
+    keys: IndexMap<PodUid, PodKey>,
+    by_owner: BTreeMap<Arc<str>, IndexSet<PodKey>>,
+    orphans: BTreeMap<Namespace, IndexSet<PodKey>>,
     revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,
     labels: LabelPool,
     gone: Gone,
@@ -47,24 +45,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn pod(&self, uid: &PodUid) -> Option<&Pod> {
-        self.pods.get(*self.slots.get(uid)?)
+        self.pods.get(*self.keys.get(uid)?)
     }
 
     /// The pod of this key.
-    pub(crate) fn pod_at(&self, key: &PodKey) -> Option<&Pod> {
-        self.pods.get(key.slot).filter(|pod| pod.uid == key.uid)
-    }
-
-    /// Keys of these pods, as far as they are known.
-    fn keys(&self, uids: Option<&IndexSet<PodUid>>) -> Vec<PodKey> {
-        let uids = uids.into_iter().flatten();
-        let key = |uid: &PodUid| {
-            Some(PodKey {
-                slot: *self.slots.get(uid)?,
-                uid: uid.clone(),
-            })
-        };
-        uids.filter_map(key).collect()
+    pub(crate) fn pod_at(&self, key: PodKey) -> Option<&Pod> {
+        self.pods.get(key)
     }
 
     /// True if these hold what runs on the node.
@@ -78,29 +64,29 @@ impl World {
     }
 
     pub(crate) fn pod_uids(&self) -> Vec<PodUid> {
-        self.slots.keys().cloned().collect()
+        self.keys.keys().cloned().collect()
     }
 
     /// True if the pod was there already, whether it still is or not.
     pub(crate) fn has_seen(&self, uid: &PodUid) -> bool {
-        self.slots.contains_key(uid) || self.gone.contains(uid.as_str())
+        self.keys.contains_key(uid) || self.gone.contains(uid.as_str())
     }
 
     /// Pods that the DaemonSet of this uid controls.
-    pub(crate) fn owned(&self, owner: &str) -> Vec<PodKey> {
-        self.keys(self.by_owner.get(owner))
+    pub(crate) fn owned(&self, owner: &str) -> impl Iterator<Item = PodKey> {
+        self.by_owner.get(owner).into_iter().flatten().copied()
     }
 
     /// Pods of a namespace that nobody controls.
-    pub(crate) fn orphans(&self, namespace: &Namespace) -> Vec<PodKey> {
-        self.keys(self.orphans.get(namespace))
+    pub(crate) fn orphans(&self, namespace: &Namespace) -> impl Iterator<Item = PodKey> {
+        self.orphans.get(namespace).into_iter().flatten().copied()
     }
 
     /// Keeps a pod unless the same or a newer state of it is known or it is gone. Nearly all that is seen of pods are changes of known
     /// ones, which keep their place.
     pub(crate) fn apply_pod(&mut self, mut pod: Pod) -> Shown {
-        let slot = self.slots.get(&pod.uid).copied();
-        let Some((slot, known)) = slot.and_then(|slot| Some((slot, self.pods.get_mut(slot)?))) else {
+        let key = self.keys.get(&pod.uid).copied();
+        let Some((key, known)) = key.and_then(|key| Some((key, self.pods.get_mut(key)?))) else {
             let is_gone = self.gone.contains(pod.uid.as_str());
             let key = if is_gone { None } else { self.insert_pod(pod) };
             return Shown { old: None, key };
@@ -114,13 +100,15 @@ impl World {
             return Shown { old, key };
         }
         pod.labels = self.labels.intern(pod.labels);
-        pod.uid = known.uid.clone();
-        let uid = pod.uid.clone();
-        let old = std::mem::replace(known, pod);
+        let mut old = std::mem::replace(known, pod);
+        // What never changes stays where it is; what came with the news, and lies in the processor's cache, goes.
+        std::mem::swap(&mut known.uid, &mut old.uid);
+        std::mem::swap(&mut known.name, &mut old.name);
+        std::mem::swap(&mut known.namespace, &mut old.namespace);
         self.labels.release(&old.labels);
         Shown {
-            old: Some(old),
-            key: Some(PodKey { slot, uid }),
+            old: Some((key, old)),
+            key: Some(key),
         }
     }
 
@@ -130,27 +118,28 @@ impl World {
             return None;
         }
         pod.labels = self.labels.intern(pod.labels);
-        match &pod.controller {
-            Controller::None => self.orphans.entry(pod.namespace.clone()).or_default().insert(pod.uid.clone()),
-            Controller::DaemonSet { uid, .. } => self.by_owner.entry(uid.clone()).or_default().insert(pod.uid.clone()),
+        let (namespace, controller, uid) = (pod.namespace.clone(), pod.controller.clone(), pod.uid.clone());
+        let key = self.pods.insert(pod);
+        self.keys.insert(uid, key);
+        match controller {
+            Controller::None => self.orphans.entry(namespace).or_default().insert(key),
+            Controller::DaemonSet { uid, .. } => self.by_owner.entry(uid).or_default().insert(key),
             Controller::Other => false,
         };
-        let uid = pod.uid.clone();
-        let slot = self.pods.insert(pod);
-        self.slots.insert(uid.clone(), slot);
-        Some(PodKey { slot, uid })
+        Some(key)
     }
 
     /// Forgets a pod for good.
-    pub(crate) fn remove_pod(&mut self, uid: &PodUid) -> Option<Pod> {
-        let pod = self.pods.try_remove(self.slots.swap_remove(uid)?)?;
+    pub(crate) fn remove_pod(&mut self, uid: &PodUid) -> Option<(PodKey, Pod)> {
+        let key = self.keys.swap_remove(uid)?;
+        let pod = self.pods.remove(key)?;
         match &pod.controller {
-            Controller::None => remove_from(&mut self.orphans, &pod.namespace, uid),
-            Controller::DaemonSet { uid: owner, .. } => remove_from(&mut self.by_owner, owner, uid),
+            Controller::None => remove_from(&mut self.orphans, &pod.namespace, key),
+            Controller::DaemonSet { uid: owner, .. } => remove_from(&mut self.by_owner, owner, key),
             Controller::Other => {}
         }
         self.labels.release(&pod.labels);
-        Some(pod)
+        Some((key, pod))
     }
 
     /// Notes that an object is gone for good.
@@ -195,11 +184,11 @@ impl World {
     }
 }
 
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, IndexSet<PodUid>>, key: &K, uid: &PodUid) {
-    if let Some(set) = index.get_mut(key) {
-        set.swap_remove(uid);
+fn remove_from<K: Ord>(index: &mut BTreeMap<K, IndexSet<PodKey>>, of: &K, key: PodKey) {
+    if let Some(set) = index.get_mut(of) {
+        set.swap_remove(&key);
         if set.is_empty() {
-            index.remove(key);
+            index.remove(of);
         }
     }
 }
@@ -295,16 +284,18 @@ mod tests {
         let mut world = World::default();
         let first = world.apply_pod(mk_pod("a", 1)).key.expect("it is kept");
         let again = world.apply_pod(mk_pod("a", 2));
-        assert_eq!(again.old.map(|pod| pod.version), Some(ResourceVersion::from(1)));
         assert_eq!(
-            world.pod_at(&first).map(|pod| pod.version.clone()),
+            again.old.map(|(key, pod)| (key, pod.version)),
+            Some((first, ResourceVersion::from(1)))
+        );
+        assert_eq!(
+            world.pod_at(first).map(|pod| pod.version.clone()),
             Some(ResourceVersion::from(2))
         );
         assert!(world.apply_pod(mk_pod("a", 1)).key.is_none(), "older");
-        world.remove_pod(&first.uid);
+        assert_eq!(world.remove_pod(&PodUid::from("a")).map(|(key, _)| key), Some(first));
         let second = world.apply_pod(mk_pod("b", 3)).key.expect("it is kept");
-        assert_eq!(second.slot, first.slot);
-        assert!(world.pod_at(&first).is_none() && world.pod_at(&second).is_some());
+        assert!(world.pod_at(first).is_none() && world.pod_at(second).is_some());
     }
 
     /// A pod that another controller takes is forgotten, with what was known of it.
@@ -317,8 +308,8 @@ mod tests {
             ..mk_pod("a", 2)
         };
         let shown = world.apply_pod(taken);
-        assert!(shown.old.is_some() && shown.key.is_none() && world.pod_at(&key).is_none());
-        assert!(world.orphans(&Namespace::from("ns")).is_empty());
+        assert!(shown.old.is_some() && shown.key.is_none() && world.pod_at(key).is_none());
+        assert_eq!(world.orphans(&Namespace::from("ns")).count(), 0);
     }
 
     #[test]

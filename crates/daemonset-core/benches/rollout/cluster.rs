@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::facts::Controller;
 use bailiff_daemonset_core::wire::Call;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer};
-use bailiff_model::{Mono, NodeName, Now, PodName, PodUid, ResourceVersion, Wall};
+use bailiff_model::{Mono, Namespace, NodeName, Now, PodName, PodUid, ResourceVersion, Wall};
 use indexmap::IndexMap;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -15,8 +16,9 @@ use serde_json::{Value, json};
 /// How long the cluster takes for what it was asked: kubelets and API server together.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// So many inputs are timed together.
-const BLOCK: usize = 1000;
+/// So many inputs are timed together. A shell gives them to the core one by one; few enough that what lies between being read and being
+/// applied, and what was wanted and is not done yet, is as little in a large cluster as in a small one.
+const BLOCK: usize = 50;
 
 /// What a rollout took.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +140,7 @@ impl Cluster {
     fn feed(&mut self) {
         let mut effects = Vec::new();
         let block = self.work.inputs / BLOCK;
-        let inputs = self.queue.drain(..self.queue.len().min(BLOCK));
+        let inputs: Vec<Input> = self.queue.drain(..self.queue.len().min(BLOCK)).map(read_anew).collect();
         self.work.inputs += inputs.len();
         let before = cpu();
         for input in inputs {
@@ -238,6 +240,37 @@ impl Cluster {
             }
             self.say_pod(&mut pod);
         }
+    }
+}
+
+/// An input as a shell has it: read from an answer or a watch just now, so that nothing in it is shared with what was read before.
+fn read_anew(input: Input) -> Input {
+    match input {
+        Input::PodApplied(pod) => Input::PodApplied(copy(&pod)),
+        Input::PodDeleted(uid) => Input::PodDeleted(PodUid::from(uid.as_str())),
+        Input::Answered(id, Answer::Pod(pod)) => Input::Answered(id, Answer::Pod(Box::new(copy(&pod)))),
+        other => other,
+    }
+}
+
+/// The same pod, sharing no memory.
+fn copy(pod: &Pod) -> Pod {
+    let labels = pod.labels.iter().map(|(key, value)| (Arc::from(&**key), Arc::from(&**value)));
+    let controller = match &pod.controller {
+        Controller::DaemonSet { name, uid } => Controller::DaemonSet {
+            name: Arc::from(&**name),
+            uid: Arc::from(&**uid),
+        },
+        other => other.clone(),
+    };
+    Pod {
+        namespace: Namespace::from(pod.namespace.as_str()),
+        name: PodName::from(pod.name.as_str()),
+        uid: PodUid::from(pod.uid.as_str()),
+        controller,
+        labels: Arc::new(labels.collect()),
+        target: pod.target.as_ref().map(|node| NodeName::from(node.as_str())),
+        ..pod.clone()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::effect::{Answer, Failure, FailureKind, Request, Urgency};
 use crate::facts::{Controller, Pod};
 use crate::pair;
 use crate::retry::Retry;
-use crate::world::{PodKey, World};
+use crate::world::{PodKey, Shown, World};
 
 /// What a pod is to a DaemonSet (DS-062).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +119,9 @@ impl Set {
     }
 
     /// A pod came, changed or went. Returns true if it concerns this DaemonSet, or did.
-    pub(crate) fn pod_changed(&mut self, old: Option<&Pod>, key: Option<&PodKey>, world: &World) -> bool {
-        let new = key.and_then(|key| Some((key, world.pod_at(key)?)));
-        if let Some((old, (_, pod))) = old.zip(new)
+    pub(crate) fn pod_changed(&mut self, shown: &Shown, world: &World) -> bool {
+        let new = shown.key.and_then(|key| Some((key, world.pod_at(key)?)));
+        if let Some(((_, old), (_, pod))) = shown.old.as_ref().zip(new)
             && self.stays(old, pod)
         {
             if let Some(node) = &pod.target {
@@ -131,7 +131,7 @@ impl Set {
             self.touched.extend(pod.target.clone());
             return true;
         }
-        let did = old.is_some_and(|old| self.detach(old));
+        let did = shown.old.as_ref().is_some_and(|(key, old)| self.detach(*key, old));
         let does = new.is_some_and(|(key, pod)| self.attach(key, pod, world));
         did || does
     }
@@ -143,7 +143,7 @@ impl Set {
     }
 
     /// A pod came. Returns true if it concerns this DaemonSet.
-    fn attach(&mut self, key: &PodKey, pod: &Pod, world: &World) -> bool {
+    fn attach(&mut self, key: PodKey, pod: &Pod, world: &World) -> bool {
         let role = self.role(pod);
         match role {
             Role::Member => {
@@ -152,7 +152,7 @@ impl Set {
                 }
                 if let Some(node) = &pod.target {
                     *self.pods_by_hash.entry(Arc::from(pod.hash())).or_default() += 1;
-                    self.pair(node, world).pods.push(key.clone());
+                    self.pair(node, world).pods.push(key);
                 }
             }
             Role::Misfit => drop(self.claims.due.insert(pod.uid.clone())),
@@ -182,13 +182,13 @@ impl Set {
     }
 
     /// Takes a pod out, as it was known. Returns true if it concerned this DaemonSet.
-    fn detach(&mut self, pod: &Pod) -> bool {
+    fn detach(&mut self, key: PodKey, pod: &Pod) -> bool {
         let role = self.role(pod);
         let pair = pod.target.as_ref().and_then(|node| self.pairs.get_mut(node));
         match role {
             Role::Member => {
                 if let Some(pair) = pair {
-                    pair.pods.retain(|key| key.uid != pod.uid);
+                    pair.pods.retain(|other| *other != key);
                     self.uncount_hash(pod.hash());
                 }
             }
@@ -371,7 +371,7 @@ impl Set {
     pub(super) fn relabel(&mut self, from: &BTreeSet<Arc<str>>, to: &Arc<str>, cx: &mut Cx<'_>) {
         let members = self.pairs.values().flat_map(|pair| &pair.pods);
         let stray = members
-            .filter_map(|key| cx.world.pod_at(key))
+            .filter_map(|key| cx.world.pod_at(*key))
             .filter(|pod| from.contains(pod.hash()) && self.claims.is_free(&pod.uid));
         let stray: Vec<&Pod> = stray.take(super::BURST).collect();
         for pod in stray {

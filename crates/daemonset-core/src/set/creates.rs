@@ -301,7 +301,7 @@ impl Set {
     /// True if a pod of ours of that name is there.
     fn is_there(&self, node: &NodeName, name: &PodName, cx: &Cx<'_>) -> bool {
         let mut pods = self.pairs.get(node).into_iter().flat_map(|pair| &pair.pods);
-        pods.any(|key| cx.world.pod_at(key).is_some_and(|pod| pod.name == *name))
+        pods.any(|key| cx.world.pod_at(*key).is_some_and(|pod| pod.name == *name))
     }
 
     fn wait_for_created(&mut self, node: &NodeName, expected: Expected, time: Duration, cx: &Cx<'_>) {

@@ -82,7 +82,7 @@ impl Set {
             rank,
             node: node.clone(),
         };
-        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|key| cx.world.pod_at(key)).collect();
+        let pods: Vec<&Pod> = pair.pods.iter().filter_map(|key| cx.world.pod_at(*key)).collect();
         let look = |pod| Look {
             pod,
             work: self.claims.work(pod),
@@ -125,13 +125,12 @@ impl Set {
             if pair.judgement.old {
                 self.partition.remove(&Place::of(node, &pair.judgement));
             }
-            self.tally.remove(node, &pair.judgement);
-            self.tally.add(node, &judgement);
+            self.tally.change(node, &pair.judgement, &judgement);
             pair.judgement = judgement;
             self.report.dirty = true;
         }
         if pair.is_empty() {
-            self.tally.remove(node, &pair.judgement);
+            self.tally.change(node, &pair.judgement, &pair::Judgement::default());
             self.pairs.swap_remove_index(index);
         } else if pair.judgement.old && self.policy.is_partitioned() && self.partition.insert(&place) {
             self.touched.insert(place.node);

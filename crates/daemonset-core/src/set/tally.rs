@@ -53,60 +53,85 @@ impl Tally {
         }
     }
 
-    /// Adds what a pair gives.
-    pub(crate) fn add(&mut self, node: &NodeName, judgement: &Judgement) {
-        self.count(judgement, |counter| *counter += 1);
-        let place = Place::of(node, judgement);
-        match judgement.create {
-            Wanted::Nothing => {}
-            Wanted::Missing => drop(self.create.insert(place.clone())),
-            Wanted::Replacement => drop(self.recreate.insert(place.clone())),
+    /// Takes away what a pair gave and adds what it gives. Sets in which it stays are left alone: they have a place for each node, and
+    /// most judgements that change leave the node where it is.
+    pub(crate) fn change(&mut self, node: &NodeName, old: &Judgement, new: &Judgement) {
+        self.count(old, |counter| *counter -= 1);
+        self.count(new, |counter| *counter += 1);
+        let has_moved = old.rank != new.rank;
+        if has_moved || old.create != new.create {
+            if let Some(places) = self.wanting(old.create) {
+                places.remove(&Place::of(node, old));
+            }
+            if let Some(places) = self.wanting(new.create) {
+                places.insert(Place::of(node, new));
+            }
         }
-        for (uid, cause) in &judgement.deletes {
-            self.delete.insert(uid.clone(), (node.clone(), *cause));
+        if old.deletes != new.deletes {
+            for (uid, _) in &old.deletes {
+                self.delete.remove(uid);
+            }
+            for (uid, cause) in &new.deletes {
+                self.delete.insert(uid.clone(), (node.clone(), *cause));
+            }
         }
-        match &judgement.class {
-            Class::Replace(uid) => drop(self.replace.insert(place, uid.clone())),
-            Class::Candidate(uid) => drop(self.candidates.insert(place, uid.clone())),
-            Class::DeleteLate(uid) => drop(self.late.insert(place, uid.clone())),
-            Class::CreateNow => drop(self.create_now.insert(place)),
-            Class::SurgeCandidate => drop(self.surge_candidates.insert(place)),
-            Class::Idle | Class::Unavailable | Class::Surged | Class::Lost => {}
+        if has_moved || old.class != new.class {
+            self.leave_class(node, old);
+            self.enter_class(node, new);
         }
-        if let Some(reason) = judgement.reason {
-            *self.reasons.entry(reason).or_default() += 1;
-            self.lacking.insert(node.clone());
+        if old.reason != new.reason {
+            self.change_reason(node, old.reason, new.reason);
         }
     }
 
-    /// Takes away what a pair gave.
-    pub(crate) fn remove(&mut self, node: &NodeName, judgement: &Judgement) {
-        self.count(judgement, |counter| *counter -= 1);
-        let place = Place::of(node, judgement);
-        match judgement.create {
-            Wanted::Nothing => {}
-            Wanted::Missing => drop(self.create.remove(&place)),
-            Wanted::Replacement => drop(self.recreate.remove(&place)),
+    fn wanting(&mut self, wanted: Wanted) -> Option<&mut BTreeSet<Place>> {
+        match wanted {
+            Wanted::Nothing => None,
+            Wanted::Missing => Some(&mut self.create),
+            Wanted::Replacement => Some(&mut self.recreate),
         }
-        for (uid, _) in &judgement.deletes {
-            self.delete.remove(uid);
-        }
+    }
+
+    fn leave_class(&mut self, node: &NodeName, judgement: &Judgement) {
+        let place = || Place::of(node, judgement);
         match &judgement.class {
-            Class::Replace(_) => drop(self.replace.remove(&place)),
-            Class::Candidate(_) => drop(self.candidates.remove(&place)),
-            Class::DeleteLate(_) => drop(self.late.remove(&place)),
-            Class::CreateNow => drop(self.create_now.remove(&place)),
-            Class::SurgeCandidate => drop(self.surge_candidates.remove(&place)),
+            Class::Replace(_) => drop(self.replace.remove(&place())),
+            Class::Candidate(_) => drop(self.candidates.remove(&place())),
+            Class::DeleteLate(_) => drop(self.late.remove(&place())),
+            Class::CreateNow => drop(self.create_now.remove(&place())),
+            Class::SurgeCandidate => drop(self.surge_candidates.remove(&place())),
             Class::Idle | Class::Unavailable | Class::Surged | Class::Lost => {}
         }
-        if let Some(reason) = judgement.reason {
-            if let Some(nodes) = self.reasons.get_mut(&reason) {
-                *nodes -= 1;
-                if *nodes == 0 {
-                    self.reasons.remove(&reason);
-                }
+    }
+
+    fn enter_class(&mut self, node: &NodeName, judgement: &Judgement) {
+        let place = || Place::of(node, judgement);
+        match &judgement.class {
+            Class::Replace(uid) => drop(self.replace.insert(place(), uid.clone())),
+            Class::Candidate(uid) => drop(self.candidates.insert(place(), uid.clone())),
+            Class::DeleteLate(uid) => drop(self.late.insert(place(), uid.clone())),
+            Class::CreateNow => drop(self.create_now.insert(place())),
+            Class::SurgeCandidate => drop(self.surge_candidates.insert(place())),
+            Class::Idle | Class::Unavailable | Class::Surged | Class::Lost => {}
+        }
+    }
+
+    fn change_reason(&mut self, node: &NodeName, old: Option<WhyNot>, new: Option<WhyNot>) {
+        if let Some(old) = old
+            && let Some(nodes) = self.reasons.get_mut(&old)
+        {
+            *nodes -= 1;
+            if *nodes == 0 {
+                self.reasons.remove(&old);
             }
-            self.lacking.remove(node);
+        }
+        if let Some(new) = new {
+            *self.reasons.entry(new).or_default() += 1;
+        }
+        match (old, new) {
+            (None, Some(_)) => drop(self.lacking.insert(node.clone())),
+            (Some(_), None) => drop(self.lacking.remove(node)),
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 
