@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
-use bailiff_daemonset_core::facts::Controller;
 use bailiff_daemonset_core::wire::Call;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer};
-use bailiff_model::{Mono, Namespace, NodeName, Now, PodName, PodUid, ResourceVersion, Wall};
+use bailiff_model::{Mono, NodeName, Now, Wall};
 use indexmap::IndexMap;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
+use crate::pods::{Running, Stage, Templates};
+
 /// How long the cluster takes for what it was asked: kubelets and API server together.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// So many inputs are timed together. A shell gives them to the core one by one; few enough that what lies between being read and being
-/// applied, and what was wanted and is not done yet, is as little in a large cluster as in a small one.
+/// So many inputs are timed together. A shell has them one by one; few enough that what was read and is not applied yet, and what is
+/// wanted and not done yet, is as little in a large cluster as in a small one.
 const BLOCK: usize = 50;
 
 /// What a rollout took.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// CPU time in the core, by blocks of inputs: they are the same ones in every rollout of the same cluster.
+    /// CPU time by blocks of inputs: they are the same ones in every rollout of the same cluster.
     pub cpu: Vec<Duration>,
+    /// That of the core alone.
+    pub core: Vec<Duration>,
     /// Inputs it was given.
     pub inputs: usize,
     /// Requests it made.
@@ -33,18 +36,31 @@ pub struct Work {
     deletes: usize,
 }
 
+/// What a watch or an answer has to say.
+enum News {
+    /// A pod, as it was when that was written.
+    Pod(u64, Running),
+    /// A pod is gone.
+    Gone(u64, Running),
+    /// A create was answered with this pod.
+    Created(RequestId, u64, Running),
+    /// Something of which there are few.
+    Other(Input),
+}
+
 pub struct Cluster {
     core: Syncer,
     nodes: usize,
     now: Now,
-    pods: IndexMap<PodUid, Pod>,
+    /// By the number that its uid says.
+    pods: IndexMap<u64, Running>,
+    templates: Templates,
     daemonset: Value,
+    generation: usize,
     /// What watches and answers have still to say.
-    queue: VecDeque<Input>,
+    queue: VecDeque<News>,
     /// Pods that a kubelet has still to run, or to end.
-    at_kubelets: Vec<PodUid>,
-    /// A created pod of the present revision, to make the others from.
-    sample: Option<Pod>,
+    at_kubelets: Vec<u64>,
     wake: Option<Mono>,
     versions: u64,
     work: Work,
@@ -65,21 +81,23 @@ impl Cluster {
                 wall: Wall::from_second(1_700_000_000).expect("in range"),
             },
             pods: IndexMap::new(),
+            templates: Templates::default(),
             daemonset: mk_daemonset(&amount(max_unavailable), &amount(max_surge)),
+            generation: 1,
             queue: VecDeque::new(),
             at_kubelets: Vec::new(),
-            sample: None,
             wake: None,
             versions: 1,
             work: Work::default(),
         };
         let all: Vec<Node> = (0..nodes).map(mk_node).collect();
-        cluster.queue.extend([
+        let listed = [
             Input::Nodes(all.into()),
             Input::Pods(Vec::new().into()),
             Input::Revisions(Vec::new().into()),
             Input::DaemonSets(vec![decode(&cluster.daemonset)].into()),
-        ]);
+        ];
+        cluster.queue.extend(listed.map(News::Other));
         cluster.rest();
         assert_eq!(cluster.pods.len(), nodes, "every node runs a pod");
         cluster
@@ -88,7 +106,7 @@ impl Cluster {
     /// Changes the template, and plays until nothing happens any more.
     pub fn roll_out(&mut self) -> Work {
         self.work = Work::default();
-        self.sample = None;
+        self.generation += 1;
         self.daemonset["spec"]["template"]["spec"]["containers"][0]["image"] = json!("v2");
         self.daemonset["metadata"]["generation"] = json!(2);
         self.daemonset["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = json!("2");
@@ -100,14 +118,11 @@ impl Cluster {
     /// Every node has exactly one pod, of the second template, after one create and one delete; and the status says so.
     pub fn assert_rolled_out(&self, work: &Work) {
         assert_eq!((work.creates, work.deletes), (self.nodes, self.nodes));
-        let generations = self.pods.values().map(|pod| pod.labels.get("pod-template-generation"));
-        assert!(
-            generations
-                .into_iter()
-                .all(|label| label.is_some_and(|label| &**label == "2"))
+        assert!(self.pods.values().all(|pod| pod.generation == self.generation));
+        assert_eq!(
+            self.pods.values().map(|pod| &pod.node).collect::<BTreeSet<_>>().len(),
+            self.nodes
         );
-        let targets = self.pods.values().map(|pod| pod.target.as_ref());
-        assert_eq!(targets.collect::<BTreeSet<_>>().len(), self.nodes);
         let status = &self.daemonset["status"];
         for counter in ["updatedNumberScheduled", "numberAvailable"] {
             assert_eq!(status[counter], json!(self.nodes), "{counter}");
@@ -131,24 +146,37 @@ impl Cluster {
             };
             self.run_kubelets();
             if self.wake.is_some_and(|wake| wake <= self.now.mono) {
-                self.queue.push_back(Input::Tick);
+                self.queue.push_back(News::Other(Input::Tick));
             }
         }
     }
 
-    /// Gives the core all that there is, and does what it wants.
+    /// Gives the core some of what there is, as a shell does, and does what it wants. What counts is reading what was said, deciding, and
+    /// writing requests.
     fn feed(&mut self) {
-        let mut effects = Vec::new();
         let block = self.work.inputs / BLOCK;
-        let inputs: Vec<Input> = self.queue.drain(..self.queue.len().min(BLOCK)).map(read_anew).collect();
-        self.work.inputs += inputs.len();
-        let before = cpu();
+        let some = self.queue.len().min(BLOCK);
+        let news: Vec<Told> = self.queue.drain(..some).map(|news| tell(&mut self.templates, news)).collect();
+        self.work.inputs += news.len();
+        let began = cpu();
+        let inputs: Vec<Input> = news.into_iter().map(read).collect();
+        let read = cpu();
+        let mut effects = Vec::new();
         for input in inputs {
             effects.extend(self.core.apply(input, self.now));
         }
-        let took = cpu().saturating_sub(before);
-        self.work.cpu.resize(block + 1, Duration::ZERO);
-        self.work.cpu[block] += took;
+        let decided = cpu();
+        for effect in &effects {
+            if let Effect::Send { owner, request, .. } = effect {
+                std::hint::black_box(text(request, owner));
+            }
+        }
+        let written = cpu();
+        for all in [&mut self.work.cpu, &mut self.work.core] {
+            all.resize(block + 1, Duration::ZERO);
+        }
+        self.work.cpu[block] += written.saturating_sub(began);
+        self.work.core[block] += decided.saturating_sub(read);
         for effect in effects {
             match effect {
                 Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
@@ -161,12 +189,12 @@ impl Cluster {
     fn serve(&mut self, id: RequestId, owner: &Owner, request: &Request) {
         self.work.requests += 1;
         let answer = match request {
-            Request::CreatePod { name, node, .. } => self.create(owner, request, name, node),
-            Request::DeletePod { uid, .. } => self.delete(uid),
+            Request::CreatePod { name, node, .. } => return self.create(id, owner, request, name.as_str(), node),
+            Request::DeletePod { uid, .. } => self.delete(number(uid.as_str())),
             Request::CreateRevision(_) => {
                 let version = self.version();
-                let revision: Revision = decode(&named(body(request, owner), &version));
-                self.queue.push_back(Input::RevisionApplied(revision.clone()));
+                let revision: Revision = decode(&named(body(request, owner), version));
+                self.queue.push_back(News::Other(Input::RevisionApplied(revision.clone())));
                 Answer::Revision(Box::new(revision))
             }
             Request::WriteStatus { .. } => {
@@ -176,102 +204,114 @@ impl Cluster {
             }
             other => unreachable!("nothing else is asked for: {other:?}"),
         };
-        self.queue.push_back(Input::Answered(id, answer));
+        self.queue.push_back(News::Other(Input::Answered(id, answer)));
     }
 
-    fn version(&mut self) -> String {
+    fn version(&mut self) -> u64 {
         self.versions += 1;
-        self.versions.to_string()
+        self.versions
     }
 
     fn say_daemonset(&mut self) {
-        self.daemonset["metadata"]["resourceVersion"] = json!(self.version());
+        self.daemonset["metadata"]["resourceVersion"] = json!(self.version().to_string());
         let daemonset: DaemonSet = decode(&self.daemonset);
-        self.queue.push_back(Input::DaemonSetApplied(daemonset));
+        self.queue.push_back(News::Other(Input::DaemonSetApplied(daemonset)));
     }
 
-    fn say_pod(&mut self, pod: &mut Pod) {
-        pod.version = ResourceVersion::from(self.version());
-        self.queue.push_back(Input::PodApplied(pod.clone()));
-        self.pods.insert(pod.uid.clone(), pod.clone());
-    }
-
-    fn create(&mut self, owner: &Owner, request: &Request, name: &PodName, node: &NodeName) -> Answer {
+    fn create(&mut self, id: RequestId, owner: &Owner, request: &Request, name: &str, node: &NodeName) {
         self.work.creates += 1;
+        let generation = self.generation;
+        self.templates
+            .learn(generation, || (body(request, owner).to_string(), name, node.as_str()));
         let version = self.version();
-        let read = || -> Pod { decode(&named(body(request, owner), &version)) };
-        let sample = self.sample.get_or_insert_with(read);
-        let mut pod = Pod {
-            name: name.clone(),
-            uid: PodUid::from(format!("pod-{version}")),
-            target: Some(node.clone()),
-            created: self.now.wall,
-            ..sample.clone()
+        let pod = Running {
+            name: Arc::from(name),
+            node: node.clone(),
+            generation,
+            version,
+            stage: Stage::Created,
         };
-        self.say_pod(&mut pod);
-        self.at_kubelets.push(pod.uid.clone());
-        Answer::Pod(Box::new(pod))
+        self.pods.insert(version, pod.clone());
+        self.at_kubelets.push(version);
+        self.queue
+            .extend([News::Pod(version, pod.clone()), News::Created(id, version, pod)]);
     }
 
-    fn delete(&mut self, uid: &PodUid) -> Answer {
+    fn delete(&mut self, uid: u64) -> Answer {
         self.work.deletes += 1;
-        let mut pod = self.pods[uid].clone();
-        pod.deleting = true;
-        self.say_pod(&mut pod);
-        self.at_kubelets.push(pod.uid);
+        self.move_on(uid, Stage::Deleting);
+        self.at_kubelets.push(uid);
         Answer::Done
+    }
+
+    fn move_on(&mut self, uid: u64, stage: Stage) {
+        let version = self.version();
+        let pod = &mut self.pods[&uid];
+        (pod.version, pod.stage) = (version, stage);
+        self.queue.push_back(News::Pod(uid, pod.clone()));
     }
 
     /// Each pod that changed is bound, then ready; or gone.
     fn run_kubelets(&mut self) {
         for uid in std::mem::take(&mut self.at_kubelets) {
-            let mut pod = self.pods[&uid].clone();
-            if pod.deleting {
-                self.pods.swap_remove(&uid);
-                self.queue.push_back(Input::PodDeleted(uid));
-                continue;
+            match self.pods[&uid].stage {
+                Stage::Created => {
+                    self.move_on(uid, Stage::Bound);
+                    self.at_kubelets.push(uid);
+                }
+                Stage::Bound => self.move_on(uid, Stage::Ready),
+                Stage::Ready => {}
+                Stage::Deleting => {
+                    let gone = self.pods.swap_remove(&uid).expect("it was there a moment ago");
+                    self.queue.push_back(News::Gone(uid, gone));
+                }
             }
-            if pod.bound {
-                pod.ready = true;
-                pod.ready_changed = Some(self.now.wall);
-            } else {
-                pod.bound = true;
-                self.at_kubelets.push(uid);
-            }
-            self.say_pod(&mut pod);
         }
     }
 }
 
-/// An input as a shell has it: read from an answer or a watch just now, so that nothing in it is shared with what was read before.
-fn read_anew(input: Input) -> Input {
-    match input {
-        Input::PodApplied(pod) => Input::PodApplied(copy(&pod)),
-        Input::PodDeleted(uid) => Input::PodDeleted(PodUid::from(uid.as_str())),
-        Input::Answered(id, Answer::Pod(pod)) => Input::Answered(id, Answer::Pod(Box::new(copy(&pod)))),
-        other => other,
+/// News as they come over the wire.
+enum Told {
+    Pod(String),
+    Gone(String),
+    Created(RequestId, String),
+    Other(Input),
+}
+
+fn tell(templates: &mut Templates, news: News) -> Told {
+    match news {
+        News::Pod(uid, pod) => Told::Pod(templates.text(uid, &pod)),
+        News::Gone(uid, pod) => Told::Gone(templates.text(uid, &pod)),
+        News::Created(id, uid, pod) => Told::Created(id, templates.text(uid, &pod)),
+        News::Other(input) => Told::Other(input),
     }
 }
 
-/// The same pod, sharing no memory.
-fn copy(pod: &Pod) -> Pod {
-    let labels = pod.labels.iter().map(|(key, value)| (Arc::from(&**key), Arc::from(&**value)));
-    let controller = match &pod.controller {
-        Controller::DaemonSet { name, uid } => Controller::DaemonSet {
-            name: Arc::from(&**name),
-            uid: Arc::from(&**uid),
-        },
-        other => other.clone(),
-    };
-    Pod {
-        namespace: Namespace::from(pod.namespace.as_str()),
-        name: PodName::from(pod.name.as_str()),
-        uid: PodUid::from(pod.uid.as_str()),
-        controller,
-        labels: Arc::new(labels.collect()),
-        target: pod.target.as_ref().map(|node| NodeName::from(node.as_str())),
-        ..pod.clone()
+/// News as the core takes them.
+fn read(told: Told) -> Input {
+    let pod = |text: &str| serde_json::from_str::<Pod>(text).expect("a valid pod");
+    match told {
+        Told::Pod(text) => Input::PodApplied(pod(&text)),
+        Told::Gone(text) => Input::PodDeleted(pod(&text).uid),
+        Told::Created(id, text) => Input::Answered(id, Answer::Pod(Box::new(pod(&text)))),
+        Told::Other(input) => input,
     }
+}
+
+/// What a request sends, as text.
+fn text(request: &Request, owner: &Owner) -> String {
+    match request.call(owner).expect("JSON") {
+        Call::Create { body, .. } => body.get().to_owned(),
+        Call::Strategic { body, .. } | Call::Merge { body, .. } => body.to_string(),
+        Call::Get { path } => path,
+        Call::Delete { uid, .. } => json!({"preconditions": {"uid": uid}}).to_string(),
+    }
+}
+
+/// The number in a pod's uid.
+fn number(uid: &str) -> u64 {
+    let digits = uid.rsplit('-').next().and_then(|digits| digits.parse().ok());
+    digits.expect("uids end with a number")
 }
 
 /// CPU time of this thread.
@@ -310,19 +350,15 @@ fn mk_daemonset(max_unavailable: &Value, max_surge: &Value) -> Value {
 
 /// What a request sends.
 fn body(request: &Request, owner: &Owner) -> Value {
-    match request.call(owner).expect("JSON") {
-        Call::Create { body, .. } => serde_json::from_str(body.get()).expect("JSON"),
-        Call::Strategic { body, .. } | Call::Merge { body, .. } => body,
-        Call::Get { .. } | Call::Delete { .. } => Value::Null,
-    }
+    serde_json::from_str(&text(request, owner)).expect("JSON")
 }
 
 /// An object as the API server keeps it.
-fn named(mut object: Value, version: &str) -> Value {
+fn named(mut object: Value, version: u64) -> Value {
     let meta = &mut object["metadata"];
     meta["namespace"] = json!("ns");
     meta["uid"] = json!(format!("uid-{version}"));
-    meta["resourceVersion"] = json!(version);
+    meta["resourceVersion"] = json!(version.to_string());
     meta["creationTimestamp"] = json!("2023-11-14T22:13:20Z");
     object
 }
