@@ -56,17 +56,25 @@ fn try_run(flags: &Flags) -> Result<(), String> {
         None => build()?,
     };
     let mut runs = Vec::new();
+    // What was measured before is told all the same.
+    let mut failed = Ok(());
     let began = Instant::now();
     for &shards in &flags.shards {
         let mut tell = |what: &str| eprintln!("{:>5} s  {shards} shards: {what}", began.elapsed().as_secs());
-        runs.push(measure::play(flags, shards, &binaries, &mut tell)?);
+        match measure::play(flags, shards, &binaries, &mut tell) {
+            Ok(run) => runs.push(run),
+            Err(complaint) => {
+                failed = Err(format!("{shards} shards: {complaint}"));
+                break;
+            }
+        }
     }
     if flags.is_json {
         println!("{}", figures::json(flags, &runs));
     } else {
         print!("{}", figures::table(flags, &runs));
     }
-    Ok(())
+    failed
 }
 
 /// Builds the binaries as they are released, and says where they are.

@@ -17,11 +17,15 @@ pub const NODE: &str = "spec.nodeName";
 pub struct Index(BTreeMap<Box<str>, BTreeMap<Key, Arc<Object>>>);
 
 /// A table as it was: the present, but for what happened since.
+///
+/// What is there now leads back to what was there then by the events that made it, one by one, and only for what is asked for: a list of
+/// many pages, while thousands of other objects change every second, costs what is on its pages.
 #[derive(Debug)]
 pub struct Past<'a> {
     table: &'a Table,
-    /// What was there then in place of what is there now.
-    then: BTreeMap<&'a Key, Option<&'a Arc<Object>>>,
+    revision: u64,
+    /// What was there then and has been deleted since, whether it is there again or not.
+    deleted: BTreeMap<&'a Key, &'a Arc<Object>>,
 }
 
 // === impl Index ===
@@ -66,32 +70,30 @@ impl Index {
 // === impl Past ===
 
 impl<'a> Past<'a> {
-    /// The table before these events, of which the newest comes first.
-    pub fn new(table: &'a Table, events: impl Iterator<Item = &'a Arc<Event>>) -> Self {
-        let mut then = BTreeMap::new();
-        for event in events {
-            then.insert(event.object.key(), event.previous.as_ref());
+    /// The table as of a revision that it remembers, and what was deleted since.
+    pub fn new(table: &'a Table, revision: u64, deletions: impl Iterator<Item = &'a Arc<Event>>) -> Self {
+        let deleted = deletions.filter_map(|event| Some((event.object.key(), table.before(event, revision)?)));
+        Self {
+            table,
+            revision,
+            deleted: deleted.collect(),
         }
-        Self { table, then }
     }
 
     /// The objects after a key, by namespace and name.
     pub fn beyond<'s>(&'s self, key: Option<&Key>) -> impl Iterator<Item = &'s Arc<Object>> + 's {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut then = self
-            .then
+        let mut deleted = self
+            .deleted
             .range::<Key, _>((start, Bound::Unbounded))
-            .filter_map(|(_, object)| *object)
+            .map(|(_, object)| *object)
             .peekable();
-        let mut now = self
-            .table
-            .beyond(key)
-            .filter(|object| !self.then.contains_key(object.key()))
-            .peekable();
-        std::iter::from_fn(move || match (then.peek(), now.peek()) {
-            (Some(one), Some(other)) if one.key() < other.key() => then.next(),
-            (Some(_), None) => then.next(),
-            _ => now.next(),
+        let then = |object| self.table.then(object, self.revision);
+        let mut present = self.table.beyond(key).filter_map(then).peekable();
+        std::iter::from_fn(move || match (deleted.peek(), present.peek()) {
+            (Some(one), Some(other)) if one.key() < other.key() => deleted.next(),
+            (Some(_), None) => deleted.next(),
+            _ => present.next(),
         })
     }
 }

@@ -59,6 +59,8 @@ pub struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
     by_node: Option<Index>,
     log: VecDeque<Arc<Event>>,
+    /// The deletions among them.
+    deletions: VecDeque<Arc<Event>>,
     /// Bytes of objects that only the log keeps.
     weight: usize,
     /// Everything up to this revision is forgotten.
@@ -99,6 +101,7 @@ impl Table {
             objects: BTreeMap::new(),
             by_node: Index::wanted(fields),
             log: VecDeque::new(),
+            deletions: VecDeque::new(),
             weight: 0,
             compacted: revision,
             dropped: 0,
@@ -163,10 +166,32 @@ impl Table {
         self.objects.range((start, Bound::Unbounded)).map(|(_, object)| object)
     }
 
-    /// How the objects were at `revision`; nothing if that is forgotten. Costs what happened since.
+    /// How the objects were at `revision`; nothing if that is forgotten. Costs what was deleted since.
     pub fn at(&self, revision: u64) -> Option<Past<'_>> {
-        let since = self.log.iter().rev().take_while(|event| event.revision > revision);
-        (revision >= self.compacted).then(|| Past::new(self, since))
+        let since = self.deletions.partition_point(|event| event.revision <= revision);
+        (revision >= self.compacted).then(|| Past::new(self, revision, self.deletions.range(since..)))
+    }
+
+    /// What an object was at `revision`, which the log reaches back to; nothing if this one was not there then.
+    pub(super) fn then<'a>(&'a self, object: &'a Arc<Object>, revision: u64) -> Option<&'a Arc<Object>> {
+        if object.revision() <= revision {
+            return Some(object);
+        }
+        let wrote = self.log.partition_point(|event| event.revision < object.revision());
+        self.before(self.log.get(wrote)?, revision)
+    }
+
+    /// What an object was at `revision`, before this event.
+    pub(super) fn before<'a>(&'a self, event: &'a Event, revision: u64) -> Option<&'a Arc<Object>> {
+        let mut event = event;
+        loop {
+            let previous = event.previous.as_ref()?;
+            if previous.revision() <= revision {
+                return Some(previous);
+            }
+            let wrote = self.log.partition_point(|event| event.revision < previous.revision());
+            event = self.log.get(wrote)?;
+        }
     }
 
     /// The first event after `revision`.
@@ -212,6 +237,9 @@ impl Table {
     pub(super) fn publish(&mut self, event: Arc<Event>, window: usize) {
         self.weight += event.weight();
         self.log.push_back(Arc::clone(&event));
+        if event.change == Change::Deleted {
+            self.deletions.push_back(Arc::clone(&event));
+        }
         while self.log.len() > window.max(1) || (self.weight > HEAVIEST && self.log.len() > 1) {
             let Some(dropped) = self.forget_first() else { break };
             self.compacted = self.compacted.max(dropped);
@@ -233,6 +261,9 @@ impl Table {
 
     fn forget_first(&mut self) -> Option<u64> {
         let event = self.log.pop_front()?;
+        if event.change == Change::Deleted {
+            self.deletions.pop_front();
+        }
         self.weight -= event.weight();
         self.dropped = event.revision;
         Some(event.revision)

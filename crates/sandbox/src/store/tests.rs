@@ -6,6 +6,9 @@ use std::time::Duration;
 use bailiff_model::{Mono, Now, Wall};
 use serde_json::{Value, json};
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::*;
 
 const NOW: Now = Now {
@@ -67,6 +70,41 @@ fn the_past_is_seen_as_it_was_from_any_key_on() {
     assert_eq!(show(Some(Key::new("ns", "f"))), "");
     store.compact();
     assert!(store.table("pods").unwrap().at(then).is_none());
+}
+
+fn show_past(store: &Store, revision: u64, after: Option<&Key>) -> Vec<String> {
+    let past = store.table("pods").unwrap().at(revision).unwrap();
+    let shown = past
+        .beyond(after)
+        .map(|object| format!("{} {}", object.name(), object.revision()));
+    shown.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever happened since, from any revision and any key on.
+    #[test]
+    fn the_past_is_what_was_there(steps in vec((0..5_usize, any::<bool>()), 1..40), from in 0..5_usize) {
+        let names = ["a", "b", "c", "d", "e"];
+        let mut store = mk_store(100);
+        let mut seen = Vec::new();
+        for (name, is_there) in steps {
+            if is_there {
+                put(&mut store, names[name], "n1");
+            } else {
+                store.remove("pods", &Key::new("ns", names[name]), None, NOW);
+            }
+            let now = store.table("pods").unwrap().iter();
+            seen.push((store.revision(), now.map(|object| format!("{} {}", object.name(), object.revision())).collect::<Vec<_>>()));
+        }
+        let after = Key::new("ns", names[from]);
+        for (revision, then) in seen {
+            prop_assert_eq!(&show_past(&store, revision, None), &then);
+            let behind: Vec<String> = then.into_iter().filter(|shown| &shown[..1] > names[from]).collect();
+            prop_assert_eq!(show_past(&store, revision, Some(&after)), behind);
+        }
+    }
 }
 
 #[test]
