@@ -5,6 +5,7 @@
 //! its shell.
 
 pub mod admin;
+mod alloc;
 pub mod args;
 pub mod client;
 pub mod clock;
