@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, NodeHealth, NodeName, NodeRef, TraceContext, Wall};
 
+use crate::incident::{Closing, Opening, Reprieve};
 use crate::loss::LossNews;
 use crate::unknown::StatusWrite;
 
@@ -87,10 +88,14 @@ pub struct Judgement {
 /// Something to be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measurement {
+    /// An incident of a node began, whatever opens it.
+    Opened(Opening),
     /// A node was judged silent.
     Judged(Judgement),
     /// A node whose grace had ended showed a sign of life in the confirming read.
-    Reprieved(NodeName),
+    Reprieved(Reprieve),
+    /// An incident of a node is over.
+    Closed(Closing),
     /// The process did not run for this long; nothing is judged for a monitor period, until what waited has been taken in.
     Stalled(Duration),
     /// Leases stopped together, or returned.

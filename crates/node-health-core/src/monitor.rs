@@ -7,6 +7,7 @@
 //! ```
 
 mod begin;
+mod incidents;
 mod judge;
 mod lost;
 mod observe;
@@ -130,7 +131,7 @@ impl Monitor {
         match input {
             Input::Nodes(all) => self.take_nodes(all, now, &mut out),
             Input::NodeApplied(facts) => self.take_node(facts, false, now, &mut out),
-            Input::NodeDeleted { name, uid } => self.forget_node(&name, &uid, &mut out),
+            Input::NodeDeleted { name, uid } => self.forget_node(&name, &uid, now, &mut out),
             Input::Leases(all) => self.take_leases(all, now, &mut out),
             Input::LeaseApplied(lease) => self.take_lease(lease, false, now, &mut out),
             Input::LeaseDeleted(name) => self.forget_lease(&name),

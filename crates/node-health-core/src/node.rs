@@ -8,6 +8,7 @@ use bailiff_model::{
 
 use crate::config::Config;
 use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
+use crate::incident::Incident;
 use crate::votes::Vote;
 
 /// A sign of life, when it was noticed (NL-040).
@@ -134,6 +135,17 @@ fn is_renewal(old: Option<Wall>, new: Option<Wall>, profile: Profile) -> bool {
     }
 }
 
+/// Why a node is read.
+#[derive(Debug)]
+pub(crate) struct Suspicion {
+    pub(crate) asked: Now,
+    pub(crate) node: NodeRef,
+    /// The incident it is in.
+    pub(crate) trace: Option<TraceContext>,
+    pub(crate) counted_from: Wall,
+    pub(crate) grace_ended: Wall,
+}
+
 /// A read that showed no sign of life.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Confirmation {
@@ -159,7 +171,7 @@ pub(crate) enum Phase {
     /// Its grace ended; it waits to be read. Left by reading, or by a sign of life.
     Queued,
     /// It is being read. Left by the answer.
-    Reading { asked: Box<Now> },
+    Reading(Box<Suspicion>),
     /// The read showed no sign of life; it waits to be written. Left by writing, or by a sign of life.
     Confirmed(Box<Confirmation>),
     /// It is being written. Left by the answer, or by the condition's arrival through the watch.
@@ -182,7 +194,7 @@ pub(crate) struct Node {
     pub(crate) heard: bool,
     pub(crate) count: Count,
     pub(crate) late_since: Option<Wall>,
-    pub(crate) incident: Option<TraceContext>,
+    pub(crate) incident: Option<Box<Incident>>,
     pub(crate) phase: Phase,
     /// Failed requests in a row.
     pub(crate) failures: u32,
@@ -240,6 +252,11 @@ impl Node {
             uid: self.uid.clone(),
             resource_version: self.version.clone(),
         }
+    }
+
+    /// The trace of the incident that it is in.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.incident.as_deref().map(|incident| incident.trace)
     }
 
     /// NL-041, NL-042, NL-059: the startup grace holds as long as there is no Ready.

@@ -1,10 +1,11 @@
 //! Telling people: events on nodes, spans of incidents, log lines.
 
+mod incident;
+
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
-use bailiff_node_health_core::{Judgement, LossNews, LossState, Measurement, NodeEvent};
+use bailiff_node_health_core::{LossNews, LossState, Measurement, NodeEvent};
 use bailiff_runtime::Spans;
-use bailiff_runtime::trace::Span;
 
 use crate::ANNOTATION_TRACE_ID;
 use crate::metrics::Metrics;
@@ -36,14 +37,19 @@ pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
 /// Counts, logs and traces a measurement.
 pub(crate) fn measurement(metrics: &Metrics, spans: &Spans, recorder: &Recorder, measurement: &Measurement) {
     match measurement {
+        Measurement::Opened(opening) => incident::opened(spans, opening),
         Measurement::Judged(judgement) => {
-            metrics.judged(judgement.past_grace, judgement.turn);
-            judged(spans, judgement);
+            let past_grace = judgement.past_grace;
+            metrics.judged(past_grace, judgement.turn);
+            tracing::info!(node = %judgement.node.name, ?past_grace, "Node was judged unreachable");
+            incident::judged(spans, judgement);
         }
-        Measurement::Reprieved(node) => {
+        Measurement::Reprieved(reprieve) => {
             metrics.reprieved();
-            tracing::info!(%node, "Node spoke before it was judged");
+            tracing::info!(node = %reprieve.node.name, "Node spoke before it was judged");
+            incident::reprieved(spans, reprieve);
         }
+        Measurement::Closed(closing) => incident::closed(spans, closing),
         Measurement::Stalled(gap) => {
             metrics.stalled();
             tracing::warn!(?gap, "Process stood still; nothing was judged until its inputs were taken in");
@@ -94,29 +100,4 @@ fn loss(recorder: &Recorder, news: &LossNews) {
         note,
         annotations: Vec::new(),
     });
-}
-
-/// The beginning of the incident's trace: silence, grace, the confirming read, the write.
-fn judged(spans: &Spans, judgement: &Judgement) {
-    let Judgement {
-        node,
-        trace,
-        counted_from,
-        grace_ended,
-        asked,
-        answered,
-        judged,
-        past_grace,
-        turn: _,
-    } = judgement;
-    tracing::info!(node = %node.name, ?past_grace, "Node was judged unreachable");
-    let child = |name: &'static str, start, end| Span::child_of(*trace, name, start, end);
-    spans.emit(child("grace", *counted_from, *grace_ended));
-    spans.emit(child("confirming read", *asked, *answered));
-    spans.emit(child("status write", *answered, *judged));
-    spans.emit(
-        Span::root(*trace, "node unreachable", *counted_from, *judged)
-            .attribute("k8s.node.name", node.name.to_string())
-            .attribute("k8s.node.uid", node.uid.to_string()),
-    );
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeName, Now, ReadyStatus, Signal, TraceContext, Verdict};
+use bailiff_model::{Mono, NodeHealth, NodeName, Now, ReadyStatus, Signal, Verdict};
 
 use super::{INHERIT_WAIT, Monitor};
 use crate::cadence::Cadence;
 use crate::effect::{Effect, EventKind};
+use crate::incident::Incident;
 use crate::input::Inherited;
 use crate::loss::Losses;
 use crate::node::{Count, Node, Sign};
@@ -99,11 +100,15 @@ fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration
     }
 }
 
-/// Goes on where the record of this very node left off, if it was late or judged. Everybody else has a full grace.
+/// Goes on where the record of this very node left off: with its grace if it was late or judged, everybody else has a full one; and with
+/// its incident, as long as what it says still stands.
 fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, period: Duration) {
     let health = &record.health;
     let judged = node.ready.status == ReadyStatus::Unknown;
     let late = health.verdict == Verdict::Late && node.ready.status == ReadyStatus::True && !spoke_since(node, record);
+    if judged || late || is_still_not_ready(node, health) {
+        node.incident = goes_on(record);
+    }
     if !judged && !late {
         return;
     }
@@ -115,8 +120,20 @@ fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, perio
     node.heard = node.sign.is_some();
     node.count = Count::since(health.counted_from, now, longest_credit(grace, period));
     node.late_since = health.late_since.or_else(|| late.then_some(now.wall));
+}
+
+/// The incident of the record; none if that was the last of its incident.
+fn goes_on(record: &Inherited) -> Option<Box<Incident>> {
+    let health = &record.health;
+    let trace = record.trace.filter(|_| health.verdict != Verdict::Healthy)?;
     let began = health.last_sign_of_life.map_or(health.counted_from, |sign| sign.time);
-    node.incident = record.trace.or_else(|| Some(TraceContext::incident(&node.uid, began)));
+    Some(Box::new(Incident { trace, began }))
+}
+
+/// The kubelet said that it is not ready, and has said nothing else since.
+fn is_still_not_ready(node: &Node, health: &NodeHealth) -> bool {
+    let said = health.verdict == Verdict::NotReady && node.ready.status == ReadyStatus::False;
+    said && health.ready.since == node.ready.since
 }
 
 /// How much silence a late node is credited with that another process counted: three quarters of the grace, which that process

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Backoff, Mono, NodeName, NodeRef, Now, ReadyStatus};
+use bailiff_model::{Backoff, Mono, NodeName, NodeRef, Now, ReadyStatus, Verdict};
 
 use super::Monitor;
 use crate::effect::{Effect, EventKind, Judgement, Measurement, ReadBy};
+use crate::incident::Reprieve;
 use crate::input::{Read, WriteOutcome};
-use crate::node::{Attempt, Confirmation, Phase};
+use crate::node::{Attempt, Confirmation, Phase, Suspicion};
 use crate::unknown::{self, StatusWrite};
 
 /// Conflicts that are answered by another read at once; after these the node backs off. Upstream tries about this often (NL-056).
@@ -72,7 +73,14 @@ impl Monitor {
         while let Some((by, nodes)) = self.queue.next_read(listed) {
             for name in &nodes {
                 if let Some(node) = self.nodes.get_mut(name) {
-                    node.phase = Phase::Reading { asked: Box::new(now) };
+                    let ended = self.cadence.acts_after(node.grace_ends(&self.config));
+                    node.phase = Phase::Reading(Box::new(Suspicion {
+                        asked: now,
+                        node: node.reference(name),
+                        trace: node.trace(),
+                        counted_from: node.count.wall,
+                        grace_ended: now.wall_of(ended),
+                    }));
                 }
             }
             out.push(Effect::Confirm {
@@ -94,12 +102,12 @@ impl Monitor {
         self.queue.was_read(by);
         for (name, read) in answers {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
-            let Phase::Reading { asked: at } = &node.phase else { continue };
-            let at = **at;
-            if at.mono != asked {
+            if !matches!(&node.phase, Phase::Reading(read) if read.asked.mono == asked) {
                 continue;
             }
-            node.phase = Phase::Watched;
+            let Phase::Reading(suspicion) = std::mem::take(&mut node.phase) else {
+                continue;
+            };
             match read {
                 Read::Failed { retry_after } => self.postpone(&name, retry_after, now, out),
                 // The watch will say so too. Until then nothing can be said about it (NL-056, NL-057).
@@ -109,7 +117,7 @@ impl Monitor {
                         self.take_lease(lease, false, now, out);
                     }
                     self.take_node(*node, false, now, out);
-                    self.judge(&name, at, now, out);
+                    self.judge(&name, *suspicion, now, out);
                 }
             }
         }
@@ -117,7 +125,8 @@ impl Monitor {
 
     /// The read is in: a sign of life in it, or one that came while it was made, means that its grace ends later than the read was
     /// asked for. Else the node is silent.
-    fn judge(&mut self, name: &NodeName, asked: Now, now: Now, out: &mut Vec<Effect>) {
+    fn judge(&mut self, name: &NodeName, suspicion: Suspicion, now: Now, out: &mut Vec<Effect>) {
+        let asked = suspicion.asked;
         let Some(node) = self.nodes.get_mut(name) else { return };
         if !matches!(node.phase, Phase::Watched) {
             return;
@@ -127,7 +136,7 @@ impl Monitor {
                 node.phase = Phase::Confirmed(Box::new(Confirmation { asked, answered: now }));
                 self.queue.write(name);
             } else {
-                out.push(Effect::Measure(Measurement::Reprieved(name.clone())));
+                out.push(Effect::Measure(Measurement::Reprieved(reprieve(suspicion, now))));
             }
         }
         self.refresh(name, now, out);
@@ -227,7 +236,7 @@ impl Monitor {
         node.unsaid = false;
         node.doubtful = None;
         let ended = self.cadence.acts_after(node.grace_ends(&self.config));
-        let trace = Self::incident(node);
+        let trace = Self::incident(name, node, Verdict::Unreachable, now, out);
         if was == Some(ReadyStatus::True) {
             out.push(Self::event(name, node, EventKind::NodeNotReady));
         }
@@ -257,5 +266,16 @@ impl Monitor {
         node.not_before = now.mono + backoff.heeding(node.failures, retry_after);
         node.unsaid = true;
         self.refresh(name, now, out);
+    }
+}
+
+fn reprieve(suspicion: Suspicion, now: Now) -> Reprieve {
+    Reprieve {
+        node: suspicion.node,
+        trace: suspicion.trace,
+        counted_from: suspicion.counted_from,
+        grace_ended: suspicion.grace_ended,
+        asked: suspicion.asked.wall,
+        answered: now.wall,
     }
 }

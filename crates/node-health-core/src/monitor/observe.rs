@@ -7,6 +7,7 @@ use bailiff_model::{Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal
 use super::Monitor;
 use crate::effect::{Effect, EventKind};
 use crate::facts::{LeaseFacts, NodeFacts};
+use crate::incident::Outcome;
 use crate::input::TopicNews;
 use crate::node::{Count, Node, Phase, Sign};
 use crate::votes::Vote;
@@ -17,7 +18,7 @@ impl Monitor {
         let listed: BTreeSet<&NodeName> = all.iter().map(|facts| &facts.name).chain(&unreadable).collect();
         let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
         for name in gone {
-            self.forget_node(&name, &NodeUid::default(), out);
+            self.forget_node(&name, &NodeUid::default(), now, out);
         }
         for facts in all {
             self.take_node(facts, true, now, out);
@@ -39,7 +40,7 @@ impl Monitor {
             }
             Some(_) => {
                 // Another node of the same name: it inherits nothing (NL-035, NL-036). Its record replaces the old one.
-                self.remove_node(&name, out);
+                self.remove_node(&name, now, out);
                 self.insert_node(facts, now, out);
             }
             None => self.insert_node(facts, now, out),
@@ -92,20 +93,20 @@ impl Monitor {
         self.refresh(name, now, out);
     }
 
-    pub(super) fn forget_node(&mut self, name: &NodeName, uid: &NodeUid, out: &mut Vec<Effect>) {
+    pub(super) fn forget_node(&mut self, name: &NodeName, uid: &NodeUid, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get(name) else { return };
         if !uid.is_empty() && *uid != node.uid {
             return;
         }
         let said = node.said.is_some();
-        self.remove_node(name, out);
+        self.remove_node(name, now, out);
         if said {
             out.push(Effect::Retract(name.clone()));
         }
     }
 
     /// NL-032
-    fn remove_node(&mut self, name: &NodeName, out: &mut Vec<Effect>) {
+    fn remove_node(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
         let Some(mut node) = self.nodes.swap_remove(name) else {
             return;
         };
@@ -121,6 +122,7 @@ impl Monitor {
         }
         if self.running {
             out.push(Self::event(name, &node, EventKind::RemovingNode));
+            Self::close_incident(name, &mut node, Outcome::Deleted, now, out);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What follows from a node's state: its vote, its timer, its record; and the level "everything is down".
 
-use bailiff_model::{Hold, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, TraceContext, Verdict};
+use bailiff_model::{Hold, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, Verdict};
 
 use super::{Monitor, slot};
 use crate::effect::{Effect, EventKind, Measurement, NodeEvent};
@@ -30,7 +30,9 @@ impl Monitor {
         if node.changed || before != Some(verdict) {
             let is_healthy = verdict == Verdict::Healthy;
             let held = self.losses.hold_after(&node.zone).filter(|_| !is_healthy).cloned();
-            out.push(Self::record(name, node, verdict, held, now, &self.config));
+            let trace = Self::follow_incident(name, node, verdict, now, out);
+            let health = Self::record(name, node, verdict, held, now, &self.config);
+            out.push(Effect::Publish { health, trace });
             self.list_unhealthy(name, !is_healthy);
             self.count_verdict(before, Some(verdict));
         }
@@ -42,7 +44,7 @@ impl Monitor {
     fn arm(&mut self, name: &NodeName, now: Now) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let next = match &node.phase {
-            Phase::Queued | Phase::Reading { .. } | Phase::Confirmed(_) | Phase::Writing(_) => None,
+            Phase::Queued | Phase::Reading(_) | Phase::Confirmed(_) | Phase::Writing(_) => None,
             // Signs of life of a node that stays Unknown (NL-058) cross the bus only now and then.
             Phase::Watched if node.ready.status == ReadyStatus::Unknown => {
                 (node.count.mono != node.said_count).then(|| now.mono + (self.config.grace - self.config.grace / 4))
@@ -57,53 +59,46 @@ impl Monitor {
         self.timers.set(name, &mut node.timer, next);
     }
 
-    fn record(name: &NodeName, node: &mut Node, verdict: Verdict, held: Option<Hold>, now: Now, config: &crate::Config) -> Effect {
-        let trace = match verdict {
-            Verdict::Healthy => node.incident.take(),
-            Verdict::NoStatus => node.incident,
-            Verdict::Late | Verdict::NotReady | Verdict::Unreachable => Some(Self::incident(node)),
-        };
+    fn record(
+        name: &NodeName,
+        node: &mut Node,
+        verdict: Verdict,
+        held: Option<Hold>,
+        now: Now,
+        config: &crate::Config,
+    ) -> Box<NodeHealth> {
         node.said = Some(verdict);
         node.said_count = node.count.mono;
         node.changed = false;
         let late = matches!(verdict, Verdict::Late | Verdict::Unreachable);
-        Effect::Publish {
-            health: Box::new(NodeHealth {
-                node: node.reference(name),
-                zone: node.zone.clone(),
-                excluded_from_disruption: node.excluded,
-                ready: Ready {
-                    status: node.ready.status,
-                    reason: node.ready.reason.as_ref().to_owned(),
-                    since: node.ready.since,
-                },
-                verdict,
-                last_sign_of_life: node.sign.filter(|_| node.heard).map(|sign| SignOfLife {
-                    time: sign.wall,
-                    signal: sign.signal,
-                    renew_time: node.lease.renew_time(),
-                }),
-                late_since: node.late_since.filter(|_| late),
-                counted_from: node.count.wall,
-                grace: node.grace(config),
-                decided_at: now.wall,
-                held,
+        Box::new(NodeHealth {
+            node: node.reference(name),
+            zone: node.zone.clone(),
+            excluded_from_disruption: node.excluded,
+            ready: Ready {
+                status: node.ready.status,
+                reason: node.ready.reason.as_ref().to_owned(),
+                since: node.ready.since,
+            },
+            verdict,
+            last_sign_of_life: node.sign.filter(|_| node.heard).map(|sign| SignOfLife {
+                time: sign.wall,
+                signal: sign.signal,
+                renew_time: node.lease.renew_time(),
             }),
-            trace,
-        }
-    }
-
-    /// The trace of the incident that a node is in; it began with the last sign of life before it and keeps its trace to the end.
-    pub(super) fn incident(node: &mut Node) -> TraceContext {
-        let began = node.sign.map_or(node.count.wall, |sign| sign.wall);
-        *node.incident.get_or_insert_with(|| TraceContext::incident(&node.uid, began))
+            late_since: node.late_since.filter(|_| late),
+            counted_from: node.count.wall,
+            grace: node.grace(config),
+            decided_at: now.wall,
+            held,
+        })
     }
 
     pub(super) fn event(name: &NodeName, node: &Node, kind: EventKind) -> Effect {
         Effect::Event(NodeEvent {
             node: node.reference(name),
             kind,
-            trace: node.incident,
+            trace: node.trace(),
         })
     }
 

@@ -11,6 +11,7 @@ mod everything_down;
 mod failures;
 mod grace;
 mod identity;
+mod incidents;
 mod inherit;
 mod loss;
 mod model;

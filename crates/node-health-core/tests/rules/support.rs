@@ -54,6 +54,8 @@ pub struct World {
     pub writes: Vec<(NodeName, f64)>,
     /// Correlated losses that were told.
     pub losses: Vec<LossNews>,
+    /// What else was measured, and when, in seconds since the start.
+    pub told: Vec<(f64, Measurement)>,
     busy: bool,
     said: usize,
 }
@@ -91,6 +93,7 @@ impl World {
             inbox: VecDeque::new(),
             writes: Vec::new(),
             losses: Vec::new(),
+            told: Vec::new(),
             busy: false,
             said: 0,
         };
@@ -340,7 +343,7 @@ impl World {
                 event.node.uid
             )),
             Effect::Measure(Measurement::Loss(news)) => self.losses.push(news),
-            Effect::Measure(_) => {}
+            Effect::Measure(measurement) => self.told.push((self.elapsed(), measurement)),
             Effect::WakeAt(at) => self.wake = Some(at),
         }
     }

@@ -16,7 +16,7 @@ use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subs
 use bailiff_model::{Topic, Verdict};
 use bailiff_node_health_monitor::{Options, run};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::trace::Recorder;
+use bailiff_runtime::trace::{Finished, Recorder, SpanKind};
 use bailiff_runtime::{Clock, Seed, Spans};
 use bailiff_stage::{Env, Error, Host, Shard};
 use clap::Parser;
@@ -172,6 +172,23 @@ fn condition(node: &Value, kind: &str) -> Value {
         .find(|condition| condition["type"] == kind)
         .cloned()
         .unwrap_or_default()
+}
+
+/// Name, length and outcome of a span.
+fn say(span: &Finished) -> String {
+    let attributes = attributes(span);
+    let outcome = attributes.iter().find_map(|text| text.strip_prefix("bailiff.outcome="));
+    format!("{} {} {}", span.span.name, lasts(span), outcome.unwrap_or_default())
+}
+
+fn lasts(span: &Finished) -> String {
+    let lasts = span.span.end.duration_since(span.span.start);
+    format!("{} s", (lasts.as_secs_f64() * 10.0).round() / 10.0)
+}
+
+fn attributes(span: &Finished) -> Vec<String> {
+    let pairs = span.span.attributes.iter();
+    pairs.map(|pair| format!("{}={}", pair.key, pair.value)).collect()
 }
 
 fn mk_node(name: &str, ready: &str, clock: &Clock) -> Value {
@@ -350,23 +367,42 @@ async fn without_a_bus_nodes_are_judged_all_the_same() {
     assert_eq!(news(&mut topic).await, verdicts(&wanted));
 }
 
-/// Design §9: the trace of an incident begins with the last sign of life; times are those of the cluster, not of the report.
+/// Design §9: the trace of an incident begins with the last sign of life, and its root is there when it begins; times are those of the
+/// cluster, not of the report.
 #[tokio::test(start_paused = true)]
 async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
     let world = World::start(&["n1"]).await;
-    world.pass(60).await;
+    world.pass(40).await;
+    let told = world.spans.take();
+    let [root] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(
+        (&*root.span.name, root.parent, lasts(root)),
+        ("node incident", None, "37.5 s".to_owned())
+    );
+    assert_eq!(
+        attributes(root),
+        ["k8s.node.name=n1", "k8s.node.uid=uid-n1", "bailiff.verdict=LATE"]
+    );
+
+    world.pass(20).await;
     let spans = world.spans.take();
-    let root = spans.last().unwrap();
-    assert_eq!((&*root.span.name, root.parent), ("node unreachable", None));
-    for (span, name) in spans.iter().zip(["grace", "confirming read", "status write"]) {
-        assert_eq!(&*span.span.name, name);
-        assert_eq!(
-            (span.context.trace_id, span.parent),
-            (root.context.trace_id, Some(root.context.span_id))
-        );
-    }
-    let grace = spans[0].span.end.duration_since(spans[0].span.start);
-    assert_eq!(grace.as_secs(), 50);
+    let below = |span: &Finished| (span.context.trace_id, span.parent) == (root.context.trace_id, Some(root.context.span_id));
+    assert!(spans.iter().all(below), "{spans:?}");
+    let wanted = [
+        "grace 50 s expired",
+        "confirming read 0 s silent",
+        "status write 0 s stored",
+        "node unreachable 50 s judged",
+    ];
+    assert_eq!(spans.iter().map(say).collect::<Vec<_>>(), wanted);
+    let kinds: Vec<SpanKind> = spans.iter().map(|span| span.span.kind.clone()).collect();
+    use SpanKind::{Client, Internal};
+    assert_eq!(kinds, [Internal, Client, Client, Internal]);
+    assert!(
+        spans
+            .iter()
+            .all(|span| attributes(span).contains(&"k8s.node.uid=uid-n1".to_owned()))
+    );
 
     let mut topic = world.follow();
     let Update::Snapshot { records, .. } = topic.next().await else {
@@ -375,6 +411,24 @@ async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
     assert_eq!(records[0].trace, Some(root.context));
     let annotation = world.api.annotation("NodeNotReady", "bailiff.dev/trace-id");
     assert_eq!(annotation, format!("{:032x}", root.context.trace_id));
+}
+
+/// Design §9: what ends an incident is told in it; a restart neither begins it anew nor tells its root again.
+#[tokio::test(start_paused = true)]
+async fn an_incident_ends_with_its_recovery() {
+    let mut world = World::start(&["n1"]).await;
+    world.pass(60).await;
+    let root = world.spans.take()[0].context;
+    world.restart().await;
+    world.api.put(NODES, mk_node("n1", "True", &world.clock));
+    world.pass(1).await;
+    let told = world.spans.take();
+    let [recovery] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(
+        (recovery.parent, say(recovery).as_str()),
+        (Some(root.span_id), "recovery 62 s recovered")
+    );
+    assert_eq!(recovery.context.trace_id, root.trace_id);
 }
 
 /// The shard was taken over: the stage ends and says so.

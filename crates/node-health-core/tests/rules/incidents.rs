@@ -1,0 +1,210 @@
+//! What is told of incidents: when one opens, what happens in it, how it ends.
+
+use bailiff_model::{ReadyStatus, TraceContext, Wall};
+use bailiff_node_health_core::{Closing, Config, Judgement, Measurement, Opening, Reprieve};
+
+use crate::support::{Answers, World};
+
+/// What was told since the last call: when, in seconds since the start, of which node, what, and how long that lasted.
+fn told(world: &mut World) -> Vec<String> {
+    let told = std::mem::take(&mut world.told);
+    told.iter()
+        .filter_map(|(at, what)| Some(format!("{} {}", rounded(*at), say(what)?)))
+        .collect()
+}
+
+fn say(measurement: &Measurement) -> Option<String> {
+    Some(match measurement {
+        Measurement::Opened(Opening {
+            node,
+            began,
+            opened,
+            verdict,
+            ..
+        }) => format!("{} opened {} {}", node.name, verdict.as_str(), lasted(*began, *opened)),
+        Measurement::Judged(Judgement {
+            node,
+            counted_from,
+            judged,
+            ..
+        }) => format!("{} judged {}", node.name, lasted(*counted_from, *judged)),
+        Measurement::Reprieved(Reprieve {
+            node,
+            trace,
+            counted_from,
+            grace_ended,
+            ..
+        }) => {
+            let of = if trace.is_some() {
+                "reprieved"
+            } else {
+                "reprieved in no incident"
+            };
+            format!("{} {of} {}", node.name, lasted(*counted_from, *grace_ended))
+        }
+        Measurement::Closed(Closing {
+            node,
+            began,
+            closed,
+            outcome,
+            ..
+        }) => format!("{} closed {} {}", node.name, outcome.as_str(), lasted(*began, *closed)),
+        _ => return None,
+    })
+}
+
+fn lasted(start: Wall, end: Wall) -> f64 {
+    rounded(end.duration_since(start).as_secs_f64())
+}
+
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
+}
+
+fn traces(world: &World) -> Vec<TraceContext> {
+    let trace = |(_, what): &(f64, Measurement)| match what {
+        Measurement::Opened(Opening { trace, .. })
+        | Measurement::Judged(Judgement { trace, .. })
+        | Measurement::Closed(Closing { trace, .. }) => Some(*trace),
+        Measurement::Reprieved(Reprieve { trace, .. }) => *trace,
+        _ => None,
+    };
+    world.told.iter().filter_map(trace).collect()
+}
+
+/// Design §9: an incident is opened once, by the first record that is not healthy, from the last sign of life; it ends with the record
+/// that is. All of it is of one trace, that of the records.
+#[test]
+fn an_incident_opens_once_and_ends_with_the_recovery() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(10.0);
+    world.renew("n1");
+    world.pass(60.0);
+    let record = world.topic["n1"].trace;
+    world.post("n1", ReadyStatus::True);
+    assert!(traces(&world).iter().all(|trace| Some(*trace) == record));
+    let wanted = ["47.5 n1 opened late 37.5", "60 n1 judged 50", "70 n1 closed recovered 60"];
+    assert_eq!(told(&mut world), wanted);
+    world.pass(40.0);
+    assert_eq!(told(&mut world), ["107.5 n1 opened late 37.5"], "another one");
+    assert_ne!(world.topic["n1"].trace, record);
+}
+
+/// Design §9: whatever opens it: a kubelet that says so, or a hand that writes Unknown. From one verdict to the next it stays open.
+#[test]
+fn an_incident_opens_whoever_says_so() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass(10.0);
+    world.renew("n2");
+    world.post("n1", ReadyStatus::False);
+    world.change("n2", |facts| facts.ready.status = ReadyStatus::Unknown);
+    let wanted = ["10 n1 opened not_ready 0", "10 n2 opened unreachable 0"];
+    assert_eq!(told(&mut world), wanted);
+    let trace = world.topic["n1"].trace;
+    world.pass(55.0);
+    world.post("n1", ReadyStatus::False);
+    assert_eq!(told(&mut world), ["60 n1 judged 50"], "it fell silent, and speaks again");
+    assert_eq!((world.verdict("n1"), world.topic["n1"].trace), ("not_ready", trace));
+    world.post("n1", ReadyStatus::True);
+    assert_eq!(told(&mut world), ["65 n1 closed recovered 55"]);
+}
+
+#[test]
+fn an_incident_ends_with_its_node() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.pass(40.0);
+    world.delete("n1");
+    assert_eq!(told(&mut world), ["37.5 n1 opened late 37.5", "40 n1 closed deleted 40"]);
+    world.create("n1", "u2", ReadyStatus::True);
+    world.delete("n1");
+    assert_eq!(told(&mut world), [""; 0], "it was in none");
+}
+
+/// A node that speaks in the read after its grace is told of, in the incident that it was in when it was asked for.
+#[test]
+fn a_reprieve_is_told_in_the_incident() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    let record = world.topic["n1"].trace;
+    world.watch_stalled = true;
+    world.renew("n1");
+    world.answer_pending();
+    assert!(traces(&world).iter().all(|trace| Some(*trace) == record));
+    let wanted = [
+        "37.5 n1 opened late 37.5",
+        "50.1 n1 closed recovered 50.1",
+        "50.1 n1 reprieved 50",
+    ];
+    assert_eq!(told(&mut world), wanted);
+}
+
+/// Design §9: a node that never had a status is in no incident until it is judged.
+#[test]
+fn a_node_that_never_spoke_is_in_no_incident_until_it_is_judged() {
+    let mut world = World::running(Config::default(), &[]);
+    world.create("new", "u", ReadyStatus::Absent);
+    world.pass(60.1);
+    assert_eq!(told(&mut world), ["60 new opened unreachable 60", "60 new judged 60"]);
+}
+
+/// Design §8, §9: the heir of an incident goes on with it, and does not open it again, as long as the verdict stands.
+#[test]
+fn the_incident_of_a_verdict_that_stands_is_inherited() {
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3"]);
+    world.pass(10.0);
+    world.post("n1", ReadyStatus::False);
+    world.pass_alive(35.0, &["n1", "n3"]);
+    let traces = |world: &World| ["n1", "n2", "n3"].map(|node| world.topic[node].trace);
+    let verdicts = |world: &World| ["n1", "n2", "n3"].map(|node| world.verdict(node));
+    let before = traces(&world);
+    world.told.clear();
+    world.restart(Config::default());
+    assert_eq!(verdicts(&world), ["not_ready", "late", "healthy"]);
+    assert_eq!((traces(&world), told(&mut world)), (before, Vec::new()));
+    world.post("n1", ReadyStatus::True);
+    assert_eq!(
+        told(&mut world),
+        ["1 n1 closed recovered 35"],
+        "since it posted, as far as is on record"
+    );
+}
+
+/// It became ready and not ready again while nobody listened: that is another incident. So is one that follows a recovery.
+#[test]
+fn the_incident_of_a_verdict_that_fell_is_not_inherited() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass(10.0);
+    for node in ["n1", "n2"] {
+        world.post(node, ReadyStatus::False);
+    }
+    world.pass(5.0);
+    world.post("n2", ReadyStatus::True);
+    let before = ["n1", "n2"].map(|node| world.topic[node].trace);
+    assert!(
+        before[1].is_some() && world.verdict("n2") == "healthy",
+        "the last record of it"
+    );
+    world.watch_stalled = true;
+    world.post("n1", ReadyStatus::True);
+    world.pass(5.0);
+    world.post("n1", ReadyStatus::False);
+    world.change("n2", |facts| facts.ready.status = ReadyStatus::Unknown);
+    world.watch_stalled = false;
+    world.told.clear();
+    world.restart(Config::default());
+    assert_eq!(told(&mut world), ["1 n1 opened not_ready 0", "1 n2 opened unreachable 5"]);
+    let after = ["n1", "n2"].map(|node| world.topic[node].trace);
+    assert!(after[0] != before[0] && after[1] != before[1], "{after:?}");
+}
+
+/// A judged node that has no record opens one; one that has goes on.
+#[test]
+fn a_verdict_that_was_found_opens_an_incident() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.pass(55.0);
+    world.topic.remove("n1");
+    world.told.clear();
+    world.restart(Config::default());
+    assert_eq!(told(&mut world), ["1 n1 opened unreachable 0"]);
+}
