@@ -147,6 +147,7 @@ impl Syncer {
             reason: HoldReason::ApiStale,
             detail: format!("the watch of {} is stale: {reason}", watch.as_str()),
             since: self.stale.get(&watch).map_or(now.wall, |hold| hold.since),
+            until: None,
         };
         self.stale.insert(watch, hold);
         self.wake_if_held_otherwise(before);

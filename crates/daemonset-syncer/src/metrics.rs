@@ -164,6 +164,8 @@ mod tests {
             nodes: Vec::new(),
             held: None,
             synced_at: Wall::UNIX_EPOCH,
+            revision_since: None,
+            rolled_out_at: None,
         };
         let read = |metrics: &Metrics| metrics.unavailable.get_or_create(&ReasonLabels { reason: "deleting" }).get();
         metrics.published(&mk("a", vec![(WhyNot::Deleting, 3)]));

@@ -53,7 +53,9 @@ fn zone(zone: &Zone) -> Value {
 }
 
 fn hold(hold: &Hold) -> Value {
-    json!({"reason": hold.reason.as_str(), "detail": hold.detail, "since": time(hold.since)})
+    object(json!({
+        "reason": hold.reason.as_str(), "detail": hold.detail, "since": time(hold.since), "until": hold.until.map(time),
+    }))
 }
 
 fn taint(taint: &Taint) -> Value {
@@ -147,6 +149,7 @@ fn of_outcome(outcome: &Outcome) -> Value {
             };
             json!({"nodeOutcome": object(json!({
                 "node": node(&outcome.node), "zone": zone(&outcome.zone), "state": state, state: more, "since": time(outcome.since),
+                "unhealthySince": outcome.unhealthy_since.map(time),
             }))})
         }
         Outcome::Pod(outcome) => {
@@ -162,6 +165,7 @@ fn of_outcome(outcome: &Outcome) -> Value {
             json!({"podOutcome": object(json!({
                 "pod": pod(&outcome.pod), "node": node(&outcome.node), "zone": zone(&outcome.zone), "state": state, state: more,
                 "failedAttempts": outcome.failed_attempts, "detail": outcome.detail, "since": time(outcome.since),
+                "nextTryAt": outcome.next_try_at.map(time),
             }))})
         }
     }
@@ -195,5 +199,6 @@ fn of_sync(sync: &DaemonSetSync) -> Value {
             "unavailable": counts.unavailable, "updated": counts.updated, "misscheduled": counts.misscheduled,
         },
         "reasons": reasons, "nodes": nodes, "held": sync.held.as_ref().map(hold), "syncedAt": time(sync.synced_at),
+        "revisionSince": sync.revision_since.map(time), "rolledOutAt": sync.rolled_out_at.map(time),
     }))
 }

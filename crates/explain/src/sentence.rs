@@ -81,7 +81,10 @@ fn held(hold: &Hold) -> String {
         HoldReason::RateLimited => "the zone's rate goes to others first",
         HoldReason::Budget => "a PodDisruptionBudget is used up",
     };
-    let mut text = format!("held since {}: {why}", at(hold.since));
+    let until = hold
+        .until
+        .map_or_else(String::new, |until| format!(", until {} at most", at(until)));
+    let mut text = format!("held since {}{until}: {why}", at(hold.since));
     if !hold.detail.is_empty() && hold.detail != why {
         let _ = write!(text, " ({})", hold.detail);
     }
@@ -194,7 +197,10 @@ fn of_node(outcome: &NodeOutcome) -> String {
     match &outcome.state {
         NodeOutcomeState::Queued { position, expected_at } => {
             let when = expected_at.map_or_else(String::new, |when| format!(", expected at {}", at(when)));
-            format!("{node} waits for the zone's rate, place {position}{when}")
+            let since = outcome
+                .unhealthy_since
+                .map_or_else(String::new, |since| format!(", unhealthy since {}", at(since)));
+            format!("{node} waits for the zone's rate, place {position}{when}{since}")
         }
         NodeOutcomeState::Isolated => format!("{node} is isolated: its NoExecute taint stands"),
         NodeOutcomeState::Released => format!("{node} is released: it carries no health taint"),
@@ -219,6 +225,9 @@ fn of_pod(outcome: &PodOutcome) -> String {
         1 => "; one request failed".to_owned(),
         failed => format!("; {failed} requests failed"),
     };
+    let next = outcome
+        .next_try_at
+        .map_or_else(String::new, |next| format!("; next try {}", at(next)));
     // What the API or the budget said itself, where that is more than the state says.
     let detail = match &outcome.state {
         PodOutcomeState::Evicting | PodOutcomeState::Blocked { .. } | PodOutcomeState::Refused(_) if !outcome.detail.is_empty() => {
@@ -226,7 +235,7 @@ fn of_pod(outcome: &PodOutcome) -> String {
         }
         _ => String::new(),
     };
-    format!("{pod} {said}{detail}{tries}")
+    format!("{pod} {said}{detail}{tries}{next}")
 }
 
 fn refused(reason: RefusedReason) -> &'static str {
@@ -245,8 +254,13 @@ fn refused(reason: RefusedReason) -> &'static str {
 
 fn of_sync(sync: &DaemonSetSync) -> String {
     let counts = &sync.counts;
+    let since = match (sync.rolled_out_at, sync.revision_since) {
+        (Some(done), _) => format!(", rolled out {}", at(done)),
+        (None, Some(since)) => format!(" since {}", at(since)),
+        (None, None) => String::new(),
+    };
     let mut text = format!(
-        "daemonset {}/{} at revision {}: {} of {} nodes updated, {} available",
+        "daemonset {}/{} at revision {}{since}: {} of {} nodes updated, {} available",
         sync.namespace, sync.name, sync.revision, counts.updated, counts.desired, counts.available
     );
     let reasons: Vec<String> = sync
@@ -279,6 +293,7 @@ fn why_not(reason: WhyNot) -> &'static str {
         WhyNot::RolloutPaused => "old while the rollout is paused",
         WhyNot::RolloutPartition => "old by the rollout's partition",
         WhyNot::RolloutHalted => "old while the rollout is halted",
+        WhyNot::Held => "old while their node or zone is held",
     }
 }
 

@@ -74,6 +74,8 @@ pub struct Hold {
     pub detail: String,
     /// Since when.
     pub since: Wall,
+    /// When it ends unless something changes, where that is known.
+    pub until: Option<Wall>,
 }
 
 /// What a hold from outside covers.
@@ -180,6 +182,7 @@ mod tests {
             reason,
             detail: String::new(),
             since: Wall::UNIX_EPOCH,
+            until: None,
         }
     }
 

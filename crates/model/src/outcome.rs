@@ -59,6 +59,8 @@ pub struct NodeOutcome {
     pub state: NodeOutcomeState,
     /// When the state was entered.
     pub since: Wall,
+    /// Since when it counts as unhealthy for its place in the queue.
+    pub unhealthy_since: Option<Wall>,
 }
 
 /// Closed set of reasons to refuse an eviction.
@@ -141,6 +143,8 @@ pub struct PodOutcome {
     pub detail: String,
     /// When the state was entered.
     pub since: Wall,
+    /// When the next request is made, after one that failed or was forbidden.
+    pub next_try_at: Option<Wall>,
 }
 
 /// A record of topic `eviction-outcomes`.

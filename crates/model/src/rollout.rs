@@ -39,6 +39,8 @@ pub enum WhyNot {
     RolloutPartition,
     /// An old pod stays as long as too many nodes are bad that got the current revision.
     RolloutHalted,
+    /// An old pod stays as long as its node or zone is held.
+    Held,
 }
 
 impl WhyNot {
@@ -61,6 +63,7 @@ impl WhyNot {
             Self::RolloutPaused => "rollout_paused",
             Self::RolloutPartition => "rollout_partition",
             Self::RolloutHalted => "rollout_halted",
+            Self::Held => "held",
         }
     }
 }
@@ -120,6 +123,10 @@ pub struct DaemonSetSync {
     pub held: Option<Hold>,
     /// When the sync ended.
     pub synced_at: Wall,
+    /// Since when the current revision is current.
+    pub revision_since: Option<Wall>,
+    /// When the last node that is not bad itself got an available pod of the current revision.
+    pub rolled_out_at: Option<Wall>,
 }
 
 impl DaemonSetSync {

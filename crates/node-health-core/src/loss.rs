@@ -151,6 +151,7 @@ impl Losses {
                     reason: HoldReason::CorrelatedLoss,
                     detail,
                     since: now.wall,
+                    until: Some(now.wall_of(until)),
                 };
                 loss.held = Some(Held { hold, until });
                 self.changed.insert(scope.clone());
@@ -213,6 +214,7 @@ impl Losses {
                     reason: HoldReason::CorrelatedLoss,
                     detail,
                     since: now.wall,
+                    until: Some(now.wall_of(until)),
                 });
                 self.changed.insert(scope.clone());
             }

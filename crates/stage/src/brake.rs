@@ -234,7 +234,12 @@ impl Brake {
 }
 
 fn mk_hold(reason: HoldReason, detail: String, since: Wall) -> Hold {
-    Hold { reason, detail, since }
+    Hold {
+        reason,
+        detail,
+        since,
+        until: None,
+    }
 }
 
 /// The entries of `data`, or what is wrong with it.

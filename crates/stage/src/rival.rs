@@ -159,6 +159,7 @@ impl Rival {
             reason: HoldReason::Rival,
             detail: format!("{MANAGER}{who} {}", seen.what),
             since: seen.first,
+            until: None,
         })
     }
 }

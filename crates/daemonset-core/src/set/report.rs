@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bailiff_model::Mono;
 use bailiff_model::rollout::{DaemonSetSync, NodeReason, WhyNot};
+use bailiff_model::{Mono, NodeName};
 
 use super::{Cx, Set};
 use crate::effect::Effect;
@@ -37,6 +37,38 @@ impl Set {
         }
     }
 
+    /// A node's reason, where somebody may hold it.
+    fn shown_on(&self, node: &NodeName, reason: WhyNot, cx: &Cx<'_>) -> WhyNot {
+        match self.shown(reason) {
+            WhyNot::WaitingForBudget if cx.is_held(node) => WhyNot::Held,
+            other => other,
+        }
+    }
+
+    /// Nodes by reason, those of them apart that somebody holds by themselves or by their zone.
+    ///
+    /// While somebody does, this looks at every node that lacks a pod, once in a [`GAP`].
+    fn reasons_told(&self, cx: &Cx<'_>) -> Vec<(WhyNot, u32)> {
+        let mut reasons = self.reasons();
+        if cx.holds.is_empty() || cx.holds.on_everything().is_some() {
+            return reasons;
+        }
+        let Some(waiting) = reasons.iter().position(|(reason, _)| *reason == WhyNot::WaitingForBudget) else {
+            return reasons;
+        };
+        let waits = |node: &&NodeName| {
+            let pair = self.pairs.get(*node);
+            pair.is_some_and(|pair| pair.judgement.reason == Some(WhyNot::WaitingForBudget)) && cx.is_held(node)
+        };
+        let held = u32::try_from(self.tally.lacking.iter().filter(waits).count()).unwrap_or(u32::MAX);
+        if held > 0 {
+            reasons[waiting].1 = reasons[waiting].1.saturating_sub(held);
+            reasons.push((WhyNot::Held, held));
+            reasons.retain(|(_, nodes)| *nodes > 0);
+        }
+        reasons
+    }
+
     /// Publishes if something changed.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
@@ -53,7 +85,7 @@ impl Set {
             let pair = self.pairs.get(node)?;
             Some(NodeReason {
                 node: node.clone(),
-                reason: self.shown(pair.judgement.reason?),
+                reason: self.shown_on(node, pair.judgement.reason?, cx),
                 since: pair.since?,
             })
         });
@@ -65,10 +97,12 @@ impl Set {
             current_revision: current.hash.to_string(),
             revision: current.number,
             counts: self.tally.counts(),
-            reasons: self.reasons(),
+            reasons: self.reasons_told(cx),
             nodes: nodes.take(DaemonSetSync::MAX_NODES).collect(),
             held: cx.held.or(cx.holds.on_everything()).cloned(),
             synced_at: now.wall,
+            revision_since: Some(self.since),
+            rolled_out_at: None,
         };
         let is_news = self.report.last.as_ref().is_none_or(|(_, last)| {
             let last = DaemonSetSync {

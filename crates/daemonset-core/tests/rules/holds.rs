@@ -1,6 +1,7 @@
 //! Holds from outside: what is not begun because of them, and what is taken back.
 
 use bailiff_daemonset_core::{FailureKind, Input};
+use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use bailiff_model::{Hold, HoldReason, HoldScope, Holds, Zone};
 use serde_json::json;
 
@@ -12,6 +13,7 @@ fn pause(cluster: &mut Cluster, scope: &HoldScope) -> Hold {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: cluster.now.wall,
+        until: None,
     };
     cluster.feed(Input::Braked([(scope.clone(), hold.clone())].into_iter().collect()));
     hold
@@ -35,6 +37,24 @@ fn running_pods_of_what_is_held_are_not_deleted() {
         assert_eq!(deletes(&cluster), 3 - kept, "{scope}: {:?}", cluster.writes);
         let said = cluster.published.as_ref().and_then(|sync| sync.held.clone());
         assert_eq!(said, (scope == HoldScope::All).then_some(hold), "{scope}");
+        // What is held by itself is told apart from what waits for others.
+        let whys = |sync: &DaemonSetSync| {
+            (
+                sync.reasons.clone(),
+                sync.nodes.iter().map(|node| node.reason).collect::<Vec<_>>(),
+            )
+        };
+        let why = if scope == HoldScope::All {
+            WhyNot::WaitingForBudget
+        } else {
+            WhyNot::Held
+        };
+        let nodes = u32::try_from(kept).expect("few");
+        assert_eq!(
+            cluster.published.as_ref().map(whys),
+            Some((vec![(why, nodes)], vec![why; kept])),
+            "{scope}"
+        );
         cluster.feed(Input::Braked(Holds::NONE));
         cluster.rest();
         assert_eq!(deletes(&cluster), 3, "{scope}");

@@ -459,6 +459,7 @@ fn nothing_is_written_while_held() {
         reason: bailiff_model::HoldReason::ApiStale,
         detail: "the watch of pods is stale: no answer".to_owned(),
         since: cluster.now.wall,
+        until: None,
     };
     cluster.feed(stale(Watched::Pods));
     let writes = cluster.writes.len();

@@ -49,6 +49,21 @@ fn a_node_is_told_with_its_reason_and_since_when() {
     );
 }
 
+/// Reports: since when the current revision is current. One of long ago that is current again is so anew.
+#[test]
+fn a_revision_is_told_with_its_beginning() {
+    let mut cluster = mk(3, json!(1), json!(0));
+    let image = cluster.objects["daemonsets/ds"]["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    for image in ["v2", image.as_str().expect("it has one")] {
+        cluster.pass(60);
+        let begun = cluster.now.wall;
+        cluster.set_image(image);
+        cluster.pass(60);
+        let since = cluster.published.as_ref().and_then(|sync| sync.revision_since);
+        assert_eq!(since, Some(begun), "{image}");
+    }
+}
+
 /// Reports: what was told already is not told again.
 #[test]
 fn nothing_is_told_twice() {

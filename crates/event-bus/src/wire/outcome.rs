@@ -44,6 +44,7 @@ impl TryFrom<Wire<pb::NodeOutcome>> for NodeOutcome {
             zone: required("zone", outcome.zone)?,
             state: node_state(outcome.state, outcome.position, outcome.expected_at, outcome.held)?,
             since: scalar::time("since", outcome.since)?,
+            unhealthy_since: scalar::time_if_any("unhealthy_since", outcome.unhealthy_since)?,
         })
     }
 }
@@ -96,6 +97,7 @@ impl TryFrom<Wire<pb::PodOutcome>> for PodOutcome {
             failed_attempts: outcome.failed_attempts,
             detail: scalar::sentence("detail", outcome.detail)?,
             since: scalar::time("since", outcome.since)?,
+            next_try_at: scalar::time_if_any("next_try_at", outcome.next_try_at)?,
         })
     }
 }
@@ -153,6 +155,7 @@ pub fn to_node_outcome(outcome: &NodeOutcome) -> pb::NodeOutcome {
         node: Some(values::to_node_ref(&outcome.node)),
         zone: Some(values::to_zone(&outcome.zone)),
         since: Some(scalar::to_time(outcome.since)),
+        unhealthy_since: outcome.unhealthy_since.map(scalar::to_time),
         ..pb::NodeOutcome::default()
     };
     let state = match &outcome.state {
@@ -183,6 +186,7 @@ pub fn to_pod_outcome(outcome: &PodOutcome) -> pb::PodOutcome {
         failed_attempts: outcome.failed_attempts,
         detail: scalar::to_sentence(&outcome.detail),
         since: Some(scalar::to_time(outcome.since)),
+        next_try_at: outcome.next_try_at.map(scalar::to_time),
         ..pb::PodOutcome::default()
     };
     let state = match &outcome.state {

@@ -7,7 +7,7 @@ use bailiff_proto::v1 as pb;
 use super::{Error, Twin, Wire, list, optional, scalar, twins, values};
 
 /// As many as there are reasons.
-const REASONS_MAX: usize = 16;
+const REASONS_MAX: usize = 17;
 
 twins!(
     pb::WhyNot,
@@ -28,7 +28,8 @@ twins!(
         OnDelete,
         RolloutPaused,
         RolloutPartition,
-        RolloutHalted
+        RolloutHalted,
+        Held
     ]
 );
 
@@ -80,6 +81,8 @@ impl TryFrom<Wire<pb::DaemonSetSync>> for DaemonSetSync {
             nodes: list("nodes", sync.nodes, Self::MAX_NODES)?,
             held: optional("held", sync.held)?,
             synced_at: scalar::time("synced_at", sync.synced_at)?,
+            revision_since: scalar::time_if_any("revision_since", sync.revision_since)?,
+            rolled_out_at: scalar::time_if_any("rolled_out_at", sync.rolled_out_at)?,
         })
     }
 }
@@ -108,6 +111,8 @@ pub fn to_daemon_set_sync(sync: &DaemonSetSync) -> pb::DaemonSetSync {
         nodes: sync.nodes.iter().map(to_node_reason).collect(),
         held: sync.held.as_ref().map(values::to_hold),
         synced_at: Some(scalar::to_time(sync.synced_at)),
+        revision_since: sync.revision_since.map(scalar::to_time),
+        rolled_out_at: sync.rolled_out_at.map(scalar::to_time),
     }
 }
 

@@ -112,6 +112,7 @@ impl TryFrom<Wire<pb::Hold>> for Hold {
             reason: HoldReason::from_wire("reason", hold.reason)?,
             detail: scalar::sentence("detail", hold.detail)?,
             since: scalar::time("since", hold.since)?,
+            until: scalar::time_if_any("until", hold.until)?,
         })
     }
 }
@@ -176,5 +177,6 @@ pub fn to_hold(hold: &Hold) -> pb::Hold {
         reason: hold.reason.to_wire(),
         detail: scalar::to_sentence(&hold.detail),
         since: Some(scalar::to_time(hold.since)),
+        until: hold.until.map(scalar::to_time),
     }
 }

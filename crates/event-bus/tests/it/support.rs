@@ -70,6 +70,7 @@ pub fn mk_outcome(pod: &str, node: &str, state: PodOutcomeState, content: u32) -
         failed_attempts: content,
         detail: String::new(),
         since: Wall::UNIX_EPOCH,
+        next_try_at: None,
     }))
 }
 

@@ -81,7 +81,12 @@ fn hold() -> impl Strategy<Value = Hold> {
         R::RateLimited,
         R::Budget,
     ];
-    (select(reasons), sentence(), wall()).prop_map(|(reason, detail, since)| Hold { reason, detail, since })
+    (select(reasons), sentence(), wall(), option::of(wall())).prop_map(|(reason, detail, since, until)| Hold {
+        reason,
+        detail,
+        since,
+        until,
+    })
 }
 
 fn taint() -> impl Strategy<Value = Taint> {
@@ -250,12 +255,13 @@ fn node_outcome() -> impl Strategy<Value = Outcome> {
         Just(N::Evicted),
         hold().prop_map(N::Held),
     ];
-    (node(), zone(), state, wall()).prop_map(|(node, zone, state, since)| {
+    (node(), zone(), state, wall(), option::of(wall())).prop_map(|(node, zone, state, since, unhealthy_since)| {
         Outcome::Node(NodeOutcome {
             node,
             zone,
             state,
             since,
+            unhealthy_since,
         })
     })
 }
@@ -281,8 +287,9 @@ fn pod_outcome() -> impl Strategy<Value = Outcome> {
         Just(P::Gone),
         hold().prop_map(P::Held),
     ];
-    (pod(), node(), zone(), state, any::<u32>(), sentence(), wall()).prop_map(
-        |(pod, node, zone, state, failed_attempts, detail, since)| {
+    let times = (wall(), option::of(wall()));
+    (pod(), node(), zone(), state, any::<u32>(), sentence(), times).prop_map(
+        |(pod, node, zone, state, failed_attempts, detail, (since, next_try_at))| {
             Outcome::Pod(PodOutcome {
                 pod,
                 node,
@@ -291,6 +298,7 @@ fn pod_outcome() -> impl Strategy<Value = Outcome> {
                 failed_attempts,
                 detail,
                 since,
+                next_try_at,
             })
         },
     )
@@ -316,14 +324,17 @@ fn rollout() -> impl Strategy<Value = Body> {
             Y::RolloutPaused,
             Y::RolloutPartition,
             Y::RolloutHalted,
+            Y::Held,
         ])
     };
     let nodes = vec((name(), reason(), wall()), 0..5);
     let counts = any::<[u32; 7]>();
     let identity = (name(), name(), name(), any::<i64>(), label(), any::<i64>());
-    let rest = (vec((reason(), any::<u32>()), 0..16), nodes, option::of(hold()), wall());
+    let times = (wall(), option::of(wall()), option::of(wall()));
+    let rest = (vec((reason(), any::<u32>()), 0..=17), nodes, option::of(hold()), times);
     (identity, counts, rest).prop_map(
-        |((namespace, name, uid, observed_generation, current_revision, revision), counts, (reasons, nodes, held, synced_at))| {
+        |((namespace, name, uid, observed_generation, current_revision, revision), counts, (reasons, nodes, held, times))| {
+            let (synced_at, revision_since, rolled_out_at) = times;
             let [desired, current, ready, available, unavailable, updated, misscheduled] = counts;
             let mk_reason = |(node, reason, since): (String, WhyNot, Wall)| NodeReason {
                 node: node.into(),
@@ -350,6 +361,8 @@ fn rollout() -> impl Strategy<Value = Body> {
                 nodes: nodes.into_iter().map(mk_reason).collect(),
                 held,
                 synced_at,
+                revision_since,
+                rolled_out_at,
             })
         },
     )

@@ -65,6 +65,8 @@ fn every_payload_has_a_route() {
         nodes: Vec::new(),
         held: None,
         synced_at: Wall::UNIX_EPOCH,
+        revision_since: None,
+        rolled_out_at: None,
     };
     let rollout = mk_envelope(Body::DaemonSetSync(sync));
     assert_eq!(rollout.route, "kube-system");

@@ -28,6 +28,7 @@ fn outcome(name: &str, state: PodOutcomeState) -> Outcome {
         failed_attempts: 0,
         detail: String::new(),
         since: at(0),
+        next_try_at: None,
     })
 }
 
@@ -59,6 +60,7 @@ fn what_should_go_and_does_not_is_listed_until_it_does() {
         reason: HoldReason::Paused,
         detail: String::new(),
         since: at(0),
+        until: None,
     };
     let steps = [
         (PodOutcomeState::Evicting, [1, 0, 0, 0], 0),

@@ -11,6 +11,7 @@ fn hold(reason: HoldReason, detail: &str) -> Hold {
         reason,
         detail: detail.to_owned(),
         since: at(60),
+        until: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn of_pod_in(state: PodOutcomeState) -> String {
         failed_attempts: 0,
         detail: String::new(),
         since: at(352),
+        next_try_at: None,
     })))
 }
 
@@ -76,6 +78,7 @@ fn of_node_in(state: NodeOutcomeState) -> String {
         zone: Zone::default(),
         state,
         since: at(51),
+        unhealthy_since: None,
     })))
 }
 
@@ -164,6 +167,14 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
         of_node_in(NodeOutcomeState::Held(hold(HoldReason::AllZonesDisrupted, ""))),
         "node n1 in no zone is held since 2023-11-14T22:14:20Z: every zone is fully disrupted"
     );
+    let until = |seconds| Hold {
+        until: Some(at(seconds)),
+        ..hold(HoldReason::CorrelatedLoss, "")
+    };
+    assert_eq!(
+        of_node_in(NodeOutcomeState::Held(until(360))),
+        "node n1 in no zone is held since 2023-11-14T22:14:20Z, until 2023-11-14T22:19:20Z at most: too many Leases stopped together"
+    );
     for (state, said) in [
         (PodOutcomeState::Deleted, "was deleted"),
         (
@@ -202,8 +213,43 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
 }
 
 #[test]
+fn what_waits_says_since_when_and_until_when() {
+    let blocked = Outcome::Pod(PodOutcome {
+        pod: pod("web-1"),
+        node: node(),
+        zone: Zone::default(),
+        state: PodOutcomeState::Blocked {
+            by: "shop/web".to_owned(),
+        },
+        failed_attempts: 2,
+        detail: String::new(),
+        since: at(352),
+        next_try_at: Some(at(360)),
+    });
+    assert_eq!(
+        sentence(Said::Outcome(&blocked)),
+        "pod shop/web-1 on node n1 may not go yet: PodDisruptionBudget shop/web forbids it; 2 requests failed; next try \
+         2023-11-14T22:19:20Z"
+    );
+    let queued = Outcome::Node(NodeOutcome {
+        node: node(),
+        zone: Zone::default(),
+        state: NodeOutcomeState::Queued {
+            position: 1,
+            expected_at: None,
+        },
+        since: at(51),
+        unhealthy_since: Some(at(50)),
+    });
+    assert_eq!(
+        sentence(Said::Outcome(&queued)),
+        "node n1 in no zone waits for the zone's rate, place 1, unhealthy since 2023-11-14T22:14:10Z"
+    );
+}
+
+#[test]
 fn a_rollout_says_how_far_it_is_and_what_it_lacks() {
-    let sync = DaemonSetSync {
+    let mut sync = DaemonSetSync {
         namespace: "kube-system".into(),
         name: "cni".to_owned(),
         uid: "u".to_owned(),
@@ -220,11 +266,27 @@ fn a_rollout_says_how_far_it_is_and_what_it_lacks() {
         nodes: Vec::new(),
         held: None,
         synced_at: at(0),
+        revision_since: None,
+        rolled_out_at: None,
     };
     assert_eq!(
         sentence(Said::Rollout(&sync)),
         "daemonset kube-system/cni at revision 2: 7 of 10 nodes updated, 8 available; without an available current pod: 1 without their \
          image, 2 waiting for the update's budget"
+    );
+    let begins = |sync: &DaemonSetSync| {
+        let said = sentence(Said::Rollout(sync));
+        said.split(": ").next().unwrap_or_default().to_owned()
+    };
+    sync.revision_since = Some(at(0));
+    assert_eq!(
+        begins(&sync),
+        "daemonset kube-system/cni at revision 2 since 2023-11-14T22:13:20Z"
+    );
+    sync.rolled_out_at = Some(at(60));
+    assert_eq!(
+        begins(&sync),
+        "daemonset kube-system/cni at revision 2, rolled out 2023-11-14T22:14:20Z"
     );
 }
 

@@ -122,11 +122,17 @@ fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
         },
         Said::Outcome(Outcome::Pod(outcome)) => match &outcome.state {
             PodOutcomeState::Evicting => {
-                Some(Next::new("the pod is deleted").unless("the API or a last check of its taints refuses it"))
+                let text = if outcome.next_try_at.is_some() {
+                    "the deletion is tried again"
+                } else {
+                    "the pod is deleted"
+                };
+                let next = Next::new(text).at(outcome.next_try_at);
+                Some(next.unless("the API or a last check of its taints refuses it"))
             }
             PodOutcomeState::Blocked { by } => {
                 let next = Next::new(format!("it is tried again, until PodDisruptionBudget {by} lets it go"));
-                Some(next.unless("the taints go first"))
+                Some(next.at(outcome.next_try_at).unless("the taints go first"))
             }
             PodOutcomeState::Held(hold) => Some(after(hold, "the pod is evicted")),
             PodOutcomeState::Deleted | PodOutcomeState::Refused(_) | PodOutcomeState::Cancelled | PodOutcomeState::Gone => None,
@@ -144,6 +150,11 @@ fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
             if waits(WhyNot::RolloutHalted) {
                 return Some(Next::new(
                     "old pods are replaced once enough nodes with the current revision are well again",
+                ));
+            }
+            if waits(WhyNot::Held) {
+                return Some(Next::new(
+                    "old pods on nodes that are held are replaced once what holds them ends (bailiff pauses)",
                 ));
             }
             waits(WhyNot::WaitingForBudget).then(|| Next::new("old pods are replaced as new ones become available"))
@@ -168,5 +179,5 @@ fn after(hold: &Hold, what: &str) -> Next {
         HoldReason::RateLimited => "the others had their turn",
         HoldReason::Budget => "the PodDisruptionBudget lets it go",
     };
-    Next::new(format!("once {ends}, {what}"))
+    Next::new(format!("once {ends}, {what}")).at(hold.until)
 }

@@ -42,10 +42,14 @@ fn outcome(state: PodOutcomeState) -> Outcome {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
-        state,
         failed_attempts: 0,
         detail: String::new(),
         since: at(350),
+        next_try_at: match state {
+            PodOutcomeState::Blocked { .. } => Some(at(360)),
+            _ => None,
+        },
+        state,
     })
 }
 
@@ -114,6 +118,7 @@ fn what_became_of_a_pod_is_the_last_word() {
         reason: HoldReason::Paused,
         detail: "switch replacement".to_owned(),
         since: at(300),
+        until: Some(at(3600)),
     };
     let cases = [
         (None, Some("the zone-evictor takes it up")),
@@ -125,11 +130,13 @@ fn what_became_of_a_pod_is_the_last_word() {
             Some(PodOutcomeState::Blocked {
                 by: "shop/web".to_owned(),
             }),
-            Some("it is tried again, until PodDisruptionBudget shop/web lets it go, unless the taints go first"),
+            Some(
+                "at 2023-11-14T22:19:20Z: it is tried again, until PodDisruptionBudget shop/web lets it go, unless the taints go first",
+            ),
         ),
         (
             Some(PodOutcomeState::Held(hold)),
-            Some("once the pause ends (bailiff pauses), the pod is evicted"),
+            Some("at 2023-11-14T23:13:20Z: once the pause ends (bailiff pauses), the pod is evicted"),
         ),
         (Some(PodOutcomeState::Deleted), None),
         (Some(PodOutcomeState::Cancelled), None),

@@ -279,6 +279,7 @@ impl World {
             reason: HoldReason::Paused,
             detail: "as the test wanted".to_owned(),
             since: self.now.wall,
+            until: None,
         };
         self.give(Input::Braked(on.then_some((HoldScope::All, hold)).into_iter().collect()));
     }

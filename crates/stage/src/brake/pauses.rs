@@ -265,12 +265,12 @@ impl Book {
             let longer = self.longest(&scope, now).is_some_and(|longest| longest.pause == known.pause);
             if longer {
                 let since = known.pause.since.map_or(known.seen, |since| since.min(known.seen));
-                holds.insert(scope, mk_hold(known.pause.detail(), since));
+                holds.insert(scope, mk_hold(known.pause.detail(), since, Some(known.pause.until)));
             }
         }
         if let Some((what, since)) = &self.unreadable {
             let detail = format!("the ConfigMap {}/{} cannot be read: {what}", super::NAMESPACE, super::NAME);
-            holds.insert(HoldScope::All, mk_hold(detail, *since));
+            holds.insert(HoldScope::All, mk_hold(detail, *since, None));
         }
         holds
     }
@@ -284,11 +284,12 @@ impl Book {
     }
 }
 
-fn mk_hold(detail: String, since: Wall) -> Hold {
+fn mk_hold(detail: String, since: Wall, until: Option<Wall>) -> Hold {
     Hold {
         reason: HoldReason::Paused,
         detail,
         since,
+        until,
     }
 }
 

@@ -125,6 +125,7 @@ fn a_mark_that_is_tried_again_waits_for_a_hold() {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: h.now().wall,
+        until: None,
     };
     h.apply(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
     h.apply(Input::PodRead {

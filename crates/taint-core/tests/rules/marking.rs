@@ -190,6 +190,7 @@ fn brake(h: &mut Harness, scope: Option<HoldScope>) {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: h.now().wall,
+        until: None,
     };
     h.apply(Input::Braked(scope.map(|scope| (scope, hold)).into_iter().collect()));
 }
@@ -235,6 +236,7 @@ fn mk_record(name: &str, revision: u64, zone: &str, held: bool) -> HealthRecord 
             reason: HoldReason::CorrelatedLoss,
             detail: "4 of 8 leases stopped".to_owned(),
             since: wall(50),
+            until: None,
         });
     }
     record

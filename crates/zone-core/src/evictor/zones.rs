@@ -246,7 +246,12 @@ impl Evictor {
                     .as_ref()
                     .filter(|hold| hold.reason == reason)
                     .map_or(now.wall, |hold| hold.since);
-                entry.held = Some(Hold { reason, detail, since });
+                entry.held = Some(Hold {
+                    reason,
+                    detail,
+                    since,
+                    until: None,
+                });
             }
             None => entry.held = None,
         }

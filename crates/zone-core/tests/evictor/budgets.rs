@@ -129,6 +129,7 @@ fn a_hold_does_not_use_up_the_time_to_evict() {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: world.now.wall,
+        until: None,
     };
     world.tell(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
     world.due(&pod);

@@ -123,6 +123,7 @@ fn a_hold_between_two_writes_holds_the_second() {
             reason: HoldReason::Paused,
             detail: "as the test wanted".to_owned(),
             since: world.now.wall,
+            until: None,
         };
         world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
         world.answer_all();

@@ -53,6 +53,7 @@ fn hold(world: &mut World, scope: HoldScope, reason: HoldReason, on: bool) {
         reason,
         detail: "as the test wanted".to_owned(),
         since: world.now.wall,
+        until: None,
     };
     world.tell(Input::Braked(on.then_some((scope, hold)).into_iter().collect()));
 }

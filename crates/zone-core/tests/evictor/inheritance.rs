@@ -133,6 +133,7 @@ fn pause(world: &mut World) {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: world.now.wall,
+        until: None,
     };
     world.tell(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
 }

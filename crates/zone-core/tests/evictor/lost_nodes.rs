@@ -94,6 +94,7 @@ fn a_node_whose_eviction_is_held_does_not_have_its_turn() {
                     reason: HoldReason::Paused,
                     detail: "as the test wanted".to_owned(),
                     since: world.now.wall,
+                    until: None,
                 };
                 let holds = [(HoldScope::Node("n1".into()), hold)].into_iter().collect();
                 world.tell(Input::Braked(holds));

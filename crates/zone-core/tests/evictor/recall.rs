@@ -105,6 +105,7 @@ fn pause(world: &mut World, scope: &HoldScope) {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: world.now.wall,
+        until: None,
     };
     world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
 }

@@ -154,6 +154,7 @@ fn why_a_node_waits_is_said_in_words() {
         reason: HoldReason::Paused,
         detail: "as the test wanted".to_owned(),
         since: world.now.wall,
+        until: None,
     };
     world.tell(Input::Braked([(HoldScope::Node("n1".into()), hold)].into_iter().collect()));
     world.wish("n1", HealthTaint::Unreachable);

@@ -52,6 +52,7 @@ fn mk_outcome(number: usize) -> Draft {
         failed_attempts: 0,
         detail: String::new(),
         since: NOW.wall,
+        next_try_at: None,
     })))
 }
 

@@ -37,6 +37,7 @@ impl Evictor {
                     reason,
                     detail: self.why_held(name, reason),
                     since: now.wall,
+                    until: None,
                 }))
             }
             Said::Isolated => NodeOutcomeState::Isolated,
@@ -48,6 +49,7 @@ impl Evictor {
             zone: zone.clone(),
             state,
             since: now.wall,
+            unhealthy_since: None,
         };
         let (origin, trace) = (self.origin_behind(name), node.trace());
         if let Some(node) = self.nodes.get_mut(name) {

@@ -24,6 +24,7 @@ impl Evictor {
                 reason,
                 detail,
                 since: now.wall,
+                until: None,
             };
             self.say_pod_anew(uid, PodOutcomeState::Held(hold), String::new(), now);
         }
@@ -51,6 +52,7 @@ impl Evictor {
             failed_attempts: pod.failures,
             detail,
             since: now.wall,
+            next_try_at: None,
         };
         let (origin, trace) = (pod.origin.clone(), pod.trace);
         self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(outcome));

@@ -49,6 +49,7 @@ impl World {
                     reason,
                     detail: "as the test wanted".to_owned(),
                     since: self.now.wall,
+                    until: None,
                 });
             }
         }
