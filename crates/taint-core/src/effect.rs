@@ -5,6 +5,8 @@ use std::sync::Arc;
 use bailiff_model::intent::Intent;
 use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, PodUid, Taint, TraceContext, Wall};
 
+use crate::told::Told;
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -20,6 +22,8 @@ pub enum Effect {
     ReadPod(PodRef),
     /// Say something about a pod.
     Event(Event),
+    /// Tell a part of a trace that is over.
+    Tell(Box<Told>),
     /// Publish an intent.
     Publish {
         /// What it says; it names its key and route.

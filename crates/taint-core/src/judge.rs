@@ -114,6 +114,8 @@ impl Term {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bailiff_model::{Effect, Now, Taint, Wall};
 
     use super::*;
@@ -131,9 +133,10 @@ mod tests {
 
     fn mk_standing(key: &str, since: u64) -> Standing {
         Standing {
-            taint: Taint::new(key, Effect::NoExecute),
+            taint: Arc::new(Taint::new(key, Effect::NoExecute)),
             since: mk_start(since),
             live: true,
+            trace: None,
         }
     }
 

@@ -21,10 +21,12 @@ mod held;
 pub mod input;
 pub mod schedule;
 pub mod stats;
+pub mod told;
 
 mod deadlines;
 mod judge;
 mod manager;
+mod markings;
 mod nodes;
 mod pods;
 mod start;
@@ -37,3 +39,4 @@ pub use facts::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 pub use input::{Answer, HealthRecord, Inherited, Input, Reading};
 pub use manager::Manager;
 pub use stats::Stats;
+pub use told::Told;

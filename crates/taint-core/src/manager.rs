@@ -2,9 +2,11 @@
 
 mod evict;
 mod inherit;
+mod marked;
 mod marking;
 mod node_events;
 mod pod_events;
+mod telling;
 mod wishes;
 
 use std::collections::BTreeSet;
@@ -17,6 +19,7 @@ use crate::deadlines::{Deadlines, Timer};
 use crate::effect::Effect;
 use crate::held::{HeldZones, WaitingMarks};
 use crate::input::Input;
+use crate::markings::Markings;
 use crate::nodes::Node;
 use crate::pods::Pods;
 use crate::stats::Stats;
@@ -49,6 +52,8 @@ pub struct Manager {
     marking: BTreeSet<PodUid>,
     /// Pods whose mark waits until a hold ends.
     held_marks: WaitingMarks,
+    /// What is told of marks, by node.
+    markings: Markings,
     /// From outside.
     holds: Holds,
     /// By the monitor, because leases stopped together.
@@ -102,6 +107,7 @@ impl Manager {
             marks: Tasks::new(config.pod_marks),
             marking: BTreeSet::new(),
             held_marks: WaitingMarks::default(),
+            markings: Markings::default(),
             holds: Holds::NONE,
             held_zones: HeldZones::default(),
             progress: Progress::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
-use bailiff_model::{Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Toleration, TraceContext};
+use bailiff_model::{Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Taint, Toleration, TraceContext, Wall};
 use indexmap::IndexMap;
 
 use crate::facts::PodFacts;
@@ -28,6 +28,8 @@ pub(crate) struct Pod {
     pub(crate) bound: Option<Box<Start>>,
     /// Its toleration time, running or over.
     pub(crate) armed: Option<Box<Armed>>,
+    /// That this time ran out was told.
+    pub(crate) told: bool,
     /// It is being deleted.
     pub(crate) terminating: bool,
     /// What was published last.
@@ -51,6 +53,16 @@ pub(crate) struct Published {
     pub(crate) derived_from: Origin,
     /// Its trace.
     pub(crate) trace: Option<TraceContext>,
+    /// The taint that decided it; none in node mode.
+    pub(crate) why: Option<Why>,
+}
+
+/// The taint that decided about a pod, shared by all pods of its node.
+#[derive(Clone, Debug)]
+pub(crate) struct Why {
+    pub(crate) taint: Arc<Taint>,
+    /// Since when the pod's time counts, as the clock told it when that was decided: for people.
+    pub(crate) since: Wall,
 }
 
 /// All pods that are assigned to a node.
@@ -91,6 +103,7 @@ impl Pods {
             mark: false,
             bound: bound.map(Box::new),
             armed: None,
+            told: false,
             terminating: facts.terminating,
             intent: None,
         };

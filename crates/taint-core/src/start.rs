@@ -2,10 +2,11 @@
 //!
 //! A taint seen to appear starts then. One that stood already starts when the bus remembers, else at `timeAdded`, else now.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{ClockReading, Effect, Moment, Mono, Now, Taint, Wall};
+use bailiff_model::{ClockReading, Effect, Moment, Mono, Now, Taint, TraceContext, Wall};
 
 /// A moment that toleration times are counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,12 +57,21 @@ impl Start {
 /// A NoExecute taint that stands on a node, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// The taint as the API has it.
-    pub(crate) taint: Taint,
+    /// The taint as the API has it; shared with what is remembered of the pods that it concerns.
+    pub(crate) taint: Arc<Taint>,
     /// What toleration times are counted from.
     pub(crate) since: Start,
     /// It was seen to appear: what the bus remembers is about an earlier one.
     pub(crate) live: bool,
+    /// The trace that it began, once something followed from it that no verdict accounts for.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl Standing {
+    /// Identity is key and value.
+    pub(crate) fn is_of(&self, taint: &Taint) -> bool {
+        self.taint.key == taint.key && self.taint.value == taint.value
+    }
 }
 
 /// The NoExecute taints of `taints` with their starts: those that stood `before` keep theirs, the others get `new`'s.
@@ -72,19 +82,26 @@ pub(crate) fn follow(before: &[Standing], taints: &[Taint], new: impl Fn(&Taint)
     let no_execute = taints.iter().filter(|taint| taint.effect == Effect::NoExecute);
     no_execute
         .map(|taint| {
-            let (since, live) = known(before, taint).map_or_else(|| new(taint), |known| (known.since, known.live));
+            let known = known(before, taint);
+            let (since, live) = known.map_or_else(|| new(taint), |known| (known.since, known.live));
+            let same = known.filter(|known| known.is_of(taint));
+            let taint = match same {
+                Some(known) if *known.taint == *taint => known.taint.clone(),
+                _ => Arc::new(taint.clone()),
+            };
+            let trace = same.and_then(|known| known.trace);
             Standing {
-                taint: taint.clone(),
+                taint,
                 since,
                 live,
+                trace,
             }
         })
         .collect()
 }
 
 fn known<'a>(before: &'a [Standing], taint: &Taint) -> Option<&'a Standing> {
-    let same = |standing: &&Standing| standing.taint.key == taint.key && standing.taint.value == taint.value;
-    if let Some(standing) = before.iter().find(same) {
+    if let Some(standing) = before.iter().find(|standing| standing.is_of(taint)) {
         return Some(standing);
     }
     let opposite = HealthTaint::of(taint)?.opposite();
@@ -147,9 +164,10 @@ mod tests {
                 (late, true)
             });
             let wanted = Standing {
-                taint: after.clone(),
+                taint: Arc::new(after.clone()),
                 since: wanted,
                 live: wanted == late,
+                trace: None,
             };
             assert_eq!(found, [wanted], "{after}");
         }

@@ -173,13 +173,14 @@ impl Shell {
             Effect::CallOff(uid) => self.recalls.call_off(&uid),
             Effect::ReadPod(pod) => self.requests.push(requests::read_pod(api(), pod)),
             Effect::Event(event) => self.teller.event(event),
+            Effect::Tell(told) => self.teller.told(&told),
             Effect::Publish {
                 intent,
                 derived_from,
                 trace,
             } => {
                 self.metrics.published(&intent);
-                self.teller.intent(&intent, &derived_from, trace);
+                self.teller.intent(&intent, &derived_from);
                 let draft = Draft::new(Body::Intent(*intent)).derived_from(derived_from).traced(trace);
                 self.publisher.set(draft);
             }

@@ -1,21 +1,16 @@
-//! Telling people: events on pods, spans of toleration times, log lines.
+//! Telling people: events on pods, spans, log lines.
 
-use std::collections::VecDeque;
+mod told;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
-use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
-use bailiff_model::{Origin, TraceContext, Wall};
+use bailiff_model::Origin;
+use bailiff_model::intent::Intent;
 use bailiff_runtime::Spans;
-use bailiff_runtime::trace::Span;
 use bailiff_stage::Env;
-use bailiff_taint_core::{Component, Event, Severity as CoreSeverity};
+use bailiff_taint_core::{Component, Event, Severity as CoreSeverity, Told};
 
 use crate::ANNOTATION_TRACE_ID;
-
-/// Traces of hand-made taints whose first span was emitted, so that it is emitted once: a taint concerns the pods of one node, which
-/// are judged together, so a few are enough. Forgetting one costs a second span with the same id.
-const ROOTS: usize = 256;
 
 /// Where events and spans go.
 #[derive(Debug)]
@@ -23,7 +18,6 @@ pub(crate) struct Teller {
     node_controller: Recorder,
     taint_eviction: Recorder,
     spans: Spans,
-    roots: VecDeque<u128>,
 }
 
 impl Teller {
@@ -34,7 +28,6 @@ impl Teller {
             node_controller: recorder("node-controller"),
             taint_eviction: recorder("taint-eviction-controller"),
             spans: env.host.spans.clone(),
-            roots: VecDeque::new(),
         }
     }
 
@@ -67,8 +60,13 @@ impl Teller {
         });
     }
 
-    /// Logs and traces what is being published.
-    pub(crate) fn intent(&mut self, intent: &Intent, derived_from: &Origin, trace: Option<TraceContext>) {
+    /// Traces what is over.
+    pub(crate) fn told(&self, told: &Told) {
+        told::tell(&self.spans, told);
+    }
+
+    /// Logs what is being published.
+    pub(crate) fn intent(&self, intent: &Intent, derived_from: &Origin) {
         match intent {
             Intent::Isolation(wish) => {
                 tracing::info!(node = %wish.node.name, taint = wish.taint.key(), derived_from = %derived_from.revision, "Wished a node isolated");
@@ -79,60 +77,7 @@ impl Teller {
             Intent::Pod(eviction) => {
                 let (pod, state) = (&eviction.pod, eviction.state);
                 tracing::debug!(%pod, node = %eviction.node.name, ?state, due_at = %eviction.due_at, "Published pod intent");
-                if let Some(trace) = trace {
-                    self.trace(eviction, derived_from, trace);
-                }
             }
         }
     }
-
-    /// The toleration time of a pod, when it is over or called off; before it, once, the hand-made taint it comes from.
-    fn trace(&mut self, eviction: &PodEviction, derived_from: &Origin, trace: TraceContext) {
-        let start = counted_from(eviction);
-        if derived_from.is_none() && matches!(eviction.cause, EvictionCause::Taints { .. }) {
-            self.root(eviction, trace, start);
-        }
-        let span = |end| {
-            Span::child_of(trace, "toleration time", start, end)
-                .attribute("k8s.pod.name", eviction.pod.name.to_string())
-                .attribute("k8s.namespace.name", eviction.pod.namespace.to_string())
-                .attribute("k8s.pod.uid", eviction.pod.uid.to_string())
-                .attribute("k8s.node.name", eviction.node.name.to_string())
-        };
-        match (eviction.state, eviction.trigger) {
-            (IntentState::Due, Trigger::Expired | Trigger::Node) => {
-                self.spans.emit(span(eviction.decided_at).attribute("bailiff.end", "expired"));
-            }
-            (IntentState::Withdrawn(reason), _) => {
-                let end = span(eviction.decided_at).attribute("bailiff.end", format!("withdrawn: {reason:?}"));
-                self.spans.emit(end);
-            }
-            // Nothing was tolerated, or the time still runs.
-            (IntentState::Due, Trigger::Untolerated) | (IntentState::Scheduled, _) => {}
-        }
-    }
-
-    fn root(&mut self, eviction: &PodEviction, trace: TraceContext, start: Wall) {
-        if self.roots.contains(&trace.trace_id) {
-            return;
-        }
-        if self.roots.len() == ROOTS {
-            self.roots.pop_front();
-        }
-        self.roots.push_back(trace.trace_id);
-        self.spans.emit(
-            Span::root(trace, "NoExecute taint", start, eviction.decided_at)
-                .attribute("k8s.node.name", eviction.node.name.to_string())
-                .attribute("k8s.node.uid", eviction.node.uid.to_string()),
-        );
-    }
-}
-
-/// Since when the pod's time counted.
-fn counted_from(eviction: &PodEviction) -> Wall {
-    let since = match &eviction.cause {
-        EvictionCause::Taints { taints, .. } => taints.iter().filter_map(|taint| taint.time_added).min(),
-        EvictionCause::Node => None,
-    };
-    since.unwrap_or(eviction.decided_at).min(eviction.decided_at)
 }

@@ -13,8 +13,9 @@ use crate::deadlines::Timer;
 use crate::effect::{Effect, Event};
 use crate::judge::{Armed, Judgement, judge};
 use crate::nodes::Node;
-use crate::pods::{Pod, Published};
+use crate::pods::{Pod, Published, Why};
 use crate::start::{Standing, Start};
+use crate::told::Ending;
 
 /// Most taints, and most tolerations, that a cause names: as many as the bus accepts. What is judged is never cut.
 const MOST_IN_CAUSE: usize = 256;
@@ -32,6 +33,16 @@ pub(super) struct Word {
     pub(super) starts: Vec<Start>,
     pub(super) derived_from: Origin,
     pub(super) trace: Option<TraceContext>,
+    /// The taint that decides it; none in node mode.
+    pub(super) why: Option<Why>,
+}
+
+/// Where an eviction comes from.
+pub(super) struct Cause {
+    derived_from: Origin,
+    pub(super) trace: TraceContext,
+    /// No verdict accounts for it: the taint itself began the trace.
+    pub(super) by_hand: bool,
 }
 
 impl Manager {
@@ -104,6 +115,7 @@ impl Manager {
         }
         let Some(known) = self.published(uid) else { return };
         let (cause, starts) = cause(node, pod, self.now);
+        self.tell_end(uid, Ending::Expired);
         let word = Word {
             state: IntentState::Due,
             trigger: known.trigger,
@@ -112,6 +124,7 @@ impl Manager {
             starts,
             derived_from: known.derived_from,
             trace: known.trace,
+            why: known.why,
         };
         self.publish_pod(uid, word);
     }
@@ -132,6 +145,8 @@ impl Manager {
             Some(armed) if armed.due > self.now.mono => self.deadlines.set(Timer::Pod(uid.clone()), armed.due),
             _ => self.deadlines.cancel(&Timer::Pod(uid.clone())),
         }
+        // A time that runs, or none: the end of the next one is to be told.
+        pod.told &= armed.is_some_and(|armed| armed.due <= self.now.mono);
         match judgement {
             Judgement::Clear(reason) => self.withdraw(uid, reason),
             Judgement::Untolerated(index) => self.untolerated(uid, index),
@@ -142,6 +157,9 @@ impl Manager {
     /// TE-052: at once. A running time is called off first, and said so (TE-081).
     fn untolerated(&mut self, uid: &PodUid, index: usize) {
         self.say_cancelled(uid);
+        if self.is_scheduled(uid) {
+            self.tell_end(uid, Ending::Untolerated);
+        }
         let due = self
             .published(uid)
             .filter(|known| known.state == IntentState::Due && known.trigger == Trigger::Untolerated)
@@ -156,14 +174,27 @@ impl Manager {
         } else {
             IntentState::Due
         };
+        self.tell_moved(uid, armed.due);
         self.publish_by_taint(uid, index, state, Trigger::Expired, armed.due);
+        if state == IntentState::Due {
+            self.tell_expired(uid);
+        }
     }
 
     fn publish_by_taint(&mut self, uid: &PodUid, index: usize, state: IntentState, trigger: Trigger, due: Mono) {
         let Some(pod) = self.pods.get(uid) else { return };
         let Some(node) = self.nodes.get(&pod.node) else { return };
-        let (derived_from, trace) = self.origin(node, &node.taints[index]);
+        let (name, standing) = (pod.node.clone(), &node.taints[index]);
+        let Cause {
+            derived_from,
+            trace,
+            by_hand,
+        } = self.origin(node, standing);
         let (cause, starts) = cause(node, pod, self.now);
+        let why = Why {
+            taint: standing.taint.clone(),
+            since: counted(pod, standing).told_at(self.now),
+        };
         let word = Word {
             state,
             trigger,
@@ -172,24 +203,32 @@ impl Manager {
             starts,
             derived_from,
             trace: Some(trace),
+            why: Some(why),
         };
-        self.publish_pod(uid, word);
+        if self.publish_pod(uid, word) && by_hand {
+            self.tell_taint(&name, index);
+        }
     }
 
     /// Where an eviction for this taint comes from: the health record behind it, or a hand.
-    fn origin(&self, node: &Node, standing: &Standing) -> (Origin, TraceContext) {
+    pub(super) fn origin(&self, node: &Node, standing: &Standing) -> Cause {
         let identity = &node.facts.node;
         let wish = self
             .wishes
             .get(&identity.name)
             .filter(|wish| wish.causes(identity, &standing.taint));
         if let Some((derived_from, Some(trace))) = wish.map(|wish| (&wish.derived_from, wish.trace)) {
-            return (derived_from.clone(), trace);
+            return Cause {
+                derived_from: derived_from.clone(),
+                trace,
+                by_hand: false,
+            };
         }
-        let (taint, since) = (standing.taint.to_string(), standing.since.wall.as_microsecond().to_string());
-        let parts = [identity.uid.as_str(), "\0", &taint, "\0", &since];
-        let derived_from = wish.map_or_else(Origin::default, |wish| wish.derived_from.clone());
-        (derived_from, TraceContext::derived(&parts))
+        Cause {
+            derived_from: wish.map_or_else(Origin::default, |wish| wish.derived_from.clone()),
+            trace: trace_of_taint(identity, standing),
+            by_hand: true,
+        }
     }
 
     // === Node mode ===
@@ -218,7 +257,13 @@ impl Manager {
             starts: Vec::new(),
             derived_from: wish.derived_from.clone(),
             trace: wish.trace,
+            why: None,
         };
+        if word.state == IntentState::Due && self.is_scheduled(uid) {
+            self.tell_end(uid, Ending::Expired);
+        } else {
+            self.tell_moved(uid, due);
+        }
         self.publish_pod(uid, word);
     }
 
@@ -226,6 +271,7 @@ impl Manager {
     pub(super) fn drop_intents(&mut self, name: &NodeName) {
         let Some(node) = self.nodes.get(name) else { return };
         for uid in node.pods.clone() {
+            self.tell_end(&uid, Ending::NodeGone);
             let taken = self.pods.get_mut(&uid).and_then(|pod| pod.intent.take());
             if let Some(published) = taken {
                 self.count(Some(published.state), None);
@@ -244,6 +290,7 @@ impl Manager {
             return;
         }
         self.say_cancelled(uid);
+        self.tell_end(uid, Ending::Withdrawn(reason));
         let Some(pod) = self.pods.get(uid) else { return };
         let (cause, starts) = match (self.config.mode, self.nodes.get(&pod.node)) {
             (EvictionMode::Taint, Some(node)) => cause(node, pod, self.now),
@@ -257,6 +304,7 @@ impl Manager {
             starts,
             derived_from: known.derived_from,
             trace: known.trace,
+            why: known.why,
         };
         self.publish_pod(uid, word);
     }
@@ -274,16 +322,23 @@ impl Manager {
         self.pods.get(uid)?.intent.as_deref().cloned()
     }
 
-    pub(super) fn publish_pod(&mut self, uid: &PodUid, word: Word) {
-        let Some(pod) = self.pods.get_mut(uid) else { return };
-        let (node, zone) = match self.nodes.get(&pod.node) {
+    /// The node that a pod is on, and its zone.
+    pub(super) fn identity(&self, pod: &Pod) -> (NodeRef, Zone) {
+        match self.nodes.get(&pod.node) {
             Some(node) if !node.facts.node.uid.is_empty() => (node.facts.node.clone(), node.facts.zone.clone()),
             // Node mode: a Node that was never seen here, known from its health record.
             _ => match self.wishes.get(&pod.node) {
                 Some(wish) => (wish.node.clone(), wish.zone.clone()),
                 None => (NodeRef::default(), Zone::default()),
             },
-        };
+        }
+    }
+
+    /// Publishes a word if it is news; true if it was.
+    pub(super) fn publish_pod(&mut self, uid: &PodUid, word: Word) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        let (node, zone) = self.identity(pod);
+        let Some(pod) = self.pods.get_mut(uid) else { return false };
         let digest = digest(&word, &node, &zone);
         let before = pod.intent.as_deref().map(|known| known.state);
         if pod
@@ -291,7 +346,7 @@ impl Manager {
             .as_deref()
             .is_some_and(|known| known.digest == digest && !known.again)
         {
-            return;
+            return false;
         }
         pod.intent = Some(Box::new(Published {
             state: word.state,
@@ -301,6 +356,7 @@ impl Manager {
             again: false,
             derived_from: word.derived_from.clone(),
             trace: word.trace,
+            why: word.why,
         }));
         let eviction = PodEviction {
             pod: pod.pod.clone(),
@@ -318,6 +374,7 @@ impl Manager {
             trace: word.trace,
         });
         self.count(before, Some(word.state));
+        true
     }
 
     /// Keeps the sizes by state.
@@ -352,14 +409,11 @@ impl Manager {
 /// The taints that stand, each with the start that this pod's time counts from, and the tolerations that applied (TE-051); and the
 /// starts once more. They are told by the clock as it is now, as is when the pod is due: a step of it lies between none of them.
 fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
-    let counted = |standing: &Standing| match &pod.armed {
-        Some(armed) => standing.since.max(armed.since),
-        None => standing.since,
-    };
+    let counted = |standing: &Standing| counted(pod, standing);
     let named = || node.taints.iter().take(MOST_IN_CAUSE);
     let taints = named().map(|standing| Taint {
         time_added: Some(counted(standing).told_at(now)),
-        ..standing.taint.clone()
+        ..Taint::clone(&standing.taint)
     });
     let mut tolerations: Vec<Toleration> = Vec::new();
     for standing in named() {
@@ -374,6 +428,22 @@ fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
         tolerations,
     };
     (cause, named().map(counted).collect())
+}
+
+/// Since when a pod's time counts for this taint.
+fn counted(pod: &Pod, standing: &Standing) -> Start {
+    match &pod.armed {
+        Some(armed) => standing.since.max(armed.since),
+        None => standing.since,
+    }
+}
+
+/// The trace that a taint begins which no verdict accounts for.
+pub(super) fn trace_of_taint(node: &NodeRef, standing: &Standing) -> TraceContext {
+    standing.trace.unwrap_or_else(|| {
+        let (taint, since) = (standing.taint.to_string(), standing.since.wall.as_microsecond().to_string());
+        TraceContext::derived(&[node.uid.as_str(), "\0", &taint, "\0", &since])
+    })
 }
 
 /// A digest of what a reader can act on: not of the moment of the decision, nor of versions, nor of what the clock says to a moment.

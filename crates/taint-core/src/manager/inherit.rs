@@ -8,6 +8,7 @@
 //! is (TE-060). Where the bus does not know how old an intent is, it counts as just decided, which makes nothing earlier.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
@@ -19,6 +20,7 @@ use crate::deadlines::Timer;
 use crate::effect::Effect;
 use crate::input::Inherited;
 use crate::judge::Armed;
+use crate::pods::Why;
 use crate::start::{Standing, Start, follow};
 
 /// How long `node-health` is waited for: another monitor takes over within the 15 s of its lease and 10 s for what it inherits. Longer
@@ -128,6 +130,7 @@ impl Manager {
                 starts.push(start);
             }
         }
+        let why = why(&cause);
         let word = Word {
             state: eviction.state,
             trigger: eviction.trigger,
@@ -136,6 +139,7 @@ impl Manager {
             starts,
             derived_from: record.derived_from.clone(),
             trace: record.trace,
+            why,
         };
         self.publish_pod(uid, word);
     }
@@ -153,8 +157,11 @@ impl Manager {
                 pods.insert(eviction.pod.uid.clone(), record);
                 self.take_over_time(record, taints);
                 let known = nodes.entry(eviction.node.name.clone()).or_default();
+                // Which of several taints the trace is of is not on record.
+                let by_hand = record.derived_from.is_none() && taints.len() == 1;
+                let trace = record.trace.filter(|_| by_hand);
                 for taint in taints {
-                    self.remember(known, taint, record.reading);
+                    self.remember(known, taint, record.reading, trace);
                 }
             }
         }
@@ -193,20 +200,24 @@ impl Manager {
                 since: Start::told(since, reading, now),
                 due: reading.moment_of(eviction.due_at).mono(),
             }));
+            pod.told = eviction.state == IntentState::Due;
         }
     }
 
     /// Keeps the earliest start of a taint that any pod's time counted from.
-    fn remember(&self, known: &mut Vec<Standing>, taint: &Taint, reading: ClockReading) {
+    fn remember(&self, known: &mut Vec<Standing>, taint: &Taint, reading: ClockReading, trace: Option<TraceContext>) {
         let Some(since) = taint.time_added else { return };
         let since = Start::told(since, reading, self.now);
-        let same = |standing: &&mut Standing| standing.taint.key == taint.key && standing.taint.value == taint.value;
-        match known.iter_mut().find(same) {
-            Some(standing) => standing.since = standing.since.min(since),
+        match known.iter_mut().find(|standing| standing.is_of(taint)) {
+            Some(standing) => {
+                standing.since = standing.since.min(since);
+                standing.trace = standing.trace.or(trace);
+            }
             None => known.push(Standing {
-                taint: taint.clone(),
+                taint: Arc::new(taint.clone()),
                 since,
                 live: false,
+                trace,
             }),
         }
     }
@@ -219,8 +230,8 @@ impl Manager {
             return;
         }
         let before = std::mem::take(&mut node.taints);
-        let taints: Vec<Taint> = before.iter().map(|standing| standing.taint.clone()).collect();
-        let at = |taint: &Taint| before.iter().find(|standing| standing.taint == *taint);
+        let taints: Vec<Taint> = before.iter().map(|standing| Taint::clone(&standing.taint)).collect();
+        let at = |taint: &Taint| before.iter().find(|standing| *standing.taint == *taint);
         let fallback = |taint: &Taint| at(taint).map_or((Start::at(self.now), true), |standing| (standing.since, standing.live));
         let mut taken = follow(known, &taints, fallback);
         for (taken, before) in taken.iter_mut().zip(before) {
@@ -230,4 +241,16 @@ impl Manager {
         }
         node.taints = taken;
     }
+}
+
+/// The taint of a record; which of several decided is not on it.
+fn why(cause: &EvictionCause) -> Option<Why> {
+    let EvictionCause::Taints { taints, .. } = cause else {
+        return None;
+    };
+    let taint = taints.first()?;
+    Some(Why {
+        taint: Arc::new(taint.clone()),
+        since: taint.time_added?,
+    })
 }

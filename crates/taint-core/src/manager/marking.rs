@@ -66,8 +66,11 @@ impl Manager {
         }
         let Some(pod) = self.pods.get_mut(uid) else { return };
         if needs_mark(pod.ready) {
-            pod.mark = true;
+            let news = !std::mem::replace(&mut pod.mark, true);
             self.marks.want(uid);
+            if news {
+                self.note_mark_wanted(uid);
+            }
         }
     }
 
@@ -85,11 +88,16 @@ impl Manager {
         if !std::mem::take(&mut pod.mark) {
             return;
         }
-        if let Some(node) = self.nodes.get(&pod.node) {
-            self.held_marks.remove(&node.facts.zone, &pod.node, uid);
+        let name = pod.node.clone();
+        if let Some(node) = self.nodes.get(&name) {
+            self.held_marks.remove(&node.facts.zone, &name, uid);
         }
         self.marks.forget(uid);
         self.deadlines.cancel(&Timer::PodMark(uid.clone()));
+        // What is on its way is counted by its answer.
+        if !self.marking.contains(uid) {
+            self.note_mark_ended(&name, uid, false);
+        }
     }
 
     /// Holds from outside changed. A mark that waited for one is wanted again if it still is: what is true then counts.
@@ -153,18 +161,23 @@ impl Manager {
         self.marks.done(uid);
         let Some(pod) = self.pods.get(uid) else { return };
         let Some(node) = self.nodes.get(&pod.node) else { return };
-        self.held_marks.insert(node.facts.zone.clone(), pod.node.clone(), uid.clone());
+        let name = pod.node.clone();
+        self.held_marks.insert(node.facts.zone.clone(), name.clone(), uid.clone());
+        self.note_marks_held(&name);
     }
 
     pub(super) fn start_marks(&mut self) {
         while let Some((uid, step)) = self.marks.next() {
             match self.pods.get(&uid).filter(|pod| pod.mark) {
-                None => self.marks.done(&uid),
+                None => self.mark_unnecessary(&uid),
                 Some(pod) if self.is_held(&pod.node) => self.hold_mark(&uid),
-                Some(pod) if step == Step::Read => self.effects.push(Effect::ReadPod(pod.pod.clone())),
                 Some(pod) => {
                     let (pod, node) = (pod.pod.clone(), pod.node.clone());
-                    self.mark(pod, node);
+                    self.note_marks_released(&node);
+                    match step {
+                        Step::Read => self.effects.push(Effect::ReadPod(pod)),
+                        Step::Write => self.mark(pod, node),
+                    }
                 }
             }
         }
@@ -184,16 +197,20 @@ impl Manager {
                 self.stats.marked += 1;
                 let Some(pod) = self.pods.get_mut(uid) else { return };
                 pod.mark = false;
-                let trace = self.wishes.get(&pod.node).and_then(|wish| wish.trace);
+                let node = pod.node.clone();
+                let trace = self.wishes.get(&node).and_then(|wish| wish.trace);
                 self.effects.push(Effect::Event(Event::not_ready(&pod.pod, trace)));
+                self.note_mark_ended(&node, uid, true);
             }
             // NL-088: treated as done, nothing is said.
             Answer::Gone => self.mark_unnecessary(uid),
             // No failure: what is true once nothing holds it counts.
             Answer::CalledOff => {
-                self.marks.done(uid);
                 if self.pods.get(uid).is_some_and(|pod| pod.mark) {
+                    self.marks.done(uid);
                     self.want_mark(uid);
+                } else {
+                    self.mark_unnecessary(uid);
                 }
             }
             Answer::Failed { retry_after } => self.mark_failed(uid, retry_after),
@@ -216,13 +233,15 @@ impl Manager {
 
     fn mark_unnecessary(&mut self, uid: &PodUid) {
         self.marks.done(uid);
-        if let Some(pod) = self.pods.get_mut(uid) {
-            pod.mark = false;
-        }
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        pod.mark = false;
+        let node = pod.node.clone();
+        self.note_mark_ended(&node, uid, false);
     }
 
     fn mark_failed(&mut self, uid: &PodUid, retry_after: Option<std::time::Duration>) {
         self.stats.failed_writes += 1;
+        self.note_mark_failed(uid);
         if let Some(at) = self.marks.failed(uid, retry_after, self.now) {
             self.deadlines.set(Timer::PodMark(uid.clone()), at);
         }

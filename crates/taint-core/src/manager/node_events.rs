@@ -55,6 +55,12 @@ impl Manager {
         let known = if replaced { &[][..] } else { &node.taints[..] };
         let taints = follow(known, &facts.taints, starts);
         let before = node.taints.iter().map(|standing| &standing.taint);
+        let new_taints: Vec<usize> = taints
+            .iter()
+            .enumerate()
+            .filter(|(_, new)| !known.iter().any(|standing| standing.is_of(&new.taint)))
+            .map(|(index, _)| index)
+            .collect();
         // TE-012: any difference in the ordered list counts, other effects do not. Intents follow their node into another zone.
         let rezoned = node.facts.zone != facts.zone;
         let tainted = replaced || !node.present || before.ne(taints.iter().map(|standing| &standing.taint));
@@ -72,6 +78,9 @@ impl Manager {
         }
         if tainted || rezoned {
             self.evaluate_node(&name);
+        }
+        for index in new_taints {
+            self.tell_tolerated(&name, index);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::deadlines::Timer;
 use crate::effect::{Effect, Event};
 use crate::facts::PodFacts;
 use crate::start::Start;
+use crate::told::Ending;
 
 impl Manager {
     pub(super) fn pods_listed(&mut self, list: Listed<PodFacts, PodUid>) {
@@ -78,10 +79,13 @@ impl Manager {
         self.clear_mark(uid);
         self.deadlines.cancel(&Timer::Pod(uid.clone()));
         let Some(pod) = self.pods.remove(uid) else { return };
+        self.note_mark_ended(&pod.node, uid, false);
         if let Some(intent) = &pod.intent {
             if intent.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
                 self.effects.push(Effect::Event(Event::cancelling(&pod.pod, intent.trace)));
             }
+            let told = self.end_of(&pod, intent, Ending::PodGone);
+            self.tell_all(told);
             self.count(Some(intent.state), None);
             self.effects.push(Effect::Remove { key: key(uid) });
         }

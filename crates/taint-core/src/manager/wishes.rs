@@ -185,6 +185,7 @@ impl Manager {
         self.say_wish(&wish);
         let due = wish.due;
         self.wishes.insert(name.clone(), wish);
+        self.note_trace_of_marks(&name);
         if let Some(due) = due {
             self.arm_node(&name, due);
         }

@@ -10,7 +10,7 @@ use bailiff_model::{
 };
 use bailiff_taint_core::{
     Answer, Config, Effect, Event, HealthRecord, Inherited, Input, Manager, NodeFacts, NodePatch, NodeReady, PodFacts, PodMark,
-    Profile,
+    Profile, Told,
 };
 
 /// Wall time of second 0 of every test.
@@ -30,6 +30,7 @@ pub struct Harness {
     pub marks: Vec<PodMark>,
     pub called_off: Vec<String>,
     pub reads: Vec<String>,
+    pub told: Vec<Told>,
     pub completed: usize,
     pub wake_at: Option<Mono>,
     pub publications: usize,
@@ -57,6 +58,7 @@ impl Harness {
             marks: Vec::new(),
             called_off: Vec::new(),
             reads: Vec::new(),
+            told: Vec::new(),
             completed: 0,
             wake_at: None,
             publications: 0,
@@ -112,6 +114,7 @@ impl Harness {
             Effect::MarkPod(mark) => self.marks.push(mark),
             Effect::CallOff(uid) => self.called_off.push(uid.to_string()),
             Effect::ReadPod(pod) => self.reads.push(format!("pod/{}", pod.uid)),
+            Effect::Tell(told) => self.told.push(*told),
             Effect::Event(event) => {
                 self.events.push(event.message.clone());
                 self.all_events.push(event);

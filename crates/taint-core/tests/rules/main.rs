@@ -9,4 +9,5 @@ mod node_writes;
 mod order;
 mod properties;
 mod taint_mode;
+mod told;
 mod wishes;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::PAUSES;
 
-/// Pause: pods of a silent node are not marked while it stands; NoSchedule taints follow all the same.
+/// Pause: pods of a silent node are not marked while it stands, which is told once of the node; NoSchedule taints follow all the same.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_marking_of_pods() {
     let start = Wall::from_second(START).unwrap();
@@ -25,6 +25,14 @@ async fn a_pause_holds_the_marking_of_pods() {
     assert_eq!(world.api.get(NODES, "n1")["spec"]["taints"][0]["effect"], "NoSchedule");
     world.pass(15).await;
     assert_eq!(ready(&world), "False");
+    let told: Vec<String> = world.spans.take().iter().map(say).collect();
+    let wanted = [
+        "held 60 s: k8s.node.name=n1 k8s.node.uid=uid-n1 bailiff.outcome=released bailiff.reason=PAUSED \
+         bailiff.detail=marking pods not ready: paused until 2024-01-01T00:01:00Z: a test",
+        "mark pods not ready 60 s: k8s.node.name=n1 k8s.node.uid=uid-n1 bailiff.outcome=marked bailiff.pods.marked=1 \
+         bailiff.pods.spared=0 bailiff.failed.attempts=0",
+    ];
+    assert_eq!(told, wanted);
 }
 
 /// Pause: marks that wait for their turn when it begins are not sent; the node's taints are.

@@ -19,7 +19,7 @@ use bailiff_event_bus::{
 use bailiff_model::intent::{HealthTaint, Intent, IntentState, PodEviction};
 use bailiff_model::{NodeHealth, NodeRef, Ready, ReadyStatus, Topic, TraceContext, Verdict, Wall, Zone};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::trace::Recorder;
+use bailiff_runtime::trace::{Finished, Recorder};
 use bailiff_runtime::{Clock, Seed, Spans};
 use bailiff_stage::{Env, Error, Host, Shard};
 use bailiff_taint_manager::{Options, run};
@@ -171,6 +171,14 @@ fn mk_options() -> Options {
     Cli::try_parse_from(["taint-manager"]).unwrap().options
 }
 
+/// Name, length and attributes of a span.
+fn say(span: &Finished) -> String {
+    let lasts = span.span.end.duration_since(span.span.start).as_secs_f64();
+    let pairs = span.span.attributes.iter();
+    let attributes: Vec<String> = pairs.map(|pair| format!("{}={}", pair.key, pair.value)).collect();
+    format!("{} {} s: {}", span.span.name, lasts.round(), attributes.join(" "))
+}
+
 fn mk_node(name: &str, ready: &str) -> Value {
     json!({
         "metadata": {"name": name, "uid": format!("uid-{name}"), "creationTimestamp": "2023-12-31T00:00:00Z", "labels": {}},
@@ -309,17 +317,28 @@ async fn a_toleration_time_runs_out_or_is_called_off() {
         "Cancelling deletion of Pod default/long",
     ];
     assert_eq!(world.api.events(), [said.map(str::to_owned)]);
-    let spans: Vec<(String, bool)> = world
-        .spans
-        .take()
-        .into_iter()
-        .map(|span| (span.span.name.into_owned(), span.parent.is_none()))
-        .collect();
-    assert_eq!(spans[0], ("NoExecute taint".to_owned(), true));
+    let spans = world.spans.take();
+    let root = spans[0].context;
     assert!(
-        spans[1..].iter().all(|span| *span == ("toleration time".to_owned(), false)),
+        spans[1..]
+            .iter()
+            .all(|span| (span.context.trace_id, span.parent) == (root.trace_id, Some(root.span_id))),
         "{spans:?}"
     );
+    let told: Vec<String> = spans.iter().map(say).collect();
+    let wanted = [
+        "NoExecute taint 0 s: k8s.node.name=n1 k8s.node.uid=uid-n1 bailiff.taint=example.com/m:NoExecute",
+        "toleration time 10 s: k8s.node.name=n1 k8s.node.uid=uid-n1 k8s.pod.name=short k8s.namespace.name=default \
+         k8s.pod.uid=uid-short bailiff.taint=example.com/m:NoExecute bailiff.toleration.seconds=10 bailiff.outcome=expired",
+        "toleration time 15 s: k8s.node.name=n1 k8s.node.uid=uid-n1 k8s.pod.name=long k8s.namespace.name=default \
+         k8s.pod.uid=uid-long bailiff.taint=example.com/m:NoExecute bailiff.toleration.seconds=100 bailiff.outcome=withdrawn \
+         bailiff.reason=TAINTS_GONE",
+        "pod termination 15 s: k8s.node.name=n1 k8s.node.uid=uid-n1 k8s.pod.name=none k8s.namespace.name=default \
+         k8s.pod.uid=uid-none bailiff.taint=example.com/m:NoExecute bailiff.outcome=withdrawn bailiff.reason=TAINTS_GONE",
+        "pod termination 5 s: k8s.node.name=n1 k8s.node.uid=uid-n1 k8s.pod.name=short k8s.namespace.name=default \
+         k8s.pod.uid=uid-short bailiff.taint=example.com/m:NoExecute bailiff.outcome=withdrawn bailiff.reason=TAINTS_GONE",
+    ];
+    assert_eq!(told, wanted);
 }
 
 /// TE-102 and the difference: the bus remembers; PodRef carries what the evictor needs
