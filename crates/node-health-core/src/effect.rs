@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, NodeHealth, NodeName, NodeRef, TraceContext, Wall};
 
-use crate::incident::{Closing, Opening, Reprieve};
+use crate::incident::{Closing, Opening, Passage, Reprieve};
 use crate::loss::LossNews;
 use crate::unknown::StatusWrite;
 
@@ -94,6 +94,8 @@ pub enum Measurement {
     Judged(Judgement),
     /// A node whose grace had ended showed a sign of life in the confirming read.
     Reprieved(Reprieve),
+    /// Something in an incident is over that kept it from going on.
+    Passed(Passage),
     /// An incident of a node is over.
     Closed(Closing),
     /// The process did not run for this long; nothing is judged for a monitor period, until what waited has been taken in.

@@ -1,5 +1,6 @@
 //! What the monitor is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
@@ -51,6 +52,8 @@ pub enum Read {
     Failed {
         /// The server asked to wait this long.
         retry_after: Option<Duration>,
+        /// Why, for people.
+        detail: Arc<str>,
     },
 }
 
@@ -69,6 +72,8 @@ pub enum WriteOutcome {
     Failed {
         /// The server asked to wait this long.
         retry_after: Option<Duration>,
+        /// Why, for people.
+        detail: Arc<str>,
     },
 }
 

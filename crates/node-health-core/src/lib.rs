@@ -30,7 +30,7 @@ pub use bailiff_model::{Profile, Shard};
 pub use config::{Config, ConfigError};
 pub use effect::{Effect, EventKind, Judgement, Measurement, NodeEvent, ReadBy};
 pub use facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
-pub use incident::{Closing, Opening, Outcome, Reprieve};
+pub use incident::{Closing, Opening, Outcome, Part, Passage, Refusal, Reprieve, Request};
 pub use input::{Inherited, Input, Read, TopicNews, WriteOutcome};
 pub use loss::{LossLimit, LossNews, LossState, Scope};
 pub use monitor::{Monitor, Summary};

@@ -1,6 +1,7 @@
 //! Confirming reads and status writes: what goes over the wire, and what its answer means to the core.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_cluster::views::Meta;
@@ -46,7 +47,12 @@ pub(crate) async fn confirm_until(end: Shutdown, api: Api, seed: Seed, asked: Mo
         biased;
         answered = confirm(api, seed, asked, by, nodes) => answered,
         () = end.triggered() => {
-            let unread = |name| (name, Read::Failed { retry_after: None });
+            let detail: Arc<str> = Arc::from("the process ends");
+            let unread = |name| {
+                let detail = detail.clone();
+                let retry_after = None;
+                (name, Read::Failed { retry_after, detail })
+            };
             let answers = names.into_iter().map(unread).collect();
             Input::Confirmed { asked, by, answers }
         }
@@ -72,15 +78,18 @@ fn refused(write: &StatusWrite, error: Error) -> WriteOutcome {
         Kind::Conflict => WriteOutcome::Conflict,
         Kind::NotFound => WriteOutcome::Gone,
         Kind::CalledOff => WriteOutcome::CalledOff,
-        Kind::Observing => WriteOutcome::Failed {
-            retry_after: error.retry_after,
-        },
+        Kind::Observing => failed_write(&error),
         _ => {
             tracing::warn!(node = %write.node.name, %error, "Node conditions could not be written");
-            WriteOutcome::Failed {
-                retry_after: error.retry_after,
-            }
+            failed_write(&error)
         }
+    }
+}
+
+fn failed_write(error: &Error) -> WriteOutcome {
+    WriteOutcome::Failed {
+        retry_after: error.retry_after,
+        detail: Arc::from(error.to_string()),
     }
 }
 
@@ -132,6 +141,7 @@ fn failed(name: &NodeName, error: &Error) -> Read {
     tracing::warn!(node = %name, %error, "Node could not be read again");
     Read::Failed {
         retry_after: error.retry_after,
+        detail: Arc::from(error.to_string()),
     }
 }
 
@@ -145,10 +155,16 @@ async fn read_all(api: &Api, seed: &Seed, nodes: Vec<NodeName>) -> Vec<(NodeName
     if let Some(error) = &failure {
         tracing::warn!(nodes = nodes.len(), %error, "Not all nodes could be read again");
     }
-    let retry_after = failure.and_then(|error| error.retry_after);
+    let retry_after = failure.as_ref().and_then(|error| error.retry_after);
+    let why = failure.map_or_else(|| "it could not be decoded".to_owned(), |error| error.to_string());
+    let detail: Arc<str> = Arc::from(why);
     let answer = |name: NodeName| {
         let read = listed(found.take(name.as_str()), leases.take(name.as_str()));
-        (name, read.unwrap_or(Read::Failed { retry_after }))
+        let read = read.unwrap_or_else(|| Read::Failed {
+            retry_after,
+            detail: detail.clone(),
+        });
+        (name, read)
     };
     nodes.into_iter().map(answer).collect()
 }

@@ -49,6 +49,7 @@ pub(crate) fn measurement(metrics: &Metrics, spans: &Spans, recorder: &Recorder,
             tracing::info!(node = %reprieve.node.name, "Node spoke before it was judged");
             incident::reprieved(spans, reprieve);
         }
+        Measurement::Passed(passage) => incident::passed(spans, passage),
         Measurement::Closed(closing) => incident::closed(spans, closing),
         Measurement::Stalled(gap) => {
             metrics.stalled();

@@ -127,7 +127,7 @@ fn goes_on(record: &Inherited) -> Option<Box<Incident>> {
     let health = &record.health;
     let trace = record.trace.filter(|_| health.verdict != Verdict::Healthy)?;
     let began = health.last_sign_of_life.map_or(health.counted_from, |sign| sign.time);
-    Some(Box::new(Incident { trace, began }))
+    Some(Box::new(Incident::new(trace, began)))
 }
 
 /// The kubelet said that it is not ready, and has said nothing else since.

@@ -1,12 +1,14 @@
 //! From the end of a grace to a verdict: read again, write, and what may come between.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Backoff, Mono, NodeName, NodeRef, Now, ReadyStatus, Verdict};
+use bailiff_model::{Backoff, Hold, Mono, NodeName, NodeRef, Now, ReadyStatus, Verdict, Wall};
 
 use super::Monitor;
+use super::incidents::Refused;
 use crate::effect::{Effect, EventKind, Judgement, Measurement, ReadBy};
-use crate::incident::Reprieve;
+use crate::incident::{Outcome, Refusal, Reprieve, Request};
 use crate::input::{Read, WriteOutcome};
 use crate::node::{Attempt, Confirmation, Phase, Suspicion};
 use crate::unknown::{self, StatusWrite};
@@ -30,9 +32,11 @@ impl Monitor {
         {
             if held {
                 node.not_before = now.mono + self.config.period;
+                self.note_held(name, now, out);
             } else {
                 node.phase = Phase::Queued;
                 self.queue.read(name);
+                Self::end_hold(name, node, Outcome::Released, now, out);
             }
         }
         self.refresh(name, now, out);
@@ -40,8 +44,13 @@ impl Monitor {
 
     /// True if nothing may be written about the node at the moment.
     fn is_held(&self, name: &NodeName) -> bool {
-        let node = self.nodes.get(name);
-        node.is_some_and(|node| self.holds.on_node(&node.zone, name).is_some() || self.losses.hold_on(&node.zone).is_some())
+        self.hold_on(name).is_some()
+    }
+
+    /// Why nothing may be written about the node.
+    pub(super) fn hold_on(&self, name: &NodeName) -> Option<&Hold> {
+        let zone = &self.nodes.get(name)?.zone;
+        self.holds.on_node(zone, name).or_else(|| self.losses.hold_on(zone))
     }
 
     /// Takes writes back about nodes of which nothing may be written by now: they may wait for their turn.
@@ -109,9 +118,17 @@ impl Monitor {
                 continue;
             };
             match read {
-                Read::Failed { retry_after } => self.postpone(&name, retry_after, now, out),
+                Read::Failed { retry_after, detail } => {
+                    let refused = refused_read(&suspicion, Refusal::Failed, detail);
+                    self.note_refused(&name, refused, now, out);
+                    self.postpone(&name, retry_after, now, out);
+                }
                 // The watch will say so too. Until then nothing can be said about it (NL-056, NL-057).
-                Read::Gone => self.postpone(&name, None, now, out),
+                Read::Gone => {
+                    let refused = refused_read(&suspicion, Refusal::Gone, no_such_node());
+                    self.note_refused(&name, refused, now, out);
+                    self.postpone(&name, None, now, out);
+                }
                 Read::Found { node, lease } => {
                     if let Some(lease) = lease {
                         self.take_lease(lease, false, now, out);
@@ -131,6 +148,7 @@ impl Monitor {
         if !matches!(node.phase, Phase::Watched) {
             return;
         }
+        Self::end_failed_reads(name, node, now, out);
         if node.ready.status != ReadyStatus::Unknown {
             if asked.mono > node.grace_ends(&self.config) {
                 node.phase = Phase::Confirmed(Box::new(Confirmation { asked, answered: now }));
@@ -156,6 +174,7 @@ impl Monitor {
             self.queue.read(name);
         } else if held {
             node.not_before = now.mono + self.config.period;
+            self.note_held(name, now, out);
             self.refresh(name, now, out);
         } else if let Some(conditions) = unknown::conditions(node, now.wall) {
             let reference = node.reference(name);
@@ -184,7 +203,8 @@ impl Monitor {
         if node.uid != written.uid || attempt.version != written.resource_version {
             return;
         }
-        let (was, since) = (attempt.was, attempt.since);
+        let (was, since, asked) = (attempt.was, attempt.since, attempt.read.answered.wall);
+        let refused = refused_write(&outcome, asked);
         match outcome {
             WriteOutcome::Stored(version) => {
                 unknown::take_written(node, since, version);
@@ -212,11 +232,14 @@ impl Monitor {
                 node.not_before = now.mono;
                 self.refresh(&written.name, now, out);
             }
-            WriteOutcome::Failed { retry_after } => {
+            WriteOutcome::Failed { retry_after, .. } => {
                 node.phase = Phase::Watched;
                 node.doubtful = Some(was);
                 self.postpone(&written.name, retry_after, now, out);
             }
+        }
+        if let Some(refused) = refused {
+            self.note_refused(&written.name, refused, now, out);
         }
     }
 
@@ -235,6 +258,7 @@ impl Monitor {
         node.failures = 0;
         node.unsaid = false;
         node.doubtful = None;
+        Self::end_delays(name, node, Outcome::Overtaken, now, out);
         let ended = self.cadence.acts_after(node.grace_ends(&self.config));
         let trace = Self::incident(name, node, Verdict::Unreachable, now, out);
         if was == Some(ReadyStatus::True) {
@@ -278,4 +302,33 @@ fn reprieve(suspicion: Suspicion, now: Now) -> Reprieve {
         asked: suspicion.asked.wall,
         answered: now.wall,
     }
+}
+
+fn refused_read(suspicion: &Suspicion, refusal: Refusal, detail: Arc<str>) -> Refused {
+    Refused {
+        request: Request::Read,
+        refusal,
+        detail,
+        asked: suspicion.asked.wall,
+    }
+}
+
+/// A write that did not do what it was made for; one that was taken back was not made.
+fn refused_write(outcome: &WriteOutcome, asked: Wall) -> Option<Refused> {
+    let (refusal, detail) = match outcome {
+        WriteOutcome::Stored(_) | WriteOutcome::CalledOff => return None,
+        WriteOutcome::Conflict => (Refusal::Conflict, Arc::from("the node changed since it was read")),
+        WriteOutcome::Gone => (Refusal::Gone, no_such_node()),
+        WriteOutcome::Failed { detail, .. } => (Refusal::Failed, detail.clone()),
+    };
+    Some(Refused {
+        request: Request::Write,
+        refusal,
+        detail,
+        asked,
+    })
+}
+
+fn no_such_node() -> Arc<str> {
+    Arc::from("there is no such node")
 }

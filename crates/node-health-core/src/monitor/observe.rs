@@ -188,6 +188,7 @@ impl Monitor {
         node.changed |= !std::mem::replace(&mut node.heard, true);
         node.failures = 0;
         node.unsaid = false;
+        Self::end_delays(name, node, Outcome::Recovered, now, out);
         if node.ready.status != ReadyStatus::Unknown {
             node.late_since = None;
             node.doubtful = None;

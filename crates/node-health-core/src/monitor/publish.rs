@@ -133,6 +133,7 @@ impl Monitor {
         let mut silent = Vec::new();
         let mono = self.cadence.notices(now.mono);
         for (name, node) in &mut self.nodes {
+            Self::note_recounted(name, node, now, out);
             node.count = Count::anew(mono, now.wall);
             if node.ready.status != ReadyStatus::Unknown {
                 node.late_since = None;

@@ -80,6 +80,7 @@ fn the_server_may_ask_for_a_longer_pause() {
     };
     let read = Read::Failed {
         retry_after: Some(Duration::from_secs(20)),
+        detail: "429".into(),
     };
     world.give(Input::Confirmed {
         asked,

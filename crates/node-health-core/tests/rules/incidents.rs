@@ -1,7 +1,9 @@
 //! What is told of incidents: when one opens, what happens in it, how it ends.
 
+use std::time::Duration;
+
 use bailiff_model::{ReadyStatus, TraceContext, Wall};
-use bailiff_node_health_core::{Closing, Config, Judgement, Measurement, Opening, Reprieve};
+use bailiff_node_health_core::{Closing, Config, Judgement, LossLimit, Measurement, Opening, Part, Passage, Reprieve};
 
 use crate::support::{Answers, World};
 
@@ -49,8 +51,24 @@ fn say(measurement: &Measurement) -> Option<String> {
             outcome,
             ..
         }) => format!("{} closed {} {}", node.name, outcome.as_str(), lasted(*began, *closed)),
+        Measurement::Passed(Passage {
+            node, start, end, what, ..
+        }) => format!("{} {} {}", node.name, part(what), lasted(*start, *end)),
         _ => return None,
     })
+}
+
+fn part(part: &Part) -> String {
+    match part {
+        Part::Held { reason, outcome, .. } => format!("held {reason} {}", outcome.as_str()),
+        Part::Refused {
+            request,
+            refusal,
+            attempts,
+            detail,
+        } => format!("{request:?} {} x{attempts} ({detail})", refusal.as_str()),
+        Part::Recounted => "recounted".to_owned(),
+    }
 }
 
 fn lasted(start: Wall, end: Wall) -> f64 {
@@ -65,6 +83,7 @@ fn traces(world: &World) -> Vec<TraceContext> {
     let trace = |(_, what): &(f64, Measurement)| match what {
         Measurement::Opened(Opening { trace, .. })
         | Measurement::Judged(Judgement { trace, .. })
+        | Measurement::Passed(Passage { trace, .. })
         | Measurement::Closed(Closing { trace, .. }) => Some(*trace),
         Measurement::Reprieved(Reprieve { trace, .. }) => *trace,
         _ => None,
@@ -106,7 +125,8 @@ fn an_incident_opens_whoever_says_so() {
     assert_eq!(told(&mut world), ["60 n1 judged 50"], "it fell silent, and speaks again");
     assert_eq!((world.verdict("n1"), world.topic["n1"].trace), ("not_ready", trace));
     world.post("n1", ReadyStatus::True);
-    assert_eq!(told(&mut world), ["65 n1 closed recovered 55"]);
+    let wanted = ["65 n1 closed recovered 55", "65 n2 recounted 55"];
+    assert_eq!(told(&mut world), wanted, "NL-099");
 }
 
 #[test]
@@ -207,4 +227,146 @@ fn a_verdict_that_was_found_opens_an_incident() {
     world.told.clear();
     world.restart(Config::default());
     assert_eq!(told(&mut world), ["1 n1 opened unreachable 0"]);
+}
+
+/// Pause: told once, from when the node would have been read until it is, however often it is looked at; or until it speaks.
+#[test]
+fn a_hold_is_told_once_when_it_is_left() {
+    for speaks in [false, true] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.brake(true);
+        world.pass(120.0);
+        assert_eq!(told(&mut world), ["37.5 n1 opened late 37.5"], "it stands");
+        if speaks {
+            world.renew("n1");
+            let wanted = ["120 n1 held paused recovered 70", "120 n1 closed recovered 120"];
+            assert_eq!(told(&mut world), wanted);
+        } else {
+            world.brake(false);
+            world.pass(5.0);
+            assert_eq!(told(&mut world), ["120 n1 held paused released 70", "120 n1 judged 120"]);
+        }
+    }
+}
+
+/// Pause: one that begins between read and write, and is left because somebody else writes; and a node that speaks but stays not ready.
+#[test]
+fn a_hold_ends_with_what_it_held() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.brake(true);
+    world.answer_pending();
+    world.pass(10.0);
+    world.change("n1", |facts| facts.ready.status = ReadyStatus::Unknown);
+    assert_eq!(
+        told(&mut world),
+        ["37.5 n1 opened late 37.5", "60.1 n1 held paused overtaken 10"]
+    );
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.post("n1", ReadyStatus::False);
+    world.brake(true);
+    world.pass(60.0);
+    world.renew("n1");
+    assert_eq!(
+        told(&mut world),
+        ["0 n1 opened not_ready 0", "60 n1 held paused recovered 10"]
+    );
+}
+
+/// Correlated loss, and a pause after it: each is told for itself.
+#[test]
+fn one_hold_after_the_other_is_told() {
+    let limit = LossLimit {
+        millionths: 500_000,
+        window: Duration::from_secs(30),
+        hold: Duration::from_secs(60),
+    };
+    let config = Config {
+        loss: Some(limit),
+        ..Config::default()
+    };
+    let mut world = World::running(config, &["n1", "n2"]);
+    world.pass(90.0);
+    world.brake(true);
+    world.pass(60.0);
+    world.delete("n1");
+    world.brake(false);
+    world.pass(10.0);
+    let held: Vec<String> = told(&mut world).into_iter().filter(|told| told.contains("held")).collect();
+    let wanted = [
+        "90 n1 held correlated_loss replaced 40",
+        "90 n2 held correlated_loss replaced 40",
+        "150 n1 held paused deleted 60",
+        "150 n2 held paused released 60",
+    ];
+    assert_eq!(held, wanted);
+}
+
+/// NL-057, NL-152: requests that fail are told once, when one succeeds, with how often they were made.
+#[test]
+fn requests_that_fail_are_told_once() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Fails;
+    world.pass(60.0);
+    assert_eq!(told(&mut world), ["37.5 n1 opened late 37.5"]);
+    world.answers = Answers::FailsWrites;
+    world.pass(10.0);
+    world.answers = Answers::AtOnce;
+    world.pass(10.0);
+    let told = told(&mut world);
+    let [reads, writes, judged] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(reads.contains("n1 Read failed x6 (no answer)"), "{reads}");
+    assert!(writes.contains("n1 Write failed x2 (no answer)"), "{writes}");
+    assert!(judged.contains("n1 judged"), "{judged}");
+}
+
+/// NL-056: conflicts, and a node that is gone before its watch says so; it comes back, and speaks.
+#[test]
+fn conflicts_and_a_node_that_is_gone_are_told() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    for _ in 0..2 {
+        world.answer_pending();
+        world.watch_stalled = true;
+        world.change("n1", |_| {});
+        world.watch_stalled = false;
+        world.answer_pending();
+    }
+    let node = world.nodes.remove("n1").unwrap();
+    world.answer_pending();
+    world.nodes.insert(node.name.clone(), node);
+    world.renew("n1");
+    let wanted = [
+        "37.5 n1 opened late 37.5",
+        "50.1 n1 Write conflict x2 (the node changed since it was read) 0",
+        "50.1 n1 Read gone x1 (there is no such node) 0",
+        "50.1 n1 closed recovered 50.1",
+    ];
+    assert_eq!(told(&mut world), wanted);
+}
+
+/// NL-099: silent nodes are told that their grace is counted anew. Who was late is healthy by that, and did not speak.
+#[test]
+fn a_grace_that_is_counted_anew_is_told() {
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3"]);
+    world.change("n2", |facts| facts.excluded = true);
+    for node in ["n1", "n3"] {
+        world.post(node, ReadyStatus::False);
+    }
+    world.pass(40.0);
+    world.told.clear();
+    world.post("n3", ReadyStatus::True);
+    let wanted = [
+        "40 n3 closed recovered 40",
+        "40 n1 recounted 40",
+        "40 n2 recounted 40",
+        "40 n2 closed recounted 40",
+    ];
+    assert_eq!(told(&mut world), wanted);
+    world.post("n1", ReadyStatus::True);
+    assert_eq!(told(&mut world), ["40 n1 closed recovered 40"]);
 }

@@ -403,7 +403,7 @@ impl World {
 
     fn read(&self, node: &NodeName, fails: bool) -> Read {
         if fails {
-            return Read::Failed { retry_after: None };
+            return failed_read();
         }
         self.nodes.get(node).map_or(Read::Gone, |facts| Read::Found {
             node: Box::new(facts.clone()),
@@ -413,7 +413,7 @@ impl World {
 
     fn store(&mut self, write: &StatusWrite) -> WriteOutcome {
         if matches!(self.answers, Answers::Fails | Answers::FailsWrites) {
-            return WriteOutcome::Failed { retry_after: None };
+            return failed_write();
         }
         let version = self.next_version();
         let Some(facts) = self.nodes.get_mut(&write.node.name) else {
@@ -438,7 +438,7 @@ impl World {
         }
         facts.resource_version = version.clone();
         if self.answers == Answers::StoresInSilence {
-            return WriteOutcome::Failed { retry_after: None };
+            return failed_write();
         }
         WriteOutcome::Stored(version)
     }
@@ -476,6 +476,20 @@ impl World {
     /// Seconds since the start.
     pub fn elapsed(&self) -> f64 {
         self.now.mono.saturating_since(self.start).as_secs_f64()
+    }
+}
+
+fn failed_read() -> Read {
+    Read::Failed {
+        retry_after: None,
+        detail: Arc::from("no answer"),
+    }
+}
+
+fn failed_write() -> WriteOutcome {
+    WriteOutcome::Failed {
+        retry_after: None,
+        detail: Arc::from("no answer"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Spans of incidents (docs/adr/0006): how a node came to be judged, why it was not, and how it ended.
 
 use bailiff_model::{NodeRef, TraceContext, Verdict, Wall};
-use bailiff_node_health_core::{Closing, Judgement, Opening, Outcome, Reprieve};
+use bailiff_node_health_core::{Closing, Judgement, Opening, Outcome, Part, Passage, Reprieve, Request};
 use bailiff_runtime::Spans;
 use bailiff_runtime::trace::{Span, SpanKind};
 
@@ -56,6 +56,37 @@ pub(super) fn reprieved(spans: &Spans, reprieve: &Reprieve) {
     spans.emit(child("confirming read", asked, answered, Outcome::Recovered.as_str()).kind(SpanKind::Client));
 }
 
+/// What kept the incident from going on.
+pub(super) fn passed(spans: &Spans, passage: &Passage) {
+    let Passage {
+        node,
+        trace,
+        start,
+        end,
+        what,
+    } = passage;
+    let child = |name, outcome| child(*trace, node, name, (*start, *end), outcome);
+    spans.emit(match what {
+        Part::Held { reason, detail, outcome } => child("held", outcome.as_str())
+            .attribute("bailiff.reason", reason.as_str().to_uppercase())
+            .attribute("bailiff.detail", detail.clone()),
+        Part::Refused {
+            request,
+            refusal,
+            detail,
+            attempts,
+        } => child(name(*request), refusal.as_str())
+            .kind(SpanKind::Client)
+            .attribute("bailiff.failed.attempts", i64::from(*attempts))
+            .attribute("bailiff.detail", detail.to_string())
+            .failed(detail.to_string()),
+        Part::Recounted => child("grace", Outcome::Recounted.as_str()).attribute(
+            "bailiff.detail",
+            "a node is ready again where none was: silence before that does not count",
+        ),
+    });
+}
+
 /// What the incident waited for, or what ended it instead.
 pub(super) fn closed(spans: &Spans, closing: &Closing) {
     let Closing {
@@ -80,6 +111,13 @@ fn child(trace: TraceContext, node: &NodeRef, name: &'static str, (start, end): 
 fn about(span: Span, node: &NodeRef) -> Span {
     span.attribute("k8s.node.name", node.name.to_string())
         .attribute("k8s.node.uid", node.uid.to_string())
+}
+
+const fn name(request: Request) -> &'static str {
+    match request {
+        Request::Read => "confirming read",
+        Request::Write => "status write",
+    }
 }
 
 /// The word of the contract.

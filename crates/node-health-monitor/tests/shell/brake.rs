@@ -11,7 +11,7 @@ fn pause(world: &World) -> Value {
     json!({"metadata": {"name": "bailiff-pauses"}, "data": {"all": entry.to_string()}})
 }
 
-/// Pause: a silent node is not marked while it stands; it ends by itself, and says so.
+/// Pause: a silent node is not marked while it stands, and its incident tells why; it ends by itself, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_the_marking_of_nodes() {
     let world = World::start(&["n1", "n2"]).await;
@@ -30,6 +30,18 @@ async fn a_pause_holds_the_marking_of_nodes() {
     assert_eq!(world.ready("n1")["status"], "Unknown");
     let said: Vec<String> = world.api.events().into_iter().map(|(reason, _)| reason).collect();
     assert!(said.contains(&"PauseExpired".to_owned()), "{said:?}");
+    let told = world.spans.take();
+    let held: Vec<&Finished> = told.iter().filter(|span| span.span.name == "held").collect();
+    let [held] = held[..] else { panic!("{told:?}") };
+    let attributes = attributes(held);
+    for wanted in ["k8s.node.name=n1", "bailiff.outcome=released", "bailiff.reason=PAUSED"] {
+        assert!(attributes.iter().any(|attribute| attribute == wanted), "{attributes:?}");
+    }
+    let detail = attributes.last().unwrap();
+    assert!(
+        detail.starts_with("bailiff.detail=") && detail.ends_with("a test"),
+        "{detail}"
+    );
 }
 
 /// Rival: a write of conditions that is seen holds; the one before the start did not. It is said everywhere.

@@ -16,7 +16,7 @@ use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subs
 use bailiff_model::{Topic, Verdict};
 use bailiff_node_health_monitor::{Options, run};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::trace::{Finished, Recorder, SpanKind};
+use bailiff_runtime::trace::{Finished, Recorder, SpanKind, Status};
 use bailiff_runtime::{Clock, Seed, Spans};
 use bailiff_stage::{Env, Error, Host, Shard};
 use clap::Parser;
@@ -258,7 +258,7 @@ async fn a_quiet_cluster_costs_no_request() {
     assert!(requests.iter().all(|request| lists.contains(request)), "{requests:?}");
 }
 
-/// NL-057, NL-152
+/// NL-057, NL-152: what failed, and how often, is told once.
 #[tokio::test(start_paused = true)]
 async fn while_the_api_refuses_nothing_is_written_and_after_that_everything_is() {
     let world = World::start(&["n1"]).await;
@@ -268,6 +268,18 @@ async fn while_the_api_refuses_nothing_is_written_and_after_that_everything_is()
     world.api.refuse(None);
     world.pass(10).await;
     assert_eq!(world.ready("n1")["status"], "Unknown");
+    let told = world.spans.take();
+    let refused: Vec<&Finished> = told.iter().filter(|span| span.span.status != Status::Unset).collect();
+    let [refused] = refused[..] else { panic!("{told:?}") };
+    assert_eq!(
+        (&*refused.span.name, &refused.span.kind),
+        ("confirming read", &SpanKind::Client)
+    );
+    let attributes = attributes(refused).join(" ");
+    assert!(
+        attributes.contains("bailiff.outcome=failed") && attributes.contains("bailiff.detail=unavailable"),
+        "{attributes}"
+    );
 }
 
 /// A zone that falls silent together is read by two lists, not by two reads per node.
