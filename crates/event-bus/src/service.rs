@@ -127,7 +127,7 @@ async fn run(args: Args, engine: Engine) -> Result<ExitCode, Error> {
     let roles = roles.as_deref().map(Roles::load).transpose();
     let roles = roles.unwrap_or_else(|error| exit_invalid(&error)).unwrap_or_default();
     let seed = common.seed();
-    let telemetry = telemetry::init(NAME, &common, tls.as_ref()).map_err(Error::Telemetry)?;
+    let telemetry = telemetry::init(NAME, &bailiff_runtime::identity(&seed), &common, tls.as_ref()).map_err(Error::Telemetry)?;
     let admin_port = admin::bind(common.admin_listen).await.map_err(Error::Admin)?;
     let refuse = |source| Error::Bind { address: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(refuse)?;

@@ -2,9 +2,12 @@
 //!
 //! Logs are for whoever runs the process; traces of incidents ([`crate::trace`]) are for whoever asks why a pod is gone.
 
+mod variables;
+
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+use opentelemetry::{Key, KeyValue};
 use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SpanExporter as _;
@@ -16,9 +19,10 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::Tls;
-use crate::args::{CommonArgs, LogFilter, LogFormat};
+use crate::args::{CommonArgs, LogFilter, LogFormat, exit_invalid};
 use crate::tls::Connector;
 use crate::trace::{Spans, export_to};
+use variables::Variables;
 
 /// Why telemetry could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +30,18 @@ pub enum Error {
     /// Another subscriber is installed in this process.
     #[error("logs are already set up")]
     Subscriber(#[source] tracing_subscriber::util::TryInitError),
-    /// The endpoint for traces cannot be used: a matter of configuration (exit code 64).
+}
+
+/// What is configured about traces cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Invalid {
+    /// An environment variable means nothing.
+    #[error(transparent)]
+    Variable(#[from] variables::Error),
+    /// The endpoint for traces cannot be used.
     #[error("invalid value '{endpoint}' for '--otlp-endpoint'")]
     Exporter {
-        /// The endpoint.
         endpoint: String,
-        /// What is wrong with it.
         source: opentelemetry_otlp::ExporterBuildError,
     },
 }
@@ -45,13 +55,17 @@ pub struct Guard {
     pump: Option<JoinHandle<()>>,
 }
 
-/// Sets up logs and traces of the service. Must be called inside the runtime, once per process.
+/// Sets up logs and traces of the service, in the process of this identity. Must be called inside the runtime, once per process.
+///
+/// Ends the process with exit code 64 if what is configured about traces cannot be used. A collector that cannot be reached is no error.
 ///
 /// # Errors
-/// Logs are set up already, or the configured endpoint cannot be used. A collector that cannot be reached is no error.
-pub fn init(service: &'static str, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Error> {
+/// Logs are set up already.
+pub fn init(service: &'static str, identity: &str, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Error> {
     init_logs(&args.log_level, args.log_format)?;
-    init_traces(service, args, tls)
+    let guard = Variables::of_process().map_err(Invalid::from);
+    let guard = guard.and_then(|asked| init_traces(&resource(service, identity), &asked, args, tls));
+    Ok(guard.unwrap_or_else(|invalid| exit_invalid(&invalid)))
 }
 
 /// Sets up logs alone: for commands that are no service.
@@ -68,29 +82,36 @@ pub fn init_logs(filter: &LogFilter, format: LogFormat) -> Result<(), Error> {
     subscriber.try_init().map_err(Error::Subscriber)
 }
 
-fn init_traces(service: &'static str, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Error> {
+fn init_traces(resource: &Resource, asked: &Variables, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Invalid> {
     let closing = CancellationToken::new();
-    let Some(endpoint) = args.traces_endpoint() else {
+    let Some(endpoint) = args.traces_endpoint().filter(|_| asked.exports) else {
+        if asked.exports && asked.insists {
+            tracing::warn!("OTEL_TRACES_EXPORTER asks for traces, but no --otlp-endpoint says where they go");
+        }
         return Ok(Guard {
             spans: Spans::off(),
             closing,
             pump: None,
         });
     };
+    for sentence in &asked.unheeded {
+        tracing::warn!("{sentence}");
+    }
     let mut exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
+        .with_timeout(asked.answer_within)
         .with_endpoint(endpoint);
     if let Some(connector) = tls.and_then(|tls| Connector::of_url(tls, endpoint)) {
-        // Whoever makes the channel has to give it the deadline that the exporter has, OpenTelemetry's default.
-        let channel = Endpoint::from_static("http://collector").timeout(Duration::from_secs(10));
+        // Whoever makes the channel has to give it the deadline that the exporter has.
+        let channel = Endpoint::from_static("http://collector").timeout(asked.answer_within);
         exporter = exporter.with_channel(channel.connect_with_connector_lazy(connector));
     }
-    let mut exporter = exporter.build().map_err(|source| Error::Exporter {
+    let mut exporter = exporter.build().map_err(|source| Invalid::Exporter {
         endpoint: endpoint.to_owned(),
         source,
     })?;
-    exporter.set_resource(&resource(service));
-    let (spans, pump) = export_to(exporter, closing.clone());
+    exporter.set_resource(resource);
+    let (spans, pump) = export_to(exporter, asked.batching, closing.clone());
     Ok(Guard {
         spans,
         closing,
@@ -99,19 +120,21 @@ fn init_traces(service: &'static str, args: &CommonArgs, tls: Option<&Tls>) -> R
 }
 
 /// Who emits the spans. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win.
-fn resource(service: &'static str) -> Resource {
-    use opentelemetry::{Key, KeyValue};
+fn resource(service: &'static str, identity: &str) -> Resource {
     let told = Resource::builder().build();
-    // Without OTEL_SERVICE_NAME the SDK answers `unknown_service`, which must not win.
-    let is_told = told
-        .get(&Key::new("service.name"))
-        .is_some_and(|name| !name.as_str().starts_with("unknown_service"));
-    let builder = Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-    if is_told {
-        builder.build()
-    } else {
-        builder.with_service_name(service).build()
-    }
+    let ours = [
+        ("service.name", service),
+        ("service.version", env!("CARGO_PKG_VERSION")),
+        ("service.instance.id", identity),
+    ];
+    let untold = ours.into_iter().filter(|(key, _)| {
+        let value = told.get(&Key::new(*key));
+        // Without OTEL_SERVICE_NAME the SDK answers `unknown_service`, which must not win.
+        value.is_none_or(|value| value.as_str().starts_with("unknown_service"))
+    });
+    Resource::builder()
+        .with_attributes(untold.map(|(key, value)| KeyValue::new(key, value.to_owned())))
+        .build()
 }
 
 fn is_colour_wanted() -> bool {
@@ -159,26 +182,54 @@ impl Drop for Guard {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn without_an_endpoint_nothing_is_exported() {
-        let guard = init_traces("service", &CommonArgs::default(), None).expect("no endpoint");
-        assert!(guard.pump.is_none());
-        guard.shutdown(Duration::from_secs(1)).await;
+    fn init(endpoint: Option<&str>, pairs: &[(&str, &str)]) -> Result<Guard, Invalid> {
+        let args = CommonArgs {
+            otlp_endpoint: endpoint.map(str::to_owned),
+            ..CommonArgs::default()
+        };
+        let asked = Variables::read(|name| {
+            let found = pairs.iter().find(|(variable, _)| *variable == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })?;
+        init_traces(&Resource::builder_empty().build(), &asked, &args, None)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_that_cannot_be_used_is_named() {
-        let args = CommonArgs {
-            otlp_endpoint: Some("https://collector:4317".into()),
-            ..CommonArgs::default()
-        };
-        let error = init_traces("service", &args, None).expect_err("nothing says whom to trust");
+    async fn traces_leave_where_an_endpoint_is_given_and_nothing_forbids_it() {
+        let endpoint = Some("http://127.0.0.1:4317");
+        for (endpoint, variable, leave) in [
+            (endpoint, ("OTEL_TRACES_EXPORTER", "otlp"), true),
+            (None, ("OTEL_TRACES_EXPORTER", "otlp"), false),
+            (endpoint, ("OTEL_TRACES_EXPORTER", "none"), false),
+            (endpoint, ("OTEL_SDK_DISABLED", "true"), false),
+            (endpoint, ("OTEL_TRACES_SAMPLER", "always_off"), true),
+        ] {
+            let guard = init(endpoint, &[variable]).expect("allowed");
+            assert_eq!(guard.pump.is_some(), leave, "{endpoint:?} {variable:?}");
+            guard.shutdown(Duration::from_secs(1)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_used_is_named() {
+        let error = init(Some("https://collector:4317"), &[]).expect_err("nothing says whom to trust");
         assert_eq!(
             error.to_string(),
             "invalid value 'https://collector:4317' for '--otlp-endpoint'"
         );
         let chain = crate::shutdown::chain(&error);
         assert!(chain.contains("TLS"), "{chain}");
+        let error = init(None, &[("OTEL_BSP_SCHEDULE_DELAY", "5s")]).expect_err("it has a unit");
+        assert!(error.to_string().contains("OTEL_BSP_SCHEDULE_DELAY"), "{error}");
+    }
+
+    #[test]
+    fn the_resource_says_which_start_of_which_service_tells() {
+        let resource = resource("service", "host_1");
+        let value = |key: &'static str| resource.get(&Key::new(key)).map(|value| value.to_string());
+        assert_eq!(value("service.name").as_deref(), Some("service"));
+        assert_eq!(value("service.instance.id").as_deref(), Some("host_1"));
+        assert_eq!(value("service.version").as_deref(), Some(env!("CARGO_PKG_VERSION")));
     }
 
     #[test]

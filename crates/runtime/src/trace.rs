@@ -16,7 +16,7 @@ pub use opentelemetry::{KeyValue, Value};
 
 use crate::Metrics;
 
-pub use export::{Pump, export_to};
+pub use export::{Batching, Pump, export_to};
 pub use recorder::Recorder;
 
 /// The scope of spans that no stage tells.

@@ -76,7 +76,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process of `service`: TLS files, logs, admin port, signals. Ends it if the TLS files cannot be used.
+    /// Starts a process of `service`: TLS files, logs, admin port, signals. Ends it if the TLS files, or what is
+    /// configured about traces, cannot be used.
     ///
     /// # Errors
     /// See [`Error`].
@@ -84,7 +85,8 @@ impl Process {
         let clock = Clock::system();
         let tls = tls.load(&clock).unwrap_or_else(|error| exit_invalid(&error));
         let seed = args.seed();
-        let telemetry = telemetry::init(service, args, tls.as_ref()).map_err(Error::Telemetry)?;
+        let identity = bailiff_runtime::identity(&seed);
+        let telemetry = telemetry::init(service, &identity, args, tls.as_ref()).map_err(Error::Telemetry)?;
         let bound = bind(args.admin_listen).await.map_err(Error::Admin)?;
         let shutdown = Shutdown::new();
         shutdown.on_signals().map_err(Error::Signals)?;
@@ -106,7 +108,6 @@ impl Process {
         // Without it the process works on: its probes fail, and the kubelet decides.
         background.spawn_infallible("admin port", DeathPolicy::Log, serving);
         tracing::info!(address = %admin, "Admin port is open");
-        let identity = format!("{}_{}", host_name(), seed.fork("identity").uuid());
         Ok(Self {
             lease_metrics: lease::Metrics::register(&metrics),
             clock,
@@ -238,14 +239,6 @@ async fn drain(acting: &Tasks, elections: &Tasks, release: &CancellationToken, t
         elections.drain(Duration::ZERO).await;
     }
     unfinished
-}
-
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .ok()
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "localhost".to_owned())
 }
 
 #[cfg(test)]

@@ -19,20 +19,24 @@ use super::{Finished, Sink, Spans};
 use crate::Metrics;
 use crate::shutdown::chain;
 
-/// Spans waiting for export. A zone of 1,000 nodes with 30 pods each that is evicted at 0.1 nodes per second makes about 12 spans
-/// per second; this holds five minutes of it.
-const QUEUE: usize = 4096;
-/// Spans per export: OpenTelemetry's default (`OTEL_BSP_MAX_EXPORT_BATCH_SIZE`), well below gRPC's limit of 4 MiB.
-const BATCH: usize = 512;
-/// How long a span waits for company: OpenTelemetry's default (`OTEL_BSP_SCHEDULE_DELAY`).
-const DELAY: Duration = Duration::from_secs(5);
-/// How long one export may take; the queue takes what comes meanwhile.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How spans wait for their export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Spans that may wait (`OTEL_BSP_MAX_QUEUE_SIZE`).
+    pub queue: usize,
+    /// Spans per export, at most (`OTEL_BSP_MAX_EXPORT_BATCH_SIZE`).
+    pub batch: usize,
+    /// How long a span waits for company (`OTEL_BSP_SCHEDULE_DELAY`).
+    pub delay: Duration,
+    /// How long one export may take; the queue takes what comes meanwhile (`OTEL_BSP_EXPORT_TIMEOUT`).
+    pub timeout: Duration,
+}
 
 /// Exports what its [`Spans`] emit, until `closing` is cancelled.
 #[derive(Debug)]
 pub struct Pump<E> {
     exporter: E,
+    batching: Batching,
     queue: mpsc::Receiver<SpanData>,
     closing: CancellationToken,
     counters: Counters,
@@ -54,8 +58,8 @@ struct Queue {
 }
 
 /// Spans that `exporter` gets, and the task that hands them over.
-pub fn export_to<E: SpanExporter>(exporter: E, closing: CancellationToken) -> (Spans, Pump<E>) {
-    let (sender, queue) = mpsc::channel(QUEUE);
+pub fn export_to<E: SpanExporter>(exporter: E, batching: Batching, closing: CancellationToken) -> (Spans, Pump<E>) {
+    let (sender, queue) = mpsc::channel(batching.queue);
     let counters = Counters::default();
     let sink = Queue {
         sender,
@@ -63,12 +67,31 @@ pub fn export_to<E: SpanExporter>(exporter: E, closing: CancellationToken) -> (S
     };
     let pump = Pump {
         exporter,
+        batching,
         queue,
         closing,
         counters,
         failing: false,
     };
     (Spans::new(sink), pump)
+}
+
+// === impl Batching ===
+
+impl Default for Batching {
+    fn default() -> Self {
+        Self {
+            // A zone of 1,000 nodes with 30 pods each that is evicted at 0.1 nodes per second makes about 12 spans per second; this holds
+            // five minutes of it.
+            queue: 4096,
+            // OpenTelemetry's default, well below gRPC's limit of 4 MiB.
+            batch: 512,
+            // OpenTelemetry's default.
+            delay: Duration::from_secs(5),
+            // What OpenTelemetry gives the collector to answer in.
+            timeout: Duration::from_secs(10),
+        }
+    }
 }
 
 // === impl Queue ===
@@ -143,10 +166,11 @@ fn system_time(wall: Wall) -> SystemTime {
 impl<E: SpanExporter> Pump<E> {
     /// Exports until closed; then what is queued, and returns.
     pub async fn run(mut self) {
-        let mut batch = Vec::with_capacity(BATCH);
+        let Batching { batch: most, delay, .. } = self.batching;
+        let mut batch = Vec::with_capacity(most);
         let mut due = None;
         loop {
-            let room = BATCH - batch.len();
+            let room = most - batch.len();
             let wait = async { tokio::time::sleep_until(due.unwrap_or_else(Instant::now)).await };
             let is_open = tokio::select! {
                 biased;
@@ -154,11 +178,11 @@ impl<E: SpanExporter> Pump<E> {
                 () = wait, if due.is_some() => { due = None; self.export(&mut batch).await; true }
                 taken = self.queue.recv_many(&mut batch, room) => taken > 0,
             };
-            if batch.len() == BATCH || !is_open {
+            if batch.len() == most || !is_open {
                 due = None;
                 self.export(&mut batch).await;
             } else if due.is_none() && !batch.is_empty() {
-                due = Some(Instant::now() + DELAY);
+                due = Some(Instant::now() + delay);
             }
             if !is_open {
                 return;
@@ -171,9 +195,12 @@ impl<E: SpanExporter> Pump<E> {
             return;
         }
         let count = batch.len() as u64;
-        let spans = std::mem::replace(batch, Vec::with_capacity(BATCH));
-        let outcome = tokio::time::timeout(EXPORT_TIMEOUT, self.exporter.export(spans)).await;
-        let outcome = outcome.unwrap_or(Err(OTelSdkError::Timeout(EXPORT_TIMEOUT)));
+        let Batching {
+            batch: most, timeout, ..
+        } = self.batching;
+        let spans = std::mem::replace(batch, Vec::with_capacity(most));
+        let outcome = tokio::time::timeout(timeout, self.exporter.export(spans)).await;
+        let outcome = outcome.unwrap_or(Err(OTelSdkError::Timeout(timeout)));
         match &outcome {
             Ok(()) => self.counters.exported.inc_by(count),
             Err(_) => self.counters.failed.inc_by(count),
@@ -235,13 +262,20 @@ mod tests {
         task: tokio::task::JoinHandle<()>,
     }
 
+    const USUAL: Batching = Batching {
+        queue: 1000,
+        batch: 50,
+        delay: Duration::from_secs(3),
+        timeout: Duration::from_secs(7),
+    };
+
     fn mk_setup(mood: Mood) -> Setup {
         let collector = Collector {
             mood,
             batches: Arc::default(),
         };
         let closing = CancellationToken::new();
-        let (spans, pump) = export_to(collector.clone(), closing.clone());
+        let (spans, pump) = export_to(collector.clone(), USUAL, closing.clone());
         Setup {
             spans,
             collector,
@@ -280,26 +314,26 @@ mod tests {
     async fn spans_wait_for_company_but_not_long() {
         let setup = mk_setup(Mood::Well);
         setup.emit(3);
-        tokio::time::sleep(DELAY / 2).await;
+        tokio::time::sleep(USUAL.delay / 2).await;
         setup.emit(1);
         assert_eq!(setup.batches(), [0_usize; 0]);
-        tokio::time::sleep(DELAY).await;
+        tokio::time::sleep(USUAL.delay).await;
         assert_eq!(setup.batches(), [4]);
-        setup.emit(BATCH + 1);
+        setup.emit(USUAL.batch + 1);
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(setup.batches(), [4, BATCH]);
-        assert_eq!(setup.close().await, [4, BATCH, 1]);
+        assert_eq!(setup.batches(), [4, USUAL.batch]);
+        assert_eq!(setup.close().await, [4, USUAL.batch, 1]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_dead_collector_costs_spans_and_nothing_else() {
         let setup = mk_setup(Mood::Dead);
-        setup.emit(QUEUE + 100);
-        tokio::time::sleep(EXPORT_TIMEOUT * 20).await;
+        setup.emit(USUAL.queue + 100);
+        tokio::time::sleep(USUAL.timeout * 30).await;
         let counted = setup.counted();
         assert!(counted.contains("bailiff_trace_spans_dropped_total 100\n"), "{counted}");
         assert!(
-            counted.contains(&format!("bailiff_trace_spans_failed_total {QUEUE}\n")),
+            counted.contains(&format!("bailiff_trace_spans_failed_total {}\n", USUAL.queue)),
             "{counted}"
         );
         assert_eq!(setup.close().await, [0_usize; 0]);
@@ -309,7 +343,7 @@ mod tests {
     async fn refused_spans_are_counted() {
         let setup = mk_setup(Mood::Refusing);
         setup.emit(2);
-        tokio::time::sleep(DELAY * 2).await;
+        tokio::time::sleep(USUAL.delay * 2).await;
         let counted = setup.counted();
         assert!(counted.contains("bailiff_trace_spans_failed_total 2\n"), "{counted}");
         assert_eq!(setup.close().await, [0_usize; 0]);
