@@ -96,7 +96,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut process = Process::start(NAME, &common, &tls).await?;
     process.observes = observe;
     let server = Server::new(ServerOptions::default(), &process.clock, &process.seed);
-    process.metrics.register("", |registry| server.register(registry));
+    process.metrics.register("event_bus", |registry| server.register(registry));
     if let Some(address) = bus_listen {
         let listener = TcpListener::bind(address).await?;
         tracing::info!(address = %listener.local_addr()?, "Event bus is open");

@@ -43,6 +43,24 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::Conflict,
+        Self::Expired,
+        Self::Invalid,
+        Self::Forbidden,
+        Self::TooManyRequests,
+        Self::NamespaceTerminating,
+        Self::Timeout,
+        Self::Unavailable,
+        Self::NotLeading,
+        Self::NotSent,
+        Self::CalledOff,
+        Self::Observing,
+    ];
+
     /// Label value.
     pub const fn as_str(self) -> &'static str {
         match self {

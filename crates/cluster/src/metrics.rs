@@ -1,9 +1,17 @@
 //! What Kubernetes I/O counts.
 
+use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+
+use crate::error::Kind;
+
+/// What requests are counted by.
+const METHODS: [&str; 7] = ["get", "list", "watch", "create", "update", "patch", "delete"];
+/// What becomes of Events.
+const EVENTS: [&str; 5] = ["created", "repeated", "failed", "dropped_queue_full", "dropped_rate_limited"];
 
 /// Counters of one process's Kubernetes I/O; cloning gives the same counters.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +57,16 @@ impl Metrics {
             metrics.watch_events.clone(),
         );
         registry.register("events", "Kubernetes Events by what became of them", metrics.events.clone());
+        metrics.begin();
         metrics
+    }
+
+    fn begin(&self) {
+        let results = || Kind::ALL.map(Kind::as_str).into_iter().chain(["ok"]);
+        for method in METHODS {
+            at_zero(&self.requests, results().map(|result| RequestLabels { method, result }));
+        }
+        at_zero(&self.events, EVENTS.map(|result| EventLabels { result }));
     }
 
     pub(crate) fn request(&self, method: &'static str, result: &'static str) {
@@ -66,10 +83,13 @@ impl Metrics {
         self.watch_restarts.get_or_create(&ResourceLabels { resource }).inc();
     }
 
-    /// What counts the changes that watches of this resource tell. They are many, so it is looked up once.
-    pub(crate) fn watch_events(&self, resource: &str) -> Counter {
+    /// There is a watch of this resource. Answers what counts the changes that it tells: they are many, so it is looked up once.
+    pub(crate) fn watch(&self, resource: &str) -> Counter {
         let resource = resource.to_owned();
-        self.watch_events.get_or_create(&ResourceLabels { resource }).clone()
+        let labels = ResourceLabels { resource };
+        at_zero(&self.malformed, [labels.clone()]);
+        at_zero(&self.watch_restarts, [labels.clone()]);
+        self.watch_events.get_or_create_owned(&labels)
     }
 
     pub(crate) fn event(&self, result: &'static str) {

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_daemonset_core::{Answer, FailureKind};
+use bailiff_daemonset_core::{Answer, FailureKind, Watched};
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
+use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+
+use crate::perform::KINDS;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
@@ -68,7 +71,21 @@ impl Metrics {
             "Nodes without an available current daemon pod, by reason, summed over DaemonSets",
             metrics.unavailable.clone(),
         );
+        metrics.begin();
         metrics
+    }
+
+    fn begin(&self) {
+        let watches = [Watched::DaemonSets, Watched::Revisions, Watched::Nodes, Watched::Pods];
+        at_zero(&self.stale, watches.map(resource));
+        at_zero(&self.queue_depth, [QUEUE]);
+        at_zero(&self.queue_adds, [QUEUE]);
+        for request in KINDS {
+            let results = ["ok", "called_off", "failed"];
+            at_zero(&self.requests, results.map(|result| RequestLabels { request, result }));
+        }
+        let reasons = WhyNot::ALL.map(WhyNot::as_str);
+        at_zero(&self.unavailable, reasons.map(|reason| ReasonLabels { reason }));
     }
 
     pub(crate) fn decided(&self) {
@@ -95,8 +112,8 @@ impl Metrics {
         self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn stale(&self, group: &'static str, resource: &'static str) {
-        self.stale.get_or_create(&ResourceLabels { group, resource }).inc();
+    pub(crate) fn stale(&self, watch: Watched) {
+        self.stale.get_or_create(&resource(watch)).inc();
     }
 
     pub(crate) fn published(&mut self, sync: &DaemonSetSync) {
@@ -120,6 +137,17 @@ impl Metrics {
     }
 }
 
+const fn resource(watch: Watched) -> ResourceLabels {
+    let group = match watch {
+        Watched::DaemonSets | Watched::Revisions => "apps",
+        Watched::Nodes | Watched::Pods => "",
+    };
+    ResourceLabels {
+        group,
+        resource: watch.as_str(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bailiff_model::rollout::Counts;
@@ -132,7 +160,7 @@ mod tests {
     fn metrics_have_upstreams_names() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        metrics.stale("", "pods");
+        metrics.stale(Watched::Pods);
         metrics.queued();
         metrics.depth(3, 1);
         let reason = WhyNot::NoRoom.as_str();
@@ -140,7 +168,9 @@ mod tests {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         for line in [
+            "daemonset_controller_stale_sync_skips_total{group=\"apps\",resource=\"daemonsets\"} 0",
             "daemonset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"} 1",
+            "daemonset_syncer_requests_total{request=\"delete_pod\",result=\"failed\"} 0",
             "workqueue_depth{name=\"daemonset\"} 3",
             "workqueue_adds_total{name=\"daemonset\"} 1",
             "daemonset_syncer_unavailable_nodes{reason=\"no_room\"} 2",

@@ -73,6 +73,22 @@ fn failure(error: Error) -> Failure {
 }
 
 /// Label value of a request's kind.
+/// What [`kind_of`] answers.
+pub(crate) const KINDS: [&str; 12] = [
+    "create_pod",
+    "delete_pod",
+    "adopt_pod",
+    "release_pod",
+    "relabel_pod",
+    "read_daemonset",
+    "create_revision",
+    "read_revision",
+    "change_revision",
+    "delete_revision",
+    "write_status",
+    "raise_collision_count",
+];
+
 pub(crate) const fn kind_of(request: &Request) -> &'static str {
     match request {
         Request::CreatePod { .. } => "create_pod",

@@ -250,7 +250,7 @@ impl Loop {
                 name: one.name.into(),
                 uid: one.uid.into(),
             }),
-            Event::Stale { reason, .. } => self.went_stale("apps", Watched::DaemonSets, reason),
+            Event::Stale { reason, .. } => self.went_stale(Watched::DaemonSets, reason),
             Event::Fresh => Turn::Input(Input::WatchFresh(Watched::DaemonSets)),
         }
     }
@@ -266,7 +266,7 @@ impl Loop {
                 name: one.name.into(),
                 uid: one.uid.into(),
             }),
-            Event::Stale { reason, .. } => self.went_stale("apps", Watched::Revisions, reason),
+            Event::Stale { reason, .. } => self.went_stale(Watched::Revisions, reason),
             Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Revisions)),
         }
     }
@@ -278,7 +278,7 @@ impl Loop {
             )),
             Event::Applied(one) => Turn::Input(Input::NodeApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.name.into())),
-            Event::Stale { reason, .. } => self.went_stale("", Watched::Nodes, reason),
+            Event::Stale { reason, .. } => self.went_stale(Watched::Nodes, reason),
             Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Nodes)),
         }
     }
@@ -290,13 +290,13 @@ impl Loop {
             )),
             Event::Applied(one) => Turn::Input(Input::PodApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::PodDeleted(one.uid.into())),
-            Event::Stale { reason, .. } => self.went_stale("", Watched::Pods, reason),
+            Event::Stale { reason, .. } => self.went_stale(Watched::Pods, reason),
             Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Pods)),
         }
     }
 
-    fn went_stale(&self, group: &'static str, watch: Watched, reason: String) -> Turn {
-        self.metrics.stale(group, watch.as_str());
+    fn went_stale(&self, watch: Watched, reason: String) -> Turn {
+        self.metrics.stale(watch);
         Turn::Input(Input::WatchStale { watch, reason })
     }
 }

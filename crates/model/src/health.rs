@@ -23,6 +23,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Healthy, Self::Late, Self::NotReady, Self::Unreachable, Self::NoStatus];
+
     /// Label value and log word.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -83,6 +83,17 @@ pub enum RefusedReason {
 }
 
 impl RefusedReason {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::NoTaint,
+        Self::Tolerated,
+        Self::OtherNode,
+        Self::NodeReplaced,
+        Self::NodeReady,
+        Self::Api,
+        Self::DaemonSet,
+    ];
+
     /// Label value and log word.
     pub const fn as_str(self) -> &'static str {
         match self {

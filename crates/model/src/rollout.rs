@@ -44,6 +44,27 @@ pub enum WhyNot {
 }
 
 impl WhyNot {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::NodeBadBefore,
+        Self::NodeBadAfter,
+        Self::Unscheduled,
+        Self::Image,
+        Self::CrashLoop,
+        Self::MinReady,
+        Self::WaitingForBudget,
+        Self::Deleting,
+        Self::NoRoom,
+        Self::FailedBackoff,
+        Self::RequestPending,
+        Self::NotReady,
+        Self::OnDelete,
+        Self::RolloutPaused,
+        Self::RolloutPartition,
+        Self::RolloutHalted,
+        Self::Held,
+    ];
+
     /// Label value of metrics, and word of conditions.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use bailiff_model::Verdict;
 use bailiff_node_health_core::{Input, Read, ReadBy, Summary, WriteOutcome};
 use bailiff_runtime::Metrics as Registry;
+use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -78,7 +80,17 @@ impl Metrics {
             );
         });
         metrics.register_own(registry);
+        metrics.begin();
         metrics
+    }
+
+    fn begin(&self) {
+        let verdicts = Verdict::ALL.map(Verdict::as_str);
+        at_zero(&self.nodes, verdicts.map(|verdict| VerdictLabels { verdict }));
+        for by in [ReadBy::Get, ReadBy::List].map(by_label) {
+            at_zero(&self.reads, READS.map(|result| ReadLabels { by, result }));
+        }
+        at_zero(&self.writes, WRITES.map(|result| ResultLabels { result }));
     }
 
     fn register_own(&self, registry: &Registry) {
@@ -164,6 +176,9 @@ const fn by_label(by: ReadBy) -> &'static str {
     }
 }
 
+/// What [`read_label`] answers.
+const READS: [&str; 3] = ["found", "gone", "failed"];
+
 const fn read_label(read: &Read) -> &'static str {
     match read {
         Read::Found { .. } => "found",
@@ -171,6 +186,9 @@ const fn read_label(read: &Read) -> &'static str {
         Read::Failed { .. } => "failed",
     }
 }
+
+/// What [`write_label`] answers.
+const WRITES: [&str; 5] = ["stored", "conflict", "gone", "called_off", "failed"];
 
 const fn write_label(outcome: &WriteOutcome) -> &'static str {
     match outcome {

@@ -5,8 +5,10 @@
 mod merge;
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
 /// What `/metrics` answers is of this type.
@@ -23,6 +25,18 @@ pub struct Metrics {
 
 /// Label of what belongs to one shard of several.
 const SHARD: &str = "shard";
+
+/// Begins a series of `family` at zero for each of these labels. A family has no series before it is asked for one: a scrape would not
+/// show its name, and what happens for the first time would be no increase of anything.
+pub fn at_zero<S, M>(family: &Family<S, M>, labels: impl IntoIterator<Item = S>)
+where
+    S: Clone + Hash + Eq,
+    M: Default,
+{
+    for labels in labels {
+        drop(family.get_or_create(&labels));
+    }
+}
 
 // === impl Metrics ===
 

@@ -91,6 +91,7 @@ impl Port {
         bounds: Bounds,
         metrics: &Metrics,
     ) -> Self {
+        metrics.begin(name);
         Self {
             listener,
             inner: Arc::new(Inner {

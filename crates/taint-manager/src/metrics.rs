@@ -2,6 +2,7 @@
 
 use bailiff_model::intent::{Intent, IntentState, PodEviction, Trigger};
 use bailiff_runtime::Metrics as Registry;
+use bailiff_runtime::metrics::at_zero;
 use bailiff_taint_core::{Answer, Input, Reading, Stats};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -80,7 +81,27 @@ impl Metrics {
             let delay = "From the end of a toleration time to the publication that the pod is due";
             registry.register("due_delay_seconds", delay, metrics.delay.clone());
         });
+        metrics.begin();
         metrics
+    }
+
+    fn begin(&self) {
+        at_zero(
+            &self.intents,
+            ["scheduled", "due", "withdrawn"].map(|state| StateLabels { state }),
+        );
+        at_zero(&self.waiting, [PATCH_NODE, MARK_POD].map(|request| RequestLabels { request }));
+        let requests = [
+            (PATCH_NODE, &WRITES[..]),
+            (MARK_POD, &WRITES),
+            (READ_NODE, &READS),
+            (READ_POD, &READS),
+        ];
+        for (request, results) in requests {
+            let labels = results.iter().copied().map(|result| ResultLabels { request, result });
+            at_zero(&self.requests, labels);
+        }
+        at_zero(&self.published, PUBLISHED.map(|kind| KindLabels { kind }));
     }
 
     /// Sets what is a level.
@@ -105,8 +126,8 @@ impl Metrics {
         let (request, result) = match input {
             Input::NodePatched { answer, .. } => (PATCH_NODE, of_answer(answer)),
             Input::PodMarked { answer, .. } => (MARK_POD, of_answer(answer)),
-            Input::NodeRead { reading, .. } => ("read_node", of_reading(reading)),
-            Input::PodRead { reading, .. } => ("read_pod", of_reading(reading)),
+            Input::NodeRead { reading, .. } => (READ_NODE, of_reading(reading)),
+            Input::PodRead { reading, .. } => (READ_POD, of_reading(reading)),
             _ => return,
         };
         self.requests.get_or_create(&ResultLabels { request, result }).inc();
@@ -139,6 +160,14 @@ impl Metrics {
 
 const PATCH_NODE: &str = "patch_node";
 const MARK_POD: &str = "mark_pod";
+const READ_NODE: &str = "read_node";
+const READ_POD: &str = "read_pod";
+/// What [`of_answer`] answers.
+const WRITES: [&str; 4] = ["done", "gone", "called_off", "failed"];
+/// What [`of_reading`] answers.
+const READS: [&str; 3] = ["found", "gone", "failed"];
+/// Kinds of records that are published.
+const PUBLISHED: [&str; 5] = ["node_isolation", "node_eviction", "pod_scheduled", "pod_due", "pod_withdrawn"];
 
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 
+use bailiff_model::HoldReason;
+use bailiff_model::outcome::RefusedReason;
 use bailiff_runtime::Metrics as Registry;
+use bailiff_runtime::metrics::at_zero;
 use bailiff_zone_core::{Count, Evictor};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -14,6 +17,22 @@ use prometheus_client::metrics::histogram::Histogram;
 
 /// Upstream's buckets (TE-090), in seconds, which is what upstream means (TE-091).
 const DELETION_BUCKETS: [f64; 12] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0];
+
+/// Requests whose failures are counted.
+const REQUESTS: [&str; 3] = ["taints", "pod", "node_read"];
+
+/// What a zone can be held for.
+const ZONE_HOLDS: [HoldReason; 9] = [
+    HoldReason::Incomplete,
+    HoldReason::Stale,
+    HoldReason::ApiStale,
+    HoldReason::AllZonesDisrupted,
+    HoldReason::RateZero,
+    HoldReason::Paused,
+    HoldReason::Rival,
+    HoldReason::CorrelatedLoss,
+    HoldReason::Observing,
+];
 
 type Float = Gauge<f64, AtomicU64>;
 
@@ -35,6 +54,7 @@ pub(crate) struct Metrics {
     blocked: Counter,
     failed: Family<RequestLabels, Counter>,
     held_before: BTreeSet<(String, &'static str)>,
+    zones: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -82,10 +102,35 @@ impl Metrics {
             blocked: Counter::default(),
             failed: Family::default(),
             held_before: BTreeSet::new(),
+            zones: BTreeSet::new(),
         };
         metrics.register_upstreams(registry);
         metrics.register_own(registry);
+        metrics.begin();
         metrics
+    }
+
+    fn begin(&self) {
+        at_zero(
+            &self.due_pods,
+            ["held", "waiting", "in_flight"].map(|state| StateLabels { state }),
+        );
+        let reasons = RefusedReason::ALL.map(RefusedReason::as_str);
+        at_zero(&self.refused, reasons.map(|reason| ReasonLabels { reason }));
+        at_zero(&self.failed, REQUESTS.map(|request| RequestLabels { request }));
+    }
+
+    /// A zone is seen for the first time. It has a counter, if only at 0 (NL-024).
+    fn begin_zone(&mut self, labels: &ZoneLabels) {
+        if !self.zones.insert(labels.zone.clone()) {
+            return;
+        }
+        at_zero(&self.evictions, [labels.clone()]);
+        let held = |reason: HoldReason| HeldLabels {
+            zone: labels.zone.clone(),
+            reason: reason.as_str(),
+        };
+        at_zero(&self.held, ZONE_HOLDS.map(held));
     }
 
     fn register_upstreams(&self, registry: &Registry) {
@@ -158,8 +203,7 @@ impl Metrics {
             self.late.get_or_create(&labels).set(i64::from(view.late));
             self.waiting.get_or_create(&labels).set(signed(view.waiting));
             self.rate.get_or_create(&labels).set(view.rate);
-            // A zone that was registered has a counter, if only at 0 (NL-024).
-            drop(self.evictions.get_or_create(&labels));
+            self.begin_zone(&labels);
             held.extend(view.held.map(|hold| (labels.zone, hold.reason.as_str())));
         }
         for (zone, reason) in self.held_before.union(&held) {

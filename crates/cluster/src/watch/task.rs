@@ -59,7 +59,7 @@ enum Ended {
 
 impl<T: View> Task<T> {
     pub(super) fn new(api: Api, source: Source, seed: Seed, teller: Teller<T>, witness: Box<dyn Witness>) -> Self {
-        let changes = api.metrics().watch_events(source.resource());
+        let changes = api.metrics().watch(source.resource());
         let lister = Lister::new(api.clone(), source.clone(), seed.clone(), teller.heard().clone(), witness);
         Self {
             api,

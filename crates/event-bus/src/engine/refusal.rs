@@ -109,6 +109,24 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// What [`Refusal::kind`] answers.
+    pub const KINDS: [&'static str; 14] = [
+        "shard",
+        "batch",
+        "not_replacing",
+        "cursor",
+        "epoch",
+        "layout",
+        "fenced",
+        "reset",
+        "ended",
+        "silent",
+        "store",
+        "forgotten",
+        "keys",
+        "sessions",
+    ];
+
     /// Word for metrics and for the metadata of the gRPC status. Closed set.
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::ServerOptions;
-use super::metrics::Metrics;
+use super::metrics::{INVALID, Metrics, SUBSCRIBERS};
 use super::status;
 use crate::engine::{Answer, Command, Effect, Engine, Open, Refusal, SessionId, Ticket};
 
@@ -157,7 +157,7 @@ impl Hub {
 
     /// The status of a value that the contract does not allow, counted.
     pub(super) fn refuse_invalid(&self, error: &crate::wire::Error) -> Status {
-        self.metrics.refused("invalid");
+        self.metrics.refused(INVALID);
         status::of_wire(error)
     }
 
@@ -204,9 +204,9 @@ impl Hub {
         let mut state = self.lock();
         let most = self.options.subscribers;
         if state.subscribers.len() >= most {
-            self.metrics.refused("subscribers");
+            self.metrics.refused(SUBSCRIBERS);
             let status = Status::resource_exhausted(format!("the bus has {most} subscribers, which is its bound"));
-            return Err(status::with_kind(status, "subscribers"));
+            return Err(status::with_kind(status, SUBSCRIBERS));
         }
         state.last_subscriber += 1;
         let (number, wake) = (state.last_subscriber, Arc::new(Notify::new()));

@@ -1,8 +1,11 @@
 //! Metrics of a bus, to be registered under the prefix `event_bus`: what was refused and published is counted, sizes are read at scrape time.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use bailiff_model::Topic;
+use bailiff_runtime::metrics::at_zero;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -13,11 +16,19 @@ use prometheus_client::registry::Registry;
 
 use super::Inner;
 use super::hub::Hub;
+use crate::access::Action;
+use crate::engine::Refusal;
+use crate::record::ShardStatus;
+
+/// Kind of a refused message that the contract does not allow.
+pub(super) const INVALID: &str = "invalid";
+/// Kind of the refusal of one subscriber too many.
+pub(super) const SUBSCRIBERS: &str = "subscribers";
 
 /// Label of refusals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
-    /// `Refusal::kind`, or `invalid`.
+    /// `Refusal::kind`, [`INVALID`] or [`SUBSCRIBERS`].
     kind: &'static str,
 }
 
@@ -25,6 +36,13 @@ struct RefusalLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TopicLabels {
     topic: &'static str,
+}
+
+/// Labels of shards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShardLabels {
+    topic: &'static str,
+    shard: u32,
 }
 
 /// Label of callers that were refused.
@@ -57,10 +75,21 @@ impl Metrics {
             "Calls refused because the caller's role does not allow them",
             denied,
         );
+        self.begin();
+    }
+
+    fn begin(&self) {
+        let kinds = Refusal::KINDS.into_iter().chain([INVALID, SUBSCRIBERS]);
+        at_zero(&self.refusals, kinds.map(|kind| RefusalLabels { kind }));
+        for topic in Topic::ALL.map(Topic::as_str) {
+            at_zero(&self.published, [TopicLabels { topic }]);
+            let actions = Action::ALL.map(Action::as_str);
+            at_zero(&self.denied, actions.map(|action| DeniedLabels { action, topic }));
+        }
     }
 
     /// A caller was refused for want of a role.
-    pub(super) fn denied(&self, action: crate::access::Action, topic: bailiff_model::Topic) {
+    pub(super) fn denied(&self, action: Action, topic: Topic) {
         let (action, topic) = (action.as_str(), topic.as_str());
         self.denied.get_or_create(&DeniedLabels { action, topic }).inc();
     }
@@ -69,7 +98,7 @@ impl Metrics {
         self.refusals.get_or_create(&RefusalLabels { kind }).inc();
     }
 
-    pub(super) fn published(&self, topic: bailiff_model::Topic, records: usize) {
+    pub(super) fn published(&self, topic: Topic, records: usize) {
         let labels = TopicLabels { topic: topic.as_str() };
         self.published.get_or_create(&labels).inc_by(records as u64);
     }
@@ -119,8 +148,44 @@ impl Collector for Sizes {
         }
         let subscribers = encoder.encode_descriptor("subscribers", "Open subscriptions", None, MetricType::Gauge)?;
         gauge(hub.subscriber_count()).encode(subscribers)?;
+        encode_shards(&hub, &mut encoder)?;
         encode_revision(&hub, encoder)
     }
+}
+
+/// Whether producers are there and know what they should (design §9). A topic that nobody ever published to has no shards.
+fn encode_shards(hub: &Hub, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+    let (all, now) = (BTreeSet::from(Topic::ALL), hub.now());
+    let shards = hub.read(|engine| engine.shards(&all, now));
+    type Read = fn(&ShardStatus) -> f64;
+    let per_shard: [(&str, &str, Read); 3] = [
+        (
+            "shard_live",
+            "1 while the shard's producer decides and what it sees is fresh",
+            |shard| f64::from(shard.live),
+        ),
+        (
+            "shard_complete",
+            "1 once the shard's first state is published whole, so that a missing key means something",
+            |shard| f64::from(shard.complete),
+        ),
+        (
+            "shard_lag_seconds",
+            "How old the least fresh of what the shard's producer decides on is",
+            |shard| shard.lag.as_secs_f64(),
+        ),
+    ];
+    for (name, help, read) in per_shard {
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for status in &shards {
+            let labels = ShardLabels {
+                topic: status.topic.as_str(),
+                shard: status.shard,
+            };
+            ConstGauge::new(read(status)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn encode_revision(hub: &Hub, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {

@@ -266,7 +266,17 @@ async fn a_reconnect_does_not_send_again_what_was_acknowledged(kind: Kind) {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     let published = "event_bus_published_records_total{topic=\"node-health\"} 2\n";
-    assert!(text.contains(published), "{text}");
+    let shard = r#"{topic="node-health",shard="0"}"#;
+    for line in [
+        published,
+        "event_bus_published_records_total{topic=\"daemon-rollouts\"} 0\n",
+        "event_bus_refusals_total{kind=\"fenced\"} 0\n",
+        &format!("event_bus_shard_complete{shard} 1.0\n"),
+        &format!("event_bus_shard_lag_seconds{shard} "),
+        &format!("event_bus_shard_live{shard} "),
+    ] {
+        assert!(text.contains(line), "{line} is missing in {text}");
+    }
     let after = soon("status", world.bus.status()).await.unwrap();
     assert_eq!(before.incarnation, after.incarnation);
 }

@@ -9,6 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
+use crate::metrics::at_zero;
+
 /// At most one line about refused connections in this time: enough to see why, not enough to fill a disk.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
@@ -73,6 +75,13 @@ impl Metrics {
         this
     }
 
+    /// There is such a port.
+    pub(super) fn begin(&self, port: &'static str) {
+        at_zero(&self.connections, [PortLabels { port }]);
+        let reasons = Refusal::ALL.map(Refusal::as_str);
+        at_zero(&self.refused, reasons.map(|reason| RefusalLabels { port, reason }));
+    }
+
     pub(super) fn opened(&self, port: &'static str) -> Open {
         let gauge = self.connections.get_or_create(&PortLabels { port }).clone();
         gauge.inc();
@@ -95,6 +104,14 @@ impl Metrics {
 }
 
 impl Refusal {
+    const ALL: [Self; 5] = [
+        Self::Full,
+        Self::FullForAddress,
+        Self::Handshake,
+        Self::HandshakeTimeout,
+        Self::HandshakeCut,
+    ];
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -120,6 +137,9 @@ mod tests {
     async fn refusals_are_counted_all_and_said_now_and_then() {
         let registry = crate::Metrics::new();
         let metrics = Metrics::register(&registry);
+        metrics.begin("bus");
+        let none = "bailiff_port_refused_connections_total{port=\"bus\",reason=\"full\"} 0";
+        assert!(registry.encode().contains(none), "before the first is refused");
         assert_eq!(metrics.refused("bus", Refusal::Handshake), Some(0));
         assert_eq!(metrics.refused("bus", Refusal::Full), None);
         assert_eq!(metrics.refused("bus", Refusal::Handshake), None);

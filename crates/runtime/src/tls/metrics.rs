@@ -7,6 +7,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::Validity;
+use crate::metrics::at_zero;
+
+const USED: &str = "used";
+const REFUSED: &str = "refused";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Result {
@@ -27,6 +31,7 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn register(&self, registry: &mut Registry) {
+        at_zero(&self.reloads, [USED, REFUSED].map(|result| Result { result }));
         let reloads = self.reloads.clone();
         registry.register(
             "reloads",
@@ -39,7 +44,7 @@ impl Metrics {
     }
 
     pub(super) fn reloaded(&self, is_used: bool) {
-        let result = if is_used { "used" } else { "refused" };
+        let result = if is_used { USED } else { REFUSED };
         self.reloads.get_or_create(&Result { result }).inc();
     }
 

@@ -1,9 +1,12 @@
 //! Telling people what holds a stage from outside: log, metrics, `/readyz`, Events.
 
+use std::collections::BTreeMap;
+
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
 use bailiff_model::{Hold, HoldReason, HoldScope, Holds};
 use bailiff_runtime::admin::Check;
+use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,18 +25,31 @@ pub(super) struct Teller {
     recorder: Recorder,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+/// As many series as there are zones, and not one more: nodes are counted together.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 struct Labels {
     scope: String,
     reason: &'static str,
 }
 
+/// What can hold everything from outside.
+const REASONS: [HoldReason; 4] = [
+    HoldReason::Paused,
+    HoldReason::Rival,
+    HoldReason::ApiStale,
+    HoldReason::Observing,
+];
+
+/// The scope of all nodes that are paused by name.
+const NODE: &str = "node";
+
 impl Teller {
     pub(super) fn start(env: &Env, name: &'static str) -> Self {
         let (braked, rival_signs) = (Family::default(), Counter::default());
         env.host.metrics.register(&name.replace('-', "_"), |registry| {
-            let help = "1 while acts are held from outside the stage, by what is held and why";
+            let help = "Holds of the stage's acts from outside, by what is held and why; nodes are counted together";
             registry.register("braked", help, braked.clone());
+            at_zero(&braked, always());
             let help = "Writes by which a kube-controller-manager was seen to do one of the stage's duties";
             registry.register("rival_signs", help, rival_signs.clone());
         });
@@ -51,12 +67,8 @@ impl Teller {
 
     /// Tells what holds now and what did before; `is_news` is false for what only has not been read yet.
     pub(super) fn tell(&self, before: Option<&Holds>, holds: &Holds, is_news: bool) {
-        let label = |scope: &HoldScope, hold: &Hold| Labels {
-            scope: scope.to_string(),
-            reason: hold.reason.as_str(),
-        };
+        self.count(before, holds);
         for (scope, hold) in before.into_iter().flat_map(Holds::iter) {
-            self.braked.get_or_create(&label(scope, hold)).set(0);
             if holds.get(scope, hold.reason).is_none() {
                 tracing::info!(%scope, reason = %hold.reason, "No longer held from outside");
                 self.rival(hold, false);
@@ -64,7 +76,6 @@ impl Teller {
         }
         let mut said = Vec::new();
         for (scope, hold) in holds.iter() {
-            self.braked.get_or_create(&label(scope, hold)).set(1);
             if before.and_then(|before| before.get(scope, hold.reason)) != Some(hold) && is_news {
                 tracing::warn!(%scope, reason = %hold.reason, detail = %hold.detail, "Held from outside");
                 self.rival(hold, true);
@@ -76,6 +87,17 @@ impl Teller {
             self.check.ok();
         } else {
             self.check.note(said.join("; "));
+        }
+    }
+
+    fn count(&self, before: Option<&Holds>, holds: &Holds) {
+        let (before, now) = (before.map(counted).unwrap_or_default(), counted(holds));
+        for labels in before.keys().filter(|labels| !now.contains_key(labels)) {
+            self.braked.remove(labels);
+        }
+        at_zero(&self.braked, always());
+        for (labels, count) in now {
+            self.braked.get_or_create(&labels).set(count);
         }
     }
 
@@ -127,5 +149,34 @@ impl Teller {
             note,
             annotations: Vec::new(),
         });
+    }
+}
+
+/// What always has a series: what can hold everything, and pauses of nodes.
+fn always() -> impl Iterator<Item = Labels> {
+    let everything = REASONS.map(|reason| Labels::of(&HoldScope::All, reason));
+    let nodes = Labels {
+        scope: NODE.to_owned(),
+        reason: HoldReason::Paused.as_str(),
+    };
+    everything.into_iter().chain([nodes])
+}
+
+fn counted(holds: &Holds) -> BTreeMap<Labels, i64> {
+    let mut counted = BTreeMap::new();
+    for (scope, hold) in holds.iter() {
+        *counted.entry(Labels::of(scope, hold.reason)).or_default() += 1;
+    }
+    counted
+}
+
+impl Labels {
+    fn of(scope: &HoldScope, reason: HoldReason) -> Self {
+        let scope = match scope {
+            HoldScope::Node(_) => NODE.to_owned(),
+            scope => scope.to_string(),
+        };
+        let reason = reason.as_str();
+        Self { scope, reason }
     }
 }
