@@ -9,6 +9,7 @@ mod metrics;
 mod options;
 mod perform;
 mod stage;
+mod telling;
 mod views;
 
 pub use options::Options;

@@ -1,13 +1,17 @@
 //! The decision loop: watches and answers in, requests, Events and records out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventSeverity};
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Severity, Syncer, Watched};
-use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, publish};
+use bailiff_event_bus::{
+    Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update, publish, subscribe,
+};
+use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
@@ -17,6 +21,7 @@ use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::perform::{kind_of, perform};
+use crate::telling::Telling;
 use crate::views::{Kept, Viewed};
 
 /// The stage.
@@ -60,6 +65,11 @@ struct Loop {
     called_off: BTreeSet<RequestId>,
     recorder: Recorder,
     publisher: Publisher,
+    telling: Telling,
+    /// Our own topic, until what former processes published is known.
+    memory: Option<Subscription>,
+    /// What is published then.
+    unsaid: BTreeMap<String, Box<DaemonSetSync>>,
     alarm: Alarm,
     beacon: Beacon,
     brake: Brake,
@@ -81,9 +91,17 @@ const REVISIONS: Source = Source::all("/apis/apps/v1/controllerrevisions");
 const NODES: Source = Source::all("/api/v1/nodes");
 const PODS: Source = Source::all("/api/v1/pods");
 
+/// Annotation of Events: the trace of the rollout that goes on, if one does.
+const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
+
+/// How long a bus may be away before nothing is remembered of former processes: then it says that it counts as stale. What is
+/// published waits so long, which is for people; and what is told twice then is the same span.
+const FORGET_AFTER: Duration = Duration::from_secs(10);
+
 /// What a turn of the loop began with.
 enum Turn {
     Input(Input),
+    Remembered(Update),
     Nothing,
     End(Result<(), Error>),
 }
@@ -96,6 +114,11 @@ impl Loop {
             shard_count: env.shard.count,
             producer: env.host.identity.clone(),
             epoch: env.epoch,
+        };
+        let memory = SubscribeOptions {
+            topics: vec![Topic::DaemonRollouts],
+            filters: Vec::new(),
+            subscriber: env.host.identity.clone(),
         };
         let duties = Duties {
             node_lifecycle: false,
@@ -117,6 +140,9 @@ impl Loop {
             called_off: BTreeSet::new(),
             recorder: Recorder::start(&env.api, "daemonset-controller", &env.host.identity, &env.host.seed),
             publisher: publish(&env.bus, publishing, &env.host.clock, &env.host.seed),
+            telling: Telling::new(env.host.spans.clone()),
+            memory: Some(subscribe(&env.bus, memory, &env.host.clock, &env.host.seed)),
+            unsaid: BTreeMap::new(),
             alarm: Alarm::new(&env.host.clock),
             beacon: Beacon::new(&env, "daemonset-syncer decisions"),
             brake,
@@ -130,6 +156,7 @@ impl Loop {
         let ended = loop {
             match self.turn().await {
                 Turn::Input(input) => self.decide(input),
+                Turn::Remembered(news) => self.remember(news),
                 Turn::Nothing => {}
                 Turn::End(ended) => break ended,
             }
@@ -150,6 +177,7 @@ impl Loop {
                 Turn::Nothing
             }
             news = self.publisher.next() => heard(news),
+            news = next_of(&mut self.memory) => Turn::Remembered(news),
             (id, kind, answer) = self.dispatch.next() => {
                 self.recalls.answered(&id);
                 self.metrics.answered(kind, &answer);
@@ -184,11 +212,49 @@ impl Loop {
         if !self.called_off.is_empty() {
             self.dispatch.release(&std::mem::take(&mut self.called_off));
         }
-        if self.core.is_ready() && !self.complete {
+        self.complete();
+    }
+
+    fn complete(&mut self) {
+        if self.core.is_ready() && self.memory.is_none() && !self.complete {
             self.complete = true;
             self.publisher.complete();
             tracing::info!("Listed all DaemonSets, revisions, nodes and pods");
         }
+    }
+
+    // === publishing ===
+
+    /// What we publish replaces what former processes did, so theirs is read first. Nothing else waits for it, and it does not wait
+    /// long for a bus that is away.
+    fn remember(&mut self, news: Update) {
+        match news {
+            Update::Snapshot { records, .. } => self.telling.remember(records),
+            Update::Lost { since } if self.env.host.clock.now().mono.saturating_since(since) >= FORGET_AFTER => {}
+            _ => return,
+        }
+        self.memory = None;
+        for (_, sync) in std::mem::take(&mut self.unsaid) {
+            self.publish(sync);
+        }
+        self.complete();
+    }
+
+    fn publish(&mut self, mut sync: Box<DaemonSetSync>) {
+        if self.memory.is_some() {
+            self.unsaid.insert(format!("{}/{}", sync.namespace, sync.name), sync);
+            return;
+        }
+        let trace = self.telling.publish(&mut sync);
+        self.publisher.set(Draft::new(Body::DaemonSetSync(*sync)).traced(trace));
+    }
+
+    fn withdraw(&mut self, owner: &Owner) {
+        self.telling
+            .withdraw(&owner.namespace, &owner.name, self.env.host.clock.wall());
+        let key = format!("{}/{}", owner.namespace, owner.name);
+        self.unsaid.remove(&key);
+        self.publisher.remove(&key);
     }
 
     fn execute(&mut self, effect: Effect) {
@@ -221,16 +287,17 @@ impl Loop {
                 severity,
                 reason,
                 message,
-            } => self.recorder.emit(event(&owner, severity, reason, message)),
+            } => {
+                let trace = self.telling.going_on(&owner.namespace, &owner.name);
+                self.recorder.emit(event(&owner, severity, reason, message, trace));
+            }
             Effect::Publish(sync) => {
                 self.metrics.published(&sync);
-                // One trace per revision that is rolled out.
-                let trace = TraceContext::derived(&["rollout\0", &sync.uid, "\0", &sync.current_revision]);
-                self.publisher.set(Draft::new(Body::DaemonSetSync(*sync)).traced(Some(trace)));
+                self.publish(sync);
             }
             Effect::Withdraw(owner) => {
                 self.metrics.withdrawn(&(owner.namespace.to_string(), owner.name.to_string()));
-                self.publisher.remove(&format!("{}/{}", owner.namespace, owner.name));
+                self.withdraw(&owner);
             }
             Effect::WakeAt(at) => self.alarm.set(at),
         }
@@ -301,6 +368,14 @@ impl Loop {
     }
 }
 
+/// Waits for ever where there is nothing to hear.
+async fn next_of(memory: &mut Option<Subscription>) -> Update {
+    match memory {
+        Some(memory) => memory.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 fn heard(news: Published) -> Turn {
     match news {
         Published::Fenced { detail } => Turn::End(Err(Error::Fenced {
@@ -316,7 +391,8 @@ fn heard(news: Published) -> Turn {
 }
 
 /// DS-187
-fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String) -> EventDraft {
+fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String, trace: Option<TraceContext>) -> EventDraft {
+    let trace = trace.map(|trace| (ANNOTATION_TRACE_ID, format!("{:032x}", trace.trace_id)));
     EventDraft {
         regarding: Regarding {
             api_version: "apps/v1",
@@ -333,6 +409,6 @@ fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String) 
         reason,
         action: reason,
         note,
-        annotations: Vec::new(),
+        annotations: trace.into_iter().collect(),
     }
 }

@@ -8,6 +8,7 @@
 
 mod api;
 mod brake;
+mod traces;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use bailiff_event_bus::{Body, Bus, Server, ServerOptions, SubscribeOptions, Subs
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use bailiff_model::{HoldReason, Topic, Wall};
 use bailiff_runtime::client::Limiter;
+use bailiff_runtime::trace::Recorder;
 use bailiff_runtime::{Clock, Seed, Spans};
 use bailiff_stage::{Env, Error, Host, Shard};
 use serde_json::{Value, json};
@@ -27,6 +29,7 @@ use api::FakeApi;
 struct World {
     api: FakeApi,
     env: Env,
+    recorder: Recorder,
     rollouts: Subscription,
     stage: JoinHandle<Result<(), Error>>,
     /// The bus lives as long as its server.
@@ -54,7 +57,7 @@ impl World {
         let seed = Seed::new(1);
         let server = Server::new(ServerOptions::default(), &clock, &seed);
         let bus = Bus::in_process(&server);
-        let (spans, _) = Spans::recorded();
+        let (spans, recorder) = Spans::recorded();
         let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default())
             .with_limiter(Limiter::new(per_second, 10, &clock));
         let host = Host {
@@ -71,8 +74,30 @@ impl World {
             rollouts: subscribe(&bus, options, &clock, &seed),
             stage: tokio::spawn(run(Options::default(), env.clone())),
             env,
+            recorder,
             api,
             server,
+        }
+    }
+
+    /// Another process takes the stage's place, on the same bus.
+    async fn restart(self) -> Self {
+        self.env.host.shutdown.trigger();
+        assert!(self.stage.await.unwrap().is_ok());
+        let Env { host, bus, .. } = self.env;
+        let (spans, recorder) = Spans::recorded();
+        let api = Api::new(self.api.client(), host.clock.clone(), bailiff_cluster::Metrics::default());
+        let host = Host {
+            spans,
+            ..Host::new(&host.clock, &host.seed, "another")
+        };
+        let api = api.with_limiter(Limiter::none(&host.clock));
+        let env = host.env(api, &bus, Shard::WHOLE, 0);
+        Self {
+            stage: tokio::spawn(run(Options::default(), env.clone())),
+            env,
+            recorder,
+            ..self
         }
     }
 
