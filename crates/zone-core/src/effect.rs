@@ -5,6 +5,8 @@ use std::time::Duration;
 use bailiff_model::outcome::{Outcome, RefusedReason};
 use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, Taint, TraceContext, Wall, Zone};
 
+use crate::span::Span;
+
 /// Ties an answer to its request. Never used twice by one evictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
@@ -211,55 +213,14 @@ pub enum Count {
     },
 }
 
-/// A part of an incident that is over: real start and end (design §9).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// What it was.
-    pub kind: SpanKind,
-    /// Trace of the incident.
-    pub trace: Option<TraceContext>,
-    /// When it began.
-    pub start: Wall,
-    /// When it ended.
-    pub end: Wall,
-    /// The node it concerns.
-    pub node: NodeName,
-    /// The pod it concerns.
-    pub pod: Option<PodRef>,
-}
-
-/// What a [`Span`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpanKind {
-    /// From entering the zone's queue to the grant.
-    QueueWait,
-    /// From the grant to the taint in the API.
-    Isolation,
-    /// From the intent to the accepted deletion.
-    Eviction,
-}
-
-impl SpanKind {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::QueueWait => "zone queue wait",
-            Self::Isolation => "isolation",
-            Self::Eviction => "pod eviction",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// NL-002, TE-002: Events come from upstream's controllers; spans are named as the documentation of traces has it.
+    /// NL-002, TE-002: Events come from upstream's controllers.
     #[test]
-    fn others_find_us_by_name() {
+    fn events_come_from_upstreams_controllers() {
         assert_eq!(Component::Node.as_str(), "node-controller");
         assert_eq!(Component::TaintEviction.as_str(), "taint-eviction-controller");
-        let spans = [SpanKind::QueueWait, SpanKind::Isolation, SpanKind::Eviction];
-        assert_eq!(spans.map(SpanKind::as_str), ["zone queue wait", "isolation", "pod eviction"]);
     }
 }

@@ -21,11 +21,11 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodRef, PodUid, Topic, TraceContext, Wall, Zone};
+use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
 use indexmap::IndexMap;
 
 use crate::config::Config;
-use crate::effect::{Draft, Effect, Span, SpanKind, Ticket};
+use crate::effect::{Draft, Effect, Ticket};
 use crate::input::Input;
 use crate::timers::Timers;
 use crate::topics::Topics;
@@ -156,9 +156,9 @@ impl Evictor {
             Input::NodeApplied(facts) => self.node_applied(facts, now),
             Input::NodeDeleted { name, uid } => self.node_deleted(&name, uid.as_ref(), now),
             Input::ApiFresh(fresh) => self.api_fresh = fresh,
-            Input::DaemonSets(all) => self.daemon_sets_listed(all),
-            Input::DaemonSetApplied(facts) => self.daemon_set_applied(facts),
-            Input::DaemonSetDeleted(key) => self.daemon_set_deleted(&key),
+            Input::DaemonSets(all) => self.daemon_sets_listed(all, now),
+            Input::DaemonSetApplied(facts) => self.daemon_set_applied(facts, now),
+            Input::DaemonSetDeleted(key) => self.daemon_set_deleted(&key, now),
             Input::DaemonSetsFresh(fresh) => self.daemon_sets_fresh(fresh),
             Input::Snapshot { records, shards } => self.snapshot(records, shards, now),
             Input::Changes { records, shards } => self.changes(records, shards, now),
@@ -252,17 +252,6 @@ impl Evictor {
             derived_from,
             trace,
             outcome,
-        }));
-    }
-
-    fn span(&mut self, kind: SpanKind, trace: Option<TraceContext>, start: Wall, node: &NodeName, pod: Option<PodRef>, now: Now) {
-        self.effects.push(Effect::Span(Span {
-            kind,
-            trace,
-            start,
-            end: now.wall,
-            node: node.clone(),
-            pod,
         }));
     }
 

@@ -181,3 +181,19 @@ pub enum FailureKind {
     /// It is not known whether it was applied.
     Unknown,
 }
+
+impl FailureKind {
+    /// Its word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Conflict => "conflict",
+            Self::Throttled => "throttled",
+            Self::Invalid => "invalid",
+            Self::Denied => "denied",
+            Self::NotSent => "not_sent",
+            Self::CalledOff => "called_off",
+            Self::Unknown => "unknown",
+        }
+    }
+}

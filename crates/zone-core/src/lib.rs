@@ -27,14 +27,16 @@ mod input;
 mod judge;
 mod queue;
 mod rate;
+mod span;
 mod timers;
 mod topics;
 mod votes;
 
 pub use bailiff_model::{Duties, EvictionMode, Profile, Shard};
 pub use config::{AcceptIntents, Config, Error as ConfigError, EvictionMethod, Rates};
-pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, Span, SpanKind, TaintWrite, Ticket};
+pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, TaintWrite, Ticket};
 pub use effect::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NODE_LOST};
 pub use evictor::{Evictor, ZoneView};
 pub use fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
 pub use input::{Block, Body, Failure, FailureKind, Input, PodAnswer, Record, ShardStatus};
+pub use span::{Span, SpanEnd, SpanKind, SpanReason, Why};

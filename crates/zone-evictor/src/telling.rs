@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
+use bailiff_model::TraceContext;
 use bailiff_runtime::Spans;
-use bailiff_runtime::trace;
+use bailiff_runtime::trace::{self, KeyValue};
 use bailiff_stage::Env;
-use bailiff_zone_core::{Component, Event, Regarding as Object, Span};
+use bailiff_zone_core::{Component, Event, Regarding as Object, Span, SpanReason};
 
 use crate::ANNOTATION_TRACE_ID;
 
@@ -68,16 +69,56 @@ fn regarding(object: &Object) -> Regarding {
 
 /// Emits a span of an incident.
 pub(crate) fn span(spans: &Spans, span: Span) {
-    let Some(parent) = span.trace else {
-        return;
+    if let Some(parent) = span.trace {
+        spans.emit(rendered(parent, span));
+    }
+}
+
+fn rendered(parent: TraceContext, span: Span) -> trace::Span {
+    let kind = if span.kind.is_request() {
+        trace::SpanKind::Client
+    } else {
+        trace::SpanKind::Internal
     };
-    let mut finished =
-        trace::Span::child_of(parent, span.kind.as_str(), span.start, span.end).attribute("k8s.node.name", span.node.to_string());
+    let has_failed = span.has_failed();
+    let mut told = trace::Span::child_of(parent, span.kind.as_str(), span.start, span.end)
+        .kind(kind)
+        .attribute("k8s.node.name", span.node.name.to_string());
+    if !span.node.uid.is_empty() {
+        told = told.attribute("k8s.node.uid", span.node.uid.to_string());
+    }
     if let Some(pod) = span.pod {
-        finished = finished
+        told = told
             .attribute("k8s.namespace.name", pod.namespace.to_string())
             .attribute("k8s.pod.name", pod.name.to_string())
             .attribute("k8s.pod.uid", pod.uid.to_string());
     }
-    spans.emit(finished);
+    told = told.attribute(OUTCOME, span.outcome.as_str());
+    if let Some(reason) = span.why.reason {
+        told = told.attribute(REASON, reason.word());
+    }
+    for (hold, until) in span.why.meanwhile {
+        let since = hold.since.max(span.start);
+        let seconds = until.duration_since(since).as_secs_f64();
+        let attributes = vec![
+            KeyValue::new(REASON, SpanReason::from(hold.reason).word()),
+            KeyValue::new(DETAIL, hold.detail),
+            KeyValue::new("bailiff.held.seconds", seconds),
+        ];
+        told = told.event("zone held", since, attributes);
+    }
+    if has_failed {
+        told = told.failed(span.why.detail.clone());
+    }
+    if !span.why.detail.is_empty() {
+        told = told.attribute(DETAIL, span.why.detail);
+    }
+    told
 }
+
+/// How it ended.
+const OUTCOME: &str = "bailiff.outcome";
+/// Why, as one of few words.
+const REASON: &str = "bailiff.reason";
+/// Why, in a sentence.
+const DETAIL: &str = "bailiff.detail";

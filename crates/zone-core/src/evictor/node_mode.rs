@@ -31,11 +31,11 @@ impl Evictor {
             self.set_evicted(name, None);
         }
         if self.is_evicted(name) {
-            self.leave_queue(name);
+            self.leave_queue(name, now);
             return self.say(name, Said::Evicted, now);
         }
         if !due {
-            return self.leave_queue(name);
+            return self.leave_queue(name, now);
         }
         let hold = self.eviction_hold(name);
         if let Some(zone) = self.nodes.get(name).and_then(Node::zone).cloned() {
@@ -47,8 +47,8 @@ impl Evictor {
 
     /// The granted node becomes evicted; nothing is written to it, its pods follow (NL-205).
     pub(super) fn evict_node(&mut self, zone: &Zone, name: &NodeName, now: Now) {
-        self.end_queue_wait(name, now);
-        self.leave_queue(name);
+        self.end_queue_wait(name, zone, now);
+        self.leave_queue(name, now);
         let Some((meant, _)) = self.nodes.get(name).and_then(eviction_wanted) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
         };
@@ -63,14 +63,14 @@ impl Evictor {
 
     /// Ready, withdrawn, or another node by now (NL-204).
     fn unmark(&mut self, name: &NodeName, now: Now) {
-        self.leave_queue(name);
+        self.leave_queue(name, now);
         self.set_evicted(name, None);
         let Some(node) = self.nodes.get(name) else {
             return;
         };
         if node.facts.is_none() {
-            self.unsay(name);
-        } else if node.said.as_ref().is_some_and(|(said, _)| *said != Said::Released) {
+            self.unsay(name, now);
+        } else if node.said.as_ref().is_some_and(|told| told.said != Said::Released) {
             self.say(name, Said::Released, now);
         }
     }

@@ -14,6 +14,7 @@ mod recall;
 mod say;
 mod taints;
 mod upstream;
+mod waits;
 
 use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{
@@ -28,6 +29,7 @@ use crate::fact::NodeFacts;
 use crate::queue::Place;
 use crate::votes::Vote;
 use upstream::Turns;
+use waits::{Clearing, Queued, Since};
 
 /// The monitor's word about a node, as far as it is used.
 #[derive(Clone, Debug)]
@@ -97,6 +99,16 @@ pub(super) enum Said {
     Evicted,
 }
 
+/// What was last said about a node, as what was said.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) said: Said,
+    zone: Zone,
+    since: Since,
+    /// Why it is held.
+    detail: String,
+}
+
 /// What is kept of a node. It exists as long as anything is known of it: facts, a health record or a wish.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
@@ -111,10 +123,13 @@ pub(super) struct Node {
     pub(super) place: Option<(Zone, Place)>,
     /// What upstream's queues remember of it, in its profile.
     pub(super) upstream: Turns,
-    /// When it entered a queue, and when it was granted.
-    pub(super) queued_at: Option<Wall>,
-    pub(super) granted_at: Option<Wall>,
+    /// Since when it waits in a queue.
+    queued: Option<Queued>,
     work: Work,
+    /// Since when the request about its taints is made, and what for.
+    request: Option<(Since, Purpose)>,
+    /// For what the removal of its taints waits.
+    clearing: Option<Clearing>,
     failures: u32,
     /// What is wanted of the taints, and since when: the wait for the NoSchedule counterpart is counted from there.
     wanted_since: Option<(Option<HealthTaint>, Mono)>,
@@ -122,7 +137,7 @@ pub(super) struct Node {
     pub(super) evicted: Option<NodeUid>,
     /// Node mode: that its pods are deleted was said in an Event.
     pub(super) announced: bool,
-    pub(super) said: Option<(Said, Zone)>,
+    pub(super) said: Option<Told>,
 }
 
 /// Reads of nodes made to be sure: one at a time, at most one per second (design §3).
@@ -206,6 +221,16 @@ impl Node {
         of_facts.or_else(|| self.wish.as_ref().map(|wish| &wish.zone))
     }
 
+    /// As outcomes name it; if it is gone as its wish did.
+    fn reference(&self) -> Option<NodeRef> {
+        let of_facts = self.facts.as_ref().map(NodeFacts::reference);
+        of_facts.or_else(|| self.wish.as_ref().map(|wish| wish.node.clone()))
+    }
+
+    fn is_ready(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.ready == ReadyStatus::True)
+    }
+
     pub(super) fn trace(&self) -> Option<TraceContext> {
         let of_wish = self.wish.as_ref().and_then(|wish| wish.trace);
         of_wish.or_else(|| self.health.as_ref().and_then(|health| health.trace))
@@ -269,6 +294,7 @@ impl Node {
             wish: self.wish.take(),
             vote: self.vote.take(),
             place: self.place.take(),
+            queued: self.queued.take(),
             upstream: std::mem::take(&mut self.upstream),
             said: self.said.take(),
             // Node mode: a node object that is gone leaves its intents standing (NL-205), so it stays what and where it was. The
@@ -326,7 +352,7 @@ impl Evictor {
         let replaced = node.facts.as_ref().is_some_and(|known| known.uid != facts.uid);
         if replaced {
             self.leave_incarnation(&name, now);
-            self.leave_queue(&name);
+            self.leave_queue(&name, now);
         }
         self.confirm.gone.remove(&name);
         self.register_zone(&facts.zone);
@@ -357,6 +383,7 @@ impl Evictor {
 
     fn leave_incarnation(&mut self, name: &NodeName, now: Now) {
         self.void_grant(name, now);
+        self.end_with_incarnation(name, now);
         if let Some(node) = self.nodes.get_mut(name) {
             node.become_another();
         }

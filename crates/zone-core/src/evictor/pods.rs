@@ -19,10 +19,12 @@
 
 mod answers;
 mod attempts;
+mod lines;
 mod recall;
 mod say;
 mod spared;
 mod steps;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,9 +37,11 @@ use super::{Asker, Evictor, Timer};
 use crate::effect::{Count, Effect, Mark, Ticket};
 use crate::fact::PodFacts;
 use crate::rate::Bucket;
+use crate::span::{SpanEnd, Why};
 
 use attempts::Attempts;
 pub(super) use spared::DaemonSets;
+use waits::{Awaited, Wait, end_of};
 
 /// Where a pod's eviction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +86,12 @@ struct Pod {
     trace: Option<TraceContext>,
     /// When the present intent was received.
     received_at: Mono,
-    /// When it was first due, as far as we know.
+    /// When it was first due, as far as we know, or due again after we were done with it.
     since: Wall,
+    /// What it waits for.
+    wait: Option<Box<Wait>>,
+    /// When the first request of the present attempt was made.
+    asked_at: Option<Wall>,
     due_since: Mono,
     /// A budget forbade its eviction since.
     blocked: bool,
@@ -140,104 +148,9 @@ impl Pod {
     }
 }
 
-// === impl Pods ===
-
-impl Pods {
-    pub(super) fn new(overdue_per_second: f64) -> Self {
-        Self {
-            all: IndexMap::new(),
-            by_node: IndexMap::new(),
-            dirty: BTreeSet::new(),
-            held: BTreeSet::new(),
-            fresh: BTreeMap::new(),
-            overdue: BTreeMap::new(),
-            next_place: 0,
-            in_flight: BTreeSet::new(),
-            pace: Bucket::full(overdue_per_second),
-        }
-    }
-
-    pub(super) fn uids(&self) -> impl Iterator<Item = &PodUid> {
-        self.all.keys()
-    }
-
-    pub(super) fn has_any_of(&self, node: &NodeName) -> bool {
-        self.by_node.contains_key(node)
-    }
-
-    pub(super) fn wake(&mut self, uid: PodUid) {
-        self.dirty.insert(uid);
-    }
-
-    /// What a gate decides: who waits for it, and whose request may not be sent yet.
-    pub(super) fn look_again_at_gates(&mut self) {
-        self.dirty.extend(self.held.iter().cloned());
-        self.dirty.extend(self.in_flight.iter().cloned());
-    }
-
-    pub(super) fn look_again_at_node(&mut self, node: &NodeName) {
-        if let Some(uids) = self.by_node.get(node) {
-            self.dirty.extend(uids.iter().cloned());
-        }
-    }
-
-    fn set_stage(&mut self, uid: &PodUid, stage: Stage) {
-        let Some(pod) = self.all.get_mut(uid) else {
-            return;
-        };
-        let before = std::mem::replace(&mut pod.stage, stage);
-        match before {
-            Stage::Waiting(place) => {
-                self.fresh.remove(&place);
-                self.overdue.remove(&place);
-            }
-            Stage::Held(_) => {
-                self.held.remove(uid);
-            }
-            _ => {}
-        }
-        match stage {
-            Stage::Waiting(place) => {
-                let line = if pod.overdue { &mut self.overdue } else { &mut self.fresh };
-                line.insert(place, uid.clone());
-            }
-            Stage::Held(_) => {
-                self.held.insert(uid.clone());
-            }
-            _ => {}
-        }
-        if stage.is_in_flight() {
-            self.in_flight.insert(uid.clone());
-        } else if before.is_in_flight() {
-            self.in_flight.remove(uid);
-        }
-    }
-
-    fn remove(&mut self, uid: &PodUid) {
-        self.set_stage(uid, Stage::Done);
-        self.dirty.remove(uid);
-        let Some(pod) = self.all.swap_remove(uid) else {
-            return;
-        };
-        let node = pod.intent.node.name;
-        if let Some(uids) = self.by_node.get_mut(&node) {
-            uids.remove(uid);
-            if uids.is_empty() {
-                self.by_node.swap_remove(&node);
-            }
-        }
-    }
-}
-
 // === impl Evictor: intents ===
 
 impl Evictor {
-    /// Pods that are due: held, waiting for a slot, with a request under way.
-    pub fn due_pods(&self) -> (usize, usize, usize) {
-        let waiting = self.pods.fresh.len() + self.pods.overdue.len();
-        (self.pods.held.len(), waiting, self.pods.in_flight.len())
-    }
-
     pub(super) fn take_pod_intent(
         &mut self,
         origin: Origin,
@@ -280,11 +193,17 @@ impl Evictor {
                 pod.seen = None;
                 pod.intent = intent;
                 pod.received_at = now.mono;
+                if pod.stage == Stage::Done {
+                    pod.begin_anew(now);
+                }
                 if matches!(pod.stage, Stage::Done | Stage::Confirming) {
                     self.pods.set_stage(&uid, Stage::New);
                 }
                 self.pods.dirty.insert(uid);
                 return;
+            }
+            if self.is_open(&uid) {
+                self.end_eviction(&uid, SpanEnd::Cancelled, None, "the pod is on another node", now);
             }
             self.pods.remove(&uid);
         }
@@ -298,6 +217,8 @@ impl Evictor {
             trace,
             received_at: now.mono,
             since: now.wall,
+            wait: None,
+            asked_at: None,
             due_since: now.mono,
             blocked: false,
             stage: Stage::New,
@@ -354,7 +275,7 @@ impl Evictor {
             None => {
                 let own = [HoldReason::RateLimited, HoldReason::OutdatedIntent];
                 let freed = matches!(pod.stage, Stage::Held(reason) if !own.contains(&reason));
-                self.line_up(uid, freed);
+                self.line_up(uid, freed, now);
             }
         }
     }
@@ -369,32 +290,6 @@ impl Evictor {
         !self.timers.is_set(&Timer::Pod(uid.clone()))
     }
 
-    fn line_up(&mut self, uid: &PodUid, freed: bool) {
-        self.pods.next_place += 1;
-        let place = self.pods.next_place;
-        if let Some(pod) = self.pods.all.get_mut(uid) {
-            pod.overdue |= freed;
-        }
-        self.pods.set_stage(uid, Stage::Waiting(place));
-    }
-
-    fn next_pod(&mut self, now: Now) -> Option<PodUid> {
-        if self.pods.in_flight.len() >= self.config.max_evictions_in_flight {
-            return None;
-        }
-        if let Some(uid) = self.pods.fresh.values().next() {
-            return Some(uid.clone());
-        }
-        let uid = self.pods.overdue.values().next()?.clone();
-        let at = self.pods.pace.available_at(f64::INFINITY);
-        if at > now.mono {
-            self.timers.set(Timer::Pace, at);
-            return None;
-        }
-        self.pods.pace.take(now.mono);
-        Some(uid)
-    }
-
     /// Makes the next step of one pod's eviction: from waiting, or from the answer to the step before.
     fn advance(&mut self, uid: &PodUid, now: Now) {
         let Some(pod) = self.pods.all.get(uid) else {
@@ -404,6 +299,10 @@ impl Evictor {
             Step::Hold(reason, detail) => self.hold_pod(uid, reason, detail, now),
             Step::Confirm => {
                 let node = pod.intent.node.name.clone();
+                let detail = format!("node {node}, as it is known, does not justify it; the node is read to be sure");
+                let why = Why::held(HoldReason::OutdatedIntent, detail.as_str());
+                self.end_attempt(uid, SpanEnd::Held, why, now);
+                self.await_for_pod(uid, Awaited::Hold(HoldReason::OutdatedIntent), detail, now);
                 self.pods.set_stage(uid, Stage::Confirming);
                 self.confirm_node(&node);
             }
@@ -439,8 +338,12 @@ impl Evictor {
             self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
         }
         self.pods.set_stage(uid, stage(ticket));
+        if !self.is_blocked(uid) {
+            self.end_wait(uid, SpanEnd::Evicting, now);
+        }
         let target = self.pods.all.get_mut(uid).map(|pod| {
             pod.recalled = false;
+            pod.asked_at.get_or_insert(now.wall);
             pod.target.clone()
         });
         (ticket, target.unwrap_or_default())
@@ -452,6 +355,8 @@ impl Evictor {
             self.ask_if_ready(&node);
         }
         self.pods.set_stage(uid, Stage::Held(reason));
+        self.end_attempt(uid, SpanEnd::Held, Why::held(reason, detail.as_str()), now);
+        self.await_for_pod(uid, Awaited::Hold(reason), detail.clone(), now);
         self.say_pod_held(uid, reason, detail, now);
     }
 
@@ -461,6 +366,8 @@ impl Evictor {
     }
 
     fn finish_pod(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, now: Now) {
+        let (end, reason) = end_of(&state);
+        self.end_eviction(uid, end, reason, &detail, now);
         self.say_pod(uid, state, detail, now);
         self.pods.set_stage(uid, Stage::Done);
         let withdrawn = self.pods.all.get_mut(uid).is_some_and(|pod| {

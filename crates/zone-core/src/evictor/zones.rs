@@ -1,5 +1,7 @@
 //! Zones: their states, why they are held, and the rate they are granted.
 
+use std::collections::VecDeque;
+
 use bailiff_model::outcome::{Outcome, ZoneStatus};
 use bailiff_model::{EvictionMode, Hold, HoldReason, Moment, Mono, NodeName, Now, Origin, Profile, Topic, Wall, Zone, ZoneState};
 
@@ -11,6 +13,9 @@ use crate::votes::{Tally, View};
 /// So many waiting nodes of a zone are told that the zone is held, or no longer; for those behind them the zone's own record says it.
 /// A hold that flips in a zone of thousands must not cost thousands of records.
 const TOLD_ABOUT_ZONE_HOLDS: usize = 100;
+
+/// So many ended holds of a zone are remembered. A node that waited through more is told of the last ones.
+const PAST_HOLDS: usize = 8;
 
 /// A grant that is being carried out: nobody else in the zone is granted meanwhile.
 #[derive(Clone, Debug)]
@@ -31,6 +36,8 @@ pub(super) struct Entry {
     pub(super) queue: Queue,
     pub(super) granted: Option<Grant>,
     pub(super) held: Option<Hold>,
+    /// The last holds that ended, and when.
+    past: VecDeque<(Hold, Wall)>,
     /// The newest health record that was counted here.
     origin: Origin,
     said: Option<Said>,
@@ -87,6 +94,7 @@ impl Entry {
             queue: Queue::default(),
             granted: None,
             held: None,
+            past: VecDeque::new(),
             origin: Origin::default(),
             said: None,
         }
@@ -101,7 +109,25 @@ impl Entry {
         }
     }
 
-    fn rate(&self) -> f64 {
+    /// The hold is as it is from now on; one that ends is remembered, for the traces of those who waited.
+    fn hold(&mut self, held: Option<Hold>, now: Wall) {
+        let reason = held.as_ref().map(|hold| hold.reason);
+        let ended = std::mem::replace(&mut self.held, held).filter(|before| Some(before.reason) != reason && before.since != now);
+        if let Some(ended) = ended {
+            if self.past.len() >= PAST_HOLDS {
+                self.past.pop_front();
+            }
+            self.past.push_back((ended, now));
+        }
+    }
+
+    /// The holds in force since then, as far as they are remembered, and when each ended; the present one has not.
+    pub(super) fn holds_since(&self, since: Wall, now: Wall) -> Vec<(Hold, Wall)> {
+        let past = self.past.iter().filter(|(_, until)| *until > since).cloned();
+        past.chain(self.held.iter().map(|hold| (hold.clone(), now))).collect()
+    }
+
+    pub(super) fn rate(&self) -> f64 {
         self.bucket.rate().min(self.ceiling)
     }
 
@@ -239,22 +265,18 @@ impl Evictor {
             return;
         };
         let before = entry.held.as_ref().map(|hold| hold.reason);
-        match reason {
-            Some((reason, detail)) => {
-                let since = entry
-                    .held
-                    .as_ref()
-                    .filter(|hold| hold.reason == reason)
-                    .map_or(now.wall, |hold| hold.since);
-                entry.held = Some(Hold {
-                    reason,
-                    detail,
-                    since,
-                    until: None,
-                });
-            }
-            None => entry.held = None,
-        }
+        let same = entry
+            .held
+            .as_ref()
+            .filter(|hold| Some(hold.reason) == reason.as_ref().map(|(reason, _)| *reason));
+        let since = same.map_or(now.wall, |hold| hold.since);
+        let held = reason.map(|(reason, detail)| Hold {
+            reason,
+            detail,
+            since,
+            until: None,
+        });
+        entry.hold(held, now.wall);
         if entry.held.as_ref().map(|hold| hold.reason) != before {
             let told = entry.queue.iter().take(TOLD_ABOUT_ZONE_HOLDS).map(|(_, name)| name.clone());
             self.touched.extend(told);

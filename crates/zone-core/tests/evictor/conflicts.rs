@@ -3,7 +3,7 @@
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Effect as TaintEffect, Hold, HoldReason, HoldScope, ReadyStatus};
-use bailiff_zone_core::{Count, Effect, FailureKind, Input, SpanKind};
+use bailiff_zone_core::{Count, Effect, FailureKind, Input, SpanEnd};
 
 use crate::isolation::report_false;
 use crate::world::{Happened, World, mk_config, mk_failure, secs, zone};
@@ -83,7 +83,7 @@ fn a_write_counts_if_it_was_ours_that_was_applied() {
         world.answer_all();
         let told = |name: &str| {
             let mut spans = world.spans.iter();
-            spans.any(|span| span.kind == SpanKind::Isolation && span.node.as_str() == name)
+            spans.any(|span| span.outcome == SpanEnd::Isolated && span.why.detail.is_empty() && span.node.name.as_str() == name)
         };
         assert_eq!((told("n1"), told("n2")), (is_ours, next), "{failure:?}, stands: {stands}");
         let counted = world.counts.iter().filter(|count| **count == Count::NodeEvicted(zone("a")));

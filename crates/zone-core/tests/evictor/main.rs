@@ -17,5 +17,6 @@ mod recall;
 mod restarts;
 mod shards;
 mod told;
+mod traces;
 mod upstream;
 mod world;

@@ -407,7 +407,7 @@ fn waits_and_acts_are_spans() {
     let took = |span: &Span| {
         (
             span.kind,
-            span.node.to_string(),
+            span.node.name.to_string(),
             span.end.duration_since(span.start).as_secs(),
         )
     };
@@ -416,6 +416,7 @@ fn waits_and_acts_are_spans() {
         (SpanKind::Isolation, "n1".to_owned(), 0),
         (SpanKind::QueueWait, "n2".to_owned(), 10),
         (SpanKind::Isolation, "n2".to_owned(), 0),
+        (SpanKind::Delete, "n2".to_owned(), 0),
         (SpanKind::Eviction, "n2".to_owned(), 0),
     ];
     assert_eq!(world.spans.iter().map(took).collect::<Vec<_>>(), wanted);

@@ -24,7 +24,9 @@ fn what_belongs_to_another_shard_is_neither_done_nor_told() {
         let owns = shard.owns_zone(&zone("a"));
         owners += u32::from(owns);
         assert_eq!((world.deleted() == 1, world.is_isolated("n1")), (owns, owns), "shard {index}");
+        world.withdraw(&pod);
         assert_eq!(world.outcomes.is_empty(), !owns, "{:?}", world.outcomes);
+        assert_eq!(world.spans.is_empty(), !owns, "{:?}", world.spans);
     }
     assert_eq!(owners, 1);
 }

@@ -244,6 +244,9 @@ fn the_time_in_the_queue_counts_from_its_beginning() {
     world.change_node("n2", |facts| facts.excluded_from_disruption = true);
     world.pass(secs(5));
     let waited: Vec<_> = world.spans.iter().filter(|span| span.kind == SpanKind::QueueWait).collect();
-    let told: Vec<_> = waited.iter().map(|span| (span.node.as_str(), span.start, span.end)).collect();
+    let told: Vec<_> = waited
+        .iter()
+        .map(|span| (span.node.name.as_str(), span.start, span.end))
+        .collect();
     assert_eq!(told, [("n1", began, began), ("n2", began, world.now.wall)]);
 }

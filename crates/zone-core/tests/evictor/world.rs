@@ -352,6 +352,23 @@ impl World {
         self.zone_status(name).held.as_ref().map(|hold| hold.reason)
     }
 
+    /// What the trace of a node, or of a pod by its uid, tells: span, its seconds, how it ended, and why.
+    pub fn told(&self, who: &str) -> Vec<String> {
+        let of = |span: &&Span| match &span.pod {
+            Some(pod) => pod.uid.as_str() == who,
+            None => span.node.name.as_str() == who,
+        };
+        let text = |span: &Span| {
+            let took = span.end.duration_since(span.start).as_secs();
+            let reason = span
+                .why
+                .reason
+                .map_or_else(String::new, |reason| format!(" {}", reason.word()));
+            format!("{} {took}s {}{reason}", span.kind.as_str(), span.outcome.as_str())
+        };
+        self.spans.iter().filter(of).map(text).collect()
+    }
+
     /// When each node was isolated, in seconds since the world began, in order.
     pub fn isolations(&self) -> Vec<(&str, u64)> {
         let began = Mono::from_origin(secs(100_000));

@@ -37,6 +37,7 @@ struct State {
     events: Vec<Value>,
     delay: Duration,
     budget: Option<&'static str>,
+    denies_deletions: bool,
 }
 
 impl FakeApi {
@@ -73,6 +74,11 @@ impl FakeApi {
     /// A budget of this name forbids every eviction; or none does.
     pub fn forbid(&self, budget: Option<&'static str>) {
         self.state().budget = budget;
+    }
+
+    /// From now on nobody may delete anything.
+    pub fn deny_deletions(&self) {
+        self.state().denies_deletions = true;
     }
 
     /// The object, if there is one.
@@ -229,6 +235,9 @@ impl State {
     }
 
     fn delete(&mut self, path: &str, preconditions: &Value) -> Response<TestBody> {
+        if self.denies_deletions {
+            return refused(403);
+        }
         match self.checked(path, preconditions) {
             Ok(object) => {
                 self.objects.remove(path);
@@ -240,7 +249,11 @@ impl State {
 }
 
 fn refused(code: u16) -> Response<TestBody> {
-    let reason = if code == 404 { "NotFound" } else { "Conflict" };
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        _ => "Conflict",
+    };
     whole(
         code,
         &json!({"kind": "Status", "code": code, "reason": reason, "message": reason}),

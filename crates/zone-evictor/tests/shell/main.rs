@@ -8,6 +8,7 @@
 
 mod api;
 mod brake;
+mod traces;
 
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ use bailiff_event_bus::{
 use bailiff_model::health::{Ready, SignOfLife, Signal};
 use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, NodeIsolation, PodEviction, Trigger};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
-use bailiff_model::{Effect, NodeHealth, NodeRef, PodRef, ReadyStatus, Taint, Topic, Verdict, Zone};
+use bailiff_model::{Effect, NodeHealth, NodeRef, PodRef, ReadyStatus, Taint, Topic, TraceContext, Verdict, Zone};
 use bailiff_runtime::client::Limiter;
+use bailiff_runtime::trace::Recorder;
 use bailiff_runtime::{Clock, Seed, Spans};
 use bailiff_stage::{Env, Error, Host, Shard};
 use bailiff_zone_evictor::{Options, run};
@@ -35,6 +37,11 @@ struct Cli {
     options: Options,
 }
 
+/// Of the one incident there is.
+fn trace() -> TraceContext {
+    TraceContext::derived(&["incident"])
+}
+
 struct World {
     api: FakeApi,
     /// Of the stage's client: so many turns that no test waits for one that does not use them up.
@@ -44,6 +51,7 @@ struct World {
     health: Publisher,
     intents: Publisher,
     stage: JoinHandle<Result<(), Error>>,
+    spans: Recorder,
     /// The bus lives as long as its server.
     _bus: Server,
 }
@@ -58,7 +66,7 @@ impl World {
         let seed = Seed::new(1);
         let server = Server::new(ServerOptions::default(), &clock, &seed);
         let bus = Bus::in_process(&server);
-        let (spans, _) = Spans::recorded();
+        let (spans, recorder) = Spans::recorded();
         let stage_api = Api::new(api.client(), clock.clone(), bailiff_cluster::Metrics::default()).with_limiter(turns.clone());
         let host = Host {
             spans,
@@ -81,6 +89,7 @@ impl World {
             health: producer(Topic::NodeHealth),
             intents: producer(Topic::EvictionIntents),
             stage: tokio::spawn(run(options, env.clone())),
+            spans: recorder,
             _bus: server,
             api,
             turns,
@@ -164,7 +173,7 @@ impl World {
             decided_at: now,
             held: None,
         };
-        self.health.set(Draft::new(Body::NodeHealth(health)));
+        self.health.set(Draft::new(Body::NodeHealth(health)).traced(Some(trace())));
     }
 
     /// The node is Unknown, and what the stages before do about that is done.
@@ -185,7 +194,8 @@ impl World {
             decided_at: self.clock.wall(),
         };
         let draft = Draft::new(Body::Intent(Intent::Isolation(wish)));
-        self.intents.set(draft.derived_from(judged.last().unwrap()));
+        self.intents
+            .set(draft.derived_from(judged.last().unwrap()).traced(Some(trace())));
     }
 
     fn come_back(&self, name: &str) {
@@ -235,7 +245,8 @@ impl World {
             due_at: self.clock.wall(),
             decided_at: self.clock.wall(),
         };
-        self.intents.set(Draft::new(Body::Intent(Intent::Pod(eviction))));
+        self.intents
+            .set(Draft::new(Body::Intent(Intent::Pod(eviction))).traced(Some(trace())));
     }
 
     fn no_execute(&self, name: &str) -> Vec<String> {

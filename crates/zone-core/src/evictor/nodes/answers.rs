@@ -12,7 +12,7 @@ use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
 use super::{Node, Work};
 use crate::backoff;
-use crate::effect::{Count, Effect, Purpose, SpanKind, Ticket};
+use crate::effect::{Count, Effect, Purpose, Ticket};
 use crate::fact::NodeFacts;
 use crate::input::{Failure, FailureKind};
 
@@ -63,7 +63,7 @@ impl Evictor {
         match failure.kind {
             FailureKind::Conflict if conflicts < CONFLICTS => self.find_out(name, purpose, conflicts + 1, false),
             FailureKind::Unknown => self.find_out(name, purpose, conflicts, true),
-            _ => self.give_up(name, purpose, failure.retry_after, GrantEnd::Void, now),
+            _ => self.give_up(name, purpose, &failure, GrantEnd::Void, now),
         }
     }
 
@@ -94,8 +94,8 @@ impl Evictor {
         };
         self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
         match failure.kind {
-            FailureKind::Gone => self.give_up(name, purpose, None, GrantEnd::Void, now),
-            _ => self.give_up(name, purpose, failure.retry_after, end, now),
+            FailureKind::Gone => self.give_up(name, purpose, &failure, GrantEnd::Void, now),
+            _ => self.give_up(name, purpose, &failure, end, now),
         }
     }
 
@@ -108,14 +108,10 @@ impl Evictor {
                 node.upstream.cleared();
             }
         }
+        self.end_request_well(name, purpose, now);
         self.node_applied(facts, now);
         if purpose == Purpose::Isolate {
             self.effects.push(Effect::Count(Count::NodeEvicted(zone)));
-            let node = self.nodes.get_mut(name);
-            let granted = node.and_then(|node| Some((node.granted_at.take()?, node.trace())));
-            if let Some((start, trace)) = granted {
-                self.span(SpanKind::Isolation, trace, start, name, None, now);
-            }
             self.end_node_grant(name, GrantEnd::Spent, now);
         }
     }
@@ -125,6 +121,11 @@ impl Evictor {
         self.set_work(name, Work::Idle);
         self.node_applied(facts, now);
         let Some(zone) = self.granted_zone(name).filter(|_| end == GrantEnd::Void) else {
+            if end == GrantEnd::Void {
+                self.end_request_in_vain(name, now);
+            } else {
+                self.end_request_badly(name, &mk_failure(FailureKind::Unknown, "it was not applied"), None, now);
+            }
             return self.end_node_grant(name, end, now);
         };
         let wanted = self.nodes.get(name).and_then(Node::taint_wanted);
@@ -140,6 +141,7 @@ impl Evictor {
         if still && open {
             self.isolate_again(&zone, name, conflicts, now);
         } else {
+            self.end_request_in_vain(name, now);
             self.end_node_grant(name, GrantEnd::Void, now);
         }
     }
@@ -147,9 +149,16 @@ impl Evictor {
     /// The next plan writes again; at once, unless conflicts have become the rule.
     fn try_again(&mut self, name: &NodeName, purpose: Purpose, conflicts: u32, now: Now) {
         let failures = self.nodes.get(name).map_or(0, |node| node.failures);
+        let kind = if conflicts == 0 {
+            FailureKind::Unknown
+        } else {
+            FailureKind::Conflict
+        };
+        let failure = mk_failure(kind, "");
         if conflicts == 0 || failures >= CONFLICTS {
-            return self.give_up(name, purpose, None, GrantEnd::Void, now);
+            return self.give_up(name, purpose, &failure, GrantEnd::Void, now);
         }
+        self.end_request_badly(name, &failure, None, now);
         self.set_work(name, Work::Idle);
         if let Some(node) = self.nodes.get_mut(name) {
             node.failures = failures + 1;
@@ -173,15 +182,17 @@ impl Evictor {
         });
     }
 
-    fn give_up(&mut self, name: &NodeName, purpose: Purpose, retry_after: Option<Duration>, end: GrantEnd, now: Now) {
+    fn give_up(&mut self, name: &NodeName, purpose: Purpose, failure: &Failure, end: GrantEnd, now: Now) {
         self.end_node_grant(name, end, now);
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
         node.failures = node.failures.saturating_add(1);
-        let until = now.mono + backoff::pause(node.failures, retry_after);
+        let pause = backoff::pause(node.failures, failure.retry_after);
+        let until = now.mono + pause;
         node.work = Work::Backoff { until, purpose };
         self.timers.set(Timer::Node(name.clone()), until);
+        self.end_request_badly(name, failure, Some(pause), now);
     }
 
     pub(super) fn set_work(&mut self, name: &NodeName, work: Work) {
@@ -215,6 +226,14 @@ impl Evictor {
     /// The incarnation that was granted is gone. Its write may still be under way, so the token stays spent.
     pub(in crate::evictor) fn void_grant(&mut self, name: &NodeName, now: Now) {
         self.end_node_grant(name, GrantEnd::Kept, now);
+    }
+}
+
+fn mk_failure(kind: FailureKind, detail: &str) -> Failure {
+    Failure {
+        kind,
+        retry_after: None,
+        detail: detail.to_owned(),
     }
 }
 

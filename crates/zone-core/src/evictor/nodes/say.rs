@@ -5,9 +5,10 @@
 //! the last grant and the queue's length to do better.
 
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome};
-use bailiff_model::{Hold, HoldReason, NodeName, NodeRef, Now};
+use bailiff_model::{Hold, HoldReason, NodeName, Now};
 
-use super::{Evictor, Node, Said};
+use super::{Evictor, Node, Said, Told};
+use crate::span::SpanEnd;
 
 impl Evictor {
     /// Publishes the node's outcome if it is another one than before. One who waits in a zone that is held is held for that reason.
@@ -15,7 +16,7 @@ impl Evictor {
         let Some(node) = self.nodes.get(name) else {
             return;
         };
-        let (Some(zone), Some(of_node)) = (node.zone().cloned(), reference(node)) else {
+        let (Some(zone), Some(of_node)) = (node.zone().cloned(), node.reference()) else {
             return;
         };
         let entry = self.zones.get(&zone);
@@ -24,8 +25,11 @@ impl Evictor {
             (Said::Queued, Some(hold)) => Said::Held(hold.reason),
             (said, _) => said,
         };
-        let new = Some((said, zone.clone()));
-        if node.said == new {
+        if node
+            .said
+            .as_ref()
+            .is_some_and(|told| (told.said, &told.zone) == (said, &zone))
+        {
             return;
         }
         let zone_hold = zone_hold.cloned();
@@ -44,6 +48,10 @@ impl Evictor {
             Said::Released => NodeOutcomeState::Released,
             Said::Evicted => NodeOutcomeState::Evicted,
         };
+        let detail = match &state {
+            NodeOutcomeState::Held(hold) => hold.detail.clone(),
+            _ => String::new(),
+        };
         let outcome = NodeOutcome {
             node: of_node,
             zone: zone.clone(),
@@ -52,8 +60,15 @@ impl Evictor {
             unhealthy_since: None,
         };
         let (origin, trace) = (self.origin_behind(name), node.trace());
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.said = new;
+        let told = Told {
+            said,
+            zone: zone.clone(),
+            since: self.since_now(name, now),
+            detail,
+        };
+        let before = self.nodes.get_mut(name).and_then(|node| node.said.replace(told));
+        if let Some(before) = before {
+            self.end_told(before, said.as_end(), now);
         }
         self.publish(
             format!("node/{name}"),
@@ -65,9 +80,10 @@ impl Evictor {
     }
 
     /// Takes back what was said about a node that is gone.
-    pub(in crate::evictor) fn unsay(&mut self, name: &NodeName) {
+    pub(in crate::evictor) fn unsay(&mut self, name: &NodeName, now: Now) {
         let said = self.nodes.get_mut(name).and_then(|node| node.said.take());
-        if said.is_some() {
+        if let Some(told) = said {
+            self.end_told(told, SpanEnd::Gone, now);
             let key = format!("node/{name}");
             self.effects.push(crate::effect::Effect::Remove { key });
         }
@@ -95,10 +111,4 @@ impl Evictor {
             other => other.to_string(),
         }
     }
-}
-
-/// The node as its outcome names it; if it is gone as its wish did.
-fn reference(node: &Node) -> Option<NodeRef> {
-    let of_facts = node.facts.as_ref().map(crate::NodeFacts::reference);
-    of_facts.or_else(|| node.wish.as_ref().map(|wish| wish.node.clone()))
 }

@@ -10,9 +10,10 @@ use bailiff_model::{
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
 use super::{Node, Said, Work};
-use crate::effect::{Effect, Purpose, SpanKind, TaintWrite};
+use crate::effect::{Effect, Purpose, TaintWrite};
 use crate::fact::{NodeFacts, whole_seconds};
 use crate::queue::Place;
+use crate::span::SpanEnd;
 
 impl Evictor {
     /// Does what the node's present state asks for.
@@ -23,7 +24,7 @@ impl Evictor {
                 EvictionMode::Node => self.plan_eviction(name, now),
             }
         } else {
-            self.leave_queue(name);
+            self.leave_queue(name, now);
         }
         self.pods.look_again_at_node(name);
         if self.nodes.get(name).is_some_and(Node::is_empty) {
@@ -38,9 +39,9 @@ impl Evictor {
         };
         let Some(facts) = &node.facts else {
             if !self.keeps_the_place_of_the_gone(name) {
-                self.leave_queue(name);
+                self.leave_queue(name, now);
             }
-            return self.unsay(name);
+            return self.unsay(name, now);
         };
         if matches!(node.work, Work::Writing { .. } | Work::Reading { .. }) {
             return;
@@ -55,9 +56,9 @@ impl Evictor {
                     let open = self.isolation_hold(name, taint, now).is_none() && !self.must_back_off(name, Purpose::Isolate, now);
                     self.enter_queue(name, open, now);
                 } else {
-                    self.leave_queue(name);
+                    self.leave_queue(name, now);
                 }
-                self.want(name, None);
+                self.want(name, None, now);
                 self.say(name, Said::Isolated, now);
             }
             Some(taint) => self.swap(name, taint, now),
@@ -65,8 +66,8 @@ impl Evictor {
                 if ready {
                     self.forget_turns(name);
                 }
-                self.leave_own_queue(name);
-                self.want(name, None);
+                self.leave_own_queue(name, now);
+                self.want(name, None, now);
                 if !has_any && node_was_told_otherwise(self.nodes.get(name)) {
                     self.say(name, Said::Released, now);
                 }
@@ -78,24 +79,34 @@ impl Evictor {
     /// goes first, or a monitor period passes.
     fn clear(&mut self, name: &NodeName, now: Now) {
         self.forget_turns(name);
-        self.leave_own_queue(name);
-        self.want(name, Some((None, now.mono)));
+        self.leave_own_queue(name, now);
+        self.want(name, Some((None, now.mono)), now);
         let Some(facts) = self.nodes.get(name).and_then(|node| node.facts.as_ref()) else {
             return;
         };
         let order_kept = self.all_down || facts.health_taints().all(|(health, _)| !facts.has_no_schedule(health));
         let kept = |taint: &&Taint| HealthTaint::of(taint).is_none();
         let taints = facts.taints.iter().filter(kept).cloned().collect();
-        let must_wait = !order_kept && self.must_wait_for_order(name, now);
-        if !must_wait && !self.must_wait_for_the_pass(name, now) && !self.must_back_off(name, Purpose::Clear, now) {
-            self.write_taints(name, Purpose::Clear, taints, 0);
+        if !order_kept && self.must_wait_for_order(name, now) {
+            return self.begin_clearing(name, HoldReason::TaintOrder, "the NoSchedule counterpart goes first", now);
+        }
+        if self.must_wait_for_the_pass(name, now) {
+            return self.begin_clearing(
+                name,
+                HoldReason::RateLimited,
+                "upstream takes taints off in its next pass",
+                now,
+            );
+        }
+        if !self.must_back_off(name, Purpose::Clear, now) {
+            self.write_taints(name, Purpose::Clear, taints, 0, now);
         }
     }
 
     /// One patch that keeps `timeAdded`, at once (NL-071, NL-076).
     fn swap(&mut self, name: &NodeName, taint: HealthTaint, now: Now) {
-        self.leave_queue(name);
-        self.want(name, Some((Some(taint), now.mono)));
+        self.leave_queue(name, now);
+        self.want(name, Some((Some(taint), now.mono)), now);
         let Some(node) = self.nodes.get(name) else {
             return;
         };
@@ -118,13 +129,13 @@ impl Evictor {
             return self.say(name, Said::Held(HoldReason::TaintOrder), now);
         }
         if !self.must_back_off(name, Purpose::Swap, now) {
-            self.write_taints(name, Purpose::Swap, taints, 0);
+            self.write_taints(name, Purpose::Swap, taints, 0, now);
         }
     }
 
     /// Puts the node in its zone's queue, and says whether only the rate is missing.
     fn queue_for_isolation(&mut self, name: &NodeName, taint: HealthTaint, now: Now) {
-        self.want(name, Some((Some(taint), now.mono)));
+        self.want(name, Some((Some(taint), now.mono)), now);
         let hold = self.isolation_hold(name, taint, now);
         let backs_off = self.must_back_off(name, Purpose::Isolate, now);
         self.enter_queue(name, hold.is_none() && !backs_off, now);
@@ -149,27 +160,15 @@ impl Evictor {
         let work = self.nodes.get(name).map(|node| node.work);
         if matches!(work, Some(Work::Writing { .. } | Work::Reading { .. })) {
             // Upstream's profile: its turn in a zone that it left comes while it has one elsewhere.
-            self.take_place(zone, name);
+            self.take_place(zone, name, now);
             return self.end_grant(zone, name, GrantEnd::Kept, now);
         }
-        self.end_queue_wait(name, now);
+        self.end_queue_wait(name, zone, now);
         self.isolate_again(zone, name, 0, now);
     }
 
-    /// The node's turn has come.
-    pub(in crate::evictor) fn end_queue_wait(&mut self, name: &NodeName, now: Now) {
-        let Some(node) = self.nodes.get_mut(name) else {
-            return;
-        };
-        node.granted_at = Some(now.wall);
-        if let Some(start) = node.queued_at.take() {
-            let trace = node.trace();
-            self.span(SpanKind::QueueWait, trace, start, name, None, now);
-        }
-    }
-
     pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
-        self.take_place(zone, name);
+        self.take_place(zone, name, now);
         let node = self.nodes.get(name);
         let wanted = node.and_then(Node::taint_wanted);
         let (Some(taint), Some(facts)) = (wanted, node.and_then(|node| node.facts.as_ref())) else {
@@ -177,10 +176,11 @@ impl Evictor {
         };
         let restamp = self.config.profile == Profile::Upstream;
         let taints = with_health_taint(facts, taint, whole_seconds(now.wall), restamp);
-        self.write_taints(name, Purpose::Isolate, taints, conflicts);
+        self.write_taints(name, Purpose::Isolate, taints, conflicts, now);
     }
 
-    fn write_taints(&mut self, name: &NodeName, purpose: Purpose, taints: Vec<Taint>, conflicts: u32) {
+    fn write_taints(&mut self, name: &NodeName, purpose: Purpose, taints: Vec<Taint>, conflicts: u32, now: Now) {
+        self.begin_request(name, purpose, now);
         let ticket = self.ticket(Asker::Node(name.clone()));
         let Some(node) = self.nodes.get_mut(name) else {
             return;
@@ -204,7 +204,10 @@ impl Evictor {
     }
 
     /// Notes what is wanted of the node's taints; the time counts from when it was first wanted.
-    fn want(&mut self, name: &NodeName, wanted: Option<(Option<HealthTaint>, Mono)>) {
+    fn want(&mut self, name: &NodeName, wanted: Option<(Option<HealthTaint>, Mono)>, now: Now) {
+        if !matches!(wanted, Some((None, _))) {
+            self.end_clearing(name, SpanEnd::Withdrawn, now);
+        }
         if let Some(node) = self.nodes.get_mut(name) {
             let same = matches!((&node.wanted_since, &wanted), (Some((was, _)), Some((is, _))) if was == is);
             if !same {
@@ -264,29 +267,29 @@ impl Evictor {
         let place = (since, name.clone());
         let home = Some((zone.clone(), place.clone()));
         if node.place.is_some() && node.place != home {
-            self.move_away(name, &zone);
+            self.move_away(name, &zone, now);
         }
         if let Some(node) = self.nodes.get_mut(name) {
             node.place = home;
-            node.queued_at.get_or_insert(now.wall);
         }
         if let Some(entry) = self.zones.get_mut(&zone) {
             let was_first = entry.queue.first().cloned();
             let is_new = entry.queue.put(&place, eligible);
             if is_new || entry.queue.first() != was_first.as_ref() {
-                self.changed_zones.insert(zone);
+                self.changed_zones.insert(zone.clone());
             }
         }
+        self.begin_queue_wait(name, &zone, now);
     }
 
-    pub(in crate::evictor) fn leave_queue(&mut self, name: &NodeName) {
+    pub(in crate::evictor) fn leave_queue(&mut self, name: &NodeName, now: Now) {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
         let Some((zone, place)) = node.place.take() else {
             return;
         };
-        node.queued_at = None;
+        self.leave_queue_wait(name, &zone, now);
         self.remove_place(zone, &place);
     }
 
@@ -318,6 +321,6 @@ fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall, restamp
 }
 
 fn node_was_told_otherwise(node: Option<&Node>) -> bool {
-    let said = node.and_then(|node| node.said.as_ref()).map(|(said, _)| *said);
+    let said = node.and_then(|node| node.said.as_ref()).map(|told| told.said);
     said.is_some_and(|said| said != Said::Released)
 }

@@ -1,6 +1,6 @@
 //! What upstream's queues remember of a node and ours do not, for its profile: turns that are had once, places that nobody gives up.
 
-use bailiff_model::{NodeName, Profile, Zone};
+use bailiff_model::{NodeName, Now, Profile, Zone};
 
 use super::super::Evictor;
 use super::Node;
@@ -66,15 +66,16 @@ impl Evictor {
 
     /// Upstream takes a node that is ready out of the queue of the zone that it is in, and of no other (NL-074, NL-026): where it was
     /// it has its turn, which changes nothing and costs a token.
-    pub(super) fn leave_own_queue(&mut self, name: &NodeName) {
+    pub(super) fn leave_own_queue(&mut self, name: &NodeName, now: Now) {
         let node = self.nodes.get(name);
         let Some(zone) = node.and_then(|node| node.facts.as_ref()).map(|facts| facts.zone.clone()) else {
-            return self.leave_queue(name);
+            return self.leave_queue(name, now);
         };
         if node.is_some_and(|node| node.place.as_ref().is_some_and(|(home, _)| *home != zone)) {
-            self.move_away(name, &zone);
+            self.leave_queue_wait(name, &zone, now);
+            self.move_away(name, &zone, now);
         } else {
-            self.leave_queue(name);
+            self.leave_queue(name, now);
         }
     }
 
@@ -92,7 +93,7 @@ impl Evictor {
     }
 
     /// The node waits in `zone` from now on; in upstream's profile it also waits where it was (NL-026).
-    pub(super) fn move_away(&mut self, name: &NodeName, zone: &Zone) {
+    pub(super) fn move_away(&mut self, name: &NodeName, zone: &Zone, now: Now) {
         let stays = self.config.profile == Profile::Upstream;
         let Some(node) = self.nodes.get_mut(name) else {
             return;
@@ -105,12 +106,12 @@ impl Evictor {
                     self.changed_zones.insert(old);
                 }
             }
-            None => self.leave_queue(name),
+            None => self.leave_queue(name, now),
         }
     }
 
     /// Its turn in the queue of `zone` has come.
-    pub(super) fn take_place(&mut self, zone: &Zone, name: &NodeName) {
+    pub(super) fn take_place(&mut self, zone: &Zone, name: &NodeName, now: Now) {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
@@ -120,7 +121,7 @@ impl Evictor {
                 let (zone, place) = node.upstream.left.remove(nth);
                 self.remove_place(zone, &place);
             }
-            None => self.leave_queue(name),
+            None => self.leave_queue(name, now),
         }
     }
 }

@@ -6,10 +6,10 @@ use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Now, PodUid, ResourceVersion};
 
 use super::super::{Evictor, Timer};
-use super::Stage;
+use super::{Awaited, Stage};
 use crate::backoff;
 use crate::config::EvictionMethod;
-use crate::effect::{Count, Effect, NODE_LOST, SpanKind, Ticket};
+use crate::effect::{Count, Effect, NODE_LOST, Ticket};
 use crate::fact::PodFacts;
 use crate::input::{Block, Failure, FailureKind, PodAnswer};
 
@@ -59,8 +59,6 @@ impl Evictor {
             let late_by = now.wall.duration_since(pod.intent.due_at);
             let after = Duration::try_from(late_by).unwrap_or_default();
             self.effects.push(Effect::Count(Count::PodDeleted { after }));
-            let (trace, since, node, pod) = (pod.trace, pod.since, pod.intent.node.name.clone(), pod.target.clone());
-            self.span(SpanKind::Eviction, trace, since, &node, Some(pod), now);
         }
         self.finish_pod(uid, PodOutcomeState::Deleted, String::new(), now);
     }
@@ -77,6 +75,8 @@ impl Evictor {
         pod.target.resource_version = ResourceVersion::default();
         pod.failures = pod.failures.saturating_add(1);
         pod.blocked = true;
+        // The wait for the budget tells of all the tries.
+        pod.asked_at = None;
         let mut until = now.mono + backoff::pause(pod.failures, block.retry_after);
         if let EvictionMethod::EvictThenDelete { after } = self.config.method {
             until = until.min((pod.due_since + after).max(now.mono));
@@ -84,6 +84,7 @@ impl Evictor {
         self.pods.set_stage(uid, Stage::Backoff);
         self.timers.set(Timer::Pod(uid.clone()), until);
         self.effects.push(Effect::Count(Count::PodBlocked));
+        self.await_for_pod(uid, Awaited::Budget(block.by.clone()), block.detail.clone(), now);
         self.say_pod(uid, PodOutcomeState::Blocked { by: block.by }, block.detail, now);
     }
 
@@ -104,7 +105,7 @@ impl Evictor {
         pod.seen = None;
         pod.target.resource_version = ResourceVersion::default();
         match failure.kind {
-            FailureKind::CalledOff => self.pod_called_off(uid),
+            FailureKind::CalledOff => self.pod_called_off(uid, now),
             FailureKind::Conflict if pod.conflicts < CONFLICTS && !matches!(stage, Stage::Reading(_)) => {
                 pod.conflicts += 1;
                 self.advance(uid, now);

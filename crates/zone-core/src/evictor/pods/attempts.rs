@@ -12,7 +12,7 @@ use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{Now, PodUid, Profile};
 
 use super::super::{Evictor, Timer};
-use super::{Pod, Stage};
+use super::{Awaited, Pod, Stage};
 use crate::backoff;
 use crate::input::{Failure, FailureKind};
 
@@ -86,6 +86,8 @@ impl Evictor {
         } else {
             backoff::pause(pod.failures, failure.retry_after)
         };
+        self.attempt_failed(uid, &failure, now);
+        self.await_for_pod(uid, Awaited::Retry(failure.kind), failure.detail.clone(), now);
         self.pods.set_stage(uid, Stage::Backoff);
         self.timers.set(Timer::Pod(uid.clone()), now.mono + pause);
         self.say_pod_failed(uid, failure.detail, now);

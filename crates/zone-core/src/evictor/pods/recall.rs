@@ -6,6 +6,7 @@ use bailiff_model::{Now, PodUid};
 use super::super::{Evictor, Timer};
 use super::{Pod, Pods, Stage};
 use crate::effect::Effect;
+use crate::span::{SpanEnd, Why};
 
 impl Pods {
     /// An earlier instance was done with the pod, and said so: it is not done twice for one incarnation.
@@ -39,11 +40,18 @@ impl Evictor {
     }
 
     pub(super) fn cancel_pod(&mut self, uid: &PodUid, now: Now) {
-        if self.pods.all.get(uid).is_some_and(|pod| pod.stage != Stage::Done) {
+        if self.is_open(uid) {
+            self.end_eviction(uid, SpanEnd::Cancelled, None, "", now);
             self.say_pod(uid, PodOutcomeState::Cancelled, String::new(), now);
         }
         self.timers.clear(&Timer::Pod(uid.clone()));
         self.pods.remove(uid);
+    }
+
+    /// True if something is left to be done about the pod, and by this instance: the others are silent about how it ends.
+    pub(super) fn is_open(&self, uid: &PodUid) -> bool {
+        let pod = self.pods.all.get(uid);
+        pod.is_some_and(|pod| pod.stage != Stage::Done && self.owns_pod(&pod.intent))
     }
 
     /// Something about the node of a pod changed while a request is under way. If the pod must wait by now, the request is not sent,
@@ -71,7 +79,11 @@ impl Evictor {
     }
 
     /// The request was not sent: the pod is looked at as if it were new.
-    pub(super) fn pod_called_off(&mut self, uid: &PodUid) {
+    pub(super) fn pod_called_off(&mut self, uid: &PodUid, now: Now) {
+        let pod = self.pods.all.get(uid);
+        let hold = pod.and_then(|pod| self.pod_hold(&pod.intent, pod.tolerations()));
+        let why = hold.map(|(reason, detail)| Why::held(reason, detail));
+        self.end_attempt(uid, SpanEnd::CalledOff, why.unwrap_or_default(), now);
         self.pods.set_stage(uid, Stage::New);
         self.pods.dirty.insert(uid.clone());
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{EvictionMode, HoldReason, Listed, Namespace, PodUid, Selector};
+use bailiff_model::{EvictionMode, HoldReason, Listed, Namespace, Now, PodUid, Selector};
 
 use super::super::Evictor;
 use super::super::holds::Reason;
@@ -60,7 +60,7 @@ impl DaemonSets {
 // === impl Evictor ===
 
 impl Evictor {
-    pub(in crate::evictor) fn daemon_sets_listed(&mut self, list: Listed<DaemonSetFacts, DaemonSetKey>) {
+    pub(in crate::evictor) fn daemon_sets_listed(&mut self, list: Listed<DaemonSetFacts, DaemonSetKey>, now: Now) {
         let all = list.all.iter().map(|facts| &facts.key).chain(&list.unreadable);
         let listed: BTreeSet<&DaemonSetKey> = all.collect();
         self.daemon_sets.by_namespace.retain(|namespace, sets| {
@@ -71,19 +71,19 @@ impl Evictor {
             self.daemon_sets.put(facts);
         }
         (self.daemon_sets.synced, self.daemon_sets.fresh) = (true, true);
-        self.look_again_at_spared(|_| true);
+        self.look_again_at_spared(|_| true, now);
     }
 
-    pub(in crate::evictor) fn daemon_set_applied(&mut self, facts: DaemonSetFacts) {
+    pub(in crate::evictor) fn daemon_set_applied(&mut self, facts: DaemonSetFacts, now: Now) {
         let namespace = facts.key.0.clone();
         if self.daemon_sets.put(facts) {
-            self.look_again_at_spared(|found| *found == namespace);
+            self.look_again_at_spared(|found| *found == namespace, now);
         }
     }
 
-    pub(in crate::evictor) fn daemon_set_deleted(&mut self, key: &DaemonSetKey) {
+    pub(in crate::evictor) fn daemon_set_deleted(&mut self, key: &DaemonSetKey, now: Now) {
         if self.daemon_sets.remove(key) {
-            self.look_again_at_spared(|found| *found == key.0);
+            self.look_again_at_spared(|found| *found == key.0, now);
         }
     }
 
@@ -102,12 +102,15 @@ impl Evictor {
     }
 
     /// DaemonSets changed: who was spared because of them may not be any more. Rare, and as much as there are spared pods.
-    fn look_again_at_spared(&mut self, namespace: impl Fn(&Namespace) -> bool) {
+    fn look_again_at_spared(&mut self, namespace: impl Fn(&Namespace) -> bool, now: Now) {
         const SPARED: PodOutcomeState = PodOutcomeState::Refused(RefusedReason::DaemonSet);
         let spared = self.pods.all.iter().filter(|(_, pod)| pod.said.as_ref() == Some(&SPARED));
         let theirs = spared.filter(|(_, pod)| namespace(&pod.target.namespace));
         let uids: Vec<PodUid> = theirs.map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
+            if let Some(pod) = self.pods.all.get_mut(&uid) {
+                pod.begin_anew(now);
+            }
             self.pods.set_stage(&uid, Stage::New);
             self.pods.dirty.insert(uid);
         }
