@@ -195,6 +195,9 @@ impl Evictor {
         while let Some(name) = self.touched.pop_first() {
             self.plan(&name, now);
         }
+        if self.is_complete(Topic::EvictionIntents) {
+            self.close_waits(now);
+        }
         self.grant(now);
         self.evict(now);
         self.say_zones(now);

@@ -81,7 +81,7 @@ impl Evictor {
                 Some(Body::Outcome(_)) if record.is_echo && self.has_inherited() => {}
                 Some(Body::Outcome(outcome)) => {
                     let reading = record.age.map(|age| ClockReading::new(record.produced_at, age, now));
-                    self.inherit(outcome, reading, now);
+                    self.inherit(outcome, record.trace, reading, now);
                 }
                 Some(Body::Unreadable) => self.take_unreadable(record.topic, record.key),
             }

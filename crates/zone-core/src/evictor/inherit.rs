@@ -14,14 +14,18 @@
 //! that is being replaced, of which only the grant counts. Which of the two is told by who said it, never by what: more than one word of
 //! ours may be on its way back, and if one of them passed for somebody else's we would answer it, and that answer again, for ever.
 
+mod waits;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
-use bailiff_model::{ClockReading, Moment, NodeName, NodeUid, Now, PodUid, ReadyStatus, Topic, Wall, Zone};
+use bailiff_model::{ClockReading, Moment, NodeName, NodeUid, Now, PodUid, ReadyStatus, Topic, TraceContext, Wall, Zone};
 
 use super::Evictor;
 use crate::rate::{Bucket, interval};
+pub(super) use waits::Earlier;
+use waits::Waits;
 
 /// Times in the API have whole seconds: what they tell of may have been up to this much later (NL-066).
 const TIME_RESOLUTION: Duration = Duration::from_secs(1);
@@ -35,6 +39,7 @@ pub(super) struct Inherited {
     evicted: BTreeMap<NodeName, NodeUid>,
     /// Pods whose deletion was accepted, or that were gone; until all intents are known, by which time those that matter took it.
     finished: BTreeMap<PodUid, PodOutcomeState>,
+    waits: Waits,
 }
 
 /// A zone as an earlier instance said.
@@ -108,7 +113,7 @@ impl Evictor {
     }
 
     /// Takes in what was said in the own topic; `reading` is of the clock that its times are told by, from when it was said.
-    pub(super) fn inherit(&mut self, outcome: Outcome, reading: Option<ClockReading>, now: Now) {
+    pub(super) fn inherit(&mut self, outcome: Outcome, trace: Option<TraceContext>, reading: Option<ClockReading>, now: Now) {
         match outcome {
             Outcome::Zone(status) if self.begun => self.heed_other_grant(&status, reading, now),
             Outcome::Zone(status) if !self.inherited.taken => {
@@ -132,6 +137,12 @@ impl Evictor {
             Outcome::Pod(pod) if !self.inherited.taken && is_finished(&pod.state) => {
                 self.pods.was_finished(&pod.pod.uid, &pod.state);
                 self.inherited.finished.insert(pod.pod.uid, pod.state);
+            }
+            Outcome::Node(node) if !self.inherited.taken => self.inherited.waits.take_node(node, trace, now),
+            Outcome::Pod(pod) if !self.inherited.taken && !pod.state.is_terminal() => {
+                if let Some(pod) = self.pods.went_on(pod) {
+                    self.inherited.waits.take_pod(pod);
+                }
             }
             Outcome::Node(_) | Outcome::Pod(_) => {}
         }

@@ -2,7 +2,7 @@
 
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
 use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, Topic, Verdict};
-use bailiff_zone_core::{Body, EvictionMode, FailureKind, Input, Record};
+use bailiff_zone_core::{Block, Body, EvictionMethod, EvictionMode, FailureKind, Input, Record};
 
 use crate::world::{World, mk_config, secs};
 
@@ -227,4 +227,102 @@ fn only_a_later_grant_of_another_takes_the_token() {
         world.pass(secs(60));
         assert_eq!(world.isolations(), [("n1", 0), ("n2", wanted)], "{ago} s ago");
     }
+}
+
+/// Design §9: a trace does not show a shorter wait because we restarted: nodes first or the bus first.
+#[test]
+fn a_restart_does_not_shorten_the_waits_of_traces() {
+    for nodes_first in [true, false] {
+        let mut world = mk_world(EvictionMode::Taint);
+        world.fall_silent(&["n1", "n2", "n3"]);
+        world.pass(secs(4));
+        world.tell(Input::ApiFresh(false));
+        world.pass(secs(3));
+        world.stop();
+        world.spans.clear();
+        if nodes_first {
+            world.show_everything();
+        } else {
+            let (records, shards) = (world.bus.values().map(|record| world.aged(record)).collect(), world.shards());
+            world.tell(Input::Snapshot { records, shards });
+            world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+        }
+        // The taint of n1 is stamped in whole seconds, so the grant before may have been up to a second later.
+        world.pass(secs(4));
+        world.come_back(&["n3"]);
+        let n2 = [
+            "held 3s queued API_STALE",
+            "zone queue wait 7s granted RATE_LIMITED",
+            "isolation 0s isolated",
+        ];
+        assert_eq!(world.told("n2"), n2, "nodes first: {nodes_first}");
+        assert_eq!(
+            world.told("n3"),
+            ["held 3s queued API_STALE", "zone queue wait 7s recovered RATE_LIMITED"]
+        );
+    }
+}
+
+/// Design §9: who was isolated, or recovered, while nobody looked has a trace that says so.
+#[test]
+fn what_ended_while_nobody_looked_is_told() {
+    let mut world = mk_world(EvictionMode::Taint);
+    world.fall_silent(&["n1", "n2", "n3"]);
+    world.pass(secs(9));
+    world.is_slow = true;
+    world.pass(secs(1));
+    let Some(bailiff_zone_core::Effect::WriteTaints(write)) = world.unanswered.pop() else {
+        unreachable!("n2 is granted")
+    };
+    world.stop();
+    world.spans.clear();
+    world.is_slow = false;
+    // It was applied, and nobody got the answer; n3 is back.
+    world.change_node("n2", |facts| facts.taints = write.taints);
+    world.come_back(&["n3"]);
+    world.pass(secs(5));
+    world.show_everything();
+    assert_eq!(
+        world.told("n2"),
+        ["zone queue wait 10s granted RATE_LIMITED", "isolation 0s isolated"]
+    );
+    assert_eq!(world.told("n3"), ["zone queue wait 15s recovered RATE_LIMITED"]);
+}
+
+/// Design §9: what a pod waited for before the restart is in its trace from when it began.
+#[test]
+fn a_restart_does_not_shorten_the_waits_of_pods() {
+    let mut world = World::new(mk_config(|config| config.method = EvictionMethod::Evict), &SIX);
+    world.taint("n1", "maintenance", Effect::NoExecute);
+    let [held, blocked] = ["held", "blocked"].map(|name| world.add_pod(name, "n1", vec![]));
+    let block = Block {
+        by: "default/web".to_owned(),
+        retry_after: Some(secs(10)),
+        detail: "it needs 1".to_owned(),
+    };
+    world.budgets.insert(blocked.clone(), block);
+    world.due(&blocked);
+    world.pass(secs(2));
+    pause(&mut world);
+    world.due(&held);
+    world.pass(secs(3));
+    world.stop();
+    world.budgets.clear();
+    world.spans.clear();
+    world.show_everything();
+    world.pass(secs(1));
+    let told = |uid: &bailiff_model::PodUid| world.told(uid.as_str());
+    let wanted = [
+        "held 3s waiting PAUSED",
+        "held 0s evicting RATE_LIMITED",
+        "pod delete 0s deleted",
+        "pod eviction 3s deleted",
+    ];
+    assert_eq!(told(&held), wanted);
+    let wanted = [
+        "pod delete 0s deleted",
+        "blocked by budget 5s deleted DISRUPTION_BUDGET",
+        "pod eviction 5s deleted",
+    ];
+    assert_eq!(told(&blocked), wanted);
 }

@@ -60,12 +60,13 @@ impl Evictor {
             unhealthy_since: None,
         };
         let (origin, trace) = (self.origin_behind(name), node.trace());
-        let told = Told {
+        let mut told = Told {
             said,
             zone: zone.clone(),
             since: self.since_now(name, now),
             detail,
         };
+        self.follow_earlier(name, &mut told, now);
         let before = self.nodes.get_mut(name).and_then(|node| node.said.replace(told));
         if let Some(before) = before {
             self.end_told(before, said.as_end(), now);

@@ -8,8 +8,10 @@ use std::time::Duration;
 use bailiff_model::{Hold, HoldReason, NodeName, NodeRef, Now, TraceContext, Wall, Zone};
 
 use super::super::Evictor;
+use super::super::inherit::Earlier;
 use super::{Node, Said, Told};
 use crate::effect::{Effect, Purpose};
+use crate::fact::NodeFacts;
 use crate::input::{Failure, FailureKind};
 use crate::span::{Span, SpanEnd, SpanKind, SpanReason, Why};
 
@@ -53,12 +55,16 @@ impl Evictor {
     }
 
     fn tell(&mut self, kind: SpanKind, since: Since, outcome: SpanEnd, why: Why, now: Now) {
+        self.tell_until(kind, since, now.wall, outcome, why);
+    }
+
+    fn tell_until(&mut self, kind: SpanKind, since: Since, end: Wall, outcome: SpanEnd, why: Why) {
         let present = || self.nodes.get(&since.node.name).and_then(Node::trace);
         let span = Span {
             kind,
             trace: since.trace.or_else(present),
             start: since.at,
-            end: now.wall,
+            end,
             node: since.node,
             pod: None,
             outcome,
@@ -100,7 +106,10 @@ impl Evictor {
             return;
         };
         let position = self.zones.get(zone).map_or(0, |entry| entry.queue.position(&place.1));
-        let since = self.since_now(name, now);
+        let mut since = self.since_now(name, now);
+        if let Some(earlier) = self.inherited.waited(name, &since.node.uid) {
+            since.at = earlier.since;
+        }
         if let Some(node) = self.nodes.get_mut(name) {
             node.queued = Some(Queued { since, position });
         }
@@ -188,6 +197,68 @@ impl Evictor {
         if let Some(clearing) = clearing.filter(|clearing| clearing.since.at != now.wall) {
             let why = Why::held(clearing.reason, clearing.detail);
             self.tell(SpanKind::Held, clearing.since, end, why, now);
+        }
+    }
+}
+
+// === impl Evictor: what an earlier instance said ===
+
+impl Evictor {
+    /// What is said for the first time follows from what an earlier instance said last: the same goes on since then, and another state
+    /// was left.
+    pub(super) fn follow_earlier(&mut self, name: &NodeName, told: &mut Told, now: Now) {
+        let Some(earlier) = self.inherited.take_waited(name, &told.since.node.uid) else {
+            return;
+        };
+        let same = earlier.hold.as_ref().is_some_and(|hold| told.said == Said::Held(hold.reason));
+        if same {
+            told.since.at = earlier.since;
+        } else if told.said == Said::Isolated {
+            self.tell_earlier_grant(name, earlier, now);
+        } else if let Some(hold) = &earlier.hold {
+            let why = Why::held(hold.reason, hold.detail.clone());
+            self.tell(SpanKind::Held, Since::of(earlier), told.said.as_end(), why, now);
+        }
+    }
+
+    /// The taint stands on a node that was waiting: an earlier instance was granted and wrote it, and had no time to tell.
+    fn tell_earlier_grant(&mut self, name: &NodeName, earlier: Earlier, now: Now) {
+        let facts = self.nodes.get(name).and_then(|node| node.facts.as_ref());
+        let stamps = facts.into_iter().flat_map(NodeFacts::health_taints);
+        let granted = stamps.filter_map(|(_, taint)| taint.time_added).max();
+        // It is in whole seconds, and by a clock that may be another one. A taint from long before is no grant of that wait.
+        let is_of_the_wait = |at: &Wall| between(*at, earlier.since) < Duration::from_secs(1) && *at <= now.wall;
+        let Some(granted) = granted.filter(is_of_the_wait) else {
+            return;
+        };
+        let at = granted.max(earlier.since);
+        let (wait, why) = (Since::of(earlier.clone()), Self::why_waited(&earlier));
+        let written = Since { at, ..wait.clone() };
+        self.tell_until(SpanKind::QueueWait, wait, at, SpanEnd::Granted, why);
+        let why = Why::new(None, "written by an earlier instance");
+        self.tell_until(SpanKind::Isolation, written, at, SpanEnd::Isolated, why);
+    }
+
+    /// It waits no longer, and nobody saw when that ended.
+    pub(in crate::evictor) fn tell_lost_wait(&mut self, name: &NodeName, earlier: Earlier, now: Now) {
+        let (end, why) = (self.standing(name), Self::why_waited(&earlier));
+        self.tell(SpanKind::QueueWait, Since::of(earlier), end, why, now);
+    }
+
+    fn why_waited(earlier: &Earlier) -> Why {
+        match &earlier.hold {
+            Some(hold) => Why::held(hold.reason, hold.detail.clone()),
+            None => Why::held(HoldReason::RateLimited, "it was waiting when an earlier instance ended"),
+        }
+    }
+}
+
+impl Since {
+    fn of(earlier: Earlier) -> Self {
+        Self {
+            at: earlier.since,
+            trace: earlier.trace,
+            node: earlier.node,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Calling off what is decided, and what is asked for but not sent; and not doing again what is done.
 
-use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::outcome::{PodOutcome, PodOutcomeState};
 use bailiff_model::{Now, PodUid};
 
 use super::super::{Evictor, Timer};
@@ -18,11 +18,27 @@ impl Pods {
     }
 }
 
+impl Pods {
+    /// An earlier instance was not done with the pod, and said how far it was; that is given back if the pod is not known yet.
+    pub(in crate::evictor) fn went_on(&mut self, said: PodOutcome) -> Option<PodOutcome> {
+        let Some(pod) = self.all.get_mut(&said.pod.uid) else {
+            return Some(said);
+        };
+        if pod.stage == Stage::New {
+            pod.goes_on(said);
+        }
+        None
+    }
+}
+
 impl Evictor {
     pub(super) fn enter_pod(&mut self, uid: PodUid, pod: Pod) {
         self.pods.all.insert(uid.clone(), pod);
         if let Some(said) = self.inherited.take_finished(&uid) {
             self.pods.was_finished(&uid, &said);
+        }
+        if let Some(said) = self.inherited.take_pod_waited(&uid) {
+            self.pods.went_on(said);
         }
     }
 

@@ -3,7 +3,7 @@
 //! A wait in line is told when it ends with the pod's turn. Where thousands are called off together while they wait, the end of each
 //! says what it waited for, and that is all.
 
-use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::outcome::{PodOutcome, PodOutcomeState};
 use bailiff_model::{HoldReason, Now, PodUid, Wall};
 
 use super::super::Evictor;
@@ -160,6 +160,18 @@ impl Evictor {
 }
 
 impl Pod {
+    /// It is where it was when an earlier instance said this.
+    pub(super) fn goes_on(&mut self, said: PodOutcome) {
+        let since = said.since.min(self.since);
+        self.since = since;
+        let (what, detail) = match said.state {
+            PodOutcomeState::Held(hold) => (Awaited::Hold(hold.reason), hold.detail),
+            PodOutcomeState::Blocked { by } => (Awaited::Budget(by), said.detail),
+            _ => return,
+        };
+        self.wait = Some(Box::new(Wait { since, what, detail }));
+    }
+
     /// It is done with, and begins anew.
     pub(super) fn begin_anew(&mut self, now: Now) {
         self.since = now.wall;
