@@ -42,7 +42,7 @@ pub enum NodeOutcomeState {
     Isolated,
     /// The taint was removed, or the wish withdrawn.
     Released,
-    /// All pods were evicted (node mode).
+    /// Its turn has come: all its pods are evicted, those that come later too (node mode).
     Evicted,
     /// Not acted on.
     Held(Hold),
