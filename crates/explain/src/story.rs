@@ -1,18 +1,23 @@
 //! What happened to a pod, a node, a zone or a DaemonSet, where it stands, and what it waits for: from the records of the bus.
 //!
-//! Whoever asks collects the records that concern it, the last ones of each key in the order of the bus; this puts them in order and
-//! into words. Nothing is said that no record says.
+//! Whoever asks collects the records that concern it ([`keys`] says which), the last ones of each key in the order of the bus; this
+//! puts them in order and into words. Of a pod that stays because it tolerates what there is no stage says anything: what the API has
+//! of it can be added ([`Seen`]). Nothing else is said that no record says.
 
+pub mod keys;
 mod next;
 mod rules;
+mod seen;
 
 use bailiff_model::{Topic, TraceContext, Wall};
 use serde_json::{Value, json};
 
 use crate::Said;
+use crate::json::json as fields;
 use crate::sentence::sentence;
 
 pub use next::Next;
+pub use seen::Seen;
 
 /// A record that concerns what is asked about.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,8 @@ pub struct Line {
     pub text: String,
     /// The rules it follows from (docs/rules.md).
     pub rules: &'static [&'static str],
+    /// The same for programs: whose key it is, and all fields.
+    pub record: Value,
 }
 
 // === impl Story ===
@@ -96,7 +103,6 @@ impl Story {
         let mut out = format!("{}\n", self.about);
         if self.past.is_empty() {
             out.push_str("  No stage has said anything about it that the bus still remembers.\n");
-            return out;
         }
         let mut part = |title: &str, lines: Vec<String>| {
             if !lines.is_empty() {
@@ -133,6 +139,7 @@ impl Line {
             by: told.by.to_owned(),
             text: told.said.map_or_else(|| format!("{} is withdrawn", told.key), sentence),
             rules: told.said.map_or(&[], rules::of),
+            record: told.fields(),
         }
     }
 
@@ -148,7 +155,20 @@ impl Line {
     }
 
     fn json(&self) -> Value {
-        json!({"at": self.at.to_string(), "by": self.by, "text": self.text, "rules": self.rules})
+        json!({"at": self.at.to_string(), "by": self.by, "text": self.text, "rules": self.rules, "record": self.record})
+    }
+}
+
+// === impl Told ===
+
+impl Told<'_> {
+    /// Topic and key, and what is said under them unless the key is gone.
+    fn fields(&self) -> Value {
+        let mut object = json!({"topic": self.topic.as_str(), "key": self.key});
+        if let Some(said) = self.said {
+            object["body"] = fields(said);
+        }
+        object
     }
 }
 

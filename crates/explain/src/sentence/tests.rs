@@ -305,3 +305,52 @@ fn spans_are_told_in_their_largest_units() {
         assert_eq!(span(Duration::from_secs_f64(seconds)), told);
     }
 }
+
+#[test]
+fn of_several_taints_the_sentence_names_the_one_that_the_pod_goes_for() {
+    let taint = |key: &str, since| Taint {
+        time_added: Some(at(since)),
+        ..Taint::new(key, Effect::NoExecute)
+    };
+    let tolerates = |key: &str, seconds| Toleration {
+        seconds,
+        ..Toleration::exists(key, Effect::NoExecute)
+    };
+    let cases = [
+        (
+            vec![tolerates("a", None)],
+            Trigger::Untolerated,
+            "b:NoExecute since 2023-11-14T22:13:30Z",
+        ),
+        (
+            vec![tolerates("a", Some(60)), tolerates("b", Some(10))],
+            Trigger::Expired,
+            "b:NoExecute since 2023-11-14T22:13:30Z",
+        ),
+        (
+            vec![tolerates("a", Some(15)), tolerates("b", Some(10))],
+            Trigger::Expired,
+            "a:NoExecute since 2023-11-14T22:13:20Z",
+        ),
+        // What does not fit together hides nothing.
+        (
+            vec![tolerates("", None)],
+            Trigger::Expired,
+            "a:NoExecute since 2023-11-14T22:13:20Z, b:NoExecute since 2023-11-14T22:13:30Z",
+        ),
+    ];
+    for (tolerations, trigger, wanted) in cases {
+        let Intent::Pod(eviction) = eviction(IntentState::Due, trigger) else {
+            unreachable!("it is a pod's");
+        };
+        let intent = Intent::Pod(PodEviction {
+            cause: EvictionCause::Taints {
+                taints: vec![taint("a", 0), taint("b", 10)],
+                tolerations,
+            },
+            ..eviction
+        });
+        let said = sentence(Said::Intent(&intent));
+        assert_eq!(said.rsplit_once(": ").expect("a cause").1, wanted, "{said}");
+    }
+}

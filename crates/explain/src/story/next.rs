@@ -66,10 +66,19 @@ impl Next {
 
 /// What follows from the last record of each key.
 pub(super) fn of(latest: &[Told<'_>]) -> Vec<Next> {
-    let said = || latest.iter().filter_map(|told| told.said);
-    // What the zone-evictor says of a pod is what became of the wish: the wish alone tells what comes only before that.
-    let is_taken_up = said().any(|said| matches!(said, Said::Outcome(Outcome::Pod(_))));
-    said().filter_map(|said| one(said, is_taken_up)).collect()
+    // What the zone-evictor says of a pod is what became of the wish: the wish alone tells what comes only before that. A wish that
+    // came after it is another where it was called off or refused; whatever else was said stands for both.
+    let is_taken_up = |told: &Told<'_>| {
+        latest.iter().any(|other| match other.said {
+            Some(Said::Outcome(Outcome::Pod(outcome))) => match outcome.state {
+                PodOutcomeState::Cancelled | PodOutcomeState::Refused(_) => other.revision > told.revision,
+                _ => true,
+            },
+            _ => false,
+        })
+    };
+    let of = |told: &Told<'_>| one(told.said?, is_taken_up(told));
+    latest.iter().filter_map(of).collect()
 }
 
 fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use bailiff_model::health::{NodeHealth, Ready, Verdict};
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
-use bailiff_model::{Hold, HoldReason, Zone};
+use bailiff_model::{Effect, Hold, HoldReason, Taint, Toleration, Zone};
 
 use super::*;
 use crate::fixture::{at, node, pod};
@@ -163,4 +163,94 @@ fn of_what_nobody_spoke_nothing_is_said() {
     let withdrawn = told(Topic::EvictionIntents, "pod/u", 9, None);
     let story = Story::of("pod shop/web-1".to_owned(), &[withdrawn], None);
     assert_eq!((story.past[0].text.as_str(), story.present.len()), ("pod/u is withdrawn", 0));
+}
+
+#[test]
+fn a_wish_that_came_after_what_became_of_the_last_is_another() {
+    let due = |revision| {
+        let said = Some(Said::Intent(leak(intent(IntentState::Due))));
+        told(Topic::EvictionIntents, "pod/u", revision, said)
+    };
+    let cases = [
+        (PodOutcomeState::Cancelled, 350, None),
+        (PodOutcomeState::Cancelled, 352, Some("the zone-evictor takes it up")),
+        // Said once more because of another taint: it went, and is not there to go again.
+        (PodOutcomeState::Deleted, 352, None),
+    ];
+    for (state, revision, wanted) in cases {
+        let said = Some(Said::Outcome(leak(outcome(state.clone()))));
+        let became = told(Topic::EvictionOutcomes, "pod/u", 351, said);
+        let story = Story::of("pod".to_owned(), &[became, due(revision)], None);
+        let future: Vec<String> = story.future.iter().map(Next::text).collect();
+        assert_eq!(future, Vec::from_iter(wanted), "{state:?} {revision}");
+    }
+}
+
+#[test]
+fn programs_get_the_records_behind_the_sentences() {
+    let due = told(
+        Topic::EvictionIntents,
+        "pod/u",
+        350,
+        Some(Said::Intent(leak(intent(IntentState::Due)))),
+    );
+    let gone = told(Topic::EvictionIntents, "pod/u", 351, None);
+    let story = Story::of("pod".to_owned(), &[due, gone], None).json();
+    let past: Vec<&Value> = (0..2).map(|nth| &story["past"][nth]["record"]).collect();
+    assert_eq!(
+        (&past[0]["topic"], &past[0]["key"]),
+        (&json!("eviction-intents"), &json!("pod/u"))
+    );
+    assert_eq!(past[0]["body"]["podEviction"]["state"], "due");
+    assert_eq!(past[1].get("body"), None, "it is taken back");
+}
+
+#[test]
+fn what_the_api_has_of_a_pod_says_why_it_stays() {
+    let taints = [Taint::new("a", Effect::NoExecute), Taint::new("b", Effect::NoSchedule)];
+    let tolerates = |seconds| Toleration {
+        seconds,
+        ..Toleration::exists("a", Effect::NoExecute)
+    };
+    let cases = [
+        (
+            vec![tolerates(None)],
+            "it may stay on node n1, whose taints it tolerates without limit: a:NoExecute",
+            "TE-054",
+        ),
+        (
+            vec![tolerates(Some(30))],
+            "it tolerates the taints of node n1 for 30s: a:NoExecute",
+            "TE-055",
+        ),
+        (vec![], "it does not tolerate a:NoExecute on node n1", "TE-052"),
+    ];
+    for (tolerations, text, rule) in cases {
+        let seen = Seen {
+            at: at(0),
+            node: "n1",
+            tolerations: &tolerations,
+            taints: &taints,
+        };
+        let story = Story::of("pod shop/web-1".to_owned(), &[], None).with(&seen);
+        let last = story.present.last().expect("said");
+        assert_eq!((last.text.as_str(), last.rules), (text, &[rule][..]));
+        assert!(story.text().contains(text), "{}", story.text());
+    }
+}
+
+#[test]
+fn the_zone_is_the_one_that_was_named_last() {
+    let in_zone = |zone: &str, revision| {
+        let Outcome::Pod(outcome) = outcome(PodOutcomeState::Evicting) else {
+            unreachable!("it is a pod's");
+        };
+        let zone = Zone::new("eu-1", zone);
+        let said = Said::Outcome(leak(Outcome::Pod(PodOutcome { zone, ..outcome })));
+        told(Topic::EvictionOutcomes, "pod/u", revision, Some(said))
+    };
+    let found = keys::of_zone(&[in_zone("b", 7), in_zone("a", 3)]);
+    assert_eq!(found, Some((Topic::EvictionOutcomes, "zone/eu-1:b".to_owned())));
+    assert_eq!(keys::of_zone(&[]), None);
+    assert_eq!(keys::of_pod("u", "n1").len(), 5, "its own, and its node's");
 }
