@@ -4,6 +4,8 @@
 //!
 //! Nothing waits for time to pass: each fault begins when one more node was isolated, and ends when its effect was seen. Two systems go
 //! through their faults side by side. Which faults in which order, and who is killed at random when, is drawn from a seed.
+//!
+//! What the same system tells a collector of a zone failure is judged in [`traces`].
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +28,10 @@ mod record;
 #[allow(dead_code, reason = "the other tests of processes need the rest")]
 mod support;
 mod system;
+mod traces;
 mod witness;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bailiff_runtime::Seed;
 use fault::Fault;
@@ -35,6 +40,12 @@ use system::{Engine, PER_ZONE, System};
 
 /// Another seed than that of every run, to search further or to repeat a run.
 const SEED: &str = "BAILIFF_FAULTS_SEED";
+
+/// One test at a time: each has as many processes as this machine can take.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn play(engine: Engine, faults: &[Fault], seed: &Seed) -> Premises {
     let begin = clock::now();
@@ -60,6 +71,7 @@ fn play(engine: Engine, faults: &[Fault], seed: &Seed) -> Premises {
 
 #[test]
 fn whatever_dies_nothing_is_evicted_early_twice_or_never() {
+    let _alone = alone();
     let number = std::env::var(SEED).map_or(1, |text| text.parse().expect("a seed is a number"));
     println!("{SEED}={number}");
     let seed = Seed::new(number);

@@ -71,6 +71,8 @@ pub struct System {
     edits: u32,
     news: Receiver<(u64, Word)>,
     tell: SyncSender<(u64, Word)>,
+    /// What all processes find in their environment.
+    environment: Vec<(&'static str, String)>,
     directory: tempfile::TempDir,
     _sandbox: Serving,
 }
@@ -78,6 +80,11 @@ pub struct System {
 impl System {
     /// Starts everything.
     pub fn start(engine: Engine) -> Self {
+        Self::start_with(engine, Vec::new())
+    }
+
+    /// The same, with this in the environment of all processes.
+    pub fn start_with(engine: Engine, environment: Vec<(&'static str, String)>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kubeconfig");
         let write = format!("--write-kubeconfig={}", file.display());
@@ -101,6 +108,7 @@ impl System {
             edits: 0,
             news,
             tell,
+            environment,
             directory,
             _sandbox: sandbox,
         };
@@ -133,7 +141,11 @@ impl System {
         let how = How {
             name: stage.name(),
             flags,
-            environment: clock.iter().flat_map(WallClock::environment).collect(),
+            environment: [
+                self.environment.clone(),
+                clock.iter().flat_map(WallClock::environment).collect(),
+            ]
+            .concat(),
         };
         self.replicas.push(Replica {
             id: start,
@@ -165,7 +177,7 @@ impl System {
         let how = How {
             name: "event-bus",
             flags,
-            environment: Vec::new(),
+            environment: self.environment.clone(),
         };
         let program = Program::start(&how, self.next_start(), self.tell.clone());
         self.buses.push(Bus {

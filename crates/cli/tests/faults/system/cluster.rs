@@ -90,6 +90,16 @@ impl System {
         self.until("an isolation", |system| system.witness.isolated() >= nodes);
     }
 
+    /// Waits until so many pods were evicted.
+    pub fn until_evicted(&mut self, pods: usize) {
+        self.until("an eviction", |system| {
+            system.witness.with(|seen| {
+                let apps = seen.pods.values().filter(|pod| pod.daemon_set.is_none());
+                apps.filter(|pod| pod.deleted.is_some()).count() >= pods
+            })
+        });
+    }
+
     /// Waits until one more node is isolated: what has gone wrong is no reason to stop the work. There has to be one left.
     pub(super) fn until_work_went_on(&mut self, meanwhile: &'static str) {
         let isolated = self.witness.isolated();

@@ -3,6 +3,7 @@
 mod bus;
 mod clocks;
 mod etcd;
+mod pauses;
 mod random;
 mod rollouts;
 mod stages;

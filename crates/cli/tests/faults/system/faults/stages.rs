@@ -117,6 +117,14 @@ impl System {
         of_stage.map(|replica| replica.id).collect()
     }
 
+    /// Ends all replicas for good, those that lead last, so that they tell what they have not told yet.
+    pub fn end_all(&mut self) {
+        self.replicas.sort_by_key(|replica| !replica.leads.is_empty());
+        while let Some(replica) = self.replicas.first() {
+            self.end(replica.id);
+        }
+    }
+
     /// Ends a replica for good, as a rolling update does.
     fn end(&mut self, id: u64) {
         let number = self.number_of(id);
