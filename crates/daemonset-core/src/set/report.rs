@@ -37,10 +37,10 @@ impl Set {
         }
     }
 
-    /// A node's reason, where somebody may hold it.
+    /// A node's reason, where somebody may hold it by itself or by its zone. What holds everything is told of the DaemonSet.
     fn shown_on(&self, node: &NodeName, reason: WhyNot, cx: &Cx<'_>) -> WhyNot {
         match self.shown(reason) {
-            WhyNot::WaitingForBudget if cx.is_held(node) => WhyNot::Held,
+            WhyNot::WaitingForBudget if cx.holds.on_everything().is_none() && cx.is_held(node) => WhyNot::Held,
             other => other,
         }
     }
