@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 
 /// How long a bus may take to tell everything: it tells 100,000 records in less than a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Flags of `bailiff bus`.
 #[derive(Debug, clap::Args)]

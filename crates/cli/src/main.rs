@@ -11,6 +11,7 @@ mod sandbox;
 mod scenario;
 mod soak;
 mod status;
+mod top;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
     Explain(explain::Args),
     /// Show everything on one screen: stages, nodes, zones, pods that are to go, DaemonSets
     Status(status::Args),
+    /// The same as a live view: zones, queues, timers, rollouts, stages
+    Top(top::Args),
     /// Print what the stages say to each other: what was seen, decided and done
     Events(events::Args),
     /// Make a CA and a certificate for each role, to try mutual TLS with
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Pauses(args) => pause::pauses(args),
         Command::Explain(args) => explain::main(args),
         Command::Status(args) => status::main(args),
+        Command::Top(args) => top::main(args),
         Command::Events(args) => events::main(args),
         Command::Certs(args) => certs::main(args),
         Command::Bus(args) => bus::main(args),

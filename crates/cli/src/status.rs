@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bailiff_event_bus::{Record, ShardStatus};
-use bailiff_explain::overview::{NodeStanding, Overview, PodStanding};
+use bailiff_explain::overview::{End, NodeStanding, Overview, PodStanding, Timer};
 use bailiff_explain::{Said, json, sentence};
 use bailiff_model::Topic;
 use bailiff_model::health::Verdict;
@@ -19,7 +19,8 @@ use crate::bus::{Output, reach, read_all, said};
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;
 
-const VERDICTS: [Verdict; 5] = [
+/// In the order in which they are told.
+pub const VERDICTS: [Verdict; 5] = [
     Verdict::Healthy,
     Verdict::Late,
     Verdict::NotReady,
@@ -99,12 +100,10 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
         }
     }
     let judged = VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
-    let standing = [
-        ("waiting", overview.nodes_standing(NodeStanding::Waiting)),
-        ("isolated", overview.nodes_standing(NodeStanding::Isolated)),
-        ("held", overview.nodes_standing(NodeStanding::Held)),
-    ];
-    let _ = writeln!(out, "NODES\n  {}\n  {}", listed(&judged), listed(&standing));
+    let _ = writeln!(out, "NODES\n  {}\n  {}", listed(&judged), listed(&isolation(overview)));
+    for node in overview.waiting().take(LISTED) {
+        let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Node(node.clone()))));
+    }
     out.push_str("ZONES\n");
     for zone in overview.zones() {
         let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Zone(zone.clone()))));
@@ -112,12 +111,7 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
     let pods = pods(overview);
     let _ = writeln!(out, "PODS\n  {}", listed(&pods));
     for next in overview.next_due().take(LISTED) {
-        let (pod, node) = (&next.pod, &next.node);
-        let _ = writeln!(
-            out,
-            "  at {:.0} {}/{} on {node} is to go",
-            next.due_at, pod.namespace, pod.name
-        );
+        let _ = writeln!(out, "  at {:.0} {}", next.due_at, next.text());
     }
     for stuck in overview.stuck().take(LISTED) {
         let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Pod(stuck.clone()))));
@@ -129,7 +123,17 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
     out
 }
 
-fn pods(overview: &Overview) -> [(&'static str, usize); 5] {
+/// How many nodes are not well, and how their isolation stands.
+pub fn isolation(overview: &Overview) -> [(&'static str, usize); 3] {
+    [
+        ("waiting", overview.nodes_standing(NodeStanding::Waiting)),
+        ("isolated", overview.nodes_standing(NodeStanding::Isolated)),
+        ("held", overview.nodes_standing(NodeStanding::Held)),
+    ]
+}
+
+/// How many pods are to go, and how that stands.
+pub fn pods(overview: &Overview) -> [(&'static str, usize); 5] {
     [
         ("scheduled", overview.scheduled()),
         ("evicting", overview.pods_standing(PodStanding::Evicting)),
@@ -140,12 +144,22 @@ fn pods(overview: &Overview) -> [(&'static str, usize); 5] {
 }
 
 /// `3 healthy, 1 late`.
-fn listed(counts: &[(&str, usize)]) -> String {
+pub fn listed(counts: &[(&str, usize)]) -> String {
     let words: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
     words.join(", ")
 }
 
-fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
+fn timer_object(timer: &Timer) -> Value {
+    let mut object = json!({"dueAt": timer.due_at.to_string(), "node": timer.node.as_str(), "end": timer.end.as_str()});
+    if let End::Toleration(pod) = &timer.end {
+        object["namespace"] = json!(pod.namespace.as_str());
+        object["name"] = json!(pod.name.as_str());
+    }
+    object
+}
+
+/// Everything as one object.
+pub fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
     let stages: Vec<Value> = shards.iter().map(crate::bus::shard_object).collect();
     let counts = |counts: &[(&str, usize)]| -> Value {
         counts
@@ -158,26 +172,21 @@ fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
         .zones()
         .map(|zone| body(Outcome::Zone(zone.clone()), "zoneStatus"))
         .collect();
+    let waiting: Vec<Value> = overview
+        .waiting()
+        .take(LISTED)
+        .map(|node| body(Outcome::Node(node.clone()), "nodeOutcome"))
+        .collect();
     let stuck: Vec<Value> = overview
         .stuck()
         .map(|pod| body(Outcome::Pod(pod.clone()), "podOutcome"))
         .collect();
-    let next: Vec<Value> = overview
-        .next_due()
-        .take(LISTED)
-        .map(|next| {
-            let (pod, at) = (&next.pod, next.due_at.to_string());
-            json!({"namespace": pod.namespace.as_str(), "name": pod.name.as_str(), "node": next.node.as_str(), "dueAt": at})
-        })
-        .collect();
+    let next: Vec<Value> = overview.next_due().take(LISTED).map(timer_object).collect();
     let rollouts: Vec<Value> = overview.rollouts().map(|sync| json::json(Said::Rollout(sync))).collect();
     json!({
         "stages": stages,
         "nodes": counts(&VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)))),
-        "isolation": {
-            "waiting": overview.nodes_standing(NodeStanding::Waiting), "isolated": overview.nodes_standing(NodeStanding::Isolated),
-            "held": overview.nodes_standing(NodeStanding::Held),
-        },
+        "isolation": counts(&isolation(overview)), "waitingNodes": waiting,
         "zones": zones, "pods": counts(&pods(overview)), "nextDue": next, "stuck": stuck, "daemonsets": rollouts,
     })
 }

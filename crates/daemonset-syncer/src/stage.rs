@@ -112,7 +112,7 @@ impl Loop {
             topic: Topic::DaemonRollouts,
             shard: env.shard.index,
             shard_count: env.shard.count,
-            producer: env.host.identity.clone(),
+            producer: format!("{}/{}", DaemonsetSyncer::NAME, env.host.identity),
             epoch: env.epoch,
         };
         let memory = SubscribeOptions {

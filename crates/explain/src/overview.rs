@@ -2,15 +2,18 @@
 //!
 //! It follows the bus: each record, or its end, is taken as it comes, at the logarithm of what is there.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod agenda;
 
-use bailiff_model::health::Verdict;
+use std::collections::BTreeMap;
+
+use bailiff_model::health::{NodeHealth, Verdict};
 use bailiff_model::intent::{Intent, IntentState};
-use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, ZoneStatus};
+use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{NodeName, PodRef, Topic, Wall};
 
 use crate::Said;
+use agenda::Agenda;
 
 /// Everything, as it is now.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +21,12 @@ pub struct Overview {
     verdicts: Tally<Verdict>,
     nodes: Tally<NodeStanding>,
     zones: BTreeMap<String, ZoneStatus>,
-    scheduled: BTreeMap<String, Scheduled>,
-    by_due: BTreeSet<(Wall, String)>,
+    /// By the time at which the node began to wait.
+    lines: Agenda<NodeOutcome>,
+    graces: Agenda<Timer>,
+    tolerations: Agenda<Timer>,
+    /// Node mode.
+    evictions: Agenda<Timer>,
     pods: Tally<PodStanding>,
     stuck: BTreeMap<String, PodOutcome>,
     rollouts: BTreeMap<String, DaemonSetSync>,
@@ -49,15 +56,26 @@ pub enum PodStanding {
     Refused,
 }
 
-/// A pod whose toleration time runs.
+/// What happens at a time that is known, unless something else does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduled {
-    /// When it ends.
+pub struct Timer {
+    /// When.
     pub due_at: Wall,
-    /// The pod.
-    pub pod: PodRef,
-    /// Its node.
+    /// The node that it concerns.
     pub node: NodeName,
+    /// What.
+    pub end: End,
+}
+
+/// What it is that ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The grace of a silent node.
+    Grace,
+    /// The time for which this pod tolerates the node's taints.
+    Toleration(PodRef),
+    /// The time for which all pods of the node may stay (node mode).
+    Eviction,
 }
 
 /// How many keys are what.
@@ -97,37 +115,80 @@ impl<S: Copy + Ord> Tally<S> {
     }
 }
 
+// === impl End ===
+
+impl End {
+    /// A word for programs.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Grace => "grace",
+            Self::Toleration(_) => "toleration",
+            Self::Eviction => "eviction",
+        }
+    }
+}
+
+// === impl Timer ===
+
+impl Timer {
+    fn new(due_at: Wall, node: &NodeName, end: End) -> (Wall, Self) {
+        let node = node.clone();
+        (due_at, Self { due_at, node, end })
+    }
+
+    /// What happens when it ends.
+    pub fn text(&self) -> String {
+        let node = &self.node;
+        match &self.end {
+            End::Grace => format!("node {node} counts as silent"),
+            End::Toleration(pod) => format!("pod {}/{} on {node} is to go", pod.namespace, pod.name),
+            End::Eviction => format!("all pods of node {node} are to go"),
+        }
+    }
+}
+
 // === impl Overview ===
 
 impl Overview {
     /// Takes the record of a key, or that it is gone.
     pub fn apply(&mut self, topic: Topic, key: &str, said: Option<Said<'_>>) {
         match (topic, said) {
-            (_, Some(Said::Health(health))) => self.verdicts.set(key, Some(health.verdict)),
+            (_, Some(Said::Health(health))) => self.take_health(key, Some(health)),
             (_, Some(Said::Intent(intent))) => self.take_intent(key, Some(intent)),
             (_, Some(Said::Outcome(outcome))) => self.take_outcome(key, Some(outcome)),
             (_, Some(Said::Rollout(sync))) => drop(self.rollouts.insert(key.to_owned(), sync.clone())),
-            (Topic::NodeHealth, None) => self.verdicts.set(key, None),
+            (Topic::NodeHealth, None) => self.take_health(key, None),
             (Topic::EvictionIntents, None) => self.take_intent(key, None),
             (Topic::EvictionOutcomes, None) => self.take_outcome(key, None),
             (Topic::DaemonRollouts, None) => drop(self.rollouts.remove(key)),
         }
     }
 
+    fn take_health(&mut self, key: &str, health: Option<&NodeHealth>) {
+        self.verdicts.set(key, health.map(|health| health.verdict));
+        let timer = health.and_then(|health| match health.verdict {
+            Verdict::Late | Verdict::NoStatus => {
+                let due_at = health.counted_from.checked_add(health.grace).ok()?;
+                Some(Timer::new(due_at, &health.node.name, End::Grace))
+            }
+            Verdict::Healthy | Verdict::NotReady | Verdict::Unreachable => None,
+        });
+        self.graces.set(key, timer);
+    }
+
     fn take_intent(&mut self, key: &str, intent: Option<&Intent>) {
-        if let Some(old) = self.scheduled.remove(key) {
-            self.by_due.remove(&(old.due_at, key.to_owned()));
+        let (mut toleration, mut eviction) = (None, None);
+        match intent {
+            Some(Intent::Pod(pod)) if pod.state == IntentState::Scheduled => {
+                toleration = Some(Timer::new(pod.due_at, &pod.node.name, End::Toleration(pod.pod.clone())));
+            }
+            Some(Intent::NodeEviction(node)) if !node.due => {
+                eviction = Some(Timer::new(node.not_before, &node.node.name, End::Eviction));
+            }
+            Some(Intent::Pod(_) | Intent::NodeEviction(_) | Intent::Isolation(_)) | None => {}
         }
-        let Some(Intent::Pod(eviction)) = intent else { return };
-        if eviction.state == IntentState::Scheduled {
-            let scheduled = Scheduled {
-                due_at: eviction.due_at,
-                pod: eviction.pod.clone(),
-                node: eviction.node.name.clone(),
-            };
-            self.by_due.insert((scheduled.due_at, key.to_owned()));
-            self.scheduled.insert(key.to_owned(), scheduled);
-        }
+        self.tolerations.set(key, toleration);
+        self.evictions.set(key, eviction);
     }
 
     fn take_outcome(&mut self, key: &str, outcome: Option<&Outcome>) {
@@ -141,6 +202,8 @@ impl Overview {
                     NodeOutcomeState::Released => None,
                 };
                 self.nodes.set(key, standing);
+                let is_waiting = matches!(standing, Some(NodeStanding::Waiting | NodeStanding::Held));
+                self.lines.set(key, is_waiting.then(|| (node.since, node.clone())));
             }
             Some(Outcome::Pod(pod)) => {
                 let standing = match &pod.state {
@@ -164,6 +227,7 @@ impl Overview {
             None => {
                 self.zones.remove(key);
                 self.nodes.set(key, None);
+                self.lines.set(key, None);
                 self.pods.set(key, None);
                 self.stuck.remove(key);
             }
@@ -190,14 +254,36 @@ impl Overview {
         self.zones.values()
     }
 
-    /// How many toleration times run.
-    pub fn scheduled(&self) -> usize {
-        self.scheduled.len()
+    /// Nodes that wait for their zone's rate, or are held; who has waited longest first.
+    pub fn waiting(&self) -> impl Iterator<Item = &NodeOutcome> {
+        self.lines.iter().map(|(_, node)| node)
     }
 
-    /// Pods whose toleration time runs, the next one first.
-    pub fn next_due(&self) -> impl Iterator<Item = &Scheduled> {
-        self.by_due.iter().filter_map(|(_, key)| self.scheduled.get(key))
+    /// How many toleration times run.
+    pub fn scheduled(&self) -> usize {
+        self.tolerations.len()
+    }
+
+    /// How many timers run.
+    pub fn timers(&self) -> usize {
+        self.graces.len() + self.tolerations.len() + self.evictions.len()
+    }
+
+    /// All timers, the one that ends next first.
+    pub fn next_due(&self) -> impl Iterator<Item = &Timer> {
+        let mut heads = [
+            Box::new(self.graces.iter()) as Box<dyn Iterator<Item = &(Wall, Timer)>>,
+            Box::new(self.tolerations.iter()),
+            Box::new(self.evictions.iter()),
+        ]
+        .map(Iterator::peekable);
+        std::iter::from_fn(move || {
+            let next = heads
+                .iter_mut()
+                .filter_map(|head| Some((head.peek()?.0, head)))
+                .min_by_key(|(at, _)| *at);
+            next.and_then(|(_, head)| head.next()).map(|(_, timer)| timer)
+        })
     }
 
     /// Pods that should go and do not: blocked, held, refused, or after a failed request.

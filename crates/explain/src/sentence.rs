@@ -228,6 +228,11 @@ fn of_node(outcome: &NodeOutcome) -> String {
 
 fn of_pod(outcome: &PodOutcome) -> String {
     let pod = format!("pod {} on node {}", name_of(&outcome.pod), outcome.node.name);
+    format!("{pod} {}", what_of(outcome))
+}
+
+/// What became of the eviction of a pod, without the pod.
+pub fn what_of(outcome: &PodOutcome) -> String {
     let said = match &outcome.state {
         PodOutcomeState::Evicting => "is being evicted".to_owned(),
         PodOutcomeState::Deleted => "was deleted".to_owned(),
@@ -252,7 +257,7 @@ fn of_pod(outcome: &PodOutcome) -> String {
         }
         _ => String::new(),
     };
-    format!("{pod} {said}{detail}{tries}{next}")
+    format!("{said}{detail}{tries}{next}")
 }
 
 fn refused(reason: RefusedReason) -> &'static str {
@@ -280,15 +285,16 @@ fn of_sync(sync: &DaemonSetSync) -> String {
         "daemonset {}/{} at revision {}{since}: {} of {} nodes updated, {} available",
         sync.namespace, sync.name, sync.revision, counts.updated, counts.desired, counts.available
     );
-    let reasons: Vec<String> = sync
-        .reasons
-        .iter()
-        .map(|(reason, nodes)| format!("{nodes} {}", why_not(*reason)))
-        .collect();
-    if !reasons.is_empty() {
-        let _ = write!(text, "; without an available current pod: {}", reasons.join(", "));
+    if !sync.reasons.is_empty() {
+        let _ = write!(text, "; without an available current pod: {}", reasons(sync));
     }
     text + &but_held(sync.held.as_ref())
+}
+
+/// How many nodes have no available current pod, and why.
+pub fn reasons(sync: &DaemonSetSync) -> String {
+    let one = |(reason, nodes): &(WhyNot, u32)| format!("{nodes} {}", why_not(*reason));
+    sync.reasons.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Why a node has no available current pod.

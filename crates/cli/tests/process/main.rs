@@ -10,3 +10,4 @@ mod cluster;
 mod commands;
 #[allow(dead_code, reason = "the other tests of processes need the rest")]
 mod support;
+mod top;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Far beyond the few seconds that anything here takes; it only ends a run that hangs.
-const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
-fn command(args: &[&str]) -> Command {
+/// The program with these arguments.
+pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff"));
     // Every flag is an environment variable too: those of whoever runs the tests mean nothing here.
     command.env_clear().args(args).stdin(Stdio::null());

@@ -1,0 +1,186 @@
+//! `bailiff top`: what `bailiff status` shows, kept up with the bus on a terminal.
+//!
+//! What a frame looks like is [`frame`]'s, and the terminal is [`screen`]'s; here is when one is drawn, and what ends it.
+
+mod frame;
+#[cfg(test)]
+mod picture;
+#[cfg(test)]
+mod sample;
+mod screen;
+mod view;
+
+use std::io::{IsTerminal, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bailiff_event_bus::{Bus, SubscribeOptions, Subscription, subscribe};
+use bailiff_model::{Mono, Topic};
+use bailiff_runtime::{BusArgs, Clock, Seed, Shutdown};
+use serde_json::json;
+
+use crate::Failure;
+use crate::bus::{Output, PATIENCE, reach};
+use screen::{Happened, Screen};
+use view::View;
+
+/// A frame without news is as old as this at most: ages are shown in seconds.
+const REDRAWN_EVERY: Duration = Duration::from_secs(1);
+/// News are drawn this long after the last frame at the soonest: more often than that nobody reads, and a storm of records would keep
+/// the terminal busy.
+const REDRAWN_AFTER: Duration = Duration::from_millis(100);
+/// Columns of a frame that goes elsewhere than to a terminal.
+const PLAIN_WIDTH: usize = 132;
+
+/// Flags of `bailiff top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff top                              until q, Esc or Ctrl-C
+  bailiff top --once                       one frame, as plain text
+  bailiff top --output json | jq .zones    one object for each frame
+
+Where the output is no terminal it is one frame as plain text, too. Lists end where the screen does; the counts above them are of all.
+NO_COLOR takes the colours away. Times are those of the stages' clocks.
+Exit code 1: the bus cannot be asked, or the terminal cannot be used.")]
+pub struct Args {
+    /// One frame, and no more
+    #[arg(long)]
+    once: bool,
+
+    /// How it is written: json is what `bailiff status` gives, once for each frame
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    output: Output,
+
+    /// The bus.
+    #[command(flatten)]
+    bus: BusArgs,
+}
+
+/// Runs the command.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::runtime()?.block_on(async {
+        let clock = Clock::system();
+        let bus = reach(&args.bus, &clock);
+        // Whoever cannot be asked now is told at once; what is lost later is waited for.
+        bus.status().await?;
+        let mut follower = Follower::new(&bus, &clock);
+        let is_once = args.once || (args.output == Output::Text && !std::io::stdout().is_terminal());
+        follower.begin().await?;
+        match (args.output, is_once) {
+            (output, true) => {
+                let text = follower.plain(output);
+                std::io::stdout().lock().write_all(text.as_bytes())?;
+            }
+            (Output::Json, false) => lines(follower).await?,
+            (Output::Text, false) => live(follower).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The view, and what keeps it up with the bus.
+struct Follower {
+    clock: Clock,
+    subscription: Subscription,
+    view: View,
+    /// When it was shown, and whether it has changed since.
+    shown: Mono,
+    is_changed: bool,
+}
+
+// === impl Follower ===
+
+impl Follower {
+    fn new(bus: &Bus, clock: &Clock) -> Self {
+        let options = SubscribeOptions {
+            topics: Topic::ALL.to_vec(),
+            filters: Vec::new(),
+            subscriber: format!("bailiff top {}", std::process::id()),
+        };
+        Self {
+            clock: clock.clone(),
+            subscription: subscribe(bus, options, clock, &Seed::from_system()),
+            view: View::default(),
+            shown: clock.now().mono,
+            is_changed: false,
+        }
+    }
+
+    /// Waits until everything is told.
+    async fn begin(&mut self) -> Result<(), Failure> {
+        let end = self.clock.instant_of(self.clock.now().mono + PATIENCE);
+        while !self.view.is_told() {
+            let update = tokio::time::timeout_at(end, self.subscription.next()).await;
+            let update = update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again"))?;
+            self.view.take(update);
+        }
+        Ok(())
+    }
+
+    /// Follows the bus until the next frame is to be drawn. Cancel-safe.
+    async fn next_frame(&mut self) {
+        loop {
+            let after = if self.is_changed { REDRAWN_AFTER } else { REDRAWN_EVERY };
+            let due = self.clock.instant_of(self.shown + after);
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(due) => return,
+                update = self.subscription.next() => {
+                    self.is_changed |= self.view.take(update);
+                }
+            }
+        }
+    }
+
+    fn mark_shown(&mut self) {
+        (self.shown, self.is_changed) = (self.clock.now().mono, false);
+    }
+
+    fn plain(&self, output: Output) -> String {
+        let now = self.clock.now();
+        match output {
+            Output::Text => frame::plain(&self.view, screen::width().unwrap_or(PLAIN_WIDTH), now),
+            Output::Json => {
+                let mut object = crate::status::object(&self.view.overview, &self.view.shards);
+                object["at"] = json!(now.wall.to_string());
+                object["busLost"] = json!(self.view.lost_since.is_some());
+                format!("{object}\n")
+            }
+        }
+    }
+}
+
+/// One object for each frame, until it is interrupted or nobody reads any more.
+async fn lines(mut follower: Follower) -> Result<(), Failure> {
+    let shutdown = Shutdown::new();
+    shutdown.on_signals()?;
+    loop {
+        let line = follower.plain(Output::Json);
+        if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
+            return Ok(());
+        }
+        follower.mark_shown();
+        tokio::select! {
+            biased;
+            () = shutdown.triggered() => return Ok(()),
+            () = follower.next_frame() => {}
+        }
+    }
+}
+
+/// Frames on the terminal, until somebody has seen enough.
+async fn live(mut follower: Follower) -> Result<(), Failure> {
+    let mut screen = Screen::open()?;
+    loop {
+        screen.draw(&follower.view, follower.clock.now())?;
+        follower.mark_shown();
+        tokio::select! {
+            biased;
+            happened = screen.next() => match happened {
+                Happened::Resized => {}
+                Happened::Quit => return Ok(()),
+            },
+            () = follower.next_frame() => {}
+        }
+    }
+}
