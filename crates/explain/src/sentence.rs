@@ -211,18 +211,18 @@ fn of_zone(zone: &ZoneStatus) -> String {
 
 fn of_node(outcome: &NodeOutcome) -> String {
     let node = format!("node {} {}", outcome.node.name, inside(&outcome.zone));
+    let unhealthy = outcome
+        .unhealthy_since
+        .map_or_else(String::new, |since| format!("; unhealthy since {}", at(since)));
     match &outcome.state {
         NodeOutcomeState::Queued { position, expected_at } => {
             let when = expected_at.map_or_else(String::new, |when| format!(", expected at {}", at(when)));
-            let since = outcome
-                .unhealthy_since
-                .map_or_else(String::new, |since| format!(", unhealthy since {}", at(since)));
-            format!("{node} waits for the zone's rate, place {position}{when}{since}")
+            format!("{node} waits for the zone's rate, place {position}{when}{unhealthy}")
         }
         NodeOutcomeState::Isolated => format!("{node} is isolated: its NoExecute taint stands"),
         NodeOutcomeState::Released => format!("{node} is released: it carries no health taint"),
         NodeOutcomeState::Evicted => format!("{node} is being emptied: its turn has come, and all its pods go"),
-        NodeOutcomeState::Held(hold) => format!("{node} is {}", held(hold)),
+        NodeOutcomeState::Held(hold) => format!("{node} is {}{unhealthy}", held(hold)),
     }
 }
 
@@ -247,9 +247,11 @@ pub fn what_of(outcome: &PodOutcome) -> String {
         1 => "; one request failed".to_owned(),
         failed => format!("; {failed} requests failed"),
     };
-    let next = outcome
-        .next_try_at
-        .map_or_else(String::new, |next| format!("; next try {}", at(next)));
+    let next = outcome.next_try_at.map_or_else(String::new, |next| match outcome.state {
+        // Of those that follow at the same distance nothing more is said.
+        PodOutcomeState::Blocked { .. } => format!("; tried again from {} on", at(next)),
+        _ => format!("; next try {}", at(next)),
+    });
     // What the API or the budget said itself, where that is more than the state says.
     let detail = match &outcome.state {
         PodOutcomeState::Evicting | PodOutcomeState::Blocked { .. } | PodOutcomeState::Refused(_) if !outcome.detail.is_empty() => {

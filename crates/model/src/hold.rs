@@ -26,13 +26,14 @@ pub enum HoldReason {
     Rival,
     /// A large share of leases stopped together.
     CorrelatedLoss,
-    /// The intent is older than the newest health record of its node; or the newest record of either cannot be read.
+    /// The intent is older than the newest health record of its node; or the newest record of either cannot be read; or the node, as it is
+    /// known, does not bear it out.
     OutdatedIntent,
     /// The process only observes.
     Observing,
     /// The NoSchedule counterpart of the taint has not been seen yet.
     TaintOrder,
-    /// The zone's rate is granted to others first.
+    /// Others go first: at a rate, or as many as may at a time.
     RateLimited,
     /// A budget for disruption is used up.
     Budget,

@@ -21,7 +21,7 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
+use bailiff_model::{EvictionMode, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
 use indexmap::IndexMap;
 
 use crate::config::Config;
@@ -76,7 +76,7 @@ pub struct Evictor {
     /// Holds from outside, and how often they changed.
     external: Holds,
     /// Zones that the monitor holds, by the nodes whose records say so.
-    held_by_monitor: BTreeMap<Zone, BTreeMap<NodeName, Hold>>,
+    held_by_monitor: BTreeMap<Zone, holds::Monitored>,
     external_changes: u64,
     gates: holds::Gates,
     pods: pods::Pods,

@@ -228,23 +228,32 @@ fn what_waits_says_since_when_and_until_when() {
     });
     assert_eq!(
         sentence(Said::Outcome(&blocked)),
-        "pod shop/web-1 on node n1 may not go yet: PodDisruptionBudget shop/web forbids it; 2 requests failed; next try \
-         2023-11-14T22:19:20Z"
+        "pod shop/web-1 on node n1 may not go yet: PodDisruptionBudget shop/web forbids it; 2 requests failed; tried again from \
+         2023-11-14T22:19:20Z on"
     );
-    let queued = Outcome::Node(NodeOutcome {
-        node: node(),
-        zone: Zone::default(),
-        state: NodeOutcomeState::Queued {
-            position: 1,
-            expected_at: None,
-        },
-        since: at(51),
-        unhealthy_since: Some(at(50)),
-    });
-    assert_eq!(
-        sentence(Said::Outcome(&queued)),
-        "node n1 in no zone waits for the zone's rate, place 1, unhealthy since 2023-11-14T22:14:10Z"
-    );
+    let queued = NodeOutcomeState::Queued {
+        position: 1,
+        expected_at: None,
+    };
+    for (state, said) in [
+        (queued, "waits for the zone's rate, place 1"),
+        (
+            NodeOutcomeState::Held(hold(HoldReason::TaintOrder, "")),
+            "is held since 2023-11-14T22:14:20Z: the NoSchedule taint is not seen yet",
+        ),
+    ] {
+        let waiting = Outcome::Node(NodeOutcome {
+            node: node(),
+            zone: Zone::default(),
+            state,
+            since: at(51),
+            unhealthy_since: Some(at(50)),
+        });
+        assert_eq!(
+            sentence(Said::Outcome(&waiting)),
+            format!("node n1 in no zone {said}; unhealthy since 2023-11-14T22:14:10Z")
+        );
+    }
 }
 
 #[test]

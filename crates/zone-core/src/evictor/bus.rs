@@ -127,7 +127,7 @@ impl Evictor {
             // That the monitor forgets a node takes nobody's place away: one that is deleted keeps it (NL-205).
             None => node.unhealthy_since.filter(|_| node.place.is_some()),
         };
-        let before = node.health.take().and_then(|health| health.held);
+        let before = node.health.take().and_then(|health| health.held).map(|(zone, _)| zone);
         let after = health.as_ref().and_then(|health| health.held.clone());
         node.health = health;
         self.monitor_holds(&name, before, after);

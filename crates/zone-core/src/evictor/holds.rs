@@ -3,12 +3,17 @@
 //! What health causes needs `node-health` and `eviction-intents`, complete and live; an eviction for a hand-made taint needs only
 //! `eviction-intents`. Both need fresh watches. Every hold ends by itself when its reason does.
 
+mod monitored;
+
 use bailiff_model::intent::{EvictionCause, PodEviction};
-use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, Profile, ReadyStatus, Toleration, Topic, Zone};
+use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, Profile, ReadyStatus, Toleration, Topic, Wall, Zone};
 
 use super::Evictor;
 use crate::config::AcceptIntents;
 use crate::judge::is_caused_by_health;
+use crate::span::Why;
+
+pub(super) use monitored::Monitored;
 
 /// What holds depend on. A change of it is the one thing that is looked at for everything that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,8 +27,57 @@ pub(super) struct Gates {
     external_changes: u64,
 }
 
-/// A reason, and one sentence for people.
-pub(super) type Reason = (HoldReason, String);
+/// Why something must wait: a hold, but for when it began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reason {
+    /// One of few.
+    pub(super) reason: HoldReason,
+    /// One sentence for people.
+    pub(super) detail: String,
+    /// When it ends unless something changes, where that is known. It does not move as time passes, or it would be news each time.
+    pub(super) until: Option<Wall>,
+}
+
+// === impl Reason ===
+
+impl Reason {
+    /// One of which nobody knows when it ends.
+    pub(super) fn new(reason: HoldReason, detail: impl Into<String>) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+            until: None,
+        }
+    }
+
+    /// The hold that began then.
+    pub(super) fn since(self, since: Wall) -> Hold {
+        Hold {
+            reason: self.reason,
+            detail: self.detail,
+            since,
+            until: self.until,
+        }
+    }
+}
+
+impl From<&Hold> for Reason {
+    fn from(hold: &Hold) -> Self {
+        Self {
+            reason: hold.reason,
+            detail: hold.detail.clone(),
+            until: hold.until,
+        }
+    }
+}
+
+impl From<Reason> for Why {
+    fn from(reason: Reason) -> Self {
+        Self::held(reason.reason, reason.detail)
+    }
+}
+
+// === impl Evictor ===
 
 impl Evictor {
     pub(super) fn brake(&mut self, holds: Holds) {
@@ -33,32 +87,27 @@ impl Evictor {
         }
     }
 
-    /// A health record began, or ceased, to hold its zone.
-    pub(super) fn monitor_holds(&mut self, name: &NodeName, before: Option<(Zone, Hold)>, after: Option<(Zone, Hold)>) {
-        let held = |holds: &Self, zone: &Zone| holds.held_by_monitor.contains_key(zone);
-        for (zone, hold, is_new) in [
-            before.map(|(zone, hold)| (zone, hold, false)),
-            after.map(|(zone, hold)| (zone, hold, true)),
-        ]
-        .into_iter()
-        .flatten()
-        {
-            let was_held = held(self, &zone);
-            let nodes = self.held_by_monitor.entry(zone.clone()).or_default();
-            if is_new {
-                nodes.insert(name.clone(), hold);
-            } else {
-                nodes.remove(name);
-            }
-            if nodes.is_empty() {
+    /// A health record of the node held its zone `before`, or does so by now.
+    pub(super) fn monitor_holds(&mut self, name: &NodeName, before: Option<Zone>, after: Option<(Zone, Hold)>) {
+        let left = before.filter(|zone| after.as_ref().is_none_or(|(home, _)| home != zone));
+        let news = left
+            .map(|zone| (zone, None))
+            .into_iter()
+            .chain(after.map(|(zone, hold)| (zone, Some(hold))));
+        for (zone, hold) in news {
+            let told = |holds: &Self| holds.monitor_hold(&zone).map(|hold| (hold.reason, hold.until));
+            let before = told(self);
+            let monitored = self.held_by_monitor.entry(zone.clone()).or_default();
+            monitored.set(name, hold);
+            if monitored.is_empty() {
                 self.held_by_monitor.remove(&zone);
             }
-            self.external_changes += u64::from(was_held != held(self, &zone));
+            self.external_changes += u64::from(before != told(self));
         }
     }
 
     fn monitor_hold(&self, zone: &Zone) -> Option<Reason> {
-        self.held_by_monitor.get(zone)?.values().next().map(reason)
+        self.held_by_monitor.get(zone)?.last().map(Reason::from)
     }
 
     /// Looks again at everything that waits, if a gate opened or closed.
@@ -90,23 +139,23 @@ impl Evictor {
     }
 
     pub(super) fn external_for_node(&self, name: &NodeName) -> Option<Reason> {
-        self.external.on_name(name).map(reason)
+        self.external.on_name(name).map(Reason::from)
     }
 
     fn external_for_zone(&self, zone: &Zone) -> Option<Reason> {
-        self.external.on_zone(zone).map(reason)
+        self.external.on_zone(zone).map(Reason::from)
     }
 
     fn api_hold(&self) -> Option<Reason> {
-        (!self.gates.api_fresh).then(|| (HoldReason::ApiStale, "the watch on nodes is not fresh".to_owned()))
+        (!self.gates.api_fresh).then(|| Reason::new(HoldReason::ApiStale, "the watch on nodes is not fresh"))
     }
 
     fn topic_hold(&self, topic: Topic, (complete, live): (bool, bool)) -> Option<Reason> {
         if !complete {
             let detail = format!("not every shard of topic {topic} is complete");
-            return Some((HoldReason::Incomplete, detail));
+            return Some(Reason::new(HoldReason::Incomplete, detail));
         }
-        (!live).then(|| (HoldReason::Stale, self.topics.why_not_live(topic)))
+        (!live).then(|| Reason::new(HoldReason::Stale, self.topics.why_not_live(topic)))
     }
 
     /// Why nothing that health causes may happen in `zone`, rates apart.
@@ -124,20 +173,20 @@ impl Evictor {
             (false, true) => "no voting node is ready that is not late",
             (false, false) => return None,
         };
-        Some((HoldReason::AllZonesDisrupted, detail.to_owned()))
+        Some(Reason::new(HoldReason::AllZonesDisrupted, detail))
     }
 
     /// Why nothing is done to the node on a health record or a wish that is not the newest.
     pub(super) fn unreadable_hold(&self, name: &NodeName) -> Option<Reason> {
         let health = self.topics.why_not_readable(Topic::NodeHealth, name.to_string());
         let why = health.or_else(|| self.topics.why_not_readable(Topic::EvictionIntents, format!("node/{name}")));
-        why.map(|why| (HoldReason::OutdatedIntent, why))
+        why.map(|why| Reason::new(HoldReason::OutdatedIntent, why))
     }
 
     fn unreadable_pod_hold(&self, intent: &PodEviction) -> Option<Reason> {
         let key = format!("pod/{}", intent.pod.uid);
         let why = self.topics.why_not_readable(Topic::EvictionIntents, key)?;
-        Some((HoldReason::OutdatedIntent, why))
+        Some(Reason::new(HoldReason::OutdatedIntent, why))
     }
 
     /// Why the pod may not be evicted now. `tolerations` are its own, if it was read.
@@ -190,7 +239,7 @@ impl Evictor {
         } else {
             return None;
         };
-        Some((HoldReason::OutdatedIntent, detail))
+        Some(Reason::new(HoldReason::OutdatedIntent, detail))
     }
 
     /// Asks for a read of a node that holds its pods because the monitor says that it is Ready.
@@ -205,8 +254,4 @@ impl Evictor {
             .or_else(|| self.api_hold())
             .or_else(|| self.topic_hold(Topic::EvictionIntents, self.gates.intents))
     }
-}
-
-fn reason(hold: &Hold) -> Reason {
-    (hold.reason, hold.detail.clone())
 }

@@ -76,8 +76,8 @@ impl Evictor {
     }
 
     fn eviction_hold(&self, name: &NodeName) -> Option<HoldReason> {
-        if let Some((reason, _)) = self.external_for_node(name).or_else(|| self.unreadable_hold(name)) {
-            return Some(reason);
+        if let Some(hold) = self.external_for_node(name).or_else(|| self.unreadable_hold(name)) {
+            return Some(hold.reason);
         }
         let node = self.nodes.get(name)?;
         // One that is gone has no health any more; its wish stands.
@@ -89,10 +89,8 @@ impl Evictor {
     /// Why a pod of the node must wait: the node's turn has not come.
     pub(super) fn node_mode_hold(&self, name: &NodeName) -> Option<Reason> {
         (!self.is_evicted(name)).then(|| {
-            (
-                HoldReason::RateLimited,
-                format!("node {name} has not had its turn in its zone"),
-            )
+            let detail = format!("node {name} has not had its turn in its zone");
+            Reason::new(HoldReason::RateLimited, detail)
         })
     }
 

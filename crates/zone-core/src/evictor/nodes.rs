@@ -105,8 +105,11 @@ pub(super) struct Told {
     pub(super) said: Said,
     zone: Zone,
     since: Since,
-    /// Why it is held.
+    /// Why it is held, and until when.
     detail: String,
+    until: Option<Wall>,
+    /// By which it has its place in the queue, if it waits there.
+    unhealthy_since: Option<Wall>,
 }
 
 /// What is kept of a node. It exists as long as anything is known of it: facts, a health record or a wish.
@@ -132,7 +135,7 @@ pub(super) struct Node {
     clearing: Option<Clearing>,
     failures: u32,
     /// What is wanted of the taints, and since when: the wait for the NoSchedule counterpart is counted from there.
-    wanted_since: Option<(Option<HealthTaint>, Mono)>,
+    wanted_since: Option<(Option<HealthTaint>, Now)>,
     /// Node mode: the pods of this incarnation may go.
     pub(super) evicted: Option<NodeUid>,
     /// Node mode: that its pods are deleted was said in an Event.

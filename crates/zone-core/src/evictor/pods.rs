@@ -33,6 +33,7 @@ use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
 use indexmap::IndexMap;
 
+use super::holds::Reason;
 use super::{Asker, Evictor, Timer};
 use crate::effect::{Count, Effect, Mark, Ticket};
 use crate::fact::PodFacts;
@@ -40,6 +41,7 @@ use crate::rate::Bucket;
 use crate::span::{SpanEnd, Why};
 
 use attempts::Attempts;
+use say::Told;
 pub(super) use spared::DaemonSets;
 use waits::{Awaited, Wait, end_of};
 
@@ -108,7 +110,7 @@ struct Pod {
     withdrawn: bool,
     /// The request under way was called off, if it was not sent yet.
     recalled: bool,
-    said: Option<PodOutcomeState>,
+    said: Option<Told>,
 }
 
 /// The pods that are due, and who is next.
@@ -128,7 +130,7 @@ pub(super) struct Pods {
 
 /// What is to be done next about a pod.
 enum Step {
-    Hold(HoldReason, String),
+    Hold(Reason),
     Confirm,
     Refuse(RefusedReason),
     Read,
@@ -145,6 +147,11 @@ impl Pod {
     /// What it tolerates, if it was read.
     fn tolerations(&self) -> Option<&[Toleration]> {
         self.seen.as_ref().map(|seen| seen.tolerations.as_slice())
+    }
+
+    /// The state that was said last.
+    fn said(&self) -> Option<&PodOutcomeState> {
+        self.said.as_ref().map(|told| &told.state)
     }
 }
 
@@ -182,7 +189,7 @@ impl Evictor {
             pod.trace = trace;
             pod.withdrawn = false;
             pod.judged_again();
-            let deleted = matches!(pod.said, Some(PodOutcomeState::Deleted | PodOutcomeState::Gone));
+            let deleted = matches!(pod.said(), Some(PodOutcomeState::Deleted | PodOutcomeState::Gone));
             if deleted || pod.stage.is_in_flight() {
                 // What is under way is finished; what is done is not done twice for one incarnation (TE-052 would).
                 pod.intent = intent;
@@ -271,7 +278,7 @@ impl Evictor {
             return;
         }
         match self.pod_hold(&pod.intent, pod.tolerations()) {
-            Some((reason, detail)) => self.hold_pod(uid, reason, detail, now),
+            Some(reason) => self.hold_pod(uid, reason, now),
             None => {
                 let own = [HoldReason::RateLimited, HoldReason::OutdatedIntent];
                 let freed = matches!(pod.stage, Stage::Held(reason) if !own.contains(&reason));
@@ -296,7 +303,7 @@ impl Evictor {
             return;
         };
         match self.next_step(pod, now) {
-            Step::Hold(reason, detail) => self.hold_pod(uid, reason, detail, now),
+            Step::Hold(reason) => self.hold_pod(uid, reason, now),
             Step::Confirm => {
                 let node = pod.intent.node.name.clone();
                 let detail = format!("node {node}, as it is known, does not justify it; the node is read to be sure");
@@ -332,7 +339,7 @@ impl Evictor {
 
     fn pod_request(&mut self, uid: &PodUid, stage: fn(Ticket) -> Stage, now: Now) -> (Ticket, PodRef) {
         let ticket = self.ticket(Asker::Pod(uid.clone()));
-        let blocked = self.pods.all.get(uid).and_then(|pod| pod.said.as_ref());
+        let blocked = self.pods.all.get(uid).and_then(Pod::said);
         // While a budget is tried again and again it stays blocked: that is no news.
         if !matches!(blocked, Some(PodOutcomeState::Blocked { .. })) {
             self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
@@ -349,15 +356,15 @@ impl Evictor {
         (ticket, target.unwrap_or_default())
     }
 
-    fn hold_pod(&mut self, uid: &PodUid, reason: HoldReason, detail: String, now: Now) {
+    fn hold_pod(&mut self, uid: &PodUid, reason: Reason, now: Now) {
         let node = self.pods.all.get(uid).map(|pod| pod.intent.node.name.clone());
-        if let Some(node) = node.filter(|_| reason == HoldReason::OutdatedIntent) {
+        if let Some(node) = node.filter(|_| reason.reason == HoldReason::OutdatedIntent) {
             self.ask_if_ready(&node);
         }
-        self.pods.set_stage(uid, Stage::Held(reason));
-        self.end_attempt(uid, SpanEnd::Held, Why::held(reason, detail.as_str()), now);
-        self.await_for_pod(uid, Awaited::Hold(reason), detail.clone(), now);
-        self.say_pod_held(uid, reason, detail, now);
+        self.pods.set_stage(uid, Stage::Held(reason.reason));
+        self.end_attempt(uid, SpanEnd::Held, reason.clone().into(), now);
+        self.await_for_pod(uid, Awaited::Hold(reason.reason), reason.detail.clone(), now);
+        self.say_pod_held(uid, reason, now);
     }
 
     fn refuse_pod(&mut self, uid: &PodUid, reason: RefusedReason, detail: String, now: Now) {

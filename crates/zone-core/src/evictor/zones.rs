@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bailiff_model::outcome::{Outcome, ZoneStatus};
 use bailiff_model::{EvictionMode, Hold, HoldReason, Moment, Mono, NodeName, Now, Origin, Profile, Topic, Wall, Zone, ZoneState};
 
+use super::holds::Reason;
 use super::{Evictor, Timer};
 use crate::queue::{Place, Queue};
 use crate::rate::{Bucket, interval};
@@ -264,26 +265,21 @@ impl Evictor {
         let Some(entry) = self.zones.get_mut(zone) else {
             return;
         };
-        let before = entry.held.as_ref().map(|hold| hold.reason);
+        let told = |hold: &Hold| (hold.reason, hold.until);
+        let before = entry.held.as_ref().map(told);
         let same = entry
             .held
             .as_ref()
-            .filter(|hold| Some(hold.reason) == reason.as_ref().map(|(reason, _)| *reason));
+            .filter(|hold| Some(hold.reason) == reason.as_ref().map(|reason| reason.reason));
         let since = same.map_or(now.wall, |hold| hold.since);
-        let held = reason.map(|(reason, detail)| Hold {
-            reason,
-            detail,
-            since,
-            until: None,
-        });
-        entry.hold(held, now.wall);
-        if entry.held.as_ref().map(|hold| hold.reason) != before {
+        entry.hold(reason.map(|reason| reason.since(since)), now.wall);
+        if entry.held.as_ref().map(told) != before {
             let told = entry.queue.iter().take(TOLD_ABOUT_ZONE_HOLDS).map(|(_, name)| name.clone());
             self.touched.extend(told);
         }
     }
 
-    fn zone_hold(&self, zone: &Zone) -> Option<super::holds::Reason> {
+    fn zone_hold(&self, zone: &Zone) -> Option<Reason> {
         let entry = self.zones.get(zone)?;
         self.health_hold(zone).or_else(|| self.all_down_hold()).or_else(|| {
             (entry.rate() <= 0.0 && entry.bucket.available_at(entry.ceiling) == Mono::FAR_FUTURE).then(|| {
@@ -296,7 +292,7 @@ impl Evictor {
                     entry.state,
                     if braked { brake.as_str() } else { "" }
                 );
-                (HoldReason::RateZero, detail)
+                Reason::new(HoldReason::RateZero, detail)
             })
         })
     }

@@ -18,5 +18,6 @@ mod restarts;
 mod shards;
 mod told;
 mod traces;
+mod until;
 mod upstream;
 mod world;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bailiff_model::health::{NodeHealth, Ready, SignOfLife, Signal};
 use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, NodeEviction, NodeIsolation, PodEviction, Trigger};
-use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, ZoneStatus};
+use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::taint::used;
 use bailiff_model::{
     Effect as TaintEffect, Hold, HoldReason, Labels, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef,
@@ -320,18 +320,26 @@ impl World {
         }
     }
 
-    pub fn node_state(&self, name: &str) -> Option<&NodeOutcomeState> {
+    pub fn node_outcome(&self, name: &str) -> Option<&NodeOutcome> {
         match self.outcomes.get(&format!("node/{name}"))? {
-            Outcome::Node(node) => Some(&node.state),
+            Outcome::Node(node) => Some(node),
             other => unreachable!("{other:?} is no node"),
         }
     }
 
-    pub fn pod_state(&self, uid: &PodUid) -> Option<&PodOutcomeState> {
+    pub fn pod_outcome(&self, uid: &PodUid) -> Option<&PodOutcome> {
         match self.outcomes.get(&format!("pod/{uid}"))? {
-            Outcome::Pod(pod) => Some(&pod.state),
+            Outcome::Pod(pod) => Some(pod),
             other => unreachable!("{other:?} is no pod"),
         }
+    }
+
+    pub fn node_state(&self, name: &str) -> Option<&NodeOutcomeState> {
+        self.node_outcome(name).map(|node| &node.state)
+    }
+
+    pub fn pod_state(&self, uid: &PodUid) -> Option<&PodOutcomeState> {
+        self.pod_outcome(uid).map(|pod| &pod.state)
     }
 
     pub fn node_held(&self, name: &str) -> Option<HoldReason> {

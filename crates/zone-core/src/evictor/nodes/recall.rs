@@ -42,7 +42,7 @@ impl Evictor {
     /// The taints were not written: no failure. The token is given back, except in upstream's profile, and the node is planned anew.
     pub(super) fn taints_called_off(&mut self, name: &NodeName, now: Now) {
         self.set_work(name, Work::Idle);
-        let hold = self.hold_of_taints(name).map(|(reason, detail)| Why::held(reason, detail));
+        let hold = self.hold_of_taints(name).map(Why::from);
         self.end_request(name, SpanEnd::CalledOff, hold.unwrap_or_default(), now);
         self.end_node_grant(name, GrantEnd::Void, now);
     }

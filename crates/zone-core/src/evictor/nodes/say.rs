@@ -5,13 +5,15 @@
 //! the last grant and the queue's length to do better.
 
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome};
-use bailiff_model::{Hold, HoldReason, NodeName, Now};
+use bailiff_model::{HoldReason, NodeName, Now};
 
-use super::{Evictor, Node, Said, Told};
+use super::super::holds::Reason;
+use super::{Evictor, Node, Said, Since, Told};
 use crate::span::SpanEnd;
 
 impl Evictor {
-    /// Publishes the node's outcome if it is another one than before. One who waits in a zone that is held is held for that reason.
+    /// Publishes the node's outcome if it is another one than before. One who waits in a zone that is held is held for that reason. Where
+    /// only the end of the hold, or the node's place, is another, it is the same state, since when it was.
     pub(in crate::evictor) fn say(&mut self, name: &NodeName, said: Said, now: Now) {
         let Some(node) = self.nodes.get(name) else {
             return;
@@ -19,65 +21,67 @@ impl Evictor {
         let (Some(zone), Some(of_node)) = (node.zone().cloned(), node.reference()) else {
             return;
         };
-        let entry = self.zones.get(&zone);
-        let zone_hold = entry.and_then(|entry| entry.held.as_ref());
+        let zone_hold = self.zones.get(&zone).and_then(|entry| entry.held.as_ref());
         let said = match (said, zone_hold) {
             (Said::Queued, Some(hold)) => Said::Held(hold.reason),
             (said, _) => said,
         };
-        if node
-            .said
-            .as_ref()
-            .is_some_and(|told| (told.said, &told.zone) == (said, &zone))
-        {
-            return;
-        }
-        let zone_hold = zone_hold.cloned();
+        let waits = matches!(said, Said::Queued | Said::Held(_));
+        let unhealthy_since = node.place.as_ref().filter(|_| waits).map(|(_, (since, _))| *since);
+        let same = |told: &&Told| (told.said, &told.zone, &told.since.node.uid) == (said, &zone, &of_node.uid);
+        let before = node.said.as_ref().filter(same);
+        let is_news = before.is_none();
+        let since = before.map_or_else(|| self.since_now(name, now), |told| told.since.clone());
+        let is_told = |until| before.is_some_and(|told| (told.until, told.unhealthy_since) == (until, unhealthy_since));
         let state = match said {
-            Said::Queued => self.queued(node, now),
             Said::Held(reason) => {
-                let of_zone = zone_hold.filter(|hold| hold.reason == reason);
-                NodeOutcomeState::Held(of_zone.unwrap_or_else(|| Hold {
-                    reason,
-                    detail: self.why_held(name, reason),
-                    since: now.wall,
-                    until: None,
-                }))
+                let of_zone = zone_hold.filter(|hold| hold.reason == reason).cloned();
+                let hold = of_zone.unwrap_or_else(|| self.why_held(name, reason).since(since.at));
+                if is_told(hold.until) {
+                    return;
+                }
+                NodeOutcomeState::Held(hold)
             }
+            _ if is_told(None) => return,
+            Said::Queued => self.queued(node, now),
             Said::Isolated => NodeOutcomeState::Isolated,
             Said::Released => NodeOutcomeState::Released,
             Said::Evicted => NodeOutcomeState::Evicted,
         };
-        let detail = match &state {
-            NodeOutcomeState::Held(hold) => hold.detail.clone(),
-            _ => String::new(),
-        };
         let outcome = NodeOutcome {
             node: of_node,
-            zone: zone.clone(),
+            zone,
             state,
-            since: now.wall,
-            unhealthy_since: None,
+            since: since.at,
+            unhealthy_since,
         };
-        let (origin, trace) = (self.origin_behind(name), node.trace());
+        self.say_outcome(name, said, since, outcome, is_news, now);
+    }
+
+    /// Publishes it, keeps what was said, and tells the trace of the state before if this is another one.
+    fn say_outcome(&mut self, name: &NodeName, said: Said, since: Since, outcome: NodeOutcome, is_news: bool, now: Now) {
+        let (detail, until) = match &outcome.state {
+            NodeOutcomeState::Held(hold) => (hold.detail.clone(), hold.until),
+            _ => (String::new(), None),
+        };
         let mut told = Told {
             said,
-            zone: zone.clone(),
-            since: self.since_now(name, now),
+            zone: outcome.zone.clone(),
+            since,
             detail,
+            until,
+            unhealthy_since: outcome.unhealthy_since,
         };
-        self.follow_earlier(name, &mut told, now);
+        if is_news {
+            self.follow_earlier(name, &mut told, now);
+        }
         let before = self.nodes.get_mut(name).and_then(|node| node.said.replace(told));
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|_| is_news) {
             self.end_told(before, said.as_end(), now);
         }
-        self.publish(
-            format!("node/{name}"),
-            zone.to_string(),
-            origin,
-            trace,
-            Outcome::Node(outcome),
-        );
+        let (origin, trace) = (self.origin_behind(name), self.nodes.get(name).and_then(Node::trace));
+        let (key, route) = (format!("node/{name}"), outcome.zone.to_string());
+        self.publish(key, route, origin, trace, Outcome::Node(outcome));
     }
 
     /// Takes back what was said about a node that is gone.
@@ -100,16 +104,22 @@ impl Evictor {
         }
     }
 
-    fn why_held(&self, name: &NodeName, reason: HoldReason) -> String {
-        if let Some((_, detail)) = self.external_for_node(name) {
-            return detail;
+    /// Why the node is held if its zone is not held for the same.
+    fn why_held(&self, name: &NodeName, reason: HoldReason) -> Reason {
+        let known = self.external_for_node(name).or_else(|| self.unreadable_hold(name));
+        if let Some(known) = known.filter(|known| known.reason == reason) {
+            return known;
         }
         match reason {
-            HoldReason::OutdatedIntent => {
-                "the node's newest health record, or its own Ready condition, does not say what the intent does".to_owned()
-            }
-            HoldReason::TaintOrder => "the NoSchedule counterpart was not seen on the node yet".to_owned(),
-            other => other.to_string(),
+            HoldReason::OutdatedIntent => Reason::new(
+                reason,
+                "the node's newest health record, or its own Ready condition, does not say what the intent does",
+            ),
+            HoldReason::TaintOrder => Reason {
+                until: self.order_ends_at(name),
+                ..Reason::new(reason, "the NoSchedule counterpart was not seen on the node yet")
+            },
+            other => Reason::new(other, other.to_string()),
         }
     }
 }

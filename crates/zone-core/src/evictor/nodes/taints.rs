@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{
-    Effect as TaintEffect, EvictionMode, HoldReason, Mono, NodeName, Now, Profile, ReadyStatus, Taint, Wall, Zone,
-};
+use bailiff_model::{Effect as TaintEffect, EvictionMode, HoldReason, NodeName, Now, Profile, ReadyStatus, Taint, Wall, Zone};
 
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
@@ -80,7 +78,7 @@ impl Evictor {
     fn clear(&mut self, name: &NodeName, now: Now) {
         self.forget_turns(name);
         self.leave_own_queue(name, now);
-        self.want(name, Some((None, now.mono)), now);
+        self.want(name, Some((None, now)), now);
         let Some(facts) = self.nodes.get(name).and_then(|node| node.facts.as_ref()) else {
             return;
         };
@@ -106,7 +104,7 @@ impl Evictor {
     /// One patch that keeps `timeAdded`, at once (NL-071, NL-076).
     fn swap(&mut self, name: &NodeName, taint: HealthTaint, now: Now) {
         self.leave_queue(name, now);
-        self.want(name, Some((Some(taint), now.mono)), now);
+        self.want(name, Some((Some(taint), now)), now);
         let Some(node) = self.nodes.get(name) else {
             return;
         };
@@ -117,7 +115,7 @@ impl Evictor {
             .external_for_node(name)
             .or_else(|| self.health_hold(&facts.zone))
             .or_else(|| self.unreadable_hold(name))
-            .map(|(reason, _)| reason);
+            .map(|hold| hold.reason);
         let hold = hold.or_else(|| node.is_wish_outdated(taint).then_some(HoldReason::OutdatedIntent));
         if let Some(reason) = hold {
             self.blocked.insert(name.clone());
@@ -135,7 +133,7 @@ impl Evictor {
 
     /// Puts the node in its zone's queue, and says whether only the rate is missing.
     fn queue_for_isolation(&mut self, name: &NodeName, taint: HealthTaint, now: Now) {
-        self.want(name, Some((Some(taint), now.mono)), now);
+        self.want(name, Some((Some(taint), now)), now);
         let hold = self.isolation_hold(name, taint, now);
         let backs_off = self.must_back_off(name, Purpose::Isolate, now);
         self.enter_queue(name, hold.is_none() && !backs_off, now);
@@ -144,8 +142,8 @@ impl Evictor {
 
     /// Why this node, whatever its zone may do, is not isolated now.
     pub(super) fn isolation_hold(&mut self, name: &NodeName, taint: HealthTaint, now: Now) -> Option<HoldReason> {
-        if let Some((reason, _)) = self.external_for_node(name).or_else(|| self.unreadable_hold(name)) {
-            return Some(reason);
+        if let Some(hold) = self.external_for_node(name).or_else(|| self.unreadable_hold(name)) {
+            return Some(hold.reason);
         }
         let node = self.nodes.get(name)?;
         if node.is_wish_outdated(taint) {
@@ -204,7 +202,7 @@ impl Evictor {
     }
 
     /// Notes what is wanted of the node's taints; the time counts from when it was first wanted.
-    fn want(&mut self, name: &NodeName, wanted: Option<(Option<HealthTaint>, Mono)>, now: Now) {
+    fn want(&mut self, name: &NodeName, wanted: Option<(Option<HealthTaint>, Now)>, now: Now) {
         if !matches!(wanted, Some((None, _))) {
             self.end_clearing(name, SpanEnd::Withdrawn, now);
         }
@@ -221,6 +219,13 @@ impl Evictor {
         self.must_wait_for(name, self.config.monitor_period, now)
     }
 
+    /// When the wait for the NoSchedule counterpart is over at the latest, by the clock as it was when the taint was first wanted: a time
+    /// that is computed anew each time would move with it.
+    pub(super) fn order_ends_at(&self, name: &NodeName) -> Option<Wall> {
+        let (_, since) = self.nodes.get(name)?.wanted_since.as_ref()?;
+        since.wall.checked_add(self.config.monitor_period).ok()
+    }
+
     /// Upstream clears in its pass, by the clock of which nobody here knows: on average half a period after it could. What the taint
     /// means to pods they are told at once (TE-052).
     fn must_wait_for_the_pass(&mut self, name: &NodeName, now: Now) -> bool {
@@ -234,7 +239,7 @@ impl Evictor {
             .nodes
             .get(name)
             .and_then(|node| node.wanted_since)
-            .map_or(now.mono, |(_, since)| since);
+            .map_or(now.mono, |(_, since)| since.mono);
         let until = since + wait;
         let waits = until > now.mono;
         if waits {

@@ -20,7 +20,7 @@ use crate::span::{Span, SpanEnd, SpanKind, SpanReason, Why};
 pub(super) struct Since {
     pub(super) at: Wall,
     trace: Option<TraceContext>,
-    node: NodeRef,
+    pub(super) node: NodeRef,
 }
 
 /// The wait in a zone's queue.

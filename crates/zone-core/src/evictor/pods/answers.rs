@@ -85,7 +85,7 @@ impl Evictor {
         self.timers.set(Timer::Pod(uid.clone()), until);
         self.effects.push(Effect::Count(Count::PodBlocked));
         self.await_for_pod(uid, Awaited::Budget(block.by.clone()), block.detail.clone(), now);
-        self.say_pod(uid, PodOutcomeState::Blocked { by: block.by }, block.detail, now);
+        self.say_pod_blocked(uid, block.by, block.detail, until.saturating_since(now.mono), now);
     }
 
     fn pod_failed(&mut self, uid: &PodUid, stage: Stage, failure: Failure, now: Now) {

@@ -56,7 +56,7 @@ impl Pod {
     /// Another judgement, so another deletion (TE-076). One that was given up is announced as another, too (TE-081).
     pub(super) fn judged_again(&mut self) {
         self.attempts = Attempts::default();
-        if self.said == Some(PodOutcomeState::Refused(RefusedReason::Api)) {
+        if self.said() == Some(&PodOutcomeState::Refused(RefusedReason::Api)) {
             self.announced = false;
         }
     }
@@ -90,6 +90,6 @@ impl Evictor {
         self.await_for_pod(uid, Awaited::Retry(failure.kind), failure.detail.clone(), now);
         self.pods.set_stage(uid, Stage::Backoff);
         self.timers.set(Timer::Pod(uid.clone()), now.mono + pause);
-        self.say_pod_failed(uid, failure.detail, now);
+        self.say_pod_failed(uid, failure.detail, pause, now);
     }
 }

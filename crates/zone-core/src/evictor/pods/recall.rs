@@ -4,14 +4,17 @@ use bailiff_model::outcome::{PodOutcome, PodOutcomeState};
 use bailiff_model::{Now, PodUid};
 
 use super::super::{Evictor, Timer};
-use super::{Pod, Pods, Stage};
+use super::{Pod, Pods, Stage, Told};
 use crate::effect::Effect;
 use crate::span::{SpanEnd, Why};
 
 impl Pods {
     /// An earlier instance was done with the pod, and said so: it is not done twice for one incarnation.
     pub(in crate::evictor) fn was_finished(&mut self, uid: &PodUid, said: &PodOutcomeState) {
-        let untouched = |pod: &mut Pod| (pod.stage == Stage::New).then(|| pod.said = Some(said.clone()));
+        let untouched = |pod: &mut Pod| {
+            let told = Told::earlier(said.clone(), pod.since);
+            (pod.stage == Stage::New).then(|| pod.said = Some(told))
+        };
         if self.all.get_mut(uid).and_then(untouched).is_some() {
             self.set_stage(uid, Stage::Done);
         }
@@ -98,7 +101,7 @@ impl Evictor {
     pub(super) fn pod_called_off(&mut self, uid: &PodUid, now: Now) {
         let pod = self.pods.all.get(uid);
         let hold = pod.and_then(|pod| self.pod_hold(&pod.intent, pod.tolerations()));
-        let why = hold.map(|(reason, detail)| Why::held(reason, detail));
+        let why = hold.map(Why::from);
         self.end_attempt(uid, SpanEnd::CalledOff, why.unwrap_or_default(), now);
         self.pods.set_stage(uid, Stage::New);
         self.pods.dirty.insert(uid.clone());

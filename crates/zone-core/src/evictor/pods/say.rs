@@ -1,60 +1,105 @@
 //! What is said about a pod: outcomes on the bus, Events in Kubernetes.
 
+use std::time::Duration;
+
 use bailiff_model::intent::EvictionCause;
 use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
-use bailiff_model::{Hold, HoldReason, Now, PodUid, Profile};
+use bailiff_model::{Hold, Now, PodUid, Profile, Wall};
 
 use super::super::Evictor;
+use super::super::holds::Reason;
 use crate::effect::{Component, Effect, Event, Regarding};
+
+/// What was said last about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) state: PodOutcomeState,
+    /// When that was entered.
+    since: Wall,
+    /// How long the next try was to wait then.
+    pause: Option<Duration>,
+}
+
+impl Told {
+    /// As an earlier instance said it.
+    pub(super) const fn earlier(state: PodOutcomeState, since: Wall) -> Self {
+        Self {
+            state,
+            since,
+            pause: None,
+        }
+    }
+
+    /// What holds the pod, if something did.
+    pub(super) const fn as_hold(&self) -> Option<&Hold> {
+        match &self.state {
+            PodOutcomeState::Held(hold) => Some(hold),
+            _ => None,
+        }
+    }
+}
 
 impl Evictor {
     /// Publishes the pod's outcome if it is another one than before.
     pub(super) fn say_pod(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, now: Now) {
-        let already = self.pods.all.get(uid).is_none_or(|pod| pod.said.as_ref() == Some(&state));
-        if !already {
-            self.say_pod_anew(uid, state, detail, now);
+        if self.pods.all.get(uid).is_some_and(|pod| pod.said() != Some(&state)) {
+            self.say_pod_anew(uid, state, detail, None, now);
         }
     }
 
-    pub(super) fn say_pod_held(&mut self, uid: &PodUid, reason: HoldReason, detail: String, now: Now) {
-        let said = self.pods.all.get(uid).and_then(|pod| pod.said.as_ref());
-        let already = matches!(said, Some(PodOutcomeState::Held(hold)) if hold.reason == reason);
-        if !already {
-            let hold = Hold {
-                reason,
-                detail,
-                since: now.wall,
-                until: None,
-            };
-            self.say_pod_anew(uid, PodOutcomeState::Held(hold), String::new(), now);
+    /// Publishes that something holds the pod, if it is something else than before or ends at another time.
+    pub(super) fn say_pod_held(&mut self, uid: &PodUid, reason: Reason, now: Now) {
+        let told = self
+            .pods
+            .all
+            .get(uid)
+            .and_then(|pod| pod.said.as_ref())
+            .and_then(Told::as_hold);
+        let before = told.filter(|hold| hold.reason == reason.reason);
+        let hold = reason.since(before.map_or(now.wall, |hold| hold.since));
+        self.say_pod(uid, PodOutcomeState::Held(hold), String::new(), now);
+    }
+
+    /// Publishes that a request failed, and when the next is made.
+    pub(super) fn say_pod_failed(&mut self, uid: &PodUid, detail: String, pause: Duration, now: Now) {
+        self.say_pod_anew(uid, PodOutcomeState::Evicting, detail, Some(pause), now);
+    }
+
+    /// Publishes that a budget forbids the eviction, and when it is tried again. That it does so once more is no news, unless the tries
+    /// are another time apart: they would drive out of the bus what was said before them.
+    pub(super) fn say_pod_blocked(&mut self, uid: &PodUid, by: String, detail: String, pause: Duration, now: Now) {
+        let state = PodOutcomeState::Blocked { by };
+        let told = self.pods.all.get(uid).and_then(|pod| pod.said.as_ref());
+        if told.is_none_or(|told| (&told.state, told.pause) != (&state, Some(pause))) {
+            self.say_pod_anew(uid, state, detail, Some(pause), now);
         }
     }
 
-    pub(super) fn say_pod_failed(&mut self, uid: &PodUid, detail: String, now: Now) {
-        self.say_pod_anew(uid, PodOutcomeState::Evicting, detail, now);
-    }
-
-    fn say_pod_anew(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, now: Now) {
+    fn say_pod_anew(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, pause: Option<Duration>, now: Now) {
         let Some(pod) = self.pods.all.get(uid) else {
             return;
         };
         let zone = self.zone_of(&pod.intent.node.name, &pod.intent.zone).clone();
-        let Some(pod) = self.pods.all.get_mut(uid) else {
-            return;
+        let same = pod.said.as_ref().filter(|told| told.state == state);
+        let since = match &state {
+            PodOutcomeState::Held(hold) => hold.since,
+            _ => same.map_or(now.wall, |told| told.since),
         };
-        pod.said = Some(state.clone());
         let route = zone.to_string();
         let outcome = PodOutcome {
             pod: pod.target.clone(),
             node: pod.intent.node.clone(),
             zone,
-            state,
+            state: state.clone(),
             failed_attempts: pod.failures,
             detail,
-            since: now.wall,
-            next_try_at: None,
+            since,
+            next_try_at: pause.map(|pause| now.wall_of(now.mono + pause)),
         };
         let (origin, trace) = (pod.origin.clone(), pod.trace);
+        if let Some(pod) = self.pods.all.get_mut(uid) {
+            pod.said = Some(Told { state, since, pause });
+        }
         self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(outcome));
     }
 

@@ -93,8 +93,7 @@ impl Evictor {
 
     /// Why no pod of a node may go: it is not known whom the DaemonSets select.
     pub(in crate::evictor) fn daemon_sets_hold(&self) -> Option<Reason> {
-        let detail = "the watch on DaemonSets is not fresh".to_owned();
-        (!self.daemon_sets.are_known()).then_some((HoldReason::ApiStale, detail))
+        (!self.daemon_sets.are_known()).then(|| Reason::new(HoldReason::ApiStale, "the watch on DaemonSets is not fresh"))
     }
 
     pub(in crate::evictor) fn is_spared(&self, pod: &PodFacts) -> bool {
@@ -104,7 +103,7 @@ impl Evictor {
     /// DaemonSets changed: who was spared because of them may not be any more. Rare, and as much as there are spared pods.
     fn look_again_at_spared(&mut self, namespace: impl Fn(&Namespace) -> bool, now: Now) {
         const SPARED: PodOutcomeState = PodOutcomeState::Refused(RefusedReason::DaemonSet);
-        let spared = self.pods.all.iter().filter(|(_, pod)| pod.said.as_ref() == Some(&SPARED));
+        let spared = self.pods.all.iter().filter(|(_, pod)| pod.said() == Some(&SPARED));
         let theirs = spared.filter(|(_, pod)| namespace(&pod.target.namespace));
         let uids: Vec<PodUid> = theirs.map(|(uid, _)| uid.clone()).collect();
         for uid in uids {

@@ -13,8 +13,8 @@ use crate::judge::judge;
 
 impl Evictor {
     pub(super) fn next_step(&self, pod: &Pod, now: Now) -> Step {
-        if let Some((reason, detail)) = self.pod_hold(&pod.intent, pod.tolerations()) {
-            return Step::Hold(reason, detail);
+        if let Some(reason) = self.pod_hold(&pod.intent, pod.tolerations()) {
+            return Step::Hold(reason);
         }
         if let Err(reason) = self.judge_pod(pod) {
             return if self.is_sure(pod) {

@@ -42,6 +42,11 @@ impl World {
 
     /// The monitor holds what would follow from these nodes' silence.
     pub fn hold_by_monitor(&mut self, names: &[&str], reason: HoldReason) {
+        self.hold_by_monitor_until(names, reason, None);
+    }
+
+    /// The same, for a time.
+    pub fn hold_by_monitor_until(&mut self, names: &[&str], reason: HoldReason, until: Option<Wall>) {
         let mut records: Vec<Record> = names.iter().map(|name| self.mk_health(name, Verdict::Late)).collect();
         for record in &mut records {
             if let Some(Body::Health(health)) = &mut record.body {
@@ -49,7 +54,7 @@ impl World {
                     reason,
                     detail: "as the test wanted".to_owned(),
                     since: self.now.wall,
-                    until: None,
+                    until,
                 });
             }
         }
