@@ -3,16 +3,23 @@
 //! What is said about an object goes into a bounded queue; one task sends it, best effort. What repeats becomes a series of the
 //! first Event; what is similar is merged; what says too much about one object is dropped and counted (NL-132). The decision what to
 //! send is [`correlator::Correlator`]'s, which is pure; the sending is `sender`'s.
+//!
+//! What caused it is in annotations ([`ANNOTATION_TRACE_ID`], [`ANNOTATION_NODE`], [`ANNOTATION_TAINT`]), never in the text. One Event that
+//! stands for several names the causes of the newest, all of them and no others: those belong together.
 
+mod annotations;
 pub mod correlator;
 mod sender;
 mod wire;
 
+use bailiff_model::About;
 use bailiff_runtime::Seed;
 use tokio::sync::mpsc;
 
 use crate::api::Api;
 use sender::Sender;
+
+pub use annotations::{ANNOTATION_NODE, ANNOTATION_TAINT, ANNOTATION_TRACE_ID};
 
 /// Events waiting to be sent; as client-go's broadcaster. What comes on top is dropped and counted.
 const QUEUE: usize = 1000;
@@ -65,8 +72,8 @@ pub struct Draft {
     pub action: &'static str,
     /// The message.
     pub note: String,
-    /// Annotations: the causing taint, node and trace.
-    pub annotations: Vec<(&'static str, String)>,
+    /// The causing trace, node and taint: they become annotations.
+    pub about: About,
 }
 
 /// A handle to say things; cloning it gives the same recorder. The sending task ends when the last handle is gone.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::rollout::{Counts, DaemonSetSync};
-use bailiff_model::{Holds, Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
+use bailiff_model::{About, Holds, Listed, Mono, Namespace, NodeName, PodName, PodUid, ResourceVersion};
 use serde_json::{Value, json};
 
 use crate::facts::{Condition, DaemonSet, Node, Pod, Revision};
@@ -119,6 +119,8 @@ pub enum Effect {
         reason: &'static str,
         /// Message.
         message: String,
+        /// The node that it is about, if it is about one pod, and the taint, if one drives the pod away. The trace is the shell's.
+        about: About,
     },
     /// Publish the state of a DaemonSet.
     Publish(Box<DaemonSetSync>),

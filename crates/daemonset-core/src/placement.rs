@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bailiff_model::{Effect, Operator, Toleration, taint};
+use bailiff_model::{Effect, Operator, Taint, Toleration, taint};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -71,27 +71,33 @@ impl Placement {
 
     /// Judges a node: the first matching row of DS-080's table.
     pub fn judge(&self, node: &Node) -> Verdict {
-        if self.node_name.as_ref().is_some_and(|name| **name != *node.name.as_str()) {
-            return Verdict::NEITHER;
-        }
-        if !self.selects(node) {
-            return Verdict::NEITHER;
-        }
-        let is_untolerated = |effect: Effect| {
-            let mut taints = node.taints.iter().filter(|taint| taint.effect == effect);
-            taints.any(|taint| taint::used(taint, &self.tolerations).is_none())
-        };
-        if is_untolerated(Effect::NoExecute) {
+        if !self.selects(node) || self.untolerated(node, Effect::NoExecute).is_some() {
             Verdict::NEITHER
-        } else if is_untolerated(Effect::NoSchedule) {
+        } else if self.untolerated(node, Effect::NoSchedule).is_some() {
             Verdict::KEEP
         } else {
             Verdict::RUN
         }
     }
 
-    /// DS-081
+    /// The taint because of which a node may not keep a daemon pod, if it is a taint: the first of several.
+    pub(crate) fn driven_away_by<'a>(&self, node: &'a Node) -> Option<&'a Taint> {
+        self.untolerated(node, Effect::NoExecute).filter(|_| self.selects(node))
+    }
+
+    fn untolerated<'a>(&self, node: &'a Node, effect: Effect) -> Option<&'a Taint> {
+        let mut taints = node.taints.iter().filter(|taint| taint.effect == effect);
+        taints.find(|taint| taint::used(taint, &self.tolerations).is_none())
+    }
+
+    /// True if the template wants nodes like this one, taints aside.
     fn selects(&self, node: &Node) -> bool {
+        let is_named = self.node_name.as_ref().is_none_or(|name| **name == *node.name.as_str());
+        is_named && self.matches(node)
+    }
+
+    /// DS-081
+    fn matches(&self, node: &Node) -> bool {
         let is_equal = |(key, value): &(Arc<str>, Arc<str>)| node.labels.get(key) == Some(value);
         self.node_selector.iter().all(is_equal)
             && self

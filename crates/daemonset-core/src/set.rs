@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
+use bailiff_model::{About, Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 
@@ -85,13 +85,14 @@ impl Out {
         });
     }
 
-    fn event(&mut self, owner: &Arc<Owner>, severity: Severity, reason: &'static str, message: String) {
+    fn event(&mut self, owner: &Arc<Owner>, severity: Severity, reason: &'static str, message: String, about: About) {
         let owner = owner.clone();
         self.effects.push(Effect::Event {
             owner,
             severity,
             reason,
             message,
+            about,
         });
     }
 }
@@ -334,7 +335,8 @@ impl Set {
         let changed = std::mem::take(&mut self.changed);
         if self.ds.selector.is_everything() && changed && !self.ds.deleting {
             let message = "This daemon set is selecting all pods. A non-empty selector is required.".to_owned();
-            cx.out.event(&self.owner, Severity::Warning, "SelectingAll", message);
+            cx.out
+                .event(&self.owner, Severity::Warning, "SelectingAll", message, About::default());
         }
         self.complain(cx);
         if self.ds.deleting || self.ds.selector.is_idle() {

@@ -12,7 +12,7 @@ use bailiff_event_bus::{
     Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update, publish, subscribe,
 };
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
+use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic};
 use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
@@ -90,9 +90,6 @@ const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");
 const REVISIONS: Source = Source::all("/apis/apps/v1/controllerrevisions");
 const NODES: Source = Source::all("/api/v1/nodes");
 const PODS: Source = Source::all("/api/v1/pods");
-
-/// Annotation of Events: the trace of the rollout that goes on, if one does.
-const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
 
 /// How long a bus may be away before nothing is remembered of former processes: then it says that it counts as stale. What is
 /// published waits so long, which is for people; and what is told twice then is the same span.
@@ -287,9 +284,10 @@ impl Loop {
                 severity,
                 reason,
                 message,
+                about,
             } => {
-                let trace = self.telling.going_on(&owner.namespace, &owner.name);
-                self.recorder.emit(event(&owner, severity, reason, message, trace));
+                let about = about.traced(self.telling.going_on(&owner.namespace, &owner.name));
+                self.recorder.emit(event(&owner, severity, reason, message, about));
             }
             Effect::Publish(sync) => {
                 self.metrics.published(&sync);
@@ -391,8 +389,7 @@ fn heard(news: Published) -> Turn {
 }
 
 /// DS-187
-fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String, trace: Option<TraceContext>) -> EventDraft {
-    let trace = trace.map(|trace| (ANNOTATION_TRACE_ID, format!("{:032x}", trace.trace_id)));
+fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String, about: About) -> EventDraft {
     EventDraft {
         regarding: Regarding {
             api_version: "apps/v1",
@@ -409,6 +406,6 @@ fn event(owner: &Owner, severity: Severity, reason: &'static str, note: String, 
         reason,
         action: reason,
         note,
-        annotations: trace.into_iter().collect(),
+        about,
     }
 }

@@ -10,7 +10,7 @@ use bailiff_model::intent::{
 };
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, RefusedReason, ZoneStatus};
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
-use bailiff_model::{PodRef, Taint, Toleration, Wall, Zone, taint};
+use bailiff_model::{PodRef, Taint, Wall, Zone};
 
 use crate::Said;
 
@@ -144,7 +144,7 @@ fn of_node_eviction(eviction: &NodeEviction) -> String {
 fn of_pod_eviction(eviction: &PodEviction) -> String {
     let pod = format!("pod {} on node {}", name_of(&eviction.pod), eviction.node.name);
     let cause = match &eviction.cause {
-        EvictionCause::Taints { taints, tolerations } => in_words(&behind(taints, tolerations, eviction.trigger)),
+        EvictionCause::Taints { .. } => in_words(&eviction.decisive_taints()),
         EvictionCause::Node => "the whole node is evicted".to_owned(),
     };
     match (eviction.state, eviction.trigger) {
@@ -162,23 +162,6 @@ fn withdrawn(reason: WithdrawnReason) -> &'static str {
         WithdrawnReason::Tolerated => "it tolerates every taint now",
         WithdrawnReason::NodeRecovered => "the node recovered",
     }
-}
-
-/// The taints that the pod has to go for: those that it does not tolerate, or whose toleration ends first. All are named in the record,
-/// also those that it may live with.
-fn behind<'a>(taints: &'a [Taint], tolerations: &[Toleration], trigger: Trigger) -> Vec<&'a Taint> {
-    let end = |taint: &Taint| {
-        let limit = taint::limit(taint::used(taint, tolerations)?.seconds?);
-        Some(taint.time_added?.checked_add(limit).unwrap_or(Wall::MAX))
-    };
-    let first = taints.iter().filter_map(end).min();
-    let is_behind = |taint: &&Taint| match trigger {
-        Trigger::Untolerated => taint::used(taint, tolerations).is_none(),
-        Trigger::Expired => first.is_some() && end(taint) == first,
-        Trigger::Node => true,
-    };
-    let found: Vec<&Taint> = taints.iter().filter(is_behind).collect();
-    if found.is_empty() { taints.iter().collect() } else { found }
 }
 
 fn in_words(taints: &[&Taint]) -> String {

@@ -1,7 +1,7 @@
 //! Domain form of topic `eviction-intents`; field meanings are those of `proto/bailiff/v1/intents.proto`.
 
 use crate::ids::{NodeRef, PodRef};
-use crate::taint::{Effect, Taint, Toleration};
+use crate::taint::{self, Effect, Taint, Toleration};
 use crate::time::Wall;
 use crate::wellknown;
 use crate::zone::Zone;
@@ -82,7 +82,7 @@ pub enum EvictionCause {
     Taints {
         /// The taints; `time_added` carries the start the taint-manager counted from.
         taints: Vec<Taint>,
-        /// The tolerations used.
+        /// The tolerations used, in the order of the pod: which of them is used for which taint can be found out again.
         tolerations: Vec<Toleration>,
     },
     /// The whole node is evicted.
@@ -143,6 +143,30 @@ pub struct PodEviction {
     pub decided_at: Wall,
 }
 
+// === impl PodEviction ===
+
+impl PodEviction {
+    /// The taints that the pod has to go for: those that it does not tolerate, or whose toleration ends first. The record names all that
+    /// stand on the node, also those that it may live with. None in node mode.
+    pub fn decisive_taints(&self) -> Vec<&Taint> {
+        let EvictionCause::Taints { taints, tolerations } = &self.cause else {
+            return Vec::new();
+        };
+        let end = |taint: &Taint| {
+            let limit = taint::limit(taint::used(taint, tolerations)?.seconds?);
+            Some(taint.time_added?.checked_add(limit).unwrap_or(Wall::MAX))
+        };
+        let first = taints.iter().filter_map(end).min();
+        let is_decisive = |taint: &&Taint| match self.trigger {
+            Trigger::Untolerated => taint::used(taint, tolerations).is_none(),
+            Trigger::Expired => first.is_some() && end(taint) == first,
+            Trigger::Node => true,
+        };
+        let found: Vec<&Taint> = taints.iter().filter(is_decisive).collect();
+        if found.is_empty() { taints.iter().collect() } else { found }
+    }
+}
+
 /// A record of topic `eviction-intents`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Intent {
@@ -152,4 +176,75 @@ pub enum Intent {
     NodeEviction(NodeEviction),
     /// Key `pod/<uid>`.
     Pod(PodEviction),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_eviction(trigger: Trigger, cause: EvictionCause) -> PodEviction {
+        PodEviction {
+            pod: PodRef::default(),
+            node: NodeRef::default(),
+            zone: Zone::default(),
+            cause,
+            state: IntentState::Due,
+            trigger,
+            due_at: Wall::UNIX_EPOCH,
+            decided_at: Wall::UNIX_EPOCH,
+        }
+    }
+
+    /// A NoExecute taint since this second.
+    fn mk_taint(key: &str, second: i64) -> Taint {
+        Taint {
+            time_added: Wall::from_second(second).ok(),
+            ..Taint::new(key, Effect::NoExecute)
+        }
+    }
+
+    fn mk_toleration(key: &str, seconds: Option<i64>) -> Toleration {
+        Toleration {
+            seconds,
+            ..Toleration::exists(key, Effect::NoExecute)
+        }
+    }
+
+    #[test]
+    fn the_decisive_taints_are_not_tolerated_or_end_first() {
+        let taints = || vec![mk_taint("a", 0), mk_taint("b", 50), mk_taint("c", 0)];
+        let (untolerated, expired) = (Trigger::Untolerated, Trigger::Expired);
+        let cases = [
+            (untolerated, vec![mk_toleration("a", Some(0))], vec!["b", "c"]),
+            (
+                expired,
+                vec![mk_toleration("a", Some(100)), mk_toleration("", Some(40))],
+                vec!["c"],
+            ),
+            (
+                expired,
+                vec![mk_toleration("b", Some(10)), mk_toleration("", Some(60))],
+                vec!["a", "b", "c"],
+            ),
+            (
+                expired,
+                vec![
+                    mk_toleration("a", None),
+                    mk_toleration("c", Some(i64::MAX)),
+                    mk_toleration("b", Some(1)),
+                ],
+                vec!["b"],
+            ),
+            // A record that does not bear its trigger out names what stands.
+            (expired, vec![mk_toleration("", None)], vec!["a", "b", "c"]),
+        ];
+        for (trigger, tolerations, wanted) in cases {
+            let said = format!("{trigger:?} {tolerations:?}");
+            let taints = taints();
+            let eviction = mk_eviction(trigger, EvictionCause::Taints { taints, tolerations });
+            let keys: Vec<&str> = eviction.decisive_taints().iter().map(|taint| &*taint.key).collect();
+            assert_eq!(keys, wanted, "{said}");
+        }
+        assert!(mk_eviction(Trigger::Node, EvictionCause::Node).decisive_taints().is_empty());
+    }
 }

@@ -5,6 +5,7 @@
 //! implementation of toleration matching), and the domain form of what crosses the bus ([`health`], [`intent`], [`outcome`],
 //! [`rollout`]). Wire types stop at the event bus, which converts to and from these.
 
+pub mod about;
 pub mod backoff;
 pub mod duty;
 pub mod health;
@@ -24,6 +25,7 @@ pub mod version;
 pub mod wellknown;
 pub mod zone;
 
+pub use about::About;
 pub use backoff::{Backoff, heeded_retry_after};
 pub use duty::{Duties, EvictionMode, Profile};
 pub use health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};

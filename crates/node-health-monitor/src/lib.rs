@@ -15,9 +15,6 @@ use bailiff_stage::{Env, Error, Stage};
 
 pub use options::{Flags, Options};
 
-/// Annotation of an Event: the trace of the incident it belongs to, 32 hex digits.
-pub const ANNOTATION_TRACE_ID: &str = "bailiff.dev/trace-id";
-
 /// The stage.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeHealthMonitor;

@@ -4,10 +4,10 @@ mod incident;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
+use bailiff_model::About;
 use bailiff_node_health_core::{LossNews, LossState, Measurement, NodeEvent};
 use bailiff_runtime::Spans;
 
-use crate::ANNOTATION_TRACE_ID;
 use crate::metrics::Metrics;
 
 /// Component that events come from: upstream's (NL-002).
@@ -15,9 +15,6 @@ pub(crate) const EVENT_SOURCE: &str = "node-controller";
 
 /// Emits an event on a node (NL-130).
 pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
-    let trace = event
-        .trace
-        .map(|trace| (ANNOTATION_TRACE_ID, format!("{:032x}", trace.trace_id)));
     recorder.emit(Draft {
         regarding: Regarding {
             api_version: "v1",
@@ -30,7 +27,7 @@ pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
         reason: event.kind.reason(),
         action: event.kind.reason(),
         note: event.message(),
-        annotations: trace.into_iter().collect(),
+        about: About::node(&event.node.name).traced(event.trace),
     });
 }
 
@@ -99,6 +96,6 @@ fn loss(recorder: &Recorder, news: &LossNews) {
         reason,
         action: reason,
         note,
-        annotations: Vec::new(),
+        about: About::default(),
     });
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, PodUid, Taint, TraceContext, Wall};
+use bailiff_model::{About, Mono, NodeName, NodeRef, Origin, PodRef, PodUid, Taint, TraceContext, Wall};
 
 use crate::told::Told;
 
@@ -97,13 +97,13 @@ pub struct Event {
     pub reason: &'static str,
     /// Message.
     pub message: String,
-    /// Trace it belongs to.
-    pub trace: Option<TraceContext>,
+    /// The pod's node, the taint that is behind it, and the trace.
+    pub about: About,
 }
 
 impl Event {
     /// A pending eviction was called off (TE-080).
-    pub(crate) fn cancelling(pod: &PodRef, trace: Option<TraceContext>) -> Self {
+    pub(crate) fn cancelling(pod: &PodRef, about: About) -> Self {
         let message = format!("Cancelling deletion of Pod {pod}");
         let anonymous = PodRef {
             namespace: pod.namespace.clone(),
@@ -116,19 +116,19 @@ impl Event {
             severity: Severity::Normal,
             reason: "TaintManagerEviction",
             message,
-            trace,
+            about,
         }
     }
 
     /// A pod was marked not ready (NL-131).
-    pub(crate) fn not_ready(pod: &PodRef, trace: Option<TraceContext>) -> Self {
+    pub(crate) fn not_ready(pod: &PodRef, about: About) -> Self {
         Self {
             component: Component::NodeController,
             pod: pod.clone(),
             severity: Severity::Warning,
             reason: "NodeNotReady",
             message: "Node is not ready".to_owned(),
-            trace,
+            about,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
-use bailiff_model::{Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Taint, Toleration, TraceContext, Wall};
+use bailiff_model::{About, Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Taint, Toleration, TraceContext, Wall};
 use indexmap::IndexMap;
 
 use crate::facts::PodFacts;
@@ -55,6 +55,16 @@ pub(crate) struct Published {
     pub(crate) trace: Option<TraceContext>,
     /// The taint that decided it; none in node mode.
     pub(crate) why: Option<Why>,
+}
+
+// === impl Published ===
+
+impl Published {
+    /// What an Event about it names; the pod is on `node`.
+    pub(crate) fn about(&self, node: &NodeName) -> About {
+        let taint = self.why.as_ref().map(|why| &*why.taint);
+        About::node(node).because_of(taint).traced(self.trace)
+    }
 }
 
 /// The taint that decided about a pod, shared by all pods of its node.

@@ -10,8 +10,6 @@ use bailiff_runtime::Spans;
 use bailiff_stage::Env;
 use bailiff_taint_core::{Component, Event, Severity as CoreSeverity, Told};
 
-use crate::ANNOTATION_TRACE_ID;
-
 /// Where events and spans go.
 #[derive(Debug)]
 pub(crate) struct Teller {
@@ -37,9 +35,6 @@ impl Teller {
             Component::NodeController => &self.node_controller,
             Component::TaintEvictionController => &self.taint_eviction,
         };
-        let trace = event
-            .trace
-            .map(|trace| (ANNOTATION_TRACE_ID, format!("{:032x}", trace.trace_id)));
         recorder.emit(Draft {
             regarding: Regarding {
                 api_version: "v1",
@@ -56,7 +51,7 @@ impl Teller {
             reason: event.reason,
             action: event.reason,
             note: event.message,
-            annotations: trace.into_iter().collect(),
+            about: event.about,
         });
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::outcome::{Outcome, RefusedReason};
-use bailiff_model::{Mono, NodeName, NodeRef, Origin, PodRef, Taint, TraceContext, Wall, Zone};
+use bailiff_model::{About, Mono, NodeName, NodeRef, Origin, PodRef, Taint, TraceContext, Wall, Zone};
 
 use crate::span::Span;
 
@@ -188,8 +188,8 @@ pub struct Event {
     pub reason: &'static str,
     /// Message.
     pub note: String,
-    /// Trace.
-    pub trace: Option<TraceContext>,
+    /// The node that is emptied, the taint that decided it, and the trace.
+    pub about: About,
 }
 
 /// Something counted; never a second source of truth.

@@ -10,8 +10,6 @@ use bailiff_runtime::trace::{self, KeyValue};
 use bailiff_stage::Env;
 use bailiff_zone_core::{Component, Event, Regarding as Object, Span, SpanReason};
 
-use crate::ANNOTATION_TRACE_ID;
-
 /// One recorder for each of upstream's controllers that Events are said to come from (NL-002, TE-002).
 pub(crate) struct Recorders(BTreeMap<Component, Recorder>);
 
@@ -30,16 +28,13 @@ impl Recorders {
 
     /// Emits an Event (NL-130, NL-131, TE-080).
     pub(crate) fn emit(&self, event: Event) {
-        let trace = event
-            .trace
-            .map(|trace| (ANNOTATION_TRACE_ID, format!("{:032x}", trace.trace_id)));
         let draft = Draft {
             regarding: regarding(&event.regarding),
             severity: Severity::Normal,
             reason: event.reason,
             action: event.reason,
             note: event.note,
-            annotations: trace.into_iter().collect(),
+            about: event.about,
         };
         if let Some(recorder) = self.0.get(&event.component) {
             recorder.emit(draft);

@@ -162,7 +162,7 @@ impl Correlator {
             return Action::Drop;
         };
         said.saying.count = said.saying.count.saturating_add(1);
-        said.saying.draft.annotations = draft.annotations;
+        said.saying.draft.about = draft.about;
         said.last = now;
         if said.is_unwritten || (said.saying.count > 2 && now.saturating_since(said.written) < SERIES_EVERY) {
             self.wait(text);
@@ -270,6 +270,8 @@ fn identity(regarding: &Regarding) -> Regarding {
 
 #[cfg(test)]
 mod tests {
+    use bailiff_model::About;
+
     use super::*;
 
     fn mk_draft(object: &str, note: &str) -> Draft {
@@ -283,7 +285,7 @@ mod tests {
             reason: "R",
             action: "R",
             note: note.to_owned(),
-            annotations: Vec::new(),
+            about: About::default(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Events as the API has them (events.k8s.io/v1).
 
 use bailiff_model::Wall;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::Draft;
 use super::correlator::Saying;
+use super::{Draft, annotations};
 
 /// Longest `note` that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -36,8 +36,8 @@ pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -
         }
     }
     let mut metadata = json!({"name": name, "namespace": namespace(draft)});
-    if !draft.annotations.is_empty() {
-        metadata["annotations"] = annotations(draft);
+    if let Some(annotations) = annotations::of_new(&draft.about) {
+        metadata["annotations"] = annotations;
     }
     json!({
         "apiVersion": "events.k8s.io/v1",
@@ -60,20 +60,15 @@ pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -
 /// else each time, is changed as the core/v1 Event that it is too: there a message may change.
 pub(super) fn repetition(saying: &Saying, count: u32, now: Wall) -> (String, Value) {
     let (draft, name) = (&saying.draft, &saying.name);
-    let mut patch = json!({"series": {"count": count, "lastObservedTime": micro_time(now)}});
-    if !draft.annotations.is_empty() {
-        patch["metadata"] = json!({"annotations": annotations(draft)});
-    }
+    let mut patch = json!({
+        "metadata": {"annotations": annotations::of_repeated(&draft.about)},
+        "series": {"count": count, "lastObservedTime": micro_time(now)},
+    });
     if !saying.is_merged {
         return (format!("{}/{name}", collection(draft)), patch);
     }
     patch["message"] = json!(shorten(&draft.note));
     (format!("/api/v1/namespaces/{}/events/{name}", namespace(draft)), patch)
-}
-
-fn annotations(draft: &Draft) -> Value {
-    let entries = draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
-    Value::Object(entries.collect::<Map<_, _>>())
 }
 
 /// A MicroTime: exactly six digits of fraction.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
+use bailiff_model::{About, Effect, Taint, TraceContext};
 use bailiff_runtime::Seed;
+use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
@@ -22,7 +24,7 @@ fn mk_draft(note: &str) -> Draft {
         reason: "R",
         action: "R",
         note: note.to_owned(),
-        annotations: vec![("trace", note.to_owned())],
+        about: About::node(&note.into()),
     }
 }
 
@@ -57,8 +59,32 @@ async fn a_new_event_is_created_and_its_repetitions_are_a_series() {
             format!("PATCH /apis/events.k8s.io/v1/namespaces/d/events/{name}")
         );
         assert_eq!(asked[nth].body["series"]["count"], count);
-        assert_eq!(asked[nth].body["metadata"]["annotations"]["trace"], "x");
+        assert_eq!(asked[nth].body["metadata"]["annotations"]["bailiff.dev/node"], "x");
     }
+}
+
+/// One Event that stands for several names the causes of the newest, and keeps none of an earlier one beside them.
+#[tokio::test(start_paused = true)]
+async fn a_series_names_the_causes_of_what_was_said_last() {
+    let server = Server::new([]);
+    let recorder = mk_recorder(&server);
+    let taint = Taint::new("example.com/m", Effect::NoExecute);
+    let trace = |id| TraceContext {
+        trace_id: id,
+        span_id: 1,
+    };
+    let node = About::node(&"n1".into());
+    let by_taint = node.clone().because_of(Some(&taint)).traced(Some(trace(1)));
+    for about in [by_taint, node.traced(Some(trace(2)))] {
+        recorder.emit(Draft { about, ..mk_draft("x") });
+        pass(1).await;
+    }
+    let asked = server.asked();
+    let named: Vec<&Value> = asked.iter().map(|one| &one.body["metadata"]["annotations"]).collect();
+    let id = |last: char| format!("{}{last}", "0".repeat(31));
+    let first = json!({"bailiff.dev/trace-id": id('1'), "bailiff.dev/node": "n1", "bailiff.dev/taint": "example.com/m:NoExecute"});
+    let last = json!({"bailiff.dev/trace-id": id('2'), "bailiff.dev/node": "n1", "bailiff.dev/taint": null});
+    assert_eq!(named, [&first, &last]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +171,7 @@ async fn similar_events_end_with_the_newest() {
         assert_eq!(change.what, format!("PATCH /api/v1/namespaces/d/events/{name}"));
         assert_eq!(change.body["series"]["count"], count);
         assert_eq!(change.body["message"], format!("(combined from similar events): {note}"));
-        assert_eq!(change.body["metadata"]["annotations"]["trace"], note);
+        assert_eq!(change.body["metadata"]["annotations"]["bailiff.dev/node"], note);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bailiff_model::{NodeName, PodName, PodUid};
+use bailiff_model::{About, NodeName, PodName, PodUid};
 
 pub(crate) use super::claims::Kind;
 use super::creates::Lane;
@@ -15,11 +15,11 @@ use crate::history::{Ended, Step};
 pub(crate) enum Op {
     /// A pod for this node.
     CreatePod { node: NodeName, name: PodName, lane: Lane },
-    /// A pod.
+    /// A pod, and what Events about the request name.
     Pod {
         uid: PodUid,
         name: PodName,
-        node: Option<NodeName>,
+        about: About,
         kind: Kind,
     },
     /// To know whether pods may be adopted.
@@ -36,7 +36,7 @@ impl Op {
         match self {
             Self::Pod {
                 uid,
-                node: Some(node),
+                about: About { node: Some(node), .. },
                 kind: Kind::Delete,
                 ..
             } => Some((uid, node)),
@@ -63,7 +63,7 @@ impl Set {
     pub(crate) fn answered(&mut self, op: &Op, answer: &Answer, cx: &mut Cx<'_>) {
         match op {
             Op::CreatePod { node, name, lane } => self.create_answered((node, name, *lane), answer, cx),
-            Op::Pod { uid, name, node, kind } => self.pod_answered((uid, name.as_str(), node.as_ref()), *kind, answer, cx),
+            Op::Pod { uid, name, about, kind } => self.pod_answered((uid, name, about), *kind, answer, cx),
             Op::ReadForPods => self.read_for_pods(answer, cx.now.mono),
             Op::History(step) => self.history_answered(step, answer, cx),
             Op::WriteStatus => self.status_answered(answer, cx.now.mono),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bailiff_model::{Mono, PodUid};
+use bailiff_model::{About, Mono, PodUid, Taint};
 use indexmap::IndexMap;
 
 use super::{AMBIGUOUS, Cx, Op, Set, Timer, UNSEEN};
@@ -258,13 +258,24 @@ impl Set {
         if kind == Kind::Relabel {
             self.claims.relabelling += 1;
         }
+        let about = About {
+            node: pod.target.clone(),
+            taint: self.taint_against(pod, cx.world).cloned(),
+            trace: None,
+        };
         let op = Op::Pod {
             uid: pod.uid.clone(),
             name: pod.name.clone(),
-            node: pod.target.clone(),
+            about,
             kind,
         };
         cx.out.send(&self.owner, Urgency::Routine, request, op);
+    }
+
+    /// The taint of its node that a pod may not stay with.
+    fn taint_against<'w>(&self, pod: &Pod, world: &'w World) -> Option<&'w Taint> {
+        let node = world.nodes.get(pod.target.as_ref()?)?;
+        self.ds.template.placement().driven_away_by(node)
     }
 
     /// A request about a pod was done, or turned out to be needless: what follows from it will be seen.

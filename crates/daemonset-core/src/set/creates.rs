@@ -1,6 +1,6 @@
 //! Creating pods: slow start, the burst, and what was created and not seen yet (DS-050, DS-110 to DS-112).
 
-use bailiff_model::{Mono, NodeName, PodName, PodUid, Profile};
+use bailiff_model::{About, Mono, NodeName, PodName, PodUid, Profile};
 
 use super::{AMBIGUOUS, BURST, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
@@ -232,6 +232,7 @@ impl Set {
                     Severity::Normal,
                     "SuccessfulCreate",
                     format!("Created pod: {}", pod.name),
+                    About::node(node),
                 );
                 if cx.world.has_seen(&pod.uid) {
                     self.stop_waiting_for_create(node);
@@ -284,6 +285,7 @@ impl Set {
                 Severity::Warning,
                 "FailedCreate",
                 format!("Error creating: {}", hash::as_if_generated(&failure.message, name.as_str())),
+                About::node(node),
             );
         }
     }

@@ -1,6 +1,6 @@
 //! Deleting pods: what manage wants gone (DS-101 to DS-113), and what a rolling update replaces (DS-134 to DS-138).
 
-use bailiff_model::{NodeName, PodUid, Profile};
+use bailiff_model::{About, NodeName, PodName, PodUid, Profile};
 
 use super::claims::{self, Kind};
 use super::{BURST, Cx, Set, Timer};
@@ -51,11 +51,18 @@ impl Set {
             Cause::Failed => {
                 self.advance_backoff(node, cx);
                 let message = format!("Found failed daemon pod {namespace}/{name} on node {node}, will try to kill it");
-                cx.out.event(&self.owner, Severity::Warning, "FailedDaemonPod", message);
+                cx.out
+                    .event(&self.owner, Severity::Warning, "FailedDaemonPod", message, About::node(node));
             }
             Cause::Succeeded => {
                 let message = format!("Found succeeded daemon pod {namespace}/{name} on node {node}, will try to delete it");
-                cx.out.event(&self.owner, Severity::Normal, "SucceededDaemonPod", message);
+                cx.out.event(
+                    &self.owner,
+                    Severity::Normal,
+                    "SucceededDaemonPod",
+                    message,
+                    About::node(node),
+                );
             }
         }
         let (name, uid) = (name.clone(), uid.clone());
@@ -141,8 +148,8 @@ impl Set {
     }
 
     /// A request about a pod was answered.
-    pub(super) fn pod_answered(&mut self, pod: (&PodUid, &str, Option<&NodeName>), kind: Kind, answer: &Answer, cx: &mut Cx<'_>) {
-        let (uid, name, node) = pod;
+    pub(super) fn pod_answered(&mut self, pod: (&PodUid, &PodName, &About), kind: Kind, answer: &Answer, cx: &mut Cx<'_>) {
+        let (uid, name, about) = pod;
         let is_delete = kind == Kind::Delete;
         if is_delete {
             self.deletes.in_flight -= 1;
@@ -154,7 +161,8 @@ impl Set {
                 // What did not leave this process within its time was refused by nobody.
                 if is_delete && failure.kind != FailureKind::NotSent {
                     let message = format!("Error deleting: {}", failure.message);
-                    cx.out.event(&self.owner, Severity::Warning, "FailedDelete", message);
+                    cx.out
+                        .event(&self.owner, Severity::Warning, "FailedDelete", message, about.clone());
                 }
                 self.pod_failed(uid, failure, cx);
             }
@@ -165,6 +173,7 @@ impl Set {
                         Severity::Normal,
                         "SuccessfulDelete",
                         format!("Deleted pod: {name}"),
+                        about.clone(),
                     );
                 }
                 self.pod_done(uid, kind, false, cx);
@@ -175,6 +184,6 @@ impl Set {
             // The pods are looked through once per batch.
             self.history_dirty |= self.claims.relabelling == 0;
         }
-        self.touched.extend(node.cloned());
+        self.touched.extend(about.node.clone());
     }
 }

@@ -1,6 +1,6 @@
 //! Judging pairs again, and keeping counters, candidate sets and the partition up to date.
 
-use bailiff_model::{NodeName, Profile};
+use bailiff_model::{About, NodeName, Profile};
 
 use super::partition::Partition;
 use super::{Cx, Set, Timer};
@@ -36,8 +36,9 @@ impl Set {
             return;
         }
         for complaint in &self.complaints {
+            let (message, about) = (complaint.to_string(), About::default());
             cx.out
-                .event(&self.owner, Severity::Warning, "InvalidAnnotation", complaint.to_string());
+                .event(&self.owner, Severity::Warning, "InvalidAnnotation", message, about);
         }
     }
 

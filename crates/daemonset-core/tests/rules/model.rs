@@ -11,7 +11,7 @@ use bailiff_daemonset_core::{
     DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer, Urgency,
 };
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
+use bailiff_model::{About, Mono, NodeName, Now, PodUid, Wall};
 use serde_json::{Value, json};
 
 mod server;
@@ -36,6 +36,8 @@ pub struct Cluster {
     pub requests: Vec<(Mono, String)>,
     /// Every Event, as `reason message`.
     pub events: Vec<String>,
+    /// What each of them names.
+    pub abouts: Vec<About>,
     pub published: Option<DaemonSetSync>,
     pub wake: Option<Mono>,
     /// Requests that fail instead of being done, by a prefix of how they are written down.
@@ -70,6 +72,7 @@ impl Cluster {
             writes: Vec::new(),
             requests: Vec::new(),
             events: Vec::new(),
+            abouts: Vec::new(),
             published: None,
             wake: None,
             failures: Vec::new(),
@@ -325,7 +328,12 @@ impl Cluster {
                 }
                 Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
                 Effect::CallOff(id) => self.call_off(id),
-                Effect::Event { reason, message, .. } => self.events.push(format!("{reason} {message}")),
+                Effect::Event {
+                    reason, message, about, ..
+                } => {
+                    self.events.push(format!("{reason} {message}"));
+                    self.abouts.push(about);
+                }
                 Effect::Publish(sync) => self.published = Some(*sync),
                 Effect::Withdraw(_) => self.published = None,
                 Effect::WakeAt(at) => self.wake = at,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bailiff_daemonset_core::{FailureKind, Input};
-use bailiff_model::Holds;
 use bailiff_model::rollout::WhyNot;
+use bailiff_model::{About, Holds};
 use serde_json::{Value, json};
 
 use crate::model::{Cluster, NODES, path_of};
@@ -161,4 +161,45 @@ fn only_creates_and_deletes_that_were_refused_are_told() {
         let told = cluster.events.iter().any(|event| event.starts_with("Failed"));
         assert_eq!(told, is_told, "{what} {kind:?}: {:?}", cluster.events);
     }
+}
+
+/// An Event about a pod names its node, and the taint if that is why it goes.
+#[test]
+fn an_event_names_the_node_and_the_taint_that_drives_a_pod_away() {
+    let mut cluster = mk(2, json!(1), json!(0));
+    cluster.pass(60);
+    let said = |cluster: &mut Cluster| {
+        let reasons = std::mem::take(&mut cluster.events).into_iter();
+        let reasons = reasons.map(|event| event.split(' ').next().unwrap_or_default().to_owned());
+        let text = |about: About| {
+            let node = about.node.map_or_else(String::new, |node| format!(" {node}"));
+            node + &about.taint.map_or_else(String::new, |taint| format!(" {taint}"))
+        };
+        let abouts = std::mem::take(&mut cluster.abouts).into_iter().map(text);
+        let mut said: Vec<String> = reasons.zip(abouts).map(|(reason, about)| reason + &about).collect();
+        said.sort();
+        said
+    };
+    assert_eq!(said(&mut cluster), ["SuccessfulCreate n0", "SuccessfulCreate n1"]);
+    taint(&mut cluster, "n0");
+    let failed = cluster.on("n1").remove(0);
+    cluster.set_phase(&failed, "Failed", false);
+    cluster.pass(60);
+    let wanted = [
+        "FailedDaemonPod n1",
+        "SuccessfulCreate n1",
+        "SuccessfulDelete n0 k:NoExecute",
+        "SuccessfulDelete n1",
+    ];
+    assert_eq!(said(&mut cluster), wanted);
+    cluster.set_image("v2");
+    cluster.pass(60);
+    assert_eq!(
+        said(&mut cluster),
+        ["SuccessfulCreate n1", "SuccessfulDelete n1"],
+        "a rollout is no taint's work"
+    );
+    annotate(&mut cluster, "rollout-partition", json!("none"));
+    cluster.pass(5);
+    assert_eq!(said(&mut cluster), ["InvalidAnnotation"]);
 }

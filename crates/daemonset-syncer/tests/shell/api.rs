@@ -29,6 +29,8 @@ struct State {
     watchers: Vec<(String, mpsc::Sender<String>)>,
     writes: Vec<String>,
     events: Vec<String>,
+    /// Annotations of events, in the same order.
+    causes: Vec<Value>,
     /// Queries of lists.
     lists: Vec<String>,
     /// Nothing is answered.
@@ -87,6 +89,11 @@ impl FakeApi {
         self.state().events.clone()
     }
 
+    /// Annotations of events, in the same order.
+    pub fn causes(&self) -> Vec<Value> {
+        self.state().causes.clone()
+    }
+
     pub fn lists(&self) -> Vec<String> {
         self.state().lists.clone()
     }
@@ -117,6 +124,7 @@ impl FakeApi {
             let uid = body["regarding"]["uid"].as_str().unwrap_or_default();
             let event = format!("{} {uid} {} {}", text("reportingController"), text("reason"), text("note"));
             state.events.push(event);
+            state.causes.push(body["metadata"]["annotations"].clone());
             return whole(201, &body);
         }
         if parts.method != Method::GET {

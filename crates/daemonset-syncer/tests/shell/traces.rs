@@ -94,3 +94,31 @@ async fn a_restart_goes_on_with_the_trace() {
         Some(("rollout end".to_owned(), "completed".to_owned()))
     );
 }
+
+/// Events name the node that a pod is for, the rollout's trace while it goes on, and the taint that drives a pod away.
+#[tokio::test(start_paused = true)]
+async fn events_name_what_caused_them() {
+    let world = World::start(2);
+    world.api.put("daemonsets/ds", mk_daemonset("v1", 1));
+    world.pass(8).await;
+    let causes = world.api.causes();
+    let root = world.recorder.take()[0].context;
+    let trace = json!(format!("{:032x}", root.trace_id));
+    assert!(
+        causes.iter().all(|causes| causes["bailiff.dev/trace-id"] == trace),
+        "{causes:?}"
+    );
+    let mut nodes: Vec<&str> = causes
+        .iter()
+        .filter_map(|causes| causes["bailiff.dev/node"].as_str())
+        .collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, ["n0", "n1"]);
+    let taints = json!({"spec": {"taints": [{"key": "example.com/m", "value": "v", "effect": "NoExecute"}]}});
+    world.api.change("nodes/n1", &taints);
+    world.pass(5).await;
+    let said = world.api.events().pop().unwrap_or_default();
+    assert!(said.contains("SuccessfulDelete"), "{said}");
+    let wanted = json!({"bailiff.dev/node": "n1", "bailiff.dev/taint": "example.com/m=v:NoExecute"});
+    assert_eq!(world.api.causes().last(), Some(&wanted), "the rollout is over");
+}

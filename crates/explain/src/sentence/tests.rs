@@ -1,7 +1,7 @@
 use bailiff_model::health::{Ready, ReadyStatus, SignOfLife};
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::rollout::Counts;
-use bailiff_model::{Effect, ZoneState};
+use bailiff_model::{Effect, Toleration, ZoneState};
 
 use super::*;
 use crate::fixture::{at, node, pod};

@@ -423,6 +423,7 @@ async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
     assert_eq!(records[0].trace, Some(root.context));
     let annotation = world.api.annotation("NodeNotReady", "bailiff.dev/trace-id");
     assert_eq!(annotation, format!("{:032x}", root.context.trace_id));
+    assert_eq!(world.api.annotation("NodeNotReady", "bailiff.dev/node"), "n1");
 }
 
 /// Design §9: what ends an incident is told in it; a restart neither begins it anew nor tells its root again.

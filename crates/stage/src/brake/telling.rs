@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
-use bailiff_model::{Hold, HoldReason, HoldScope, Holds};
+use bailiff_model::{About, Hold, HoldReason, HoldScope, Holds};
 use bailiff_runtime::admin::Check;
 use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -113,7 +113,8 @@ impl Teller {
             let note = format!("{detail}; it was quiet for long enough since, or is gone: nothing is held any more because of it");
             (Severity::Normal, "RivalControllerGone", note)
         };
-        self.emit("coordination.k8s.io/v1", "Lease", MANAGER, severity, reason, note);
+        let lease = regarding("coordination.k8s.io/v1", "Lease", MANAGER);
+        self.emit(lease, severity, reason, note, About::default());
     }
 
     /// A pause ended by itself. Each stage says so when it takes it for over.
@@ -123,32 +124,34 @@ impl Teller {
             pause.scope, pause.until, pause.reason
         );
         tracing::info!(scope = %pause.scope, until = %pause.until, "Pause ended by itself");
-        self.emit("v1", "ConfigMap", NAME, Severity::Normal, "PauseExpired", note);
+        let about = match &pause.scope {
+            HoldScope::Node(node) => About::node(node),
+            HoldScope::All | HoldScope::Zone(_) => About::default(),
+        };
+        let pauses = regarding("v1", "ConfigMap", NAME);
+        self.emit(pauses, Severity::Normal, "PauseExpired", note, about);
     }
 
-    fn emit(
-        &self,
-        api_version: &'static str,
-        kind: &'static str,
-        name: &str,
-        severity: Severity,
-        reason: &'static str,
-        note: String,
-    ) {
+    fn emit(&self, regarding: Regarding, severity: Severity, reason: &'static str, note: String, about: About) {
         self.recorder.emit(Draft {
-            regarding: Regarding {
-                api_version,
-                kind,
-                namespace: NAMESPACE.to_owned(),
-                name: name.to_owned(),
-                ..Regarding::default()
-            },
+            regarding,
             severity,
             reason,
             action: reason,
             note,
-            annotations: Vec::new(),
+            about,
         });
+    }
+}
+
+/// An object in the namespace of what is read from outside.
+fn regarding(api_version: &'static str, kind: &'static str, name: &str) -> Regarding {
+    Regarding {
+        api_version,
+        kind,
+        namespace: NAMESPACE.to_owned(),
+        name: name.to_owned(),
+        ..Regarding::default()
     }
 }
 

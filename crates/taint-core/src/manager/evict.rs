@@ -1,12 +1,11 @@
 //! What should happen to pods: judging them, running their times, publishing what was decided.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
-use bailiff_model::{
-    EvictionMode, Mono, NodeName, NodeRef, Now, Origin, PodUid, Profile, Taint, Toleration, TraceContext, Zone, taint,
-};
+use bailiff_model::{EvictionMode, Mono, NodeName, NodeRef, Now, Origin, PodUid, Profile, Taint, TraceContext, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -314,7 +313,8 @@ impl Manager {
         let Some(pod) = self.pods.get(uid) else { return };
         let Some(known) = &pod.intent else { return };
         if known.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
-            self.effects.push(Effect::Event(Event::cancelling(&pod.pod, known.trace)));
+            self.effects
+                .push(Effect::Event(Event::cancelling(&pod.pod, known.about(&pod.node))));
         }
     }
 
@@ -415,17 +415,12 @@ fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
         time_added: Some(counted(standing).told_at(now)),
         ..Taint::clone(&standing.taint)
     });
-    let mut tolerations: Vec<Toleration> = Vec::new();
-    for standing in named() {
-        if let Some(used) = taint::used(&standing.taint, &pod.tolerations)
-            && !tolerations.contains(used)
-        {
-            tolerations.push(used.clone());
-        }
-    }
+    // In the pod's order, so that a reader finds the same one used for each taint.
+    let first_match = |standing: &Standing| pod.tolerations.iter().position(|one| one.matches(&standing.taint));
+    let used: BTreeSet<usize> = named().filter_map(first_match).collect();
     let cause = EvictionCause::Taints {
         taints: taints.collect(),
-        tolerations,
+        tolerations: used.into_iter().map(|index| pod.tolerations[index].clone()).collect(),
     };
     (cause, named().map(counted).collect())
 }

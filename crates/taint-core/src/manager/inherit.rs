@@ -130,7 +130,7 @@ impl Manager {
                 starts.push(start);
             }
         }
-        let why = why(&cause);
+        let why = why(eviction, &cause);
         let word = Word {
             state: eviction.state,
             trigger: eviction.trigger,
@@ -243,12 +243,15 @@ impl Manager {
     }
 }
 
-/// The taint of a record; which of several decided is not on it.
-fn why(cause: &EvictionCause) -> Option<Why> {
+/// The taint that decided, with its start as `cause` tells it: that of the record by the clock as it is now.
+fn why(eviction: &PodEviction, cause: &EvictionCause) -> Option<Why> {
     let EvictionCause::Taints { taints, .. } = cause else {
         return None;
     };
-    let taint = taints.first()?;
+    let decided = eviction.decisive_taints().into_iter().next()?;
+    let taint = taints
+        .iter()
+        .find(|taint| (&taint.key, &taint.value) == (&decided.key, &decided.value))?;
     Some(Why {
         taint: Arc::new(taint.clone()),
         since: taint.time_added?,

@@ -8,7 +8,7 @@
 //! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
 //! is still to be marked then.
 
-use bailiff_model::{Holds, NodeName, PodRef, PodUid, Profile, ReadyStatus, Zone};
+use bailiff_model::{About, Holds, NodeName, PodRef, PodUid, Profile, ReadyStatus, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -199,7 +199,8 @@ impl Manager {
                 pod.mark = false;
                 let node = pod.node.clone();
                 let trace = self.wishes.get(&node).and_then(|wish| wish.trace);
-                self.effects.push(Effect::Event(Event::not_ready(&pod.pod, trace)));
+                let about = About::node(&node).traced(trace);
+                self.effects.push(Effect::Event(Event::not_ready(&pod.pod, about)));
                 self.note_mark_ended(&node, uid, true);
             }
             // NL-088: treated as done, nothing is said.

@@ -82,7 +82,8 @@ impl Manager {
         self.note_mark_ended(&pod.node, uid, false);
         if let Some(intent) = &pod.intent {
             if intent.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
-                self.effects.push(Effect::Event(Event::cancelling(&pod.pod, intent.trace)));
+                self.effects
+                    .push(Effect::Event(Event::cancelling(&pod.pod, intent.about(&pod.node))));
             }
             let told = self.end_of(&pod, intent, Ending::PodGone);
             self.tell_all(told);

@@ -284,3 +284,30 @@ fn a_hundred_thousand_timers_ask_for_one_wake_at_a_time() {
     }
     assert_eq!((turns, due, h.manager.stats().scheduled), (501, 100_000, 0));
 }
+
+/// Of several taints the one that decides is found again from what is published, and an Event names it, also after a restart.
+#[test]
+fn an_event_names_the_taint_that_decides() {
+    let pods = || vec![mk_pod("p", "n1", &[("b", Some(10)), ("", Some(300))])];
+    let h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["a", "b=x"])], pods());
+    let eviction = h.eviction("p").expect("published");
+    assert_eq!(
+        eviction.decisive_taints().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["b=x:NoExecute"]
+    );
+    let trace = h.published["pod/p"].trace;
+    assert!(trace.is_some());
+    let mut restarted = Harness::new(Config::default());
+    restarted.millis = h.millis;
+    restarted.begin(Vec::new(), pods(), h.memory());
+    for mut h in [h, restarted] {
+        h.apply(Input::PodGone("p".into()));
+        let about = &h.all_events.first().expect("called off").about;
+        let named = (
+            about.node.as_ref().map(ToString::to_string),
+            about.taint.as_ref().map(ToString::to_string),
+        );
+        assert_eq!(named, (Some("n1".to_owned()), Some("b=x:NoExecute".to_owned())));
+        assert_eq!(about.trace, trace);
+    }
+}

@@ -1,7 +1,7 @@
 //! Marking pods of silent nodes not ready.
 
 use bailiff_model::ReadyStatus::{self, Absent, False, True, Unknown};
-use bailiff_model::{Hold, HoldReason, HoldScope, Verdict, Zone};
+use bailiff_model::{About, Hold, HoldReason, HoldScope, Verdict, Zone};
 use bailiff_taint_core::{
     Answer, Component, Config, HealthRecord, Input, NodeFacts, NodeReady, PodFacts, Profile, Reading, Severity,
 };
@@ -75,6 +75,11 @@ fn a_pod_is_marked_once_and_said_to_be() {
     assert_eq!(
         (event.reason, &*event.message, event.pod.uid.as_str()),
         ("NodeNotReady", "Node is not ready", "t")
+    );
+    assert_eq!(
+        event.about,
+        About::node(&"n1".into()),
+        "no verdict is known, and no taint marks pods"
     );
     h.pod(mk_pod_ready("t", False));
     h.node(mk(Unknown));

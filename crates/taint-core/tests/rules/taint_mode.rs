@@ -128,7 +128,7 @@ fn the_cancelling_event_names_the_pod_without_uid() {
         (Component::TaintEvictionController, Severity::Normal)
     );
     assert_eq!((event.reason, event.pod.uid.as_str()), ("TaintManagerEviction", ""));
-    assert_eq!(event.trace, h.published["pod/p"].trace);
+    assert_eq!(event.about.trace, h.published["pod/p"].trace);
 }
 
 /// TE-052, TE-081: from a running time to at once: cancelled first

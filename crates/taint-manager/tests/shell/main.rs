@@ -248,6 +248,7 @@ async fn a_silent_node_is_tainted_and_its_pods_are_marked() {
     assert_eq!(ready, wanted);
     let said = ["node-controller", "NodeNotReady", "uid-p", "Node is not ready"];
     assert_eq!(world.api.events(), [said.map(str::to_owned)]);
+    assert_eq!(world.api.causes(), [json!({"bailiff.dev/node": "n1"})], "no verdict is known");
     let text = world.env.host.metrics.encode();
     assert!(
         text.contains(r#"taint_manager_requests_total{request="mark_pod",result="done"} 1"#),
@@ -319,6 +320,9 @@ async fn a_toleration_time_runs_out_or_is_called_off() {
     assert_eq!(world.api.events(), [said.map(str::to_owned)]);
     let spans = world.spans.take();
     let root = spans[0].context;
+    let (trace, taint) = (format!("{:032x}", root.trace_id), "example.com/m:NoExecute");
+    let causes = json!({"bailiff.dev/trace-id": trace, "bailiff.dev/node": "n1", "bailiff.dev/taint": taint});
+    assert_eq!(world.api.causes(), [causes]);
     assert!(
         spans[1..]
             .iter()

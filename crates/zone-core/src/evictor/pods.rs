@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
+use bailiff_model::{About, EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
 use indexmap::IndexMap;
 
 use super::holds::Reason;
@@ -152,6 +152,13 @@ impl Pod {
     /// The state that was said last.
     fn said(&self) -> Option<&PodOutcomeState> {
         self.said.as_ref().map(|told| &told.state)
+    }
+
+    /// What its Events name: of several taints that decide alike the first, in the node's order.
+    fn about(&self) -> About {
+        About::node(&self.intent.node.name)
+            .because_of(self.intent.decisive_taints().first().copied())
+            .traced(self.trace)
     }
 }
 

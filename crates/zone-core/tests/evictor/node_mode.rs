@@ -1,7 +1,7 @@
 //! Node mode: whole nodes at the zone's rate, then single pods (NL-200 to NL-209).
 
 use bailiff_model::outcome::{NodeOutcomeState, PodOutcomeState, RefusedReason};
-use bailiff_model::{HoldReason, Listed, ReadyStatus, Selector, Verdict};
+use bailiff_model::{About, HoldReason, Listed, ReadyStatus, Selector, Verdict};
 use bailiff_zone_core::{Component, Count, DaemonSetFacts, EvictionMode, Input};
 
 use crate::world::{Happened, World, mk_config, secs, zone};
@@ -78,6 +78,12 @@ fn nodes_are_evicted_at_the_zones_rate_with_all_their_pods() {
         ),
     ];
     assert_eq!(said[..2], wanted);
+    let about = About::node(&"n1".into());
+    assert!(
+        world.events[..2].iter().all(|event| event.about == about),
+        "{:?}",
+        world.events
+    );
 }
 
 /// NL-202, design §2: a node is due when the taint-manager says so. When that should be, by its clock, justifies nothing.

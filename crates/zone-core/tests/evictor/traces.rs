@@ -2,9 +2,9 @@
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::{
-    Effect as TaintEffect, Hold, HoldReason, HoldScope, Holds, NodeUid, PodUid, ReadyStatus, TraceContext, Verdict,
+    About, Effect as TaintEffect, Hold, HoldReason, HoldScope, Holds, NodeUid, PodUid, ReadyStatus, Taint, TraceContext, Verdict,
 };
-use bailiff_zone_core::{Block, EvictionMethod, EvictionMode, FailureKind, Input, SpanKind};
+use bailiff_zone_core::{Block, EvictionMethod, EvictionMode, FailureKind, Input, Record, SpanKind};
 
 use crate::world::{World, mk_config, mk_toleration, secs};
 
@@ -301,4 +301,22 @@ fn a_trace_has_the_refusal() {
         world.told(gone.as_str()).last().map(String::as_str),
         Some("pod eviction 0s gone")
     );
+}
+
+/// An Event names the pod's node, the taint that it does not tolerate, of several, and the trace.
+#[test]
+fn an_event_names_what_caused_it() {
+    let mut world = mk_world();
+    world.taint("n1", "tolerated", TaintEffect::NoExecute);
+    world.taint("n1", "maintenance", TaintEffect::NoExecute);
+    let pod = world.add_pod("p", "n1", vec![mk_toleration("tolerated", None)]);
+    let trace = Some(TraceContext::derived(&["by hand"]));
+    let due = Record {
+        trace,
+        ..world.mk_due(&pod, false)
+    };
+    world.publish(vec![due]);
+    let named: Vec<&About> = world.events.iter().map(|event| &event.about).collect();
+    let taint = Taint::new("maintenance", TaintEffect::NoExecute);
+    assert_eq!(named, [&About::node(&"n1".into()).because_of(Some(&taint)).traced(trace)]);
 }

@@ -110,6 +110,16 @@ impl FakeApi {
         self.state().events.iter().map(one).collect()
     }
 
+    /// Annotations of events, in the same order.
+    pub fn causes(&self) -> Vec<Value> {
+        let state = self.state();
+        state
+            .events
+            .iter()
+            .map(|event| event["metadata"]["annotations"].clone())
+            .collect()
+    }
+
     async fn answer(&self, request: Request<Body>) -> Response<TestBody> {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();

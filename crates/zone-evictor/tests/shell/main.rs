@@ -350,6 +350,10 @@ async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
             with_uid,
         );
         assert_eq!(world.api.events(), [wanted]);
+        let trace = format!("{:032x}", trace().trace_id);
+        let taint = "node.kubernetes.io/unreachable:NoExecute";
+        let causes = json!({"bailiff.dev/trace-id": trace, "bailiff.dev/node": "n1", "bailiff.dev/taint": taint});
+        assert_eq!(world.api.causes(), [causes]);
         let outcomes = world.outcomes().await;
         assert!(matches!(&outcomes["pod/uid-p"], Outcome::Pod(pod) if pod.state == PodOutcomeState::Deleted));
         assert!(

@@ -112,7 +112,7 @@ impl Evictor {
         };
         let node_mode = pod.intent.cause == EvictionCause::Node;
         if node_mode {
-            let (node, trace) = (pod.intent.node.clone(), pod.trace);
+            let (node, about) = (pod.intent.node.clone(), pod.about());
             let known = self.nodes.get_mut(&node.name);
             if known.is_some_and(|known| !std::mem::replace(&mut known.announced, true)) {
                 self.effects.push(Effect::Emit(Event {
@@ -120,7 +120,7 @@ impl Evictor {
                     note: format!("Node {0} event: Deleting all Pods from Node {0}.", node.name),
                     regarding: Regarding::Node(node),
                     reason: "DeletingAllPods",
-                    trace,
+                    about,
                 }));
             }
         }
@@ -146,7 +146,7 @@ impl Evictor {
             },
             reason,
             note,
-            trace: pod.trace,
+            about: pod.about(),
         }));
     }
 }
