@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bailiff_event_bus::{Body, Bus, Record};
-use bailiff_explain::story::{Story, Told};
+use bailiff_explain::story::{Story, Told, keys};
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{Topic, Wall};
@@ -114,7 +114,7 @@ fn told(record: &Record) -> Told<'_> {
 async fn find(what: &What, bus: &Bus, clock: &Clock) -> Result<(String, Vec<Record>), Failure> {
     match what {
         What::Node { name } => {
-            let mut records = history(bus, &keys_of_node(name)).await?;
+            let mut records = history(bus, &keys::of_node(name)).await?;
             records.extend(zone_of(bus, &records).await?);
             Ok((format!("node {name}"), records))
         }
@@ -133,35 +133,18 @@ async fn find(what: &What, bus: &Bus, clock: &Clock) -> Result<(String, Vec<Reco
             let Some((uid, node)) = all.iter().rev().find_map(|record| is_of_pod(record, namespace, name)) else {
                 return Ok((about, Vec::new()));
             };
-            let mut keys = keys_of_node(&node);
-            keys.extend([
-                (Topic::EvictionIntents, format!("pod/{uid}")),
-                (Topic::EvictionOutcomes, format!("pod/{uid}")),
-            ]);
-            Ok((about, history(bus, &keys).await?))
+            let mut records = history(bus, &keys::of_pod(&uid, &node)).await?;
+            records.extend(zone_of(bus, &records).await?);
+            Ok((about, records))
         }
     }
 }
 
-fn keys_of_node(name: &str) -> Vec<(Topic, String)> {
-    vec![
-        (Topic::NodeHealth, name.to_owned()),
-        (Topic::EvictionIntents, format!("node/{name}")),
-        (Topic::EvictionOutcomes, format!("node/{name}")),
-    ]
-}
-
-/// The last word on the node's zone, if the zone-evictor has said anything of the node.
+/// The last word on the node's zone, if the zone-evictor has said anything of the node: what holds a zone is said there.
 async fn zone_of(bus: &Bus, records: &[Record]) -> Result<Option<Record>, Failure> {
-    let outcome = records.iter().rev().find_map(|record| match &record.body {
-        Some(Body::Outcome(Outcome::Node(outcome))) => Some(outcome),
-        _ => None,
-    });
-    let Some(outcome) = outcome else { return Ok(None) };
-    let mut history = bus
-        .history(Topic::EvictionOutcomes, &format!("zone/{}", outcome.zone))
-        .await?;
-    Ok(history.pop())
+    let told: Vec<Told<'_>> = records.iter().map(told).collect();
+    let Some(key) = keys::of_zone(&told) else { return Ok(None) };
+    Ok(history(bus, &[key]).await?.pop())
 }
 
 /// Uid and node of the pod of this name, if the record is about it.

@@ -28,6 +28,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         "taint-core",
         "zone-core",
         "daemonset-core",
+        "explain",
     ];
     const CLI: &[&str] = &[
         "model",

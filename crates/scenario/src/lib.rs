@@ -1,5 +1,6 @@
 //! Whole systems in one process: worlds in virtual time, the demonstration, and figures computed from an API's history.
 
+pub mod answers;
 pub mod chaos;
 pub mod demo;
 pub mod fixture;
