@@ -14,8 +14,6 @@ mod flags;
 mod images;
 #[path = "deploy/manifests.rs"]
 mod manifests;
-#[path = "deploy/metrics.rs"]
-mod metrics;
 #[path = "deploy/rights.rs"]
 mod rights;
 #[path = "deploy/writes.rs"]

@@ -9,6 +9,7 @@ use std::sync::mpsc::SyncSender;
 use serde_json::Value;
 
 use super::faketime;
+use super::support::path_of;
 
 /// A directory for the logs of all processes. Without it they are lost.
 const LOGS: &str = "BAILIFF_FAULTS_LOGS";
@@ -107,11 +108,4 @@ fn kept_log(name: &str, start: u64) -> Option<File> {
     let directory = PathBuf::from(std::env::var_os(LOGS)?);
     let system = std::thread::current().name().unwrap_or_default().to_owned();
     Some(File::create(directory.join(format!("{system}-{name}-{start}.log"))).unwrap())
-}
-
-/// Programs of other packages stand beside ours.
-pub fn path_of(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_BIN_EXE_bailiff")).with_file_name(name);
-    assert!(path.exists(), "{name} was not built: cargo build --workspace --bins");
-    path
 }

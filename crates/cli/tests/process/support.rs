@@ -1,8 +1,9 @@
 //! Processes, and an API server as anybody may talk to it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -12,9 +13,20 @@ use serde_json::{Value, json};
 /// Far beyond the few seconds that anything here takes; it only ends a run that hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The program with these arguments.
-pub fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff"));
+/// `bailiff` with these arguments.
+pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
+    of_program(Path::new(env!("CARGO_BIN_EXE_bailiff")), args)
+}
+
+/// Programs of other packages stand beside ours.
+pub fn path_of(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_BIN_EXE_bailiff")).with_file_name(name);
+    assert!(path.exists(), "{name} was not built: cargo build --workspace --bins");
+    path
+}
+
+fn of_program(program: &Path, args: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(program);
     // Every flag is an environment variable too: those of whoever runs the tests mean nothing here.
     command.env_clear().args(args).stdin(Stdio::null());
     command
@@ -53,8 +65,17 @@ pub struct Serving {
 }
 
 impl Serving {
-    pub fn start(args: &[&str]) -> Self {
-        let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    pub fn start(args: &[impl AsRef<OsStr>]) -> Self {
+        Self::spawn(&mut command(args))
+    }
+
+    /// The same of another program.
+    pub fn start_program(name: &str, args: &[impl AsRef<OsStr>]) -> Self {
+        Self::spawn(&mut of_program(&path_of(name), args))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         // More than it ever logs, so that it never waits for its reader.
         let (sender, log) = sync_channel(100_000);

@@ -149,7 +149,6 @@ impl Collector for Status {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let (standing, starts) = self.standing();
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let waiting = standing.waiting.as_millis();
         let gauges = [
             ("joined", "1 while the replica takes part", i64::from(standing.is_member)),
             (
@@ -167,16 +166,14 @@ impl Collector for Status {
                 "Bytes of the last snapshot",
                 number(standing.snapshot_bytes),
             ),
-            (
-                "unconfirmed_milliseconds",
-                "How long the oldest own entry has waited to come back out of the log",
-                i64::try_from(waiting).unwrap_or(i64::MAX),
-            ),
         ];
         for (name, help, value) in gauges {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)?;
         }
+        let help = "How long the oldest own entry has waited to come back out of the log";
+        let metric = encoder.encode_descriptor("unconfirmed_seconds", help, None, MetricType::Gauge)?;
+        ConstGauge::new(standing.waiting.as_secs_f64()).encode(metric)?;
         let counters = [
             (
                 "malformed_entries",
