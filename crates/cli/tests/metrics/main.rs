@@ -17,6 +17,7 @@ mod queries;
 #[allow(dead_code, reason = "the other tests of processes need the rest")]
 mod support;
 mod system;
+mod telling;
 mod upstream;
 
 use std::collections::BTreeMap;
