@@ -19,6 +19,7 @@ mod pair;
 pub mod placement;
 mod policy;
 mod retry;
+pub mod rollouts;
 pub mod selector;
 mod set;
 mod syncer;

@@ -7,12 +7,13 @@ use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventS
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::rollouts::{Publication, Rollouts};
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Severity, Syncer, Watched};
 use bailiff_event_bus::{
-    Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update, publish, subscribe,
+    Body, Draft, PublishOptions, Published, Publisher, Record, SubscribeOptions, Subscription, Update, publish, subscribe,
 };
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic};
+use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
@@ -21,7 +22,7 @@ use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::perform::{kind_of, perform};
-use crate::telling::Telling;
+use crate::telling::tell;
 use crate::views::{Kept, Viewed};
 
 /// The stage.
@@ -65,7 +66,7 @@ struct Loop {
     called_off: BTreeSet<RequestId>,
     recorder: Recorder,
     publisher: Publisher,
-    telling: Telling,
+    rollouts: Rollouts,
     /// Our own topic, until what former processes published is known.
     memory: Option<Subscription>,
     /// What is published then.
@@ -137,7 +138,7 @@ impl Loop {
             called_off: BTreeSet::new(),
             recorder: Recorder::start(&env.api, "daemonset-controller", &env.host.identity, &env.host.seed),
             publisher: publish(&env.bus, publishing, &env.host.clock, &env.host.seed),
-            telling: Telling::new(env.host.spans.clone()),
+            rollouts: Rollouts::default(),
             memory: Some(subscribe(&env.bus, memory, &env.host.clock, &env.host.seed)),
             unsaid: BTreeMap::new(),
             alarm: Alarm::new(&env.host.clock),
@@ -226,7 +227,7 @@ impl Loop {
     /// long for a bus that is away.
     fn remember(&mut self, news: Update) {
         match news {
-            Update::Snapshot { records, .. } => self.telling.remember(records),
+            Update::Snapshot { records, .. } => self.rollouts.remember(records.into_iter().filter_map(published)),
             Update::Lost { since } if self.env.host.clock.now().mono.saturating_since(since) >= FORGET_AFTER => {}
             _ => return,
         }
@@ -237,18 +238,20 @@ impl Loop {
         self.complete();
     }
 
-    fn publish(&mut self, mut sync: Box<DaemonSetSync>) {
+    fn publish(&mut self, sync: Box<DaemonSetSync>) {
         if self.memory.is_some() {
             self.unsaid.insert(format!("{}/{}", sync.namespace, sync.name), sync);
             return;
         }
-        let trace = self.telling.publish(&mut sync);
-        self.publisher.set(Draft::new(Body::DaemonSetSync(*sync)).traced(trace));
+        let Publication { sync, trace, told } = self.rollouts.publish(*sync);
+        tell(&self.env.host.spans, told);
+        self.publisher.set(Draft::new(Body::DaemonSetSync(sync)).traced(trace));
     }
 
     fn withdraw(&mut self, owner: &Owner) {
-        self.telling
-            .withdraw(&owner.namespace, &owner.name, self.env.host.clock.wall());
+        let now = self.env.host.clock.wall();
+        let told = self.rollouts.withdraw(&owner.namespace, &owner.name, now);
+        tell(&self.env.host.spans, told);
         let key = format!("{}/{}", owner.namespace, owner.name);
         self.unsaid.remove(&key);
         self.publisher.remove(&key);
@@ -286,7 +289,7 @@ impl Loop {
                 message,
                 about,
             } => {
-                let about = about.traced(self.telling.going_on(&owner.namespace, &owner.name));
+                let about = about.traced(self.rollouts.going_on(&owner.namespace, &owner.name));
                 self.recorder.emit(event(&owner, severity, reason, message, about));
             }
             Effect::Publish(sync) => {
@@ -371,6 +374,14 @@ async fn next_of(memory: &mut Option<Subscription>) -> Update {
     match memory {
         Some(memory) => memory.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// What a former process published, and under which trace.
+fn published(record: Record) -> Option<(DaemonSetSync, Option<TraceContext>)> {
+    match record.body {
+        Some(Body::DaemonSetSync(sync)) => Some((sync, record.trace)),
+        _ => None,
     }
 }
 

@@ -94,19 +94,18 @@ impl Judge<'_> {
             "rollout" => "k8s.daemonset.uid",
             other => panic!("nothing here begins with {other}: {root:#?}"),
         };
+        // The API says in whole seconds when a revision was made.
+        let begin = match &*root.name {
+            "rollout" => Timestamp::from_second(self.facts.begin.as_second()).unwrap(),
+            _ => self.facts.begin,
+        };
         for span in trace.values() {
             let is_there = span.parent.as_ref().is_none_or(|parent| trace.contains_key(parent));
             assert!(is_there || self.may_lack(span), "no parent: {span:#?} in {trace:#?}");
             assert_eq!(span.get(of), root.get(of), "{span:#?}");
             assert_eq!(span.service, span.stage, "each stage is a process here: {span:#?}");
             assert!(!span.instance.is_empty(), "{span:#?}");
-            // When a revision became current may be learned after its root was told.
-            let earliest = if root.name == "rollout" {
-                self.facts.begin
-            } else {
-                root.start
-            };
-            let bounds = [self.facts.begin, earliest, span.start, span.end, self.facts.end];
+            let bounds = [begin, root.start, span.start, span.end, self.facts.end];
             assert!(in_order(&bounds), "{bounds:?}: {span:#?}");
             assert!(span.parent.is_none() || span.attributes.contains_key(OUTCOME) || span.attributes.contains_key(REASON));
             if span.attributes.contains_key("k8s.pod.uid") {

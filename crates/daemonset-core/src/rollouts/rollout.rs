@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bailiff_model::rollout::{DaemonSetSync, NodeReason, WhyNot};
 use bailiff_model::{Hold, TraceContext, Wall};
-use bailiff_runtime::Spans;
-use bailiff_runtime::trace::Span;
+
+use super::{Outcome, Part, Told};
 
 /// So many waits of single nodes are told of a rollout, however short. A trace of more is no longer read.
 const WAITS: u32 = 1_000;
@@ -24,7 +24,7 @@ pub(super) struct Rollout {
     last: DaemonSetSync,
     /// Since when its nodes wait, as the core said; nothing of what a former process published.
     said: Vec<Wall>,
-    /// Its root was told.
+    /// Set once its root was told.
     trace: Option<TraceContext>,
     /// What more nodes wait for than a record names: since when, and how many did at most.
     shared: BTreeMap<WhyNot, (Wall, u32)>,
@@ -35,23 +35,23 @@ pub(super) struct Rollout {
 impl Rollout {
     /// What a former process published, under that trace.
     pub(super) fn remembered(sync: DaemonSetSync, trace: Option<TraceContext>) -> Self {
-        let trace = trace.filter(|trace| *trace == trace_of(&sync));
+        let trace = trace.filter(|trace| *trace == trace_of(&sync) && sync.revision_since.is_some());
         let mut rollout = Self::new(sync, trace);
         rollout.share();
         rollout
     }
 
     /// The first that is seen of a DaemonSet, and nothing is known of its past. What was done before anybody looked is over.
-    pub(super) fn find(sync: &mut DaemonSetSync, spans: &Spans) -> Self {
+    pub(super) fn find(sync: &mut DaemonSetSync, told: &mut Vec<Told>) -> Self {
         if is_complete(sync) || sync.counts.updated >= sync.counts.desired {
             sync.rolled_out_at = Some(sync.synced_at);
             return Self::new(sync.clone(), None);
         }
-        Self::begin(sync, spans)
+        Self::begin(sync, told)
     }
 
     /// A revision became current.
-    pub(super) fn begin(sync: &mut DaemonSetSync, spans: &Spans) -> Self {
+    pub(super) fn begin(sync: &mut DaemonSetSync, told: &mut Vec<Told>) -> Self {
         if is_complete(sync) {
             // There was nothing to do.
             sync.rolled_out_at = Some(sync.synced_at);
@@ -59,7 +59,7 @@ impl Rollout {
         }
         let mut rollout = Self::new(sync.clone(), None);
         rollout.said = sync.nodes.iter().map(|node| node.since).collect();
-        rollout.open(spans);
+        rollout.open(told);
         rollout.share();
         rollout
     }
@@ -95,29 +95,29 @@ impl Rollout {
     }
 
     /// The next state of it, which this completes by what is known of the past.
-    pub(super) fn go_on(mut self, sync: &mut DaemonSetSync, spans: &Spans) -> Self {
+    pub(super) fn go_on(mut self, sync: &mut DaemonSetSync, told: &mut Vec<Told>) -> Self {
         sync.revision_since = self.last.revision_since.or(sync.revision_since);
         sync.rolled_out_at = self.last.rolled_out_at;
         if !self.is_open() {
             self.last = sync.clone();
             return self;
         }
-        self.open(spans);
         let before = std::mem::replace(&mut self.last, sync.clone());
-        self.tell_holds(&before, spans);
-        self.tell_waits(&before, spans);
+        self.open(told);
+        self.tell_holds(&before, told);
+        self.tell_waits(&before, told);
         self.share();
-        self.tell_shared(spans);
+        self.tell_shared(told);
         if is_complete(&self.last) {
             self.last.rolled_out_at = Some(self.last.synced_at);
-            self.tell_end("completed", self.last.synced_at, spans);
+            self.tell_end(Outcome::Completed, self.last.synced_at, told);
         }
         *sync = self.last.clone();
         self
     }
 
     /// It is over before it was done.
-    pub(super) fn end(mut self, outcome: &'static str, now: Wall, spans: &Spans) {
+    pub(super) fn end(mut self, outcome: Outcome, now: Wall, told: &mut Vec<Told>) {
         if !self.is_open() || self.trace.is_none() {
             return;
         }
@@ -129,42 +129,44 @@ impl Rollout {
             synced_at: now,
             ..before.clone()
         };
-        self.tell_holds(&before, spans);
-        self.tell_waits(&before, spans);
-        self.tell_shared(spans);
-        self.tell_end(outcome, now, spans);
+        self.tell_holds(&before, told);
+        self.tell_waits(&before, told);
+        self.tell_shared(told);
+        self.tell_end(outcome, now, told);
     }
 
-    // === spans ===
+    // === what is over ===
 
-    /// Tells the root, once.
-    fn open(&mut self, spans: &Spans) {
-        if self.trace.is_some() {
+    /// Tells the root, once: not before it is known when it began, so that nothing below it began earlier.
+    fn open(&mut self, told: &mut Vec<Told>) {
+        if self.trace.is_some() || self.last.revision_since.is_none() {
             return;
         }
-        let (trace, now) = (trace_of(&self.last), self.last.synced_at);
-        self.trace = Some(trace);
-        spans.emit(self.concerns(Span::root(trace, "rollout", self.begun(), now)));
+        self.trace = Some(trace_of(&self.last));
+        let now = self.last.synced_at;
+        self.tell(Part::Rollout, Wall::MIN, now, told);
     }
 
-    fn begun(&self) -> Wall {
-        self.last.revision_since.unwrap_or(self.last.synced_at)
+    /// Tells a part of it, if there is a root to tell it below. What was begun before the revision was current counts from then on.
+    fn tell(&self, what: Part, since: Wall, until: Wall, told: &mut Vec<Told>) -> bool {
+        let (Some(trace), Some(begun)) = (self.trace, self.last.revision_since) else {
+            return false;
+        };
+        let start = since.max(begun);
+        told.push(Told {
+            namespace: self.last.namespace.clone(),
+            name: self.last.name.clone(),
+            uid: self.last.uid.clone(),
+            revision: self.last.revision,
+            trace,
+            start,
+            end: until.max(start),
+            what,
+        });
+        true
     }
 
-    fn concerns(&self, span: Span) -> Span {
-        span.attribute("k8s.namespace.name", self.last.namespace.to_string())
-            .attribute("k8s.daemonset.name", self.last.name.clone())
-            .attribute("k8s.daemonset.uid", self.last.uid.clone())
-            .attribute("bailiff.revision", self.last.revision)
-    }
-
-    /// What was begun before the revision was current counts from then on.
-    fn child(&self, name: &'static str, since: Wall, until: Wall) -> Option<Span> {
-        let since = since.max(self.begun());
-        Some(self.concerns(Span::child_of(self.trace?, name, since, until)))
-    }
-
-    fn tell_holds(&self, before: &DaemonSetSync, spans: &Spans) {
+    fn tell_holds(&self, before: &DaemonSetSync, told: &mut Vec<Told>) {
         let Some(Hold {
             reason, detail, since, ..
         }) = &before.held
@@ -175,15 +177,16 @@ impl Rollout {
         if stands.is_some_and(|hold| (hold.reason, hold.since) == (*reason, *since)) {
             return;
         }
-        if let Some(span) = self.child("held", *since, self.last.synced_at) {
-            let span = span.attribute("bailiff.reason", reason.as_str().to_ascii_uppercase());
-            spans.emit(span.attribute("bailiff.detail", detail.clone()));
-        }
+        let what = Part::Held {
+            reason: *reason,
+            detail: detail.clone(),
+        };
+        self.tell(what, *since, self.last.synced_at, told);
     }
 
     /// Tells what single nodes wait for no longer, and since when they wait for what they do: a reason that is another one only because
     /// the whole rollout is in another state began with that.
-    fn tell_waits(&mut self, before: &DaemonSetSync, spans: &Spans) {
+    fn tell_waits(&mut self, before: &DaemonSetSync, told: &mut Vec<Told>) {
         let (now, is_cut) = (self.last.synced_at, is_cut(&self.last));
         let said = self.last.nodes.iter().map(|node| node.since).collect();
         let said = std::mem::replace(&mut self.said, said);
@@ -212,21 +215,21 @@ impl Rollout {
             }
         }
         for (was, ended) in over {
-            self.tell_wait(was, ended, spans);
+            self.tell_wait(was, ended, told);
         }
     }
 
-    fn tell_wait(&mut self, was: &NodeReason, ended: Wall, spans: &Spans) {
+    fn tell_wait(&mut self, was: &NodeReason, ended: Wall, told: &mut Vec<Told>) {
         let is_long = Duration::try_from(ended.duration_since(was.since)).is_ok_and(|lasted| lasted >= LONG);
         if self.told >= WAITS && !(is_long && self.told < LONG_WAITS) {
             self.untold += 1;
             return;
         }
-        if let Some(span) = self.child("rollout wait", was.since, ended) {
-            self.told += 1;
-            let span = span.attribute("k8s.node.name", was.node.to_string());
-            spans.emit(span.attribute("bailiff.reason", word(was.reason)));
-        }
+        let what = Part::Wait {
+            node: was.node.clone(),
+            reason: was.reason,
+        };
+        self.told += u32::from(self.tell(what, was.since, ended, told));
     }
 
     /// Notes what more nodes share than the record names.
@@ -243,31 +246,25 @@ impl Rollout {
     }
 
     /// Tells what nobody waits for any more.
-    fn tell_shared(&mut self, spans: &Spans) {
+    fn tell_shared(&mut self, told: &mut Vec<Told>) {
         let waits = |reason: &WhyNot| self.last.reasons.iter().any(|(other, nodes)| other == reason && *nodes > 0);
         let over: Vec<WhyNot> = self.shared.keys().filter(|reason| !waits(reason)).copied().collect();
         for reason in over {
             let Some((since, most)) = self.shared.remove(&reason) else {
                 continue;
             };
-            if let Some(span) = self.child("rollout wait", since, self.last.synced_at) {
-                let span = span.attribute("bailiff.reason", word(reason));
-                spans.emit(span.attribute("bailiff.nodes", i64::from(most)));
-            }
+            let what = Part::SharedWait { reason, nodes: most };
+            self.tell(what, since, self.last.synced_at, told);
         }
     }
 
-    fn tell_end(&self, outcome: &'static str, now: Wall, spans: &Spans) {
-        let Some(span) = self.child("rollout end", self.begun(), now) else {
-            return;
+    fn tell_end(&self, outcome: Outcome, now: Wall, told: &mut Vec<Told>) {
+        let what = Part::End {
+            outcome,
+            nodes: self.last.counts.desired,
+            untold: self.untold,
         };
-        let span = span
-            .attribute("bailiff.outcome", outcome)
-            .attribute("bailiff.nodes", i64::from(self.last.counts.desired));
-        spans.emit(match self.untold {
-            0 => span,
-            untold => span.attribute("bailiff.untold", i64::from(untold)),
-        });
+        self.tell(what, Wall::MIN, now, told);
     }
 }
 
@@ -275,11 +272,6 @@ impl Rollout {
 fn trace_of(sync: &DaemonSetSync) -> TraceContext {
     let number = sync.revision.to_string();
     TraceContext::derived(&["rollout", &sync.uid, &sync.current_revision, &number])
-}
-
-/// As the contract spells it.
-fn word(reason: WhyNot) -> String {
-    reason.as_str().to_ascii_uppercase()
 }
 
 /// Every node has an available pod of the current revision, but those that are bad themselves.
