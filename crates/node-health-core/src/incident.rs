@@ -13,6 +13,8 @@ pub(crate) struct Incident {
     pub(crate) trace: TraceContext,
     /// The last sign of life before it.
     pub(crate) began: Wall,
+    /// The verdict of the record that it was inherited from.
+    pub(crate) said: Option<Verdict>,
     /// Its node is not late any more, because its grace is counted anew (NL-099): it did not speak.
     pub(crate) recounted: bool,
     /// Its node is not read or written at the moment.
@@ -158,6 +160,7 @@ impl Incident {
         Self {
             trace,
             began,
+            said: None,
             recounted: false,
             wait: None,
             trouble: None,

@@ -70,6 +70,8 @@ pub struct Monitor {
 #[derive(Debug, Default)]
 struct Seen {
     nodes: bool,
+    /// Nodes that are there, and that nothing is known of.
+    unreadable: BTreeSet<NodeName>,
     leases: bool,
     topic: bool,
     topic_complete: bool,

@@ -6,8 +6,8 @@ use bailiff_model::{Mono, NodeHealth, NodeName, Now, ReadyStatus, Signal, Verdic
 
 use super::{INHERIT_WAIT, Monitor};
 use crate::cadence::Cadence;
-use crate::effect::{Effect, EventKind};
-use crate::incident::Incident;
+use crate::effect::{Effect, EventKind, Measurement};
+use crate::incident::{Closing, Incident, Outcome};
 use crate::input::Inherited;
 use crate::loss::Losses;
 use crate::node::{Count, Node, Sign};
@@ -60,10 +60,16 @@ impl Monitor {
         }
         self.running = true;
         self.cadence = Cadence::beginning_at(now.mono, &self.config);
-        let inherited = std::mem::take(&mut self.inherited);
+        let mut inherited = std::mem::take(&mut self.inherited);
         let names: Vec<NodeName> = self.nodes.keys().cloned().collect();
         for name in names {
-            self.register(&name, inherited.get(&name), now, out);
+            let record = inherited.remove(&name);
+            self.register(&name, record.as_ref(), now, out);
+        }
+        // Of a node that is there and cannot be read nobody knows.
+        let is_gone = |(name, _): &(&NodeName, &Inherited)| !self.seen.unreadable.contains(*name);
+        for (_, record) in inherited.iter().filter(is_gone) {
+            close_incident_of(record, Outcome::Deleted, now, out);
         }
         self.wait_for_signs(now);
         // Before the set is whole: a reader that acts on it must not see for a moment that nothing is held.
@@ -75,10 +81,19 @@ impl Monitor {
     pub(super) fn register(&mut self, name: &NodeName, inherited: Option<&Inherited>, now: Now, out: &mut Vec<Effect>) {
         let noticed = self.cadence.notices(now.mono);
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let own = inherited.filter(|record| record.health.node.uid == node.uid);
         start_grace(node, noticed, now, self.config.startup_grace);
-        if let Some(record) = own {
-            inherit(node, record, now, self.config.grace, self.config.period);
+        match inherited {
+            Some(record) if record.health.node.uid == node.uid => {
+                if was_ready_since(node, &record.health) {
+                    close_incident_of(record, Outcome::Recovered, now, out);
+                } else {
+                    node.incident = goes_on(record);
+                }
+                inherit(node, record, now, self.config.grace, self.config.period);
+            }
+            // Another node took its name.
+            Some(record) => close_incident_of(record, Outcome::Deleted, now, out),
+            None => {}
         }
         out.push(Self::event(name, node, EventKind::RegisteredNode));
         self.refresh(name, now, out);
@@ -100,15 +115,11 @@ fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration
     }
 }
 
-/// Goes on where the record of this very node left off: with its grace if it was late or judged, everybody else has a full one; and with
-/// its incident, as long as what it says still stands.
+/// Goes on where the record of this very node left off: with its grace if it was late or judged; everybody else has a full one.
 fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, period: Duration) {
     let health = &record.health;
     let judged = node.ready.status == ReadyStatus::Unknown;
     let late = health.verdict == Verdict::Late && node.ready.status == ReadyStatus::True && !spoke_since(node, record);
-    if judged || late || is_still_not_ready(node, health) {
-        node.incident = goes_on(record);
-    }
     if !judged && !late {
         return;
     }
@@ -122,18 +133,35 @@ fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, perio
     node.late_since = health.late_since.or_else(|| late.then_some(now.wall));
 }
 
-/// The incident of the record; none if that was the last of its incident.
+/// The incident of the record; none if that was the last of its incident. If its node is found healthy, that ends it: nobody told so.
 fn goes_on(record: &Inherited) -> Option<Box<Incident>> {
     let health = &record.health;
     let trace = record.trace.filter(|_| health.verdict != Verdict::Healthy)?;
     let began = health.last_sign_of_life.map_or(health.counted_from, |sign| sign.time);
-    Some(Box::new(Incident::new(trace, began)))
+    let incident = Incident {
+        said: Some(health.verdict),
+        ..Incident::new(trace, began)
+    };
+    Some(Box::new(incident))
 }
 
-/// The kubelet said that it is not ready, and has said nothing else since.
-fn is_still_not_ready(node: &Node, health: &NodeHealth) -> bool {
-    let said = health.verdict == Verdict::NotReady && node.ready.status == ReadyStatus::False;
-    said && health.ready.since == node.ready.since
+/// The incident of the record, if it was in one, ended while nobody judged.
+fn close_incident_of(record: &Inherited, outcome: Outcome, now: Now, out: &mut Vec<Effect>) {
+    let Some(incident) = goes_on(record) else { return };
+    out.push(Effect::Measure(Measurement::Closed(Closing {
+        node: record.health.node.clone(),
+        trace: incident.trace,
+        began: incident.began,
+        closed: now.wall,
+        was: incident.said,
+        outcome,
+    })));
+}
+
+/// The kubelet said that it is not ready, as on record, and said in between that it is: since the record it became so anew.
+fn was_ready_since(node: &Node, health: &NodeHealth) -> bool {
+    let says = health.verdict == Verdict::NotReady && node.ready.status == ReadyStatus::False;
+    says && health.ready.since != node.ready.since
 }
 
 /// How much silence a late node is credited with that another process counted: three quarters of the grace, which that process

@@ -57,13 +57,13 @@ impl Monitor {
         out: &mut Vec<Effect>,
     ) -> Option<TraceContext> {
         Self::end_delays(name, node, outcome, now, out);
-        let Incident { trace, began, .. } = *node.incident.take()?;
+        let Incident { trace, began, said, .. } = *node.incident.take()?;
         out.push(Effect::Measure(Measurement::Closed(Closing {
             node: node.reference(name),
             trace,
             began,
             closed: now.wall,
-            was: node.said,
+            was: node.said.or(said),
             outcome,
         })));
         Some(trace)

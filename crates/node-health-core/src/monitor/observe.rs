@@ -24,6 +24,7 @@ impl Monitor {
             self.take_node(facts, true, now, out);
         }
         self.seen.nodes = true;
+        self.seen.unreadable = unreadable.into_iter().collect();
     }
 
     /// A node as it is now. What is older than what is known is ignored unless it is part of a `snapshot`.

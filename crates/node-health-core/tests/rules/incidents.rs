@@ -190,6 +190,54 @@ fn the_incident_of_a_verdict_that_stands_is_inherited() {
     );
 }
 
+/// Design §8, §9: an incident that ends while nobody judges is told to have ended, by whoever judges next: the record that says so is the
+/// last of its trace, as if it had been seen. So is one whose node went, or gave its name to another.
+#[test]
+fn an_incident_that_ended_while_nobody_judged_is_closed_by_the_heir() {
+    let mut world = World::running(Config::default(), &["n1", "n2", "n3", "n4", "n5"]);
+    world.pass(10.0);
+    world.renew("n5");
+    world.pass(45.0);
+    let verdicts = |world: &World| ["n1", "n2", "n5"].map(|node| world.verdict(node));
+    assert_eq!(verdicts(&world), ["unreachable", "unreachable", "late"]);
+    let before = world.topic.clone();
+    world.watch_stalled = true;
+    world.post("n1", ReadyStatus::True);
+    world.post("n2", ReadyStatus::False);
+    world.delete("n3");
+    world.put_node("n4", "u2", ReadyStatus::True);
+    world.renew("n5");
+    world.watch_stalled = false;
+    world.told.clear();
+    world.restart(Config::default());
+    assert_eq!(verdicts(&world), ["healthy", "not_ready", "healthy"]);
+    for node in ["n1", "n2", "n5"] {
+        assert_eq!(world.topic[node].trace, before[node].trace, "{node}");
+    }
+    let was = |(_, measurement): &(f64, Measurement)| match measurement {
+        Measurement::Closed(closing) => Some((
+            closing.node.name.to_string(),
+            closing.was.map(|was| was.as_str()),
+            closing.trace,
+        )),
+        _ => None,
+    };
+    let was: Vec<_> = world.told.iter().filter_map(was).collect();
+    for (node, was, trace) in was {
+        assert_eq!(was, Some(if node == "n5" { "late" } else { "unreachable" }), "{node}");
+        assert_eq!(Some(trace), before[&*node].trace, "{node}");
+    }
+    let wanted = [
+        "1 n1 closed recovered 55",
+        "1 n4 closed deleted 55",
+        "1 n5 closed recovered 45",
+        "1 n3 closed deleted 55",
+    ];
+    assert_eq!(told(&mut world), wanted);
+    world.post("n2", ReadyStatus::True);
+    assert_eq!(told(&mut world), ["1 n2 closed recovered 55"], "it went on");
+}
+
 /// It became ready and not ready again while nobody listened: that is another incident. So is one that follows a recovery.
 #[test]
 fn the_incident_of_a_verdict_that_fell_is_not_inherited() {
@@ -213,7 +261,12 @@ fn the_incident_of_a_verdict_that_fell_is_not_inherited() {
     world.watch_stalled = false;
     world.told.clear();
     world.restart(Config::default());
-    assert_eq!(told(&mut world), ["1 n1 opened not_ready 0", "1 n2 opened unreachable 5"]);
+    let wanted = [
+        "1 n1 closed recovered 10",
+        "1 n1 opened not_ready 0",
+        "1 n2 opened unreachable 5",
+    ];
+    assert_eq!(told(&mut world), wanted);
     let after = ["n1", "n2"].map(|node| world.topic[node].trace);
     assert!(after[0] != before[0] && after[1] != before[1], "{after:?}");
 }
