@@ -9,7 +9,7 @@ mod pod_events;
 mod telling;
 mod wishes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Wall};
 use indexmap::IndexMap;
@@ -24,6 +24,7 @@ use crate::nodes::Node;
 use crate::pods::Pods;
 use crate::stats::Stats;
 use crate::tasks::Tasks;
+use crate::told::Told;
 use inherit::Remembered;
 use wishes::Wish;
 
@@ -43,6 +44,8 @@ pub struct Manager {
     // IndexMap: a lookup costs the same in any cluster; its order is that of arrival, not the hasher's.
     nodes: IndexMap<NodeName, Node>,
     pods: Pods,
+    /// Pods that were called off when they were being deleted already, which nothing undoes: what is told of each if it does not go.
+    leaving: BTreeMap<PodUid, Told>,
     wishes: IndexMap<NodeName, Wish>,
     health: Health,
     deadlines: Deadlines,
@@ -100,6 +103,7 @@ impl Manager {
             effects: Vec::new(),
             nodes: IndexMap::new(),
             pods: Pods::default(),
+            leaving: BTreeMap::new(),
             wishes: IndexMap::new(),
             health: Health::default(),
             deadlines: Deadlines::default(),

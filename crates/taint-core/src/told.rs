@@ -84,7 +84,7 @@ pub enum Ending {
     Moved(Wall),
     /// A taint came that nothing tolerates (TE-052).
     Untolerated,
-    /// It was called off.
+    /// It was called off, and the pod stays, as far as is known.
     Withdrawn(WithdrawnReason),
     /// The Node is gone before it was due (node mode).
     NodeGone,

@@ -22,6 +22,7 @@ use crate::input::Inherited;
 use crate::judge::Armed;
 use crate::pods::Why;
 use crate::start::{Standing, Start, follow};
+use crate::told::{Ending, Part, Told};
 
 /// How long `node-health` is waited for: another monitor takes over within the 15 s of its lease and 10 s for what it inherits. Longer
 /// would hold evictions for hand-made taints, which need no verdicts; without these, what health causes is held anyway.
@@ -150,6 +151,7 @@ impl Manager {
         let mut nodes: BTreeMap<NodeName, Vec<Standing>> = BTreeMap::new();
         for record in inherited {
             let eviction = &record.eviction;
+            self.take_over_leaving(record);
             if let EvictionCause::Taints { taints, .. } = &eviction.cause
                 && matches!(eviction.state, IntentState::Scheduled | IntentState::Due)
                 && self.is_about_present(eviction)
@@ -169,6 +171,31 @@ impl Manager {
             self.take_over_starts(&name, &known);
         }
         pods
+    }
+
+    /// A pod that was due and was called off on its way out: that it goes is told when it is gone.
+    fn take_over_leaving(&mut self, record: &Remembered) {
+        let eviction = &record.eviction;
+        let IntentState::Withdrawn(reason) = eviction.state else {
+            return;
+        };
+        let (uid, was_due) = (&eviction.pod.uid, eviction.due_at <= eviction.decided_at);
+        let is_leaving = self.pods.get(uid).is_some_and(|pod| pod.terminating);
+        if let Some(trace) = record.trace.filter(|_| was_due && is_leaving) {
+            let at = |wall| self.now.wall_of(record.reading.moment_of(wall).mono());
+            let told = Told {
+                node: eviction.node.clone(),
+                trace,
+                start: at(eviction.due_at),
+                end: at(eviction.decided_at),
+                what: Part::Termination {
+                    pod: eviction.pod.clone(),
+                    taint: why(eviction, &eviction.cause).map(|why| why.taint),
+                    ending: Ending::Withdrawn(reason),
+                },
+            };
+            self.leaving.insert(uid.clone(), told);
+        }
     }
 
     /// The pod is there, on that node, and the Node is the same one, or gone. Makes room for one that is gone.

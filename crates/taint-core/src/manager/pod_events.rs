@@ -80,6 +80,7 @@ impl Manager {
         self.deadlines.cancel(&Timer::Pod(uid.clone()));
         let Some(pod) = self.pods.remove(uid) else { return };
         self.note_mark_ended(&pod.node, uid, false);
+        self.tell_left(uid, pod.intent.as_deref().map(|known| known.state));
         if let Some(intent) = &pod.intent {
             if intent.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
                 self.effects

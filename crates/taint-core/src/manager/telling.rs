@@ -18,11 +18,32 @@ impl Manager {
         self.effects.extend(told.map(|told| Effect::Tell(Box::new(told))));
     }
 
-    /// What was said last about a pod is about to stand no longer.
+    /// What was said last about a pod is about to stand no longer. A pod that is on its way out goes all the same: that is told when it
+    /// is gone.
     pub(super) fn tell_end(&mut self, uid: &PodUid, ending: Ending) {
         let Some(pod) = self.pods.get(uid) else { return };
         let told = pod.intent.as_deref().and_then(|known| self.end_of(pod, known, ending));
-        self.tell_all(told);
+        let Some(told) = told else { return };
+        let is_leaving = pod.terminating && matches!(told.what, Part::Termination { .. });
+        let over = if is_leaving {
+            self.leaving.insert(uid.clone(), told)
+        } else {
+            Some(told)
+        };
+        self.tell_all(over);
+    }
+
+    /// A pod is gone; `state` is what was said last about it. One that was called off on its way out went: one that was due anew since
+    /// then went because of that.
+    pub(super) fn tell_left(&mut self, uid: &PodUid, state: Option<IntentState>) {
+        let Some(mut told) = self.leaving.remove(uid) else { return };
+        if state != Some(IntentState::Due)
+            && let Part::Termination { ending, .. } = &mut told.what
+        {
+            *ending = Ending::PodGone;
+            told.end = self.now.wall.max(told.end);
+        }
+        self.tell(told);
     }
 
     /// A time that runs is moved to `due` (TE-063), if it is.

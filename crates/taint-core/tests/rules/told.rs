@@ -103,6 +103,45 @@ fn a_time_is_told_when_it_is_over() {
     assert_eq!(told(&mut h), [""; 0], "it was called off");
 }
 
+/// A deletion that was accepted is not undone: who was being deleted when it was called off ends with being gone, also after a restart.
+#[test]
+fn a_pod_that_was_being_deleted_is_told_to_be_gone() {
+    let leaving = |uid: &str| PodFacts {
+        terminating: true,
+        ..mk_pod(uid, "n1", &[])
+    };
+    let mut h = Harness::begun(
+        Profile::Bailiff,
+        vec![mk_node("n1", &[])],
+        ["goes", "stays", "again"].map(|uid| mk_pod(uid, "n1", &[])).to_vec(),
+    );
+    h.at(1).node(mk_node("n1", &["m"]));
+    h.at(2).pod(leaving("goes"));
+    h.pod(leaving("again"));
+    told(&mut h);
+    h.at(10).node(mk_node("n1", &[]));
+    assert_eq!(told(&mut h), ["stays: termination by m:NoExecute Withdrawn(TaintsGone) 1-10"]);
+    let memory = h.memory_at(15);
+    let mut next = Harness::new(Config::default());
+    next.millis = 15_000;
+    let pods = vec![leaving("goes"), mk_pod("stays", "n1", &[]), leaving("again")];
+    next.begin(vec![mk_node("n1", &[])], pods, memory);
+    assert_eq!(told(&mut next), [""; 0]);
+    next.at(18).apply(Input::PodGone("goes".into()));
+    assert_eq!(told(&mut next), ["goes: termination by node mode PodGone 1-18"]);
+    h.at(20).apply(Input::PodGone("goes".into()));
+    assert_eq!(told(&mut h), ["goes: termination by m:NoExecute PodGone 1-20"]);
+    // Due anew, it goes because of that.
+    h.at(30).node(mk_node("n1", &["x"]));
+    told(&mut h);
+    h.at(40).apply(Input::PodGone("again".into()));
+    let wanted = [
+        "again: termination by m:NoExecute Withdrawn(TaintsGone) 1-10",
+        "again: termination by x:NoExecute PodGone 30-40",
+    ];
+    assert_eq!(told(&mut h), wanted);
+}
+
 /// TE-052, TE-063: a time that is moved, and one that ends at once because another taint comes.
 #[test]
 fn a_time_that_is_moved_or_cut_short_is_told() {
