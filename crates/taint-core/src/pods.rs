@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
-use bailiff_model::{About, Mono, Namespace, NodeName, Origin, PodRef, PodUid, ReadyStatus, Taint, Toleration, TraceContext, Wall};
+use bailiff_model::{
+    About, Mono, Namespace, NodeName, NodeRef, Origin, PodRef, PodUid, ReadyStatus, Taint, Toleration, TraceContext, Wall,
+};
 use indexmap::IndexMap;
 
 use crate::facts::PodFacts;
@@ -39,6 +41,8 @@ pub(crate) struct Pod {
 /// The last word that was published about a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
+    /// The node that it is about: another one may have its name by now.
+    pub(crate) node: NodeRef,
     /// Where it stands.
     pub(crate) state: IntentState,
     /// What made or makes it due.

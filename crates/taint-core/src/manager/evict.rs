@@ -349,6 +349,7 @@ impl Manager {
             return false;
         }
         pod.intent = Some(Box::new(Published {
+            node: node.clone(),
             state: word.state,
             trigger: word.trigger,
             due: word.due,

@@ -103,7 +103,7 @@ impl Manager {
             }
         };
         Some(Told {
-            node: self.identity(pod).0,
+            node: known.node.clone(),
             trace: known.trace?,
             start,
             end: ended(ending, due, self.now),

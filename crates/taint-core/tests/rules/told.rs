@@ -189,6 +189,17 @@ fn a_taint_begins_its_trace_once() {
     assert_eq!(taints(&mut next), 1, "on another node");
 }
 
+/// NL-036: what ends because another Node took the name is told of the one that it was on, whose trace it is in.
+#[test]
+fn what_ends_with_its_node_is_told_of_that_node() {
+    let pods = vec![mk_pod("timed", "n1", &[("m", Some(10))]), mk_pod("due", "n1", &[])];
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods);
+    h.at(5).node(recreated(mk_node("n1", &[])));
+    assert!(h.told.iter().all(|told| told.node.uid.as_str() == "n1-1"), "{:?}", h.told);
+    let told = told(&mut h);
+    assert_eq!(told.len(), 3, "the taint, and what ended: {told:?}");
+}
+
 /// A verdict accounts for its taint: that is no beginning, and all is told in the incident.
 #[test]
 fn what_follows_from_a_verdict_is_told_in_its_incident() {
