@@ -78,9 +78,9 @@ impl Story {
             .copied()
             .filter(|told| at.is_none_or(|at| told.at <= at))
             .collect();
-        told.sort_by_key(|told| told.revision);
-        // The same record may have been found twice.
-        told.dedup_by_key(|told| told.revision);
+        told.sort_by_key(|told| (told.revision, told.topic, told.key));
+        // The same record may have been found twice. Several keys of one revision are several records: a change of many is one of the bus.
+        told.dedup_by_key(|told| (told.revision, told.topic, told.key));
         let mut latest: Vec<Told<'_>> = Vec::new();
         for one in &told {
             latest.retain(|other| (other.topic, other.key) != (one.topic, one.key));

@@ -71,6 +71,22 @@ fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
+/// A stage that starts anew says everything anew, and what it does not say is gone: all with one revision.
+#[test]
+fn what_the_bus_changed_at_once_is_told_of_every_key() {
+    let due = Said::Intent(leak(intent(IntentState::Due)));
+    let records = [
+        told(Topic::EvictionIntents, "pod/u", 51, Some(due)),
+        told(Topic::EvictionIntents, "node/n1", 60, None),
+        told(Topic::EvictionIntents, "pod/u", 60, None),
+        told(Topic::EvictionIntents, "pod/u", 60, None),
+    ];
+    let story = Story::of("pod shop/web-1".to_owned(), &records, None);
+    let past: Vec<&str> = story.past.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(past[1..], ["node/n1 is withdrawn", "pod/u is withdrawn"]);
+    assert_eq!((story.present, story.future), (vec![], vec![]));
+}
+
 #[test]
 fn a_pod_that_waits_says_for_what_and_what_would_stop_it() {
     let scheduled = told(
