@@ -2,6 +2,7 @@
 
 mod bus;
 mod certs;
+mod conformance;
 mod demo;
 mod events;
 mod explain;
@@ -52,6 +53,8 @@ enum Command {
     Events(events::Args),
     /// Make a CA and a certificate for each role, to try mutual TLS with
     Certs(certs::Args),
+    /// Judge a program as a stage: run it against a cluster and a bus made for it, and see what it does
+    Conformance(Box<conformance::Args>),
     /// Look at an event bus, or reset an epoch of it
     Bus(bus::Args),
 }
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::main(args),
         Command::Events(args) => events::main(args),
         Command::Certs(args) => certs::main(args),
+        Command::Conformance(args) => conformance::main(*args),
         Command::Bus(args) => bus::main(args),
     };
     done.unwrap_or_else(|error| {

@@ -1,0 +1,428 @@
+//! What a zone-evictor is held to.
+
+mod items;
+
+use std::time::Duration;
+
+use bailiff_event_bus::Body;
+use bailiff_model::intent::{IntentState, WithdrawnReason};
+use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
+use bailiff_model::{Topic, Verdict};
+use bailiff_sandbox::{Observation, Verb};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+
+use self::items::{
+    BRAKE, COMPLETE, EARLY, EVICTS, FOREIGN_TAINTS, FREE_NODE, HAND_MADE, IGNORES_HOLDS, ISOLATES, MARKS, OWN_WRITES, RELEASES,
+    RESUMES, STRIPS, TELLS_EVICTION, TELLS_HOLD, TELLS_ISOLATION, TELLS_REFUSAL, TELLS_RELEASE, TOO_FAST, UNJUSTIFIED,
+    WAITS_ITS_TURN, WITHDRAWN, WRITES_FIRST, WRONG_UID,
+};
+use crate::acts::{
+    NO_EXECUTE, UNREACHABLE, all_is_well, clear_taints, fail_silently, intend, isolate, leaves, lost, name_of, names, pods_of,
+    recover, run, taint, taint_by_hand, uneven, until_up,
+};
+use crate::say::{health, pod_key};
+use crate::stand::{Setting, Stand, Stop};
+use crate::timeline::{Timeline, condition, has_taint, is_deletion};
+use crate::writes::{Part, Right};
+use crate::{Situation, Suite};
+
+const TOPIC: Topic = Topic::EvictionOutcomes;
+
+/// What it may write.
+const RIGHTS: [Right; 4] = [
+    Right {
+        resource: "nodes",
+        what: Part::Field("spec/taints/node.kubernetes.io/unreachable:NoExecute"),
+    },
+    Right {
+        resource: "nodes",
+        what: Part::Field("spec/taints/node.kubernetes.io/not-ready:NoExecute"),
+    },
+    Right {
+        resource: "pods",
+        what: Part::Field("status/conditions/DisruptionTarget"),
+    },
+    Right {
+        resource: "pods",
+        what: Part::Deletion,
+    },
+];
+
+/// Everything a zone-evictor is held to.
+pub static SUITE: Suite = Suite {
+    stage: "zone-evictor",
+    reads: &[Topic::NodeHealth, Topic::EvictionIntents],
+    items: &[
+        &COMPLETE,
+        &ISOLATES,
+        &TELLS_ISOLATION,
+        &EVICTS,
+        &MARKS,
+        &TELLS_EVICTION,
+        &TELLS_REFUSAL,
+        &RELEASES,
+        &TELLS_RELEASE,
+        &HAND_MADE,
+        &RESUMES,
+        &WAITS_ITS_TURN,
+        &WRITES_FIRST,
+        &EARLY,
+        &WITHDRAWN,
+        &UNJUSTIFIED,
+        &WRONG_UID,
+        &FOREIGN_TAINTS,
+        &IGNORES_HOLDS,
+        &BRAKE,
+        &TOO_FAST,
+        &FREE_NODE,
+        &STRIPS,
+        &OWN_WRITES,
+        &TELLS_HOLD,
+    ],
+    situations: &[
+        Situation {
+            name: "node-fails",
+            setting: SETTING,
+            items: &[
+                &COMPLETE,
+                &ISOLATES,
+                &TELLS_ISOLATION,
+                &EVICTS,
+                &MARKS,
+                &TELLS_EVICTION,
+                &RELEASES,
+                &TELLS_RELEASE,
+                &WRITES_FIRST,
+                &EARLY,
+                &FOREIGN_TAINTS,
+                &OWN_WRITES,
+            ],
+            play: |stand| node_fails(stand).boxed(),
+        },
+        Situation {
+            name: "intents-are-wrong",
+            setting: SETTING,
+            items: &[&UNJUSTIFIED, &TELLS_REFUSAL, &WRONG_UID, &OWN_WRITES],
+            play: |stand| intents_are_wrong(stand).boxed(),
+        },
+        Situation {
+            name: "monitor-is-silent",
+            setting: SETTING,
+            items: &[&IGNORES_HOLDS, &TELLS_HOLD, &HAND_MADE, &RESUMES, &WITHDRAWN],
+            play: |stand| monitor_is_silent(stand).boxed(),
+        },
+        Situation {
+            name: "everything-fails",
+            setting: SETTING,
+            items: &[&BRAKE],
+            play: |stand| everything_fails(stand).boxed(),
+        },
+        Situation {
+            name: "many-nodes-fail",
+            setting: CROWD,
+            items: &[&TOO_FAST, &WAITS_ITS_TURN],
+            play: |stand| many_nodes_fail(stand).boxed(),
+        },
+        Situation {
+            name: "it-is-killed",
+            setting: CROWD,
+            items: &[&FREE_NODE, &STRIPS, &EARLY],
+            play: |stand| it_is_killed(stand).boxed(),
+        },
+    ],
+};
+
+const SETTING: Setting = Setting {
+    nodes: 6,
+    zones: 2,
+    pods_per_node: 2,
+    environment: &[("BAILIFF_NODE_EVICTION_RATE", "100")],
+};
+
+/// One zone, in which each further node takes [`TURN`].
+const CROWD: Setting = Setting {
+    nodes: 8,
+    zones: 1,
+    pods_per_node: 1,
+    environment: &[("BAILIFF_NODE_EVICTION_RATE", "0.5")],
+};
+const TURN: Duration = Duration::from_secs(2);
+/// How much earlier than [`TURN`] a turn may seem to come: the clocks of two processes, and what requests take.
+const LEEWAY: Duration = Duration::from_millis(200);
+
+// === beginnings ===
+
+/// All nodes are well, the stages before have said so, and the program has said everything that it has to say.
+async fn begin(stand: &mut Stand) -> Result<(), Stop> {
+    until_up(stand).await?;
+    clear_taints(stand);
+    all_is_well(stand).await?;
+    run(stand, TOPIC, &COMPLETE).await
+}
+
+/// A node fails, and is isolated.
+async fn fail(stand: &mut Stand, name: &str) -> Result<(), Stop> {
+    fail_silently(stand, name).await?;
+    isolate(stand, name).await?;
+    stand.demand(&ISOLATES, |seen| is_isolated(seen, name)).await
+}
+
+// === what is seen ===
+
+fn is_isolated(seen: &Timeline, name: &str) -> bool {
+    has_taint(&seen.node(name), UNREACHABLE, NO_EXECUTE)
+}
+
+fn pod_state(seen: &Timeline, pod: &Value) -> Option<PodOutcomeState> {
+    match &seen.latest(TOPIC, &pod_key(pod))?.body {
+        Some(Body::Outcome(Outcome::Pod(outcome))) => Some(outcome.state.clone()),
+        _ => None,
+    }
+}
+
+fn node_state(seen: &Timeline, name: &str) -> Option<NodeOutcomeState> {
+    match &seen.latest(TOPIC, &format!("node/{name}"))?.body {
+        Some(Body::Outcome(Outcome::Node(outcome))) => Some(outcome.state.clone()),
+        _ => None,
+    }
+}
+
+/// The writes that isolated nodes.
+fn isolations(seen: &Timeline) -> impl Iterator<Item = (usize, &Observation)> {
+    seen.writes(0).filter(|(_, write)| {
+        let had = |object: &Value| has_taint(object, UNREACHABLE, NO_EXECUTE);
+        let before = write.event.previous.as_ref().is_some_and(|object| had(&object.value()));
+        &*write.resource == "nodes" && !before && had(&write.event.object.value())
+    })
+}
+
+/// A record that says what no write before it did.
+fn said_before_written(seen: &Timeline) -> Option<String> {
+    seen.records(TOPIC, 0).find_map(|(place, _, record)| match &record.body {
+        Some(Body::Outcome(Outcome::Node(outcome))) if outcome.state == NodeOutcomeState::Isolated => {
+            let name = outcome.node.name.as_str();
+            let is_written = isolations(seen).any(|(written, write)| written < place && write.event.object.name() == name);
+            (!is_written).then(|| format!("node {name} was said to be ISOLATED before it had the taint"))
+        }
+        Some(Body::Outcome(Outcome::Pod(outcome))) if outcome.state == PodOutcomeState::Deleted => {
+            let uid = outcome.pod.uid.as_str();
+            let mut writes = seen
+                .writes(0)
+                .filter(|(_, write)| write.event.object.uid() == uid && is_deletion(write));
+            let is_written = writes.any(|(written, _)| written < place);
+            (!is_written).then(|| format!("pod {} was said to be DELETED before it was", outcome.pod))
+        }
+        _ => None,
+    })
+}
+
+// === situations ===
+
+async fn node_fails(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let name = "node-a-000";
+    taint(
+        stand,
+        name,
+        &json!({"key": "example.com/team", "value": "blue", "effect": "NoSchedule"}),
+    );
+    fail(stand, name).await?;
+    stand
+        .expect(&TELLS_ISOLATION, |seen| {
+            node_state(seen, name) == Some(NodeOutcomeState::Isolated)
+        })
+        .await;
+
+    let pods = pods_of(stand, name);
+    let [early, due] = &pods[..] else { return Err(uneven()) };
+    intend(stand, early, IntentState::Scheduled).await?;
+    intend(stand, due, IntentState::Due).await?;
+    stand.demand(&EVICTS, |seen| leaves(seen, due)).await?;
+    stand.check(&EARLY, |seen| lost(seen, early));
+    stand.check(&MARKS, |seen| {
+        let pod = seen.pod(name_of(due));
+        let is_marked = pod.is_null() || condition(&pod, "DisruptionTarget")["status"] == "True";
+        (!is_marked).then(|| "the pod that is being deleted has no condition DisruptionTarget".to_owned())
+    });
+    stand
+        .expect(&TELLS_EVICTION, |seen| pod_state(seen, due) == Some(PodOutcomeState::Deleted))
+        .await;
+
+    intend(stand, early, IntentState::Withdrawn(WithdrawnReason::TaintsGone)).await?;
+    recover(stand, name).await?;
+    stand.demand(&RELEASES, |seen| !is_isolated(seen, name)).await?;
+    stand
+        .expect(&TELLS_RELEASE, |seen| {
+            node_state(seen, name) != Some(NodeOutcomeState::Isolated)
+        })
+        .await;
+    stand.check(&FOREIGN_TAINTS, |seen| {
+        let is_there = has_taint(&seen.node(name), "example.com/team", "NoSchedule");
+        (!is_there).then(|| "taint example.com/team=blue:NoSchedule is gone".to_owned())
+    });
+    stand.check(&WRITES_FIRST, said_before_written);
+    stand.check_writes(&OWN_WRITES, &RIGHTS);
+    Ok(())
+}
+
+async fn intents_are_wrong(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let (failed, well) = ("node-a-000", "node-b-000");
+    fail(stand, failed).await?;
+    let (here, there) = (pods_of(stand, failed), pods_of(stand, well));
+    let ([replaced, due], [spared, _]) = (&here[..], &there[..]) else {
+        return Err(uneven());
+    };
+    // A pod of a node without any taint.
+    intend(stand, spared, IntentState::Due).await?;
+    stand
+        .expect(&TELLS_REFUSAL, |seen| {
+            matches!(pod_state(seen, spared), Some(PodOutcomeState::Refused(_)))
+        })
+        .await;
+    // A pod that was replaced by one of the same name meanwhile.
+    let name = name_of(replaced);
+    let path = "/api/v1/namespaces/default/pods";
+    stand.request(Verb::Delete, &format!("{path}/{name}"), &json!({"gracePeriodSeconds": 0}))?;
+    let successor = json!({"metadata": {"name": name}, "spec": replaced["spec"]});
+    let successor = stand.request(Verb::Create, path, &successor)?;
+    intend(stand, replaced, IntentState::Due).await?;
+    // What is right is done after that.
+    intend(stand, due, IntentState::Due).await?;
+    stand.demand(&EVICTS, |seen| leaves(seen, due)).await?;
+    let is_judged = |seen: &Timeline| pod_state(seen, replaced).is_some_and(|state| state.is_terminal());
+    // Who does not say what became of it has had its time.
+    let _ = stand.until(is_judged).await;
+    stand.check(&WRONG_UID, |seen| lost(seen, &successor));
+    stand.check(&UNJUSTIFIED, |seen| lost(seen, spared));
+    stand.check_writes(&OWN_WRITES, &RIGHTS);
+    Ok(())
+}
+
+async fn monitor_is_silent(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let (failed, late, by_hand) = ("node-a-000", "node-b-000", "node-b-001");
+    fail(stand, failed).await?;
+    let pods = pods_of(stand, failed);
+    let [withdrawn, held] = &pods[..] else { return Err(uneven()) };
+    stand.trouble(Topic::NodeHealth, "its watches are not fresh").await?;
+    fail_silently(stand, late).await?;
+    isolate(stand, late).await?;
+    intend(stand, withdrawn, IntentState::Due).await?;
+    intend(stand, held, IntentState::Due).await?;
+    taint_by_hand(stand, by_hand);
+    let drained = pods_of(stand, by_hand);
+    for pod in &drained {
+        intend(stand, pod, IntentState::Due).await?;
+    }
+    stand
+        .demand(&HAND_MADE, |seen| drained.iter().all(|pod| leaves(seen, pod)))
+        .await?;
+    let is_held = |seen: &Timeline| {
+        let is_pod_held = matches!(pod_state(seen, held), Some(PodOutcomeState::Held(_)));
+        is_pod_held && matches!(node_state(seen, late), Some(NodeOutcomeState::Held(_)))
+    };
+    stand.expect(&TELLS_HOLD, is_held).await;
+    stand.check(&IGNORES_HOLDS, |seen| {
+        let isolated = is_isolated(seen, late).then(|| format!("node {late} was isolated"));
+        isolated.or_else(|| lost(seen, held)).or_else(|| lost(seen, withdrawn))
+    });
+    intend(stand, withdrawn, IntentState::Withdrawn(WithdrawnReason::Tolerated)).await?;
+    stand.trouble(Topic::NodeHealth, "").await?;
+    stand
+        .demand(&RESUMES, |seen| is_isolated(seen, late) && leaves(seen, held))
+        .await?;
+    let is_judged =
+        |seen: &Timeline| pod_state(seen, withdrawn).is_some_and(|state| state.is_terminal()) || leaves(seen, withdrawn);
+    // Who does not say what became of it has had its time.
+    let _ = stand.until(is_judged).await;
+    stand.check(&WITHDRAWN, |seen| lost(seen, withdrawn));
+    Ok(())
+}
+
+async fn everything_fails(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let all = names(stand);
+    // As it is when a network goes: everybody is late before anybody's grace is over.
+    for name in &all {
+        let late = health(stand, name, Verdict::Late);
+        stand.say(late).await?;
+    }
+    for name in &all {
+        fail_silently(stand, name).await?;
+        isolate(stand, name).await?;
+    }
+    // What is not about health goes on, and comes after all that.
+    let tainted = &all[0];
+    taint_by_hand(stand, tainted);
+    let drained = pods_of(stand, tainted);
+    for pod in &drained {
+        intend(stand, pod, IntentState::Due).await?;
+    }
+    stand
+        .reach("pods go for a taint made by hand", |seen| {
+            drained.iter().all(|pod| leaves(seen, pod))
+        })
+        .await?;
+    stand.check(&BRAKE, |seen| {
+        let first = isolations(seen).next();
+        first.map(|(_, write)| format!("node {} was isolated", write.event.object.name()))
+    });
+    Ok(())
+}
+
+async fn many_nodes_fail(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let failing: Vec<String> = names(stand).into_iter().take(3).collect();
+    for name in &failing {
+        fail_silently(stand, name).await?;
+        isolate(stand, name).await?;
+    }
+    let all_isolated = |seen: &Timeline| failing.iter().all(|name| is_isolated(seen, name));
+    stand.demand(&WAITS_ITS_TURN, all_isolated).await?;
+    stand.check(&TOO_FAST, too_fast);
+    Ok(())
+}
+
+/// Two nodes that were isolated sooner after each other than a zone's rate allows.
+fn too_fast(seen: &Timeline) -> Option<String> {
+    let grants: Vec<(&str, Duration)> = isolations(seen)
+        .map(|(_, write)| (write.event.object.name(), write.at.mono.since_origin()))
+        .collect();
+    let pairs = grants.windows(2).filter_map(|pair| match pair {
+        [(first, then), (second, now)] => Some((first, second, now.saturating_sub(*then))),
+        _ => None,
+    });
+    let mut early = pairs.filter(|(_, _, after)| *after + LEEWAY < TURN);
+    early.next().map(|(first, second, after)| {
+        format!(
+            "node {second} was isolated {:.1} s after {first}: allowed are {} s",
+            after.as_secs_f64(),
+            TURN.as_secs()
+        )
+    })
+}
+
+async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let all = names(stand);
+    let (first, second) = (&all[0], &all[1]);
+    fail(stand, first).await?;
+    let pods = pods_of(stand, first);
+    for pod in &pods {
+        intend(stand, pod, IntentState::Scheduled).await?;
+    }
+    let is_told = |seen: &Timeline| node_state(seen, first) == Some(NodeOutcomeState::Isolated);
+    stand.demand(&TELLS_ISOLATION, is_told).await?;
+    fail_silently(stand, second).await?;
+    stand.restart().await?;
+    isolate(stand, second).await?;
+    stand.demand(&WAITS_ITS_TURN, |seen| is_isolated(seen, second)).await?;
+    stand.check(&FREE_NODE, too_fast);
+    stand.check(&STRIPS, |seen| {
+        (!is_isolated(seen, first)).then(|| format!("node {first} has lost its taint"))
+    });
+    stand.check(&EARLY, |seen| pods.iter().find_map(|pod| lost(seen, pod)));
+    Ok(())
+}
