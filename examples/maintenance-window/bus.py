@@ -145,9 +145,16 @@ class Publisher:
             else:
                 self.said[key] = envelope
             envelope.topic, envelope.key = self._topic, key
-            envelope.produced_at.GetCurrentTime()
-            self._dirty[key], self._made[key] = envelope, time.monotonic()
+            made = self._made[key] = time.monotonic()
+            envelope.produced_at.FromNanoseconds(int((EPOCH + made) * 1e9))  # by the clock of all other times that are counted with
+            self._dirty[key] = envelope
             self._changed.notify()
+
+    def forget(self, key: str) -> None:
+        """It is not said again to a bus that lost it."""
+        with self._changed:
+            for kept in (self.said, self._made):
+                kept.pop(key, None)
 
     def _keep_open(self) -> None:
         while True:

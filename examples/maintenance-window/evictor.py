@@ -16,6 +16,7 @@ from kube import NOT_READY, UNREACHABLE, deletion_of, disruption_target_patch, h
 from kube import health_taints, is_health, is_same, justifies, no_execute, ready_of, refusal, tolerations_of, zone_of, zone_ref
 from stage import HEALTH, INTENTS, OUTCOMES, Hold, Stage
 from window import Window
+from zones import Zone
 
 intents, outcomes, types = (grpc.protos(f"bailiff/v1/{name}.proto") for name in ("intents", "outcomes", "types"))
 READY = grpc.protos("bailiff/v1/health.proto").READY_STATUS_TRUE
@@ -81,9 +82,7 @@ class Evictor(Stage):
             hold = Hold(types.HOLD_REASON_OUTDATED_INTENT, "the intent is older than what is known of the node")
         if not hold and self.must_wait(key, wanted, not has_no_schedule(node, wanted)):
             hold = Hold(types.HOLD_REASON_TAINT_ORDER, "the NoSchedule taint comes first")
-        if not hold and not is_swap and zone.rate <= 0:
-            hold = Hold(types.HOLD_REASON_RATE_ZERO, "no node is granted in the present state of the zone")
-        if hold:
+        if hold := hold or (None if is_swap else rate_hold(zone)):
             self.say_node(key, record, outcomes.NODE_OUTCOME_STATE_HELD, held=hold)
         elif not is_swap and time.monotonic() < zone.free_at():
             turn = datetime.fromtimestamp(round(EPOCH + zone.free_at() + (zone.waiting - 1) / zone.rate), UTC)
@@ -95,8 +94,9 @@ class Evictor(Stage):
             try:
                 if not self.write_taints(key, node, wanted):
                     return
-            except requests.HTTPError:
-                zone.taken, zone.granted = before  # nothing was done with it
+            except requests.HTTPError as error:
+                if error.response.status_code < 500:
+                    zone.taken, zone.granted = before  # surely nothing was done with it
                 raise
             if not is_swap:
                 zone.take(time.monotonic())  # the turn counts from when the taint stands
@@ -139,21 +139,25 @@ class Evictor(Stage):
             self.evict(key, record)
 
     def pod_hold(self, intent: Any, tolerations: Any) -> Hold | None:
-        """Why the pod is not evicted now. Whom the node's health alone evicts no window keeps: its node is lost."""
-        node = self.nodes.get(intent.node.name)
+        """Why the pod is not evicted now. A taint made by hand waits for the window; its node's failure, for what health needs."""
+        name, node = intent.node.name, self.nodes.get(intent.node.name)
         standing = no_execute(node) if node else intent.cause.taints
-        by_hand = [taint for taint in intent.cause.taints if not is_health(taint) and any(is_same(taint, one) for one in standing)]
-        by_health = any(map(is_health, intent.cause.taints)) and not justifies(by_hand, tolerations, intent)
+        causes = [taint for taint in intent.cause.taints if any(is_same(taint, one) for one in standing)]
+        by_hand, by_health = ([taint for taint in causes if is_health(taint) == wanted] for wanted in (False, True))
         zone = zone_of(node) if node else f"{intent.zone.region}:{intent.zone.zone}"
-        if hold := self.hold(intent.node.name, zone, by_health):
-            return hold
-        if not by_health and (opens := self.options.maintenance_window.opens_at(datetime.now(UTC))):
-            return Hold(types.HOLD_REASON_PAUSED, f"the maintenance window opens {opens:%a %d %b %H:%M} UTC", opens)
-        known = self.topics.records[HEALTH].get(intent.node.name)
-        is_doubted = known and (not known.WhichOneof("body") or known.node_health.ready.status == READY)
-        if by_health and node and (is_doubted or ready_of(node) == "True"):
-            return Hold(types.HOLD_REASON_OUTDATED_INTENT, "the node is Ready again")
-        return None
+        holds = []
+        if justifies(by_hand, tolerations, intent) or not by_health:
+            opens = self.options.maintenance_window.opens_at(datetime.now(UTC))
+            window = opens and Hold(types.HOLD_REASON_PAUSED, f"the maintenance window opens {opens:%a %d %b %H:%M} UTC", opens)
+            holds.append(self.hold(name, zone, by_health=False) or window)
+        # Whom the node's failure would have evicted by now no window keeps. Our clock only ends a hold here; it justifies nothing.
+        if by_health and (not holds or justifies(by_health, tolerations, intent, time.time())):
+            known = self.topics.records[HEALTH].get(name)
+            is_doubted = known and (not known.WhichOneof("body") or known.node_health.ready.status == READY)
+            again = Hold(types.HOLD_REASON_OUTDATED_INTENT, "the node is Ready again")
+            is_ready = node and (is_doubted or ready_of(node) == "True")
+            holds.append(self.hold(name, zone, by_health=True) or (again if is_ready else None))
+        return None if None in holds else holds[0]
 
     def evict(self, key: str, record: Any) -> None:
         intent, failed = record.pod_eviction, self.failures.get(key, (0, 0.0))[0]
@@ -205,10 +209,14 @@ class Evictor(Stage):
             body.rate_per_second, body.queue_length = zone.rate, zone.waiting
             if zone.granted > -math.inf:
                 body.last_grant.FromNanoseconds(int((EPOCH + zone.granted) * 1e9))
-            if hold := self.hold("", key, by_health=True):
+            if hold := self.hold("", key, by_health=True) or rate_hold(zone):
                 body.held.CopyFrom(hold.said())
             self.say(f"zone/{key}", key, None, zone_status=body)
             zone.waiting = 0  # counted anew with each look at the nodes
+
+
+def rate_hold(zone: Zone) -> Hold | None:
+    return None if zone.rate > 0 else Hold(types.HOLD_REASON_RATE_ZERO, "no node is granted in the present state of the zone")
 
 
 def seconds(text: str) -> float:

@@ -174,15 +174,16 @@ def tolerations_of(pod: dict) -> list[Any]:
     ]
 
 
-def justifies(taints: list[Any], tolerations: Any, intent: Any) -> bool:
-    """One of these taints evicts by itself: the pod does not tolerate it, or no longer by the times that the intent tells."""
+def justifies(taints: list[Any], tolerations: Any, intent: Any, now: float | None = None) -> bool:
+    """One of these taints evicts by itself: the pod does not tolerate it, or no longer when the intent became due (or `now`)."""
+    over = intent.due_at.seconds + 1 if now is None else now
     for taint in taints:
         used = next((one for one in tolerations if tolerates(one, taint)), None)
         if used is None:
             return True
         seconds = used.toleration_seconds if used.HasField("toleration_seconds") else None
         causes = [cause.since.seconds for cause in intent.cause.taints if is_same(cause, taint) and cause.HasField("since")]
-        if seconds is not None and (seconds <= 0 or any(since + seconds <= intent.due_at.seconds + 1 for since in causes)):
+        if seconds is not None and (seconds <= 0 or any(since + seconds <= over for since in causes)):
             return True
     return False
 

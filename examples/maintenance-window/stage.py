@@ -77,7 +77,8 @@ class Stage:
     def forget(self, key: str) -> None:
         """Nothing is wanted of the key any more, and what was said of it last may outlive us."""
         self.open.discard(key)
-        for kept in (self.failures, self._last, self.publisher.said):
+        self.publisher.forget(key)
+        for kept in (self.failures, self._last):
             kept.pop(key, None)
 
     def backs_off(self, key: str) -> bool:
@@ -105,7 +106,8 @@ class Stage:
                     self.listed.add("nodes")
                     for name in self.nodes.keys() - {node["metadata"]["name"] for node in nodes}:
                         self.take_node(name, None)
-                    for node in nodes:
+                    for node in nodes:  # a list is how things are, also after the server's store was restored
+                        self.nodes.pop(node["metadata"]["name"], None)
                         self.take_node(node["metadata"]["name"], node)
                 case "changed", "nodes", change, node:
                     self.take_node(node["metadata"]["name"], None if change == "DELETED" else node)
