@@ -174,24 +174,17 @@ impl Table {
 
     /// What an object was at `revision`, which the log reaches back to; nothing if this one was not there then.
     pub(super) fn then<'a>(&'a self, object: &'a Arc<Object>, revision: u64) -> Option<&'a Arc<Object>> {
-        if object.revision() <= revision {
-            return Some(object);
+        let mut object = object;
+        while object.revision() > revision {
+            let wrote = self.log.partition_point(|event| event.revision < object.revision());
+            object = self.log.get(wrote)?.previous.as_ref()?;
         }
-        let wrote = self.log.partition_point(|event| event.revision < object.revision());
-        self.before(self.log.get(wrote)?, revision)
+        Some(object)
     }
 
     /// What an object was at `revision`, before this event.
     pub(super) fn before<'a>(&'a self, event: &'a Event, revision: u64) -> Option<&'a Arc<Object>> {
-        let mut event = event;
-        loop {
-            let previous = event.previous.as_ref()?;
-            if previous.revision() <= revision {
-                return Some(previous);
-            }
-            let wrote = self.log.partition_point(|event| event.revision < previous.revision());
-            event = self.log.get(wrote)?;
-        }
+        self.then(event.previous.as_ref()?, revision)
     }
 
     /// The first event after `revision`.
