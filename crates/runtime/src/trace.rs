@@ -145,6 +145,21 @@ impl Span {
         self
     }
 
+    /// Its own ids: for records, and for spans below it.
+    pub fn context(&self) -> TraceContext {
+        match self.place {
+            Place::Root(own) => own,
+            Place::Child(parent) => self.own_context(parent),
+        }
+    }
+
+    fn parent(&self) -> Option<u64> {
+        match self.place {
+            Place::Root(_) => None,
+            Place::Child(parent) => Some(parent.span_id),
+        }
+    }
+
     /// The span's own id, below this parent: a hash of what it says about whom and since when. Told again, by a process that was
     /// started anew, it is the same span.
     fn own_context(&self, parent: TraceContext) -> TraceContext {
@@ -186,22 +201,16 @@ impl Spans {
         (Self::new(recorder.clone()), recorder)
     }
 
-    /// Emits a finished span and answers its context, for records and spans below it.
-    pub fn emit(&self, span: Span) -> TraceContext {
-        let (context, parent) = match span.place {
-            Place::Root(own) => (own, None),
-            Place::Child(parent) => (span.own_context(parent), Some(parent.span_id)),
-        };
+    /// Emits a finished span. Where spans go nowhere that costs nothing.
+    pub fn emit(&self, span: Span) {
         if let Some(sink) = &self.sink {
-            let scope = self.scope;
             sink.emit(Finished {
-                context,
-                parent,
-                scope,
+                context: span.context(),
+                parent: span.parent(),
+                scope: self.scope,
                 span,
             });
         }
-        context
     }
 
     /// Registers how many spans were exported, dropped and refused.
@@ -238,8 +247,11 @@ mod tests {
     fn children_refer_to_the_root_whatever_is_emitted_first() {
         let (spans, recorder) = Spans::recorded();
         let trace = mk_trace();
-        let queue = spans.emit(Span::child_of(trace, "queue", after(1), after(2)).attribute("node", "n1"));
-        let delete = spans.emit(Span::child_of(queue, "delete", after(2), after(3)));
+        let queue = Span::child_of(trace, "queue", after(1), after(2)).attribute("node", "n1");
+        let delete = Span::child_of(queue.context(), "delete", after(2), after(3));
+        let (of_queue, of_delete) = (queue.context(), delete.context());
+        spans.emit(queue);
+        spans.emit(delete);
         spans.emit(Span::root(trace, "incident", START, after(3)));
         let ids: Vec<_> = recorder
             .take()
@@ -247,12 +259,12 @@ mod tests {
             .map(|span| (span.span.name.into_owned(), span.context, span.parent))
             .collect();
         let expected = [
-            ("queue".to_owned(), queue, Some(trace.span_id)),
-            ("delete".to_owned(), delete, Some(queue.span_id)),
+            ("queue".to_owned(), of_queue, Some(trace.span_id)),
+            ("delete".to_owned(), of_delete, Some(of_queue.span_id)),
             ("incident".to_owned(), trace, None),
         ];
         assert_eq!(ids, expected);
-        assert_eq!(delete.trace_id, trace.trace_id);
+        assert_eq!(of_delete.trace_id, trace.trace_id);
     }
 
     /// Another process that tells the same tells the same span; whatever else is told is another one.
@@ -260,7 +272,7 @@ mod tests {
     fn a_span_has_its_id_from_what_it_says() {
         let of = |name: &'static str, start, node: &'static str| {
             let span = Span::child_of(mk_trace(), name, after(start), after(9));
-            Spans::off().emit(span.attribute("node", node))
+            span.attribute("node", node).context()
         };
         assert_eq!(of("a", 1, "n1"), of("a", 1, "n1"));
         let others = [of("b", 1, "n1"), of("a", 2, "n1"), of("a", 1, "n2")];
