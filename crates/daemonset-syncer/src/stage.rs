@@ -240,7 +240,7 @@ impl Loop {
 
     fn publish(&mut self, sync: Box<DaemonSetSync>) {
         if self.memory.is_some() {
-            self.unsaid.insert(format!("{}/{}", sync.namespace, sync.name), sync);
+            self.unsaid.insert(record_key(&sync.namespace, &sync.name), sync);
             return;
         }
         let Publication { sync, trace, told } = self.rollouts.publish(*sync);
@@ -252,7 +252,7 @@ impl Loop {
         let now = self.env.host.clock.wall();
         let told = self.rollouts.withdraw(&owner.namespace, &owner.name, now);
         tell(&self.env.host.spans, told);
-        let key = format!("{}/{}", owner.namespace, owner.name);
+        let key = record_key(&owner.namespace, &owner.name);
         self.unsaid.remove(&key);
         self.publisher.remove(&key);
     }
@@ -367,6 +367,11 @@ impl Loop {
         self.metrics.stale(watch);
         Turn::Input(Input::WatchStale { watch, reason })
     }
+}
+
+/// The key of a DaemonSet's record on the bus.
+fn record_key(namespace: &Namespace, name: &str) -> String {
+    format!("{namespace}/{name}")
 }
 
 /// Waits for ever where there is nothing to hear.

@@ -90,8 +90,7 @@ impl Rollout {
 
     /// True if this is another state of the same rollout. A revision of long ago that is current again has a number of its own.
     pub(super) fn is_of(&self, sync: &DaemonSetSync) -> bool {
-        let id = |sync: &DaemonSetSync| (sync.uid.clone(), sync.current_revision.clone(), sync.revision);
-        id(&self.last) == id(sync)
+        identity(&self.last) == identity(sync)
     }
 
     /// The next state of it, which this completes by what is known of the past.
@@ -266,6 +265,11 @@ impl Rollout {
         };
         self.tell(what, Wall::MIN, now, told);
     }
+}
+
+/// Which rollout it is.
+fn identity(sync: &DaemonSetSync) -> (&str, &str, i64) {
+    (&sync.uid, &sync.current_revision, sync.revision)
 }
 
 /// One trace for each time that a revision becomes current.
