@@ -19,15 +19,6 @@ use crate::bus::{Output, reach, read_all, said};
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;
 
-/// In the order in which they are told.
-pub const VERDICTS: [Verdict; 5] = [
-    Verdict::Healthy,
-    Verdict::Late,
-    Verdict::NotReady,
-    Verdict::Unreachable,
-    Verdict::NoStatus,
-];
-
 /// Flags of `bailiff status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -99,7 +90,7 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
             let _ = writeln!(out, "{}{}", if shard.detail.is_empty() { "" } else { ": " }, shard.detail);
         }
     }
-    let judged = VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
+    let judged = Verdict::ALL.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
     let _ = writeln!(out, "NODES\n  {}\n  {}", listed(&judged), listed(&isolation(overview)));
     for node in overview.waiting().take(LISTED) {
         let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Node(node.clone()))));
@@ -185,7 +176,7 @@ pub fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
     let rollouts: Vec<Value> = overview.rollouts().map(|sync| json::json(Said::Rollout(sync))).collect();
     json!({
         "stages": stages,
-        "nodes": counts(&VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)))),
+        "nodes": counts(&Verdict::ALL.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)))),
         "isolation": counts(&isolation(overview)), "waitingNodes": waiting,
         "zones": zones, "pods": counts(&pods(overview)), "nextDue": next, "stuck": stuck, "daemonsets": rollouts,
     })

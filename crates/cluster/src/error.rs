@@ -42,43 +42,23 @@ pub enum Kind {
     Observing,
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::NotFound,
-        Self::AlreadyExists,
-        Self::Conflict,
-        Self::Expired,
-        Self::Invalid,
-        Self::Forbidden,
-        Self::TooManyRequests,
-        Self::NamespaceTerminating,
-        Self::Timeout,
-        Self::Unavailable,
-        Self::NotLeading,
-        Self::NotSent,
-        Self::CalledOff,
-        Self::Observing,
-    ];
-
+bailiff_model::words! {
     /// Label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NotFound => "not_found",
-            Self::AlreadyExists => "already_exists",
-            Self::Conflict => "conflict",
-            Self::Expired => "expired",
-            Self::Invalid => "invalid",
-            Self::Forbidden => "forbidden",
-            Self::TooManyRequests => "too_many_requests",
-            Self::NamespaceTerminating => "namespace_terminating",
-            Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
-            Self::NotLeading => "not_leading",
-            Self::NotSent => "not_sent",
-            Self::CalledOff => "called_off",
-            Self::Observing => "observing",
-        }
+    Kind {
+        NotFound => "not_found",
+        AlreadyExists => "already_exists",
+        Conflict => "conflict",
+        Expired => "expired",
+        Invalid => "invalid",
+        Forbidden => "forbidden",
+        TooManyRequests => "too_many_requests",
+        NamespaceTerminating => "namespace_terminating",
+        Timeout => "timeout",
+        Unavailable => "unavailable",
+        NotLeading => "not_leading",
+        NotSent => "not_sent",
+        CalledOff => "called_off",
+        Observing => "observing",
     }
 }
 

@@ -264,6 +264,24 @@ pub enum Request {
     },
 }
 
+bailiff_model::kinds! {
+    /// Label value.
+    Request {
+        Self::CreatePod { .. } => "create_pod",
+        Self::DeletePod { .. } => "delete_pod",
+        Self::AdoptPod { .. } => "adopt_pod",
+        Self::ReleasePod { .. } => "release_pod",
+        Self::RelabelPod { .. } => "relabel_pod",
+        Self::ReadDaemonSet => "read_daemonset",
+        Self::CreateRevision(_) => "create_revision",
+        Self::ReadRevision { .. } => "read_revision",
+        Self::ChangeRevision { .. } => "change_revision",
+        Self::DeleteRevision { .. } => "delete_revision",
+        Self::WriteStatus { .. } => "write_status",
+        Self::RaiseCollisionCount { .. } => "raise_collision_count",
+    }
+}
+
 /// A revision to be created (DS-157).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionDraft {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_daemonset_core::{Answer, FailureKind, Watched};
+use bailiff_daemonset_core::{Answer, FailureKind, Request, Watched};
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -10,8 +10,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-
-use crate::perform::KINDS;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct RequestLabels {
@@ -80,7 +78,7 @@ impl Metrics {
         at_zero(&self.stale, watches.map(resource));
         at_zero(&self.queue_depth, [QUEUE]);
         at_zero(&self.queue_adds, [QUEUE]);
-        for request in KINDS {
+        for request in Request::KINDS {
             let results = ["ok", "called_off", "failed"];
             at_zero(&self.requests, results.map(|result| RequestLabels { request, result }));
         }

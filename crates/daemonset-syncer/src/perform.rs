@@ -71,37 +71,3 @@ fn failure(error: Error) -> Failure {
         retry_after: error.retry_after,
     }
 }
-
-/// Label value of a request's kind.
-/// What [`kind_of`] answers.
-pub(crate) const KINDS: [&str; 12] = [
-    "create_pod",
-    "delete_pod",
-    "adopt_pod",
-    "release_pod",
-    "relabel_pod",
-    "read_daemonset",
-    "create_revision",
-    "read_revision",
-    "change_revision",
-    "delete_revision",
-    "write_status",
-    "raise_collision_count",
-];
-
-pub(crate) const fn kind_of(request: &Request) -> &'static str {
-    match request {
-        Request::CreatePod { .. } => "create_pod",
-        Request::DeletePod { .. } => "delete_pod",
-        Request::AdoptPod { .. } => "adopt_pod",
-        Request::ReleasePod { .. } => "release_pod",
-        Request::RelabelPod { .. } => "relabel_pod",
-        Request::ReadDaemonSet => "read_daemonset",
-        Request::CreateRevision(_) => "create_revision",
-        Request::ReadRevision { .. } => "read_revision",
-        Request::ChangeRevision { .. } => "change_revision",
-        Request::DeleteRevision { .. } => "delete_revision",
-        Request::WriteStatus { .. } => "write_status",
-        Request::RaiseCollisionCount { .. } => "raise_collision_count",
-    }
-}

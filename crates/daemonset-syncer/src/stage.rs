@@ -21,7 +21,7 @@ use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
 use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::perform::{kind_of, perform};
+use crate::perform::perform;
 use crate::telling::tell;
 use crate::views::{Kept, Viewed};
 
@@ -265,7 +265,7 @@ impl Loop {
                 urgency,
                 request,
             } => {
-                let kind = kind_of(&request);
+                let kind = request.kind();
                 let (mut api, uid) = (self.api.clone(), owner.uid.clone());
                 if matches!(request, Request::DeletePod { .. }) {
                     api = self.recalls.guard(id, api);

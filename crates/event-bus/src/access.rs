@@ -51,18 +51,13 @@ pub struct Denied {
 
 // === impl Action ===
 
-impl Action {
-    /// All actions.
-    pub const ALL: [Self; 4] = [Self::Publish, Self::Subscribe, Self::Read, Self::Reset];
-
+bailiff_model::words! {
     /// Its name, as in the file of roles.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Subscribe => "subscribe",
-            Self::Read => "read",
-            Self::Reset => "reset",
-        }
+    Action {
+        Publish => "publish",
+        Subscribe => "subscribe",
+        Read => "read",
+        Reset => "reset",
     }
 }
 

@@ -22,19 +22,14 @@ pub enum Verdict {
     NoStatus,
 }
 
-impl Verdict {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Healthy, Self::Late, Self::NotReady, Self::Unreachable, Self::NoStatus];
-
+crate::words! {
     /// Label value and log word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Late => "late",
-            Self::NotReady => "not_ready",
-            Self::Unreachable => "unreachable",
-            Self::NoStatus => "no_status",
-        }
+    Verdict {
+        Healthy => "healthy",
+        Late => "late",
+        NotReady => "not_ready",
+        Unreachable => "unreachable",
+        NoStatus => "no_status",
     }
 }
 

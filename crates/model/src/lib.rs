@@ -23,6 +23,7 @@ pub mod topic;
 pub mod trace;
 pub mod version;
 pub mod wellknown;
+pub mod words;
 pub mod zone;
 
 pub use about::About;

@@ -82,29 +82,16 @@ pub enum RefusedReason {
     DaemonSet,
 }
 
-impl RefusedReason {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::NoTaint,
-        Self::Tolerated,
-        Self::OtherNode,
-        Self::NodeReplaced,
-        Self::NodeReady,
-        Self::Api,
-        Self::DaemonSet,
-    ];
-
+crate::words! {
     /// Label value and log word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoTaint => "no_taint",
-            Self::Tolerated => "tolerated",
-            Self::OtherNode => "other_node",
-            Self::NodeReplaced => "node_replaced",
-            Self::NodeReady => "node_ready",
-            Self::Api => "api",
-            Self::DaemonSet => "daemon_set",
-        }
+    RefusedReason {
+        NoTaint => "no_taint",
+        Tolerated => "tolerated",
+        OtherNode => "other_node",
+        NodeReplaced => "node_replaced",
+        NodeReady => "node_ready",
+        Api => "api",
+        DaemonSet => "daemon_set",
     }
 }
 

@@ -43,49 +43,26 @@ pub enum WhyNot {
     Held,
 }
 
-impl WhyNot {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Self::NodeBadBefore,
-        Self::NodeBadAfter,
-        Self::Unscheduled,
-        Self::Image,
-        Self::CrashLoop,
-        Self::MinReady,
-        Self::WaitingForBudget,
-        Self::Deleting,
-        Self::NoRoom,
-        Self::FailedBackoff,
-        Self::RequestPending,
-        Self::NotReady,
-        Self::OnDelete,
-        Self::RolloutPaused,
-        Self::RolloutPartition,
-        Self::RolloutHalted,
-        Self::Held,
-    ];
-
+crate::words! {
     /// Label value of metrics, and word of conditions.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NodeBadBefore => "node_bad_before",
-            Self::NodeBadAfter => "node_bad_after",
-            Self::Unscheduled => "unscheduled",
-            Self::Image => "image",
-            Self::CrashLoop => "crash_loop",
-            Self::MinReady => "min_ready",
-            Self::WaitingForBudget => "waiting_for_budget",
-            Self::Deleting => "deleting",
-            Self::NoRoom => "no_room",
-            Self::FailedBackoff => "failed_backoff",
-            Self::RequestPending => "request_pending",
-            Self::NotReady => "not_ready",
-            Self::OnDelete => "on_delete",
-            Self::RolloutPaused => "rollout_paused",
-            Self::RolloutPartition => "rollout_partition",
-            Self::RolloutHalted => "rollout_halted",
-            Self::Held => "held",
-        }
+    WhyNot {
+        NodeBadBefore => "node_bad_before",
+        NodeBadAfter => "node_bad_after",
+        Unscheduled => "unscheduled",
+        Image => "image",
+        CrashLoop => "crash_loop",
+        MinReady => "min_ready",
+        WaitingForBudget => "waiting_for_budget",
+        Deleting => "deleting",
+        NoRoom => "no_room",
+        FailedBackoff => "failed_backoff",
+        RequestPending => "request_pending",
+        NotReady => "not_ready",
+        OnDelete => "on_delete",
+        RolloutPaused => "rollout_paused",
+        RolloutPartition => "rollout_partition",
+        RolloutHalted => "rollout_halted",
+        Held => "held",
     }
 }
 

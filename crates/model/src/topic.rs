@@ -53,25 +53,17 @@ pub enum Topic {
     DaemonRollouts,
 }
 
-impl Topic {
-    /// All topics, in pipeline order.
-    pub const ALL: [Self; 4] = [
-        Self::NodeHealth,
-        Self::EvictionIntents,
-        Self::EvictionOutcomes,
-        Self::DaemonRollouts,
-    ];
-
+crate::words! {
     /// Name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NodeHealth => "node-health",
-            Self::EvictionIntents => "eviction-intents",
-            Self::EvictionOutcomes => "eviction-outcomes",
-            Self::DaemonRollouts => "daemon-rollouts",
-        }
+    Topic {
+        NodeHealth => "node-health",
+        EvictionIntents => "eviction-intents",
+        EvictionOutcomes => "eviction-outcomes",
+        DaemonRollouts => "daemon-rollouts",
     }
+}
 
+impl Topic {
     /// The topic of this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|topic| topic.as_str() == text)

@@ -8,12 +8,12 @@ mod lists;
 
 use std::time::Duration;
 
-use bailiff_model::{Now, Wall};
+use bailiff_model::{Now, Verdict, Wall};
 
 use self::grid::Grid;
 pub use self::line::{Line, Span, Tone};
 use super::view::View;
-use crate::status::{VERDICTS, isolation, pods};
+use crate::status::{isolation, pods};
 
 /// Single nodes and pods in a frame that is as high as it has to be: what is read at a glance.
 const LISTED: usize = 10;
@@ -77,7 +77,7 @@ fn share(wanted: &[usize], mut room: usize) -> Vec<usize> {
 /// The counts of everything.
 fn head(view: &View, now: Now) -> Vec<Line> {
     let overview = &view.overview;
-    let judged = VERDICTS.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
+    let judged = Verdict::ALL.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
     let mut first = vec![
         Span::new("bailiff top", Tone::Title),
         Span::from(format!("  {:.0}", now.wall)),

@@ -108,42 +108,22 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
-    /// What [`Refusal::kind`] answers.
-    pub const KINDS: [&'static str; 14] = [
-        "shard",
-        "batch",
-        "not_replacing",
-        "cursor",
-        "epoch",
-        "layout",
-        "fenced",
-        "reset",
-        "ended",
-        "silent",
-        "store",
-        "forgotten",
-        "keys",
-        "sessions",
-    ];
-
+bailiff_model::kinds! {
     /// Word for metrics and for the metadata of the gRPC status. Closed set.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Shard { .. } => "shard",
-            Self::Batch { .. } => "batch",
-            Self::NotReplacing => "not_replacing",
-            Self::Cursor { .. } => "cursor",
-            Self::Epoch { .. } => "epoch",
-            Self::Layout { .. } => "layout",
-            Self::Fenced { .. } => "fenced",
-            Self::Reset { .. } => "reset",
-            Self::Ended => "ended",
-            Self::Silent { .. } => "silent",
-            Self::Store => "store",
-            Self::Forgotten { .. } => "forgotten",
-            Self::Keys { .. } => "keys",
-            Self::Sessions { .. } => "sessions",
-        }
+    Refusal {
+        Self::Shard { .. } => "shard",
+        Self::Batch { .. } => "batch",
+        Self::NotReplacing => "not_replacing",
+        Self::Cursor { .. } => "cursor",
+        Self::Epoch { .. } => "epoch",
+        Self::Layout { .. } => "layout",
+        Self::Fenced { .. } => "fenced",
+        Self::Reset { .. } => "reset",
+        Self::Ended => "ended",
+        Self::Silent { .. } => "silent",
+        Self::Store => "store",
+        Self::Forgotten { .. } => "forgotten",
+        Self::Keys { .. } => "keys",
+        Self::Sessions { .. } => "sessions",
     }
 }

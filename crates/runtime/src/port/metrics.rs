@@ -103,23 +103,14 @@ impl Metrics {
     }
 }
 
-impl Refusal {
-    const ALL: [Self; 5] = [
-        Self::Full,
-        Self::FullForAddress,
-        Self::Handshake,
-        Self::HandshakeTimeout,
-        Self::HandshakeCut,
-    ];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::FullForAddress => "full_for_address",
-            Self::Handshake => "handshake",
-            Self::HandshakeTimeout => "handshake_timeout",
-            Self::HandshakeCut => "handshake_cut",
-        }
+bailiff_model::words! {
+    /// Label value.
+    Refusal {
+        Full => "full",
+        FullForAddress => "full_for_address",
+        Handshake => "handshake",
+        HandshakeTimeout => "handshake_timeout",
+        HandshakeCut => "handshake_cut",
     }
 }
 

@@ -68,51 +68,30 @@ pub enum Error {
 
 // === impl Key ===
 
-impl Key {
-    /// All, in the order of the table in [`super::annotations`].
-    pub const ALL: [Self; 17] = [
-        Self::Alive,
-        Self::LeaseInterval,
-        Self::StatusInterval,
-        Self::StatusOnResume,
-        Self::Ready,
-        Self::Pods,
-        Self::Bind,
-        Self::Finalize,
-        Self::BindDelay,
-        Self::RunDelay,
-        Self::FinalizeDelay,
-        Self::Partitioned,
-        Self::MemoryPressure,
-        Self::DiskPressure,
-        Self::PidPressure,
-        Self::Reboot,
-        Self::RebootDelay,
-    ];
-
+bailiff_model::words! {
     /// The name, in words joined by hyphens.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Alive => "alive",
-            Self::LeaseInterval => "lease-interval",
-            Self::StatusInterval => "status-interval",
-            Self::StatusOnResume => "status-on-resume",
-            Self::Ready => "ready",
-            Self::Pods => "pods",
-            Self::Bind => "bind",
-            Self::Finalize => "finalize",
-            Self::BindDelay => "bind-delay",
-            Self::RunDelay => "run-delay",
-            Self::FinalizeDelay => "finalize-delay",
-            Self::Partitioned => "partitioned",
-            Self::MemoryPressure => "memory-pressure",
-            Self::DiskPressure => "disk-pressure",
-            Self::PidPressure => "pid-pressure",
-            Self::Reboot => "reboot",
-            Self::RebootDelay => "reboot-delay",
-        }
+    Key {
+        Alive => "alive",
+        LeaseInterval => "lease-interval",
+        StatusInterval => "status-interval",
+        StatusOnResume => "status-on-resume",
+        Ready => "ready",
+        Pods => "pods",
+        Bind => "bind",
+        Finalize => "finalize",
+        BindDelay => "bind-delay",
+        RunDelay => "run-delay",
+        FinalizeDelay => "finalize-delay",
+        Partitioned => "partitioned",
+        MemoryPressure => "memory-pressure",
+        DiskPressure => "disk-pressure",
+        PidPressure => "pid-pressure",
+        Reboot => "reboot",
+        RebootDelay => "reboot-delay",
     }
+}
 
+impl Key {
     /// The key of this name; underscores may stand for hyphens.
     pub fn from_name(name: &str) -> Result<Self, Error> {
         let is_same = |key: &Self| {
