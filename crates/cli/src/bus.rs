@@ -58,6 +58,18 @@ pub enum Output {
     Json,
 }
 
+/// Flags of the commands that show what the bus knows.
+#[derive(Debug, clap::Args)]
+pub struct Shared {
+    /// How it is written
+    #[arg(long, short, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: Output,
+
+    /// The bus.
+    #[command(flatten)]
+    pub bus: BusArgs,
+}
+
 /// The topic of this name.
 pub fn topic(text: &str) -> Result<Topic, String> {
     Topic::parse(text).ok_or_else(|| format!("allowed is {}", Topic::ALL.map(Topic::as_str).join(", ")))

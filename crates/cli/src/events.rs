@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use bailiff_event_bus::{Bus, Record, Skipped, SubscribeOptions, TombstoneReason, Update, subscribe};
 use bailiff_explain::{json, sentence};
 use bailiff_model::Topic;
-use bailiff_runtime::{BusArgs, Clock, Seed};
+use bailiff_runtime::{Clock, Seed};
 use serde_json::{Value, json};
 use tokio::signal;
 
 use crate::Failure;
-use crate::bus::{Output, reach, said, topic};
+use crate::bus::{Output, Shared, reach, said, topic};
 
 /// Flags of `bailiff events`.
 #[derive(Debug, clap::Args)]
@@ -36,20 +36,15 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
 
-    /// How it is written
-    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
-    /// The bus.
     #[command(flatten)]
-    bus: BusArgs,
+    shared: Shared,
 }
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let bus = reach(&args.bus, &clock);
+        let bus = reach(&args.shared.bus, &clock);
         tokio::select! {
             biased;
             _ = signal::ctrl_c() => Ok(ExitCode::SUCCESS),
@@ -82,11 +77,11 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
                 continue;
             }
         };
-        let lines = records.iter().map(|record| (&record.key, line(record, args.output)));
+        let lines = records.iter().map(|record| (&record.key, line(record, args.shared.output)));
         let lines = lines.chain(
             skipped
                 .iter()
-                .map(|skipped| (&skipped.key, line_of_skipped(skipped, args.output))),
+                .map(|skipped| (&skipped.key, line_of_skipped(skipped, args.shared.output))),
         );
         let is_wanted = |text: &String| args.grep.as_ref().is_none_or(|wanted| text.contains(wanted));
         let mut out = std::io::stdout().lock();

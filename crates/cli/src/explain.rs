@@ -7,11 +7,11 @@ use bailiff_explain::story::{Story, Told, keys};
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{Topic, Wall};
-use bailiff_runtime::{BusArgs, Clock};
+use bailiff_runtime::Clock;
 use clap::Subcommand;
 
 use crate::Failure;
-use crate::bus::{Output, reach, read_all, said};
+use crate::bus::{Output, Shared, reach, read_all, said};
 
 /// Flags of `bailiff explain`.
 #[derive(Debug, clap::Args)]
@@ -33,17 +33,12 @@ pub struct Args {
     #[arg(long, global = true, value_name = "TIME")]
     at: Option<Wall>,
 
-    /// How it is written
-    #[arg(long, short, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
     /// Link to the trace: what the trace's id is added to, such as http://localhost:16686/trace/
     #[arg(long, global = true, env = "BAILIFF_TRACE_URL", value_name = "URL")]
     trace_url: Option<String>,
 
-    /// The bus.
     #[command(flatten)]
-    bus: BusArgs,
+    shared: Shared,
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,11 +75,11 @@ enum What {
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let bus = reach(&args.bus, &clock);
+        let bus = reach(&args.shared.bus, &clock);
         let (about, records) = find(&args.what, &bus, &clock).await?;
         let told: Vec<Told<'_>> = records.iter().map(told).collect();
         let story = Story::of(about, &told, args.at);
-        match args.output {
+        match args.shared.output {
             Output::Json => println!("{}", story.json()),
             Output::Text => {
                 print!("{}", story.text());

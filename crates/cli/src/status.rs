@@ -10,11 +10,11 @@ use bailiff_explain::{Said, json, sentence};
 use bailiff_model::Topic;
 use bailiff_model::health::Verdict;
 use bailiff_model::outcome::Outcome;
-use bailiff_runtime::{BusArgs, Clock, GoDuration};
+use bailiff_runtime::{Clock, GoDuration};
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::bus::{Output, reach, read_all, said};
+use crate::bus::{Output, Shared, reach, read_all, said};
 
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;
@@ -28,23 +28,18 @@ const LISTED: usize = 10;
 
 Exit code 1 if the bus cannot be asked, or a topic has a shard that is not live or not complete, or nobody who publishes it.")]
 pub struct Args {
-    /// How it is written
-    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
-    /// The bus.
     #[command(flatten)]
-    bus: BusArgs,
+    shared: Shared,
 }
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let bus = reach(&args.bus, &clock);
+        let bus = reach(&args.shared.bus, &clock);
         let (records, shards) = read_all(&bus, &clock).await?;
         let overview = overview_of(&records);
-        match args.output {
+        match args.shared.output {
             Output::Text => print!("{}", text(&overview, &shards)),
             Output::Json => println!("{}", object(&overview, &shards)),
         }

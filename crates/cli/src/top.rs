@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use bailiff_event_bus::{Bus, SubscribeOptions, Subscription, subscribe};
 use bailiff_model::{Mono, Topic};
-use bailiff_runtime::{BusArgs, Clock, Seed, Shutdown};
+use bailiff_runtime::{Clock, Seed, Shutdown};
 use serde_json::json;
 
 use crate::Failure;
-use crate::bus::{Output, PATIENCE, reach};
+use crate::bus::{Output, PATIENCE, Shared, reach};
 use screen::{Happened, Screen};
 use view::View;
 
@@ -37,7 +37,7 @@ const PLAIN_WIDTH: usize = 132;
 #[command(after_help = "Examples:
   bailiff top                              until q, Esc or Ctrl-C
   bailiff top --once                       one frame, as plain text
-  bailiff top --output json | jq .zones    one object for each frame
+  bailiff top --output json | jq .zones    one object for each frame: what `bailiff status` gives
 
 Where the output is no terminal it is one frame as plain text, too. Lists end where the screen does; the counts above them are of all.
 NO_COLOR takes the colours away. Times are those of the stages' clocks.
@@ -47,26 +47,21 @@ pub struct Args {
     #[arg(long)]
     once: bool,
 
-    /// How it is written: json is what `bailiff status` gives, once for each frame
-    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
-    /// The bus.
     #[command(flatten)]
-    bus: BusArgs,
+    shared: Shared,
 }
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
-        let bus = reach(&args.bus, &clock);
+        let bus = reach(&args.shared.bus, &clock);
         // Whoever cannot be asked now is told at once; what is lost later is waited for.
         bus.status().await?;
         let mut follower = Follower::new(&bus, &clock);
-        let is_once = args.once || (args.output == Output::Text && !std::io::stdout().is_terminal());
+        let is_once = args.once || (args.shared.output == Output::Text && !std::io::stdout().is_terminal());
         follower.begin().await?;
-        match (args.output, is_once) {
+        match (args.shared.output, is_once) {
             (output, true) => {
                 let text = follower.plain(output);
                 std::io::stdout().lock().write_all(text.as_bytes())?;
