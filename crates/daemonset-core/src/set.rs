@@ -350,6 +350,7 @@ impl Set {
         if self.settled {
             self.judge_touched(cx);
         }
+        self.note_holds(cx);
         // Upstream a claim that fails ends the pass (DS-066), every time until it succeeds (DS-239).
         let waits = cx.profile == Profile::Upstream && self.is_claiming(cx.world);
         if self.settled && may_write && !waits {

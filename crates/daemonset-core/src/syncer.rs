@@ -104,7 +104,10 @@ impl Syncer {
             Input::Braked(holds) => {
                 self.holds = holds;
                 self.call_off_held();
-                self.woken.extend(self.sets.keys().cloned());
+                for (key, set) in &mut self.sets {
+                    set.holds_changed();
+                    self.woken.insert(key.clone());
+                }
             }
             Input::Answered(id, answer) => self.answered(id, &answer, now),
             Input::Tick => {}

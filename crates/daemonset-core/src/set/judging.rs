@@ -102,6 +102,7 @@ impl Set {
         };
         let judgement = pair::judge(&self.rules(&current.hash, cx), &facts);
         self.take_judgement(index, place, judgement, cx);
+        self.note_held(node, cx);
     }
 
     /// The judgement of the pair at this index.

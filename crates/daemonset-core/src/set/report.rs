@@ -1,5 +1,6 @@
 //! What is published of a DaemonSet: counters, and for each node without an available current pod why not.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bailiff_model::rollout::{DaemonSetSync, NodeReason, WhyNot};
@@ -19,11 +20,15 @@ pub(crate) struct Report {
     /// When the next report may go out, if one is wanted.
     pub(super) due: Option<Mono>,
     last: Option<(Mono, DaemonSetSync)>,
+    /// Nodes that wait for the budget while somebody holds them by themselves or by their zone.
+    held: BTreeSet<NodeName>,
+    /// Other holds are in force than those that `held` was found by.
+    holds_changed: bool,
 }
 
 impl Set {
     /// Nodes by reason.
-    pub(super) fn reasons(&self) -> Vec<(WhyNot, u32)> {
+    fn reasons(&self) -> Vec<(WhyNot, u32)> {
         let reasons = self.tally.reasons.iter();
         reasons.map(|(reason, nodes)| (self.shown(*reason), *nodes)).collect()
     }
@@ -38,29 +43,52 @@ impl Set {
     }
 
     /// A node's reason, where somebody may hold it by itself or by its zone. What holds everything is told of the DaemonSet.
-    fn shown_on(&self, node: &NodeName, reason: WhyNot, cx: &Cx<'_>) -> WhyNot {
+    fn shown_on(&self, node: &NodeName, reason: WhyNot) -> WhyNot {
         match self.shown(reason) {
-            WhyNot::WaitingForBudget if cx.holds.on_everything().is_none() && cx.is_held(node) => WhyNot::Held,
+            WhyNot::WaitingForBudget if self.report.held.contains(node) => WhyNot::Held,
             other => other,
         }
     }
 
-    /// Nodes by reason, those of them apart that somebody holds by themselves or by their zone.
-    ///
-    /// While somebody does, this looks at every node that lacks a pod, once in a [`GAP`].
-    fn reasons_told(&self, cx: &Cx<'_>) -> Vec<(WhyNot, u32)> {
-        let mut reasons = self.reasons();
-        if cx.holds.is_empty() || cx.holds.on_everything().is_some() {
-            return reasons;
+    /// Other holds are in force.
+    pub(crate) fn holds_changed(&mut self) {
+        self.report.holds_changed = true;
+    }
+
+    /// Looks at every node that lacks a pod, once after holds have changed. Between that it is [`Set::note_held`] who keeps up.
+    pub(super) fn note_holds(&mut self, cx: &Cx<'_>) {
+        if !std::mem::take(&mut self.report.holds_changed) {
+            return;
         }
+        let held = self.tally.lacking.iter().filter(|node| self.is_held_apart(node, cx));
+        self.report.held = held.cloned().collect();
+    }
+
+    /// A pair was judged: it may wait for something else than before, and its node may be in another zone.
+    pub(super) fn note_held(&mut self, node: &NodeName, cx: &Cx<'_>) {
+        if self.is_held_apart(node, cx) {
+            self.report.held.insert(node.clone());
+        } else {
+            self.report.held.remove(node);
+        }
+    }
+
+    /// It waits for the budget, and somebody holds it by itself or by its zone.
+    fn is_held_apart(&self, node: &NodeName, cx: &Cx<'_>) -> bool {
+        if cx.holds.is_empty() || cx.holds.on_everything().is_some() {
+            return false;
+        }
+        let reason = self.pairs.get(node).and_then(|pair| pair.judgement.reason);
+        reason == Some(WhyNot::WaitingForBudget) && cx.is_held(node)
+    }
+
+    /// Nodes by reason, those of them apart that somebody holds by themselves or by their zone.
+    pub(super) fn reasons_told(&self) -> Vec<(WhyNot, u32)> {
+        let mut reasons = self.reasons();
         let Some(waiting) = reasons.iter().position(|(reason, _)| *reason == WhyNot::WaitingForBudget) else {
             return reasons;
         };
-        let waits = |node: &&NodeName| {
-            let pair = self.pairs.get(*node);
-            pair.is_some_and(|pair| pair.judgement.reason == Some(WhyNot::WaitingForBudget)) && cx.is_held(node)
-        };
-        let held = u32::try_from(self.tally.lacking.iter().filter(waits).count()).unwrap_or(u32::MAX);
+        let held = u32::try_from(self.report.held.len()).unwrap_or(u32::MAX);
         if held > 0 {
             reasons[waiting].1 = reasons[waiting].1.saturating_sub(held);
             reasons.push((WhyNot::Held, held));
@@ -85,7 +113,7 @@ impl Set {
             let pair = self.pairs.get(node)?;
             Some(NodeReason {
                 node: node.clone(),
-                reason: self.shown_on(node, pair.judgement.reason?, cx),
+                reason: self.shown_on(node, pair.judgement.reason?),
                 since: pair.since?,
             })
         });
@@ -97,7 +125,7 @@ impl Set {
             current_revision: current.hash.to_string(),
             revision: current.number,
             counts: self.tally.counts(),
-            reasons: self.reasons_told(cx),
+            reasons: self.reasons_told(),
             nodes: nodes.take(DaemonSetSync::MAX_NODES).collect(),
             held: cx.held.or(cx.holds.on_everything()).cloned(),
             synced_at: now.wall,

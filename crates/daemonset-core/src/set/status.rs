@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use bailiff_model::Mono;
 use bailiff_model::rollout::WhyNot;
-use bailiff_model::{Mono, Wall};
 
 use super::{Cx, Op, Set};
 use crate::effect::{Answer, ConditionChange, Request, Urgency};
@@ -34,7 +34,7 @@ impl Set {
     pub(super) fn write_status(&mut self, cx: &mut Cx<'_>) {
         let counts = self.tally.counts();
         let (known, generation) = (&self.ds.status, self.ds.generation);
-        let condition = self.condition_change(cx.now.wall);
+        let condition = self.condition_change(cx);
         self.status.tell = None;
         if known.counts == counts && known.observed_generation >= generation {
             let tell = self.status.told.map(|told| told + TELL).filter(|at| cx.now.mono < *at);
@@ -67,18 +67,28 @@ impl Set {
     }
 
     /// What has to change of our condition.
-    fn condition_change(&self, now: Wall) -> Option<ConditionChange> {
+    fn condition_change(&self, cx: &Cx<'_>) -> Option<ConditionChange> {
         let known = self.ds.condition.as_deref();
         if !self.policy.conditions {
             return known.map(|_| ConditionChange::Remove);
         }
-        let mut condition = condition(&self.reasons());
+        let mut condition = condition(&self.reasons_in_condition(cx));
         let known = known.filter(|known| known.complete == condition.complete);
         if known.is_some_and(|known| known.reason == condition.reason && known.message == condition.message) {
             return None;
         }
-        condition.since = known.and_then(|known| known.since).or(Some(now));
+        condition.since = known.and_then(|known| known.since).or(Some(cx.now.wall));
         Some(ConditionChange::Set(condition))
+    }
+
+    /// Nodes by reason. A record says beside them what holds everything; a condition has no other place for it.
+    fn reasons_in_condition(&self, cx: &Cx<'_>) -> Vec<(WhyNot, u32)> {
+        let mut reasons = self.reasons_told();
+        let waiting = reasons.iter_mut().find(|(reason, _)| *reason == WhyNot::WaitingForBudget);
+        if let Some((reason, _)) = waiting.filter(|_| cx.holds.on_everything().is_some()) {
+            *reason = WhyNot::Held;
+        }
+        reasons
     }
 
     /// A status write was answered. It is computed again before another try (DS-238).

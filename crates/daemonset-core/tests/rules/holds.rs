@@ -189,3 +189,57 @@ fn what_is_taken_back_makes_room() {
     cluster.settle();
     assert_eq!(cluster.waiting(), 250);
 }
+
+/// What waits is told as held as long as it is, whatever changes: holds, judgements or zones. A condition says it too, also of what holds
+/// everything, which a record says by itself.
+#[test]
+fn what_is_held_is_told_as_that() {
+    let zone = |name: &str| json!({"metadata": {"labels": {"topology.kubernetes.io/zone": name}}});
+    let mut cluster = mk(3, json!(1), json!(0));
+    for (node, name) in [("n0", "a"), ("n1", "a"), ("n2", "b")] {
+        cluster.change(&format!("nodes/{node}"), zone(name));
+    }
+    let conditions = json!({"metadata": {"annotations": {"bailiff.dev/rollout-conditions": "true"}}});
+    cluster.change("daemonsets/ds", conditions);
+    cluster.rest();
+    let told = |cluster: &mut Cluster| {
+        cluster.pass(20);
+        let sync = cluster.published.clone().expect("published");
+        let nodes = |reason: WhyNot| sync.nodes.iter().filter(|node| node.reason == reason).count();
+        let counted = |reason: WhyNot| {
+            sync.reasons
+                .iter()
+                .find(|(other, _)| *other == reason)
+                .map_or(0, |(_, nodes)| *nodes)
+        };
+        for reason in [WhyNot::Held, WhyNot::WaitingForBudget] {
+            assert_eq!(nodes(reason), counted(reason) as usize, "{sync:?}");
+        }
+        let condition = &cluster.objects["daemonsets/ds"]["status"]["conditions"][0];
+        let message = condition["message"].as_str().and_then(|text| text.split(": ").nth(1));
+        (
+            counted(WhyNot::Held),
+            counted(WhyNot::WaitingForBudget),
+            message.unwrap_or_default().to_owned(),
+        )
+    };
+    let in_a = HoldScope::Zone(Zone::new("", "a"));
+    pause(&mut cluster, &in_a);
+    // No kubelet moves: the old pod of n2 is being deleted, and uses up the budget.
+    cluster.set_image("v2");
+    assert_eq!(told(&mut cluster), (2, 0, "deleting 1, held 2".to_owned()));
+    cluster.change("nodes/n1", zone("b"));
+    assert_eq!(
+        told(&mut cluster),
+        (1, 1, "waiting_for_budget 1, deleting 1, held 1".to_owned())
+    );
+    pause(&mut cluster, &HoldScope::All);
+    assert_eq!(told(&mut cluster), (0, 2, "held 2, deleting 1".to_owned()));
+    pause(&mut cluster, &in_a);
+    assert_eq!(
+        told(&mut cluster),
+        (1, 1, "waiting_for_budget 1, deleting 1, held 1".to_owned())
+    );
+    cluster.feed(Input::Braked(Holds::NONE));
+    assert_eq!(told(&mut cluster), (0, 2, "waiting_for_budget 2, deleting 1".to_owned()));
+}
