@@ -97,12 +97,16 @@ impl Line {
         self.0.iter().map(Span::text).collect()
     }
 
-    /// Leaves out what is beyond so many columns.
+    /// Leaves out what is beyond so many columns, and says so by the last of them.
     pub fn clip(&mut self, width: usize) {
-        let mut left = width;
+        let is_cut = self.text().trim_end().width() > width;
+        let mut left = width.saturating_sub(usize::from(is_cut));
         for span in &mut self.0 {
             span.clip(left);
             left -= span.width().min(left);
+        }
+        if is_cut && width > 0 {
+            self.push(Span::new("…", Tone::Faint));
         }
     }
 }
@@ -128,8 +132,10 @@ mod tests {
         let cases = [
             ("abc", 5, "abc"),
             ("abc", 3, "abc"),
-            ("abcd", 3, "abc"),
-            ("a日本", 4, "a日"),
+            ("abcd", 3, "ab…"),
+            ("abc ", 3, "abc"),
+            ("a日本", 4, "a日…"),
+            ("日本語", 4, "日…"),
             ("日本", 0, ""),
         ];
         for (text, width, wanted) in cases {
@@ -139,7 +145,7 @@ mod tests {
         }
         let mut line = Line::from(vec![Span::from("ab"), Span::from("cd"), Span::from("ef")]);
         line.clip(3);
-        assert_eq!(line.text(), "abc");
+        assert_eq!(line.text(), "ab…");
     }
 
     #[test]
