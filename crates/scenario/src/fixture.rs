@@ -121,6 +121,8 @@ pub struct Fixture {
     /// Every replica of every stage that runs.
     stages: BTreeMap<(StageName, u32), Running>,
     starts: u32,
+    /// Where the spans of stages go.
+    spans: Spans,
     observes: bool,
     shutdown: Shutdown,
 }
@@ -239,6 +241,7 @@ impl Fixture {
             divided: BTreeMap::new(),
             stages: BTreeMap::new(),
             starts: 0,
+            spans: Spans::off(),
             observes: false,
             shutdown,
             clock,
@@ -408,6 +411,11 @@ impl Fixture {
         self.clients.insert(name, client);
     }
 
+    /// Has the stages that start from now on tell their spans there.
+    pub fn trace(&mut self, spans: Spans) {
+        self.spans = spans;
+    }
+
     /// Lets the stages that start from now on write nothing.
     pub fn observe(&mut self) {
         self.observes = true;
@@ -438,7 +446,7 @@ impl Fixture {
             clock,
             seed: self.seed.fork(&start),
             metrics: Metrics::new(),
-            spans: Spans::off(),
+            spans: self.spans.clone().of(name.as_str()),
             shutdown: Shutdown::new(),
             identity: start,
             observes: self.observes,
