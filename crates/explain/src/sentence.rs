@@ -75,15 +75,16 @@ fn held(hold: &Hold) -> String {
         HoldReason::Paused => "paused",
         HoldReason::Rival => "another controller does the same duty",
         HoldReason::CorrelatedLoss => "too many Leases stopped together",
-        HoldReason::OutdatedIntent => "what it is based on is not the newest",
+        HoldReason::OutdatedIntent => "what it is based on is not the newest, or not borne out",
         HoldReason::Observing => "this process only observes",
         HoldReason::TaintOrder => "the NoSchedule taint is not seen yet",
-        HoldReason::RateLimited => "the zone's rate goes to others first",
+        HoldReason::RateLimited => "others go first",
         HoldReason::Budget => "a PodDisruptionBudget is used up",
     };
-    let until = hold
-        .until
-        .map_or_else(String::new, |until| format!(", until {} at most", at(until)));
+    let until = hold.until.map_or_else(String::new, |until| match hold.reason {
+        HoldReason::RateLimited => format!(", its turn expected at {}", at(until)),
+        _ => format!(", until {} at most", at(until)),
+    });
     let mut text = format!("held since {}{until}: {why}", at(hold.since));
     if !hold.detail.is_empty() && hold.detail != why {
         let _ = write!(text, " ({})", hold.detail);

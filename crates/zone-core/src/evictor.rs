@@ -42,6 +42,8 @@ enum Timer {
     Confirm,
     /// An overdue pod may be evicted.
     Pace,
+    /// It is told which pods wait.
+    Line,
     Zone(Zone),
     Node(NodeName),
     Pod(PodUid),
@@ -208,7 +210,7 @@ impl Evictor {
     fn run_timers(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
             match timer {
-                Timer::Bus | Timer::Confirm | Timer::Pace => {}
+                Timer::Bus | Timer::Confirm | Timer::Pace | Timer::Line => {}
                 Timer::Zone(zone) => {
                     self.changed_zones.insert(zone);
                 }

@@ -191,6 +191,17 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
             PodOutcomeState::Held(hold(HoldReason::Paused, "by alice")),
             "is due, and held since 2023-11-14T22:14:20Z: paused (by alice)",
         ),
+        (
+            PodOutcomeState::Held(Hold {
+                until: Some(at(360)),
+                ..hold(HoldReason::RateLimited, "5 go per second")
+            }),
+            "is due, and held since 2023-11-14T22:14:20Z, its turn expected at 2023-11-14T22:19:20Z: others go first (5 go per second)",
+        ),
+        (
+            PodOutcomeState::Held(hold(HoldReason::OutdatedIntent, "the node is read")),
+            "is due, and held since 2023-11-14T22:14:20Z: what it is based on is not the newest, or not borne out (the node is read)",
+        ),
     ] {
         assert_eq!(of_pod_in(state), format!("pod shop/web-1 on node n1 {said}"));
     }

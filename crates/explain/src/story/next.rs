@@ -182,7 +182,7 @@ fn after(hold: &Hold, what: &str) -> Next {
         HoldReason::Paused => "the pause ends (bailiff pauses)",
         HoldReason::Rival => "the other controller is silent for long enough",
         HoldReason::CorrelatedLoss => "the Leases come back, or the hold ends",
-        HoldReason::OutdatedIntent => "the taint-manager has said it anew",
+        HoldReason::OutdatedIntent => "what is newest of its node bears it out",
         HoldReason::Observing => "it is run without --observe",
         HoldReason::TaintOrder => "the NoSchedule taint is there",
         HoldReason::RateLimited => "the others had their turn",

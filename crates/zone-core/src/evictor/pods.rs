@@ -24,6 +24,7 @@ mod recall;
 mod say;
 mod spared;
 mod steps;
+mod untold;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,11 +39,12 @@ use super::{Asker, Evictor, Timer};
 use crate::effect::{Count, Effect, Mark, Ticket};
 use crate::fact::PodFacts;
 use crate::rate::Bucket;
-use crate::span::{SpanEnd, Why};
+use crate::span::SpanEnd;
 
 use attempts::Attempts;
 use say::Told;
 pub(super) use spared::DaemonSets;
+use untold::{Untold, unsure};
 use waits::{Awaited, Wait, end_of};
 
 /// Where a pod's eviction stands.
@@ -111,6 +113,8 @@ struct Pod {
     /// The request under way was called off, if it was not sent yet.
     recalled: bool,
     said: Option<Told>,
+    /// What an earlier instance said last, as long as this one said nothing.
+    earlier: Option<Box<Told>>,
 }
 
 /// The pods that are due, and who is next.
@@ -126,6 +130,7 @@ pub(super) struct Pods {
     next_place: u64,
     in_flight: BTreeSet<PodUid>,
     pace: Bucket,
+    untold: Untold,
 }
 
 /// What is to be done next about a pod.
@@ -245,6 +250,7 @@ impl Evictor {
             withdrawn: false,
             recalled: false,
             said: None,
+            earlier: None,
         };
         self.enter_pod(uid, pod);
     }
@@ -265,6 +271,7 @@ impl Evictor {
             self.advance(&uid, now);
         }
         self.read_to_be_sure(now);
+        self.tell_who_waits(now);
     }
 
     fn look_at_pod(&mut self, uid: &PodUid, now: Now) {
@@ -313,10 +320,9 @@ impl Evictor {
             Step::Hold(reason) => self.hold_pod(uid, reason, now),
             Step::Confirm => {
                 let node = pod.intent.node.name.clone();
-                let detail = format!("node {node}, as it is known, does not justify it; the node is read to be sure");
-                let why = Why::held(HoldReason::OutdatedIntent, detail.as_str());
-                self.end_attempt(uid, SpanEnd::Held, why, now);
-                self.await_for_pod(uid, Awaited::Hold(HoldReason::OutdatedIntent), detail, now);
+                let hold = unsure(&node);
+                self.end_attempt(uid, SpanEnd::Held, hold.clone().into(), now);
+                self.await_for_pod(uid, Awaited::Hold(hold.reason), hold.detail, now);
                 self.pods.set_stage(uid, Stage::Confirming);
                 self.confirm_node(&node);
             }

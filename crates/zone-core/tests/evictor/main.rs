@@ -20,4 +20,5 @@ mod told;
 mod traces;
 mod until;
 mod upstream;
+mod waiting;
 mod world;

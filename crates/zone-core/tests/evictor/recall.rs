@@ -50,8 +50,8 @@ fn a_server_that_goes_back_is_followed_by_its_list() {
     world.due(&pod);
     world.pass(secs(10));
     assert_eq!(
-        (world.deleted(), world.pod_state(&pod)),
-        (0, None),
+        (world.deleted(), world.pod_held(&pod)),
+        (0, Some(HoldReason::OutdatedIntent)),
         "neither evicted nor refused"
     );
     assert!(world.reads > 1, "it is asked again");

@@ -6,7 +6,7 @@ use bailiff_model::{NodeName, Now, PodUid};
 use indexmap::IndexMap;
 
 use super::super::{Evictor, Timer};
-use super::{Awaited, Pods, Stage};
+use super::{Awaited, Pods, Stage, Untold};
 use crate::rate::Bucket;
 
 // === impl Pods ===
@@ -23,6 +23,7 @@ impl Pods {
             next_place: 0,
             in_flight: BTreeSet::new(),
             pace: Bucket::full(overdue_per_second),
+            untold: Untold::default(),
         }
     }
 
@@ -63,6 +64,7 @@ impl Pods {
             Stage::Held(_) => {
                 self.held.remove(uid);
             }
+            Stage::Confirming => self.untold.remove_unsure(uid),
             _ => {}
         }
         match stage {
@@ -73,6 +75,7 @@ impl Pods {
             Stage::Held(_) => {
                 self.held.insert(uid.clone());
             }
+            Stage::Confirming => self.untold.add_unsure(uid),
             _ => {}
         }
         if stage.is_in_flight() {

@@ -8,6 +8,7 @@ use bailiff_model::{Hold, Now, PodUid, Profile, Wall};
 
 use super::super::Evictor;
 use super::super::holds::Reason;
+use super::Pod;
 use crate::effect::{Component, Effect, Event, Regarding};
 
 /// What was said last about a pod.
@@ -39,6 +40,13 @@ impl Told {
     }
 }
 
+impl Pod {
+    /// What was said last, also by an earlier instance.
+    fn told(&self) -> Option<&Told> {
+        self.said.as_ref().or(self.earlier.as_deref())
+    }
+}
+
 impl Evictor {
     /// Publishes the pod's outcome if it is another one than before.
     pub(super) fn say_pod(&mut self, uid: &PodUid, state: PodOutcomeState, detail: String, now: Now) {
@@ -49,12 +57,7 @@ impl Evictor {
 
     /// Publishes that something holds the pod, if it is something else than before or ends at another time.
     pub(super) fn say_pod_held(&mut self, uid: &PodUid, reason: Reason, now: Now) {
-        let told = self
-            .pods
-            .all
-            .get(uid)
-            .and_then(|pod| pod.said.as_ref())
-            .and_then(Told::as_hold);
+        let told = self.pods.all.get(uid).and_then(Pod::told).and_then(Told::as_hold);
         let before = told.filter(|hold| hold.reason == reason.reason);
         let hold = reason.since(before.map_or(now.wall, |hold| hold.since));
         self.say_pod(uid, PodOutcomeState::Held(hold), String::new(), now);
@@ -80,7 +83,7 @@ impl Evictor {
             return;
         };
         let zone = self.zone_of(&pod.intent.node.name, &pod.intent.zone).clone();
-        let same = pod.said.as_ref().filter(|told| told.state == state);
+        let same = pod.told().filter(|told| told.state == state);
         let since = match &state {
             PodOutcomeState::Held(hold) => hold.since,
             _ => same.map_or(now.wall, |told| told.since),
@@ -99,6 +102,7 @@ impl Evictor {
         let (origin, trace) = (pod.origin.clone(), pod.trace);
         if let Some(pod) = self.pods.all.get_mut(uid) {
             pod.said = Some(Told { state, since, pause });
+            pod.earlier = None;
         }
         self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(outcome));
     }

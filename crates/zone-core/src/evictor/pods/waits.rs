@@ -3,11 +3,12 @@
 //! A wait in line is told when it ends with the pod's turn. Where thousands are called off together while they wait, the end of each
 //! says what it waited for, and that is all.
 
+use bailiff_model::intent::EvictionCause;
 use bailiff_model::outcome::{PodOutcome, PodOutcomeState};
 use bailiff_model::{HoldReason, Now, PodUid, Wall};
 
 use super::super::Evictor;
-use super::Pod;
+use super::{Pod, Told};
 use crate::effect::Effect;
 use crate::input::{Failure, FailureKind};
 use crate::span::{Span, SpanEnd, SpanKind, SpanReason, Why};
@@ -164,12 +165,22 @@ impl Pod {
     pub(super) fn goes_on(&mut self, said: PodOutcome) {
         let since = said.since.min(self.since);
         self.since = since;
+        self.earlier = Some(Box::new(Told::earlier(said.state.clone(), said.since)));
+        let with_node = self.intent.cause == EvictionCause::Node;
         let (what, detail) = match said.state {
+            // Where the whole node is evicted it may have been the node that waited for its turn.
+            PodOutcomeState::Held(hold) if hold.reason == HoldReason::RateLimited && !with_node => (Awaited::Turn, String::new()),
             PodOutcomeState::Held(hold) => (Awaited::Hold(hold.reason), hold.detail),
             PodOutcomeState::Blocked { by } => (Awaited::Budget(by), said.detail),
             _ => return,
         };
         self.wait = Some(Box::new(Wait { since, what, detail }));
+    }
+
+    /// Since when it waits for its turn, or for a hold to end.
+    pub(super) fn waits_since(&self) -> Option<Wall> {
+        let wait = self.wait.as_ref()?;
+        matches!(wait.what, Awaited::Turn | Awaited::Hold(_)).then_some(wait.since)
     }
 
     /// It is done with, and begins anew.

@@ -77,7 +77,9 @@ impl World {
         };
     }
 
+    /// Requests are answered when all else is done: an answer may bring another time to wake up, which is the newer one.
     fn perform(&mut self, effects: Vec<Effect>) {
+        let mut requests = Vec::new();
         for effect in effects {
             match effect {
                 Effect::Publish(draft) => self.heed(draft),
@@ -93,8 +95,14 @@ impl World {
                     self.called_off.insert(ticket);
                 }
                 Effect::WakeAt(at) => self.wake_at = Some(at),
-                request if self.is_slow => self.unanswered.push(request),
-                request => self.answer(request),
+                request => requests.push(request),
+            }
+        }
+        for request in requests {
+            if self.is_slow {
+                self.unanswered.push(request);
+            } else {
+                self.answer(request);
             }
         }
     }
