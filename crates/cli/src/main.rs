@@ -2,6 +2,7 @@
 
 mod bus;
 mod certs;
+mod cluster;
 mod conformance;
 mod demo;
 mod events;

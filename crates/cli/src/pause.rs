@@ -5,18 +5,18 @@
 
 mod store;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bailiff_cluster::Api;
-use bailiff_model::{HoldScope, NodeName, Wall, Zone};
+use bailiff_model::{HoldScope, NodeName, Wall};
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
-use bailiff_runtime::{Clock, GoDuration, KubeArgs, client};
+use bailiff_runtime::{Clock, GoDuration};
 use bailiff_stage::brake::pauses::{LONGEST, LONGEST_REASON, Pause};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::Failure;
+use crate::cluster::{Kube, Target, pick};
 use store::{Pauses, Store};
 
 /// Flags of `bailiff pause`.
@@ -87,30 +87,6 @@ pub struct ListArgs {
 enum PauseCommand {
     /// List the pauses there are
     List(ListArgs),
-}
-
-/// What is meant: exactly one.
-#[derive(Debug, clap::Args)]
-#[group(id = "target", required = true, multiple = false)]
-struct Target {
-    /// Zone, as <region>:<zone>; the zone alone is enough where only one region has it
-    #[arg(long, value_name = "ZONE")]
-    zone: Option<String>,
-
-    /// Node
-    #[arg(long, value_name = "NODE")]
-    node: Option<String>,
-
-    /// Everything
-    #[arg(long)]
-    all: bool,
-}
-
-#[derive(Debug, clap::Args)]
-struct Kube {
-    /// Kubeconfig file; without it $KUBECONFIG or ~/.kube/config, and in a pod its service account
-    #[arg(long, env = "BAILIFF_KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -267,15 +243,7 @@ fn listing(found: &Pauses, output: Output, now: Wall) -> String {
 
 async fn connect(kube: Kube) -> Result<(Store, Clock), Failure> {
     let clock = Clock::system();
-    let args = KubeArgs {
-        kubeconfig: kube.kubeconfig,
-        ..KubeArgs::default()
-    };
-    let client = match client::connect_unlimited(&args, "pause").await {
-        Ok(client) => client,
-        Err(error) => exit_invalid(&error),
-    };
-    let api = Api::new(client, clock.clone(), bailiff_cluster::Metrics::default());
+    let api = Api::new(kube.client("pause").await, clock.clone(), bailiff_cluster::Metrics::default());
     Ok((Store::new(api), clock))
 }
 
@@ -293,28 +261,6 @@ async fn scope(store: &Store, target: Target) -> Result<HoldScope, Failure> {
         (None, Some(node)) => exit_invalid(&Invalid::new("node", node, "there is no such node")),
         (None, None) => Ok(HoldScope::All),
     }
-}
-
-/// The zone of `zones` that `text` names.
-fn pick(text: &str, zones: &[Zone]) -> Result<Zone, Invalid> {
-    let found: Vec<&Zone> = match text.parse::<Zone>() {
-        Ok(wanted) => zones.iter().filter(|zone| **zone == wanted).collect(),
-        Err(_) => zones.iter().filter(|zone| &*zone.zone == text).collect(),
-    };
-    if let [zone] = found[..] {
-        return Ok(zone.clone());
-    }
-    let names: Vec<String> = zones.iter().map(Zone::to_string).collect();
-    let what = if found.is_empty() {
-        "no node is in it"
-    } else {
-        "several regions have it"
-    };
-    Err(Invalid::new(
-        "zone",
-        text,
-        format!("{what}; allowed is one of {}", names.join(", ")),
-    ))
 }
 
 fn whoami() -> String {
@@ -389,22 +335,5 @@ mod tests {
         assert_eq!(listing(&found, Output::Text, now), wanted);
         let json: serde_json::Value = serde_json::from_str(&listing(&found, Output::Json, now)).expect("JSON");
         assert_eq!(json["unreadable"], json!([{"entry": "x", "error": "it is in binaryData"}]));
-    }
-
-    #[test]
-    fn a_zone_is_named_in_full_or_where_it_is_the_only_one() {
-        let zones = [
-            Zone::new("eu", "a"),
-            Zone::new("us", "a"),
-            Zone::new("eu", "b"),
-            Zone::default(),
-        ];
-        assert_eq!(pick("eu:a", &zones).expect("named in full"), zones[0]);
-        assert_eq!(pick("b", &zones).expect("the only one"), zones[2]);
-        assert_eq!(pick(":", &zones).expect("nodes without a zone"), zones[3]);
-        for wrong in ["a", "c", "eu:c"] {
-            let error = pick(wrong, &zones).expect_err(wrong).to_string();
-            assert!(error.contains("--zone") && error.contains("eu:b"), "{error}");
-        }
     }
 }

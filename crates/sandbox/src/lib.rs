@@ -45,6 +45,9 @@ use api::kinds::{Kind, Kinds};
 use service::Service;
 use store::{Limits, Store};
 
+/// What `/version` says of the platform: by this a client knows that it speaks to a sandbox, and to no cluster that somebody needs.
+pub const PLATFORM: &str = "embedded";
+
 /// How a sandbox is set up.
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_cluster::error::Kind;
-use bailiff_cluster::views::or_default;
 use bailiff_cluster::{Api, Error, Patch};
 use bailiff_model::{HoldScope, Wall, Zone};
 use bailiff_stage::brake::pauses::Pause;
@@ -13,12 +12,10 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::cluster::nodes;
 
 /// Attempts at a change that somebody else's came between. People pause by hand: five in a row are not met.
 const ATTEMPTS: u32 = 5;
-
-/// Nodes per page of a list, as client-go.
-const PAGE: &str = "500";
 
 /// What the ConfigMap says.
 #[derive(Debug, Default)]
@@ -72,18 +69,6 @@ impl ConfigMap {
 struct Meta {
     uid: String,
     resource_version: String,
-    #[serde(rename = "continue", deserialize_with = "or_default")]
-    next: String,
-    #[serde(deserialize_with = "or_default")]
-    labels: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct Nodes {
-    #[serde(default)]
-    metadata: Meta,
-    #[serde(default, deserialize_with = "or_default")]
-    items: Vec<Node>,
 }
 
 #[derive(Deserialize)]
@@ -252,17 +237,9 @@ impl Store {
 
     /// The zones that nodes are in.
     pub(super) async fn zones(&self) -> Result<Vec<Zone>, Failure> {
-        let (mut zones, mut next) = (BTreeSet::new(), String::new());
-        loop {
-            let page: Nodes = self.api.get(&format!("/api/v1/nodes?limit={PAGE}&continue={next}")).await?;
-            for Node { metadata } in page.items {
-                zones.insert(Zone::from_labels(|key| metadata.labels.get(key).map(String::as_str)));
-            }
-            next = page.metadata.next;
-            if next.is_empty() {
-                return Ok(zones.into_iter().collect());
-            }
-        }
+        let nodes = nodes(&self.api).await?;
+        let zones: BTreeSet<Zone> = nodes.into_iter().map(|node| node.zone).collect();
+        Ok(zones.into_iter().collect())
     }
 }
 

@@ -97,7 +97,7 @@ fn version() -> Value {
         "major": "1", "minor": "36",
         "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1", "minCompatibilityMinor": "35",
         "gitVersion": VERSION, "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "none", "compiler": "rustc", "platform": "embedded",
+        "goVersion": "none", "compiler": "rustc", "platform": crate::PLATFORM,
     })
 }
 

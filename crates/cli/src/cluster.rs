@@ -1,0 +1,157 @@
+//! The cluster of a kubeconfig, for commands that need no bus: how it is reached, and which nodes of it are meant.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bailiff_cluster::views::or_default;
+use bailiff_cluster::{Api, Error};
+use bailiff_model::Zone;
+use bailiff_runtime::args::{Error as Invalid, exit_invalid};
+use bailiff_runtime::{KubeArgs, client};
+use serde::Deserialize;
+
+/// Nodes per page of a list, as client-go.
+const PAGE: &str = "500";
+
+/// Which API server.
+#[derive(Debug, clap::Args)]
+pub struct Kube {
+    /// Kubeconfig file; without it $KUBECONFIG or ~/.kube/config, and in a pod its service account
+    #[arg(long, env = "BAILIFF_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+/// What is meant: exactly one.
+#[derive(Debug, clap::Args)]
+#[group(id = "target", required = true, multiple = false)]
+pub struct Target {
+    /// Zone, as <region>:<zone>; the zone alone is enough where only one region has it
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<String>,
+
+    /// Node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<String>,
+
+    /// Everything
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// A node of the cluster.
+#[derive(Debug)]
+pub struct Node {
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+    /// The zone it is in, by its labels.
+    pub zone: Zone,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    items: Vec<Item>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue", deserialize_with = "or_default")]
+    next: String,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    metadata: Meta,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    name: String,
+    uid: String,
+    #[serde(default, deserialize_with = "or_default")]
+    labels: BTreeMap<String, String>,
+}
+
+// === impl Kube ===
+
+impl Kube {
+    /// A client that sends what it is given at once, for `user`; ends the process if the kubeconfig makes no sense.
+    pub async fn client(self, user: &str) -> kube::Client {
+        let args = KubeArgs {
+            kubeconfig: self.kubeconfig,
+            ..KubeArgs::default()
+        };
+        match client::connect_unlimited(&args, user).await {
+            Ok(client) => client,
+            Err(error) => exit_invalid(&error),
+        }
+    }
+}
+
+/// All nodes.
+///
+/// # Errors
+/// When the API server does not list them.
+pub async fn nodes(api: &Api) -> Result<Vec<Node>, Error> {
+    let (mut nodes, mut next) = (Vec::new(), String::new());
+    loop {
+        let page: List = api.get(&format!("/api/v1/nodes?limit={PAGE}&continue={next}")).await?;
+        nodes.extend(page.items.into_iter().map(|Item { metadata }| Node {
+            zone: Zone::from_labels(|key| metadata.labels.get(key).map(String::as_str)),
+            name: metadata.name,
+            uid: metadata.uid,
+        }));
+        next = page.metadata.next;
+        if next.is_empty() {
+            return Ok(nodes);
+        }
+    }
+}
+
+/// The zone of `zones` that `text` names.
+pub fn pick(text: &str, zones: &[Zone]) -> Result<Zone, Invalid> {
+    let found: Vec<&Zone> = match text.parse::<Zone>() {
+        Ok(wanted) => zones.iter().filter(|zone| **zone == wanted).collect(),
+        Err(_) => zones.iter().filter(|zone| &*zone.zone == text).collect(),
+    };
+    if let [zone] = found[..] {
+        return Ok(zone.clone());
+    }
+    let names: Vec<String> = zones.iter().map(Zone::to_string).collect();
+    let what = if found.is_empty() {
+        "no node is in it"
+    } else {
+        "several regions have it"
+    };
+    Err(Invalid::new(
+        "zone",
+        text,
+        format!("{what}; allowed is one of {}", names.join(", ")),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_named_in_full_or_where_it_is_the_only_one() {
+        let zones = [
+            Zone::new("eu", "a"),
+            Zone::new("us", "a"),
+            Zone::new("eu", "b"),
+            Zone::default(),
+        ];
+        assert_eq!(pick("eu:a", &zones).expect("named in full"), zones[0]);
+        assert_eq!(pick("b", &zones).expect("the only one"), zones[2]);
+        assert_eq!(pick(":", &zones).expect("nodes without a zone"), zones[3]);
+        for wrong in ["a", "c", "eu:c"] {
+            let error = pick(wrong, &zones).expect_err(wrong).to_string();
+            assert!(error.contains("--zone") && error.contains("eu:b"), "{error}");
+        }
+    }
+}

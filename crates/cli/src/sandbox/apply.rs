@@ -1,0 +1,185 @@
+//! `bailiff sandbox apply`: objects from files, by server-side apply.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{Scope, pinned_kind};
+use serde_json::Value;
+
+/// Who owns what is applied. What a file no longer says goes, as with every server-side apply.
+const MANAGER: &str = "bailiff-sandbox";
+
+/// A sandbox answers within milliseconds.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Why a file was not applied, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such file, or it may not be read.
+    #[error("cannot read {}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no YAML.
+    #[error("{} is no YAML", file.display())]
+    Parse {
+        /// The file.
+        file: PathBuf,
+        /// Where and why.
+        source: Box<serde_saphyr::Error>,
+    },
+    /// A document of it is no object.
+    #[error("{}, document {number}: {why}", file.display())]
+    NoObject {
+        /// The file.
+        file: PathBuf,
+        /// Of the document, from 1.
+        number: usize,
+        /// What it lacks.
+        why: String,
+    },
+    /// The sandbox does not know such objects, or refused this one.
+    #[error("{what} was not applied")]
+    Refused {
+        /// Kind and name.
+        what: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
+    /// No answer came.
+    #[error("{what}: no answer within {DEADLINE:?}")]
+    Silent {
+        /// Kind and name.
+        what: String,
+    },
+}
+
+/// An object that can be asked for.
+#[derive(Debug)]
+struct Applied {
+    kind: GroupVersionKind,
+    name: String,
+    object: DynamicObject,
+}
+
+/// Applies the objects of a file in their order, and says each.
+pub async fn apply(client: &kube::Client, file: &Path) -> Result<(), Error> {
+    let text = std::fs::read_to_string(file).map_err(|source| Error::Read {
+        file: file.to_owned(),
+        source,
+    })?;
+    for applied in objects(file, &text)? {
+        let what = format!("{} {}", applied.kind.kind, applied.name);
+        let answer = tokio::time::timeout(DEADLINE, send(client, &applied)).await;
+        let answer = answer.map_err(|_| Error::Silent { what: what.clone() })?;
+        answer.map_err(|source| Error::Refused {
+            what: what.clone(),
+            source: source.into(),
+        })?;
+        println!("{what} applied");
+    }
+    Ok(())
+}
+
+fn objects(file: &Path, text: &str) -> Result<Vec<Applied>, Error> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|source| Error::Parse {
+        file: file.to_owned(),
+        source: source.into(),
+    })?;
+    let documents = documents.into_iter().enumerate().filter(|(_, document)| !document.is_null());
+    let one = |(index, document)| {
+        object(document).map_err(|why| Error::NoObject {
+            file: file.to_owned(),
+            number: index + 1,
+            why,
+        })
+    };
+    documents.map(one).collect()
+}
+
+fn object(document: Value) -> Result<Applied, String> {
+    let object: DynamicObject = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    let types = object.types.as_ref().ok_or("it has no apiVersion and kind")?;
+    let kind = GroupVersionKind::try_from(types).map_err(|error| error.to_string())?;
+    let name = object.metadata.name.clone().ok_or("it has no metadata.name")?;
+    Ok(Applied { kind, name, object })
+}
+
+async fn send(client: &kube::Client, applied: &Applied) -> kube::Result<DynamicObject> {
+    let (resource, capabilities) = pinned_kind(client, &applied.kind).await?;
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => match &applied.object.metadata.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::default_namespaced_with(client.clone(), &resource),
+        },
+    };
+    let params = PatchParams::apply(MANAGER).force();
+    api.patch(&applied.name, &params, &Patch::Apply(&applied.object)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<String>, String> {
+        let read = objects(Path::new("f.yaml"), text);
+        let names = |read: Vec<Applied>| read.iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect();
+        read.map(names).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_holds_any_number_of_objects() {
+        let text =
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: b}\n";
+        assert_eq!(read(text), Ok(vec!["Pod a".to_owned(), "DaemonSet b".to_owned()]));
+    }
+
+    #[test]
+    fn what_is_no_object_is_told_with_its_place() {
+        for (text, wanted) in [
+            ("a: [", "f.yaml is no YAML"),
+            ("metadata: {name: a}", "f.yaml, document 1: it has no apiVersion"),
+            (
+                "apiVersion: v1\nkind: Pod\nmetadata: {}",
+                "document 1: it has no metadata.name",
+            ),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_created_and_then_changed_to_what_the_file_says() {
+        use bailiff_runtime::{Clock, Seed, client};
+        use bailiff_sandbox::{Config, Sandbox, User};
+
+        let sandbox = Sandbox::new(
+            Config::default(),
+            Clock::virtual_from(bailiff_model::Wall::UNIX_EPOCH),
+            &Seed::new(1),
+        );
+        let client = client::from_service(sandbox.service(User::admin()));
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("map.yaml");
+        let map = |data: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{{data}}}\n");
+        let maps: Api<DynamicObject> = {
+            let kind = GroupVersionKind::gvk("", "v1", "ConfigMap");
+            Api::default_namespaced_with(client.clone(), &kube::core::ApiResource::from_gvk(&kind))
+        };
+        for (data, wanted) in [
+            ("a: one, b: two", r#"{"a":"one","b":"two"}"#),
+            ("a: three", r#"{"a":"three"}"#),
+        ] {
+            std::fs::write(&file, map(data)).expect("written");
+            apply(&client, &file).await.expect("applied");
+            assert_eq!(maps.get("m").await.expect("there").data["data"].to_string(), wanted);
+        }
+    }
+}
