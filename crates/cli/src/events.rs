@@ -20,6 +20,7 @@ use crate::bus::{Output, Shared, reach, said, topic};
   bailiff events --follow                             and every change from now on
   bailiff events --follow --topic eviction-outcomes
   bailiff events --follow --grep web-1                lines about one pod, node or zone
+  bailiff events --until 'worker-7 is isolated'       and every change until it is so, which it may be already
   bailiff events --follow --output json | jq .says
 
 Without --follow it ends with what the bus knows. With it, it goes on until it is interrupted, over restarts of the bus too.")]
@@ -27,6 +28,10 @@ pub struct Args {
     /// Go on with every change
     #[arg(long, short)]
     follow: bool,
+
+    /// Go on with every change until a line that is printed contains this
+    #[arg(long, value_name = "TEXT")]
+    until: Option<String>,
 
     /// Only this topic, and others that are named the same way: node-health, eviction-intents, eviction-outcomes, daemon-rollouts
     #[arg(long, value_parser = topic, value_name = "TOPIC")]
@@ -90,8 +95,11 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
                 // Whoever read has seen enough.
                 return Ok(ExitCode::SUCCESS);
             }
+            if args.until.as_ref().is_some_and(|wanted| line.contains(wanted)) {
+                return Ok(ExitCode::SUCCESS);
+            }
         }
-        if is_all && !args.follow {
+        if is_all && !args.follow && args.until.is_none() {
             return Ok(ExitCode::SUCCESS);
         }
     }

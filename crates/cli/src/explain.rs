@@ -18,6 +18,7 @@ use crate::bus::{Output, Shared, reach, read_all, said};
 #[command(after_help = "Examples:
   bailiff explain pod web-1 --namespace shop
   bailiff explain node worker-7
+  bailiff explain node worker-7 --brief
   bailiff explain node worker-7 --at 2026-11-21T12:00:00Z
   bailiff explain zone eu-1:a --output json
   bailiff explain daemonset cni --namespace kube-system
@@ -32,6 +33,10 @@ pub struct Args {
     /// As it was known at this time, in RFC 3339
     #[arg(long, global = true, value_name = "TIME")]
     at: Option<Wall>,
+
+    /// Only where it stands and what comes next, without what happened
+    #[arg(long, global = true)]
+    brief: bool,
 
     /// Link to the trace: what the trace's id is added to, such as http://localhost:16686/trace/
     #[arg(long, global = true, env = "BAILIFF_TRACE_URL", value_name = "URL")]
@@ -80,9 +85,17 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let told: Vec<Told<'_>> = records.iter().map(told).collect();
         let story = Story::of(about, &told, args.at);
         match args.shared.output {
-            Output::Json => println!("{}", story.json()),
+            Output::Json => {
+                let mut object = story.json();
+                if args.brief
+                    && let Some(parts) = object.as_object_mut()
+                {
+                    parts.shift_remove("past");
+                }
+                println!("{object}");
+            }
             Output::Text => {
-                print!("{}", story.text());
+                print!("{}", if args.brief { story.brief() } else { story.text() });
                 if let (Some(url), Some(trace_id)) = (&args.trace_url, &story.trace_id) {
                     println!("  {url}{trace_id}");
                 }

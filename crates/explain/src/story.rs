@@ -100,6 +100,15 @@ impl Story {
 
     /// In plain text.
     pub fn text(&self) -> String {
+        self.told(&self.past)
+    }
+
+    /// In plain text, without what happened: where it stands, and what comes next.
+    pub fn brief(&self) -> String {
+        self.told(&[])
+    }
+
+    fn told(&self, past: &[Line]) -> String {
         let mut out = format!("{}\n", self.about);
         if self.past.is_empty() {
             out.push_str("  No stage has said anything about it that the bus still remembers.\n");
@@ -109,7 +118,7 @@ impl Story {
                 out.push_str(&format!("{title}\n  {}\n", lines.join("\n  ")));
             }
         };
-        part("What happened:", self.past.iter().map(Line::text).collect());
+        part("What happened:", past.iter().map(Line::text).collect());
         part("Now:", self.present.iter().map(Line::text).collect());
         part("Next:", self.future.iter().map(Next::text).collect());
         if let Some(trace_id) = &self.trace_id {
@@ -137,7 +146,7 @@ impl Line {
         Self {
             at: told.at,
             by: told.by.to_owned(),
-            text: told.said.map_or_else(|| format!("{} is withdrawn", told.key), sentence),
+            text: told.said.map_or_else(|| told.taken_back(), sentence),
             rules: told.said.map_or(&[], rules::of),
             record: told.fields(),
         }
@@ -162,6 +171,19 @@ impl Line {
 // === impl Told ===
 
 impl Told<'_> {
+    /// What it means that the key is gone.
+    fn taken_back(&self) -> String {
+        let what = match (self.topic, self.key.split_once('/')) {
+            // The key is the uid, which tells people nothing.
+            (_, Some(("pod", _))) => "the pod".to_owned(),
+            (Topic::NodeHealth, _) => format!("node {}", self.key),
+            (Topic::DaemonRollouts, _) => format!("daemonset {}", self.key),
+            (_, Some((kind, name))) => format!("{kind} {name}"),
+            (_, None) => self.key.to_owned(),
+        };
+        format!("nothing more is said of {what}")
+    }
+
     /// Topic and key, and what is said under them unless the key is gone.
     fn fields(&self) -> Value {
         let mut object = json!({"topic": self.topic.as_str(), "key": self.key});

@@ -83,7 +83,10 @@ fn what_the_bus_changed_at_once_is_told_of_every_key() {
     ];
     let story = Story::of("pod shop/web-1".to_owned(), &records, None);
     let past: Vec<&str> = story.past.iter().map(|line| line.text.as_str()).collect();
-    assert_eq!(past[1..], ["node/n1 is withdrawn", "pod/u is withdrawn"]);
+    assert_eq!(
+        past[1..],
+        ["nothing more is said of node n1", "nothing more is said of the pod"]
+    );
     assert_eq!((story.present, story.future), (vec![], vec![]));
 }
 
@@ -178,7 +181,10 @@ fn of_what_nobody_spoke_nothing_is_said() {
     );
     let withdrawn = told(Topic::EvictionIntents, "pod/u", 9, None);
     let story = Story::of("pod shop/web-1".to_owned(), &[withdrawn], None);
-    assert_eq!((story.past[0].text.as_str(), story.present.len()), ("pod/u is withdrawn", 0));
+    assert_eq!(
+        (story.past[0].text.as_str(), story.present.len()),
+        ("nothing more is said of the pod", 0)
+    );
 }
 
 #[test]
