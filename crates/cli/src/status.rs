@@ -106,6 +106,9 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
     for sync in overview.rollouts() {
         let _ = writeln!(out, "  {}", sentence::sentence(Said::Rollout(sync)));
     }
+    if overview.rollouts().next().is_none() {
+        out.push_str("  none\n");
+    }
     out
 }
 
@@ -131,8 +134,8 @@ pub fn pods(overview: &Overview) -> [(&'static str, usize); 5] {
 
 /// `3 healthy, 1 late`.
 pub fn listed(counts: &[(&str, usize)]) -> String {
-    let words: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
-    words.join(", ")
+    let one = |(word, count): &(&str, usize)| format!("{count} {}", word.replace('_', " "));
+    counts.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn timer_object(timer: &Timer) -> Value {
@@ -186,6 +189,10 @@ mod tests {
         let overview = Overview::default();
         let said = text(&overview, &[]);
         assert_eq!(said.matches("nobody has published yet").count(), Topic::ALL.len());
+        assert!(
+            said.contains("0 no status") && said.ends_with("DAEMONSETS\n  none\n"),
+            "{said}"
+        );
         assert!(
             said.contains("0 healthy, 0 late") && said.contains("0 scheduled, 0 evicting"),
             "{said}"

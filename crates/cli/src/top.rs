@@ -29,8 +29,6 @@ const REDRAWN_EVERY: Duration = Duration::from_secs(1);
 /// News are drawn this long after the last frame at the soonest: more often than that nobody reads, and a storm of records would keep
 /// the terminal busy.
 const REDRAWN_AFTER: Duration = Duration::from_millis(100);
-/// Columns of a frame that goes elsewhere than to a terminal.
-const PLAIN_WIDTH: usize = 132;
 
 /// Flags of `bailiff top`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +37,8 @@ const PLAIN_WIDTH: usize = 132;
   bailiff top --once                       one frame, as plain text
   bailiff top --output json | jq .zones    one object for each frame: what `bailiff status` gives
 
-Where the output is no terminal it is one frame as plain text, too. Lists end where the screen does; the counts above them are of all.
+Where the output is no terminal it is one frame as plain text, too, as wide as its longest line. Lists end where the screen does; the
+counts above them are of all.
 NO_COLOR takes the colours away. Times are those of the stages' clocks.
 Exit code 1: the bus cannot be asked, or the terminal cannot be used.")]
 pub struct Args {
@@ -134,7 +133,7 @@ impl Follower {
     fn plain(&self, output: Output) -> String {
         let now = self.clock.now();
         match output {
-            Output::Text => frame::plain(&self.view, screen::width().unwrap_or(PLAIN_WIDTH), now),
+            Output::Text => frame::plain(&self.view, screen::width(), now),
             Output::Json => {
                 let mut object = crate::status::object(&self.view.overview, &self.view.shards);
                 object["at"] = json!(now.wall.to_string());

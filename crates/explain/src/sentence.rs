@@ -85,11 +85,13 @@ fn held(hold: &Hold) -> String {
         HoldReason::RateLimited => format!(", its turn expected at {}", at(until)),
         _ => format!(", until {} at most", at(until)),
     });
-    let mut text = format!("held since {}{until}: {why}", at(hold.since));
-    if !hold.detail.is_empty() && hold.detail != why {
-        let _ = write!(text, " ({})", hold.detail);
-    }
-    text
+    let why = match hold.detail.as_str() {
+        "" => why.to_owned(),
+        // `paused by ada until …`
+        detail if detail.starts_with(why) => detail.to_owned(),
+        detail => format!("{why} ({detail})"),
+    };
+    format!("held since {}{until}: {why}", at(hold.since))
 }
 
 // === node-health ===
@@ -279,30 +281,35 @@ fn of_sync(sync: &DaemonSetSync) -> String {
 
 /// How many nodes have no available current pod, and why.
 pub fn reasons(sync: &DaemonSetSync) -> String {
-    let one = |(reason, nodes): &(WhyNot, u32)| format!("{nodes} {}", why_not(*reason));
+    let one = |(reason, nodes): &(WhyNot, u32)| format!("{nodes} {}", why_not(*reason, *nodes == 1));
     sync.reasons.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Why a node has no available current pod.
-fn why_not(reason: WhyNot) -> &'static str {
-    match reason {
-        WhyNot::NodeBadBefore => "on nodes that were bad before this revision",
-        WhyNot::NodeBadAfter => "on nodes that went bad after they got this revision",
-        WhyNot::Unscheduled => "created and not bound",
-        WhyNot::Image => "without their image",
-        WhyNot::CrashLoop => "crashing",
-        WhyNot::MinReady => "waiting for minReadySeconds",
-        WhyNot::WaitingForBudget => "waiting for the update's budget",
-        WhyNot::Deleting => "being deleted",
-        WhyNot::NoRoom => "without room",
-        WhyNot::FailedBackoff => "failed and waiting",
-        WhyNot::RequestPending => "being asked for",
-        WhyNot::NotReady => "not ready",
-        WhyNot::OnDelete => "old until somebody deletes them",
-        WhyNot::RolloutPaused => "old while the rollout is paused",
-        WhyNot::RolloutPartition => "old by the rollout's partition",
-        WhyNot::RolloutHalted => "old while the rollout is halted",
-        WhyNot::Held => "old while their node or zone is held",
+/// Why one node, or several, have no available current pod.
+fn why_not(reason: WhyNot, is_one: bool) -> &'static str {
+    match (reason, is_one) {
+        (WhyNot::NodeBadBefore, true) => "on a node that was bad before this revision",
+        (WhyNot::NodeBadBefore, false) => "on nodes that were bad before this revision",
+        (WhyNot::NodeBadAfter, true) => "on a node that went bad after it got this revision",
+        (WhyNot::NodeBadAfter, false) => "on nodes that went bad after they got this revision",
+        (WhyNot::Unscheduled, _) => "created and not bound",
+        (WhyNot::Image, true) => "without its image",
+        (WhyNot::Image, false) => "without their image",
+        (WhyNot::CrashLoop, _) => "crashing",
+        (WhyNot::MinReady, _) => "waiting for minReadySeconds",
+        (WhyNot::WaitingForBudget, _) => "waiting for the update's budget",
+        (WhyNot::Deleting, _) => "being deleted",
+        (WhyNot::NoRoom, _) => "without room",
+        (WhyNot::FailedBackoff, _) => "failed and waiting",
+        (WhyNot::RequestPending, _) => "being asked for",
+        (WhyNot::NotReady, _) => "not ready",
+        (WhyNot::OnDelete, true) => "old until somebody deletes it",
+        (WhyNot::OnDelete, false) => "old until somebody deletes them",
+        (WhyNot::RolloutPaused, _) => "old while the rollout is paused",
+        (WhyNot::RolloutPartition, _) => "old by the rollout's partition",
+        (WhyNot::RolloutHalted, _) => "old while the rollout is halted",
+        (WhyNot::Held, true) => "old while its node or zone is held",
+        (WhyNot::Held, false) => "old while their node or zone is held",
     }
 }
 

@@ -47,13 +47,15 @@ pub fn frame(view: &View, size: Size, now: Now) -> Vec<Line> {
     lines
 }
 
-/// A frame as plain text: as wide as that, and as high as it has to be.
-pub fn plain(view: &View, width: usize, now: Now) -> String {
+/// A frame as plain text: as wide as that, if anything limits it, and as high as it has to be.
+pub fn plain(view: &View, width: Option<usize>, now: Now) -> String {
     let mut lines = head(view, now);
     for grid in lists::all(view, now, LISTED) {
         lines.extend(grid.lines(grid.height()));
     }
-    lines.iter_mut().for_each(|line| line.clip(width));
+    if let Some(width) = width {
+        lines.iter_mut().for_each(|line| line.clip(width));
+    }
     format!("{}\n", text(&lines).trim_end())
 }
 

@@ -291,7 +291,7 @@ fn a_rollout_says_how_far_it_is_and_what_it_lacks() {
     };
     assert_eq!(
         sentence(Said::Rollout(&sync)),
-        "daemonset kube-system/cni at revision 2: 7 of 10 nodes updated, 8 available; without an available current pod: 1 without their \
+        "daemonset kube-system/cni at revision 2: 7 of 10 nodes updated, 8 available; without an available current pod: 1 without its \
          image, 2 waiting for the update's budget"
     );
     let begins = |sync: &DaemonSetSync| {

@@ -46,9 +46,9 @@ fn any_size_will_do() {
 
 #[test]
 fn plain_text_is_as_high_as_what_is_in_it_and_lists_no_more_than_a_few_pods() {
-    let text = plain(&sample::view(), 132, sample::now());
+    let text = plain(&sample::view(), None, sample::now());
     assert_kept("plain.txt", &text);
-    let idle = plain(&View::default(), 132, sample::now());
+    let idle = plain(&View::default(), None, sample::now());
     assert_eq!(idle.matches("nobody has published yet").count(), 4, "{idle}");
     assert!(!idle.contains("ZONES") && !idle.contains("TIMERS"), "{idle}");
 }
@@ -57,7 +57,7 @@ fn plain_text_is_as_high_as_what_is_in_it_and_lists_no_more_than_a_few_pods() {
 fn a_lost_bus_is_told_first() {
     let mut view = sample::view();
     view.lost_since = Some(sample::now().mono.saturating_sub(Duration::from_secs(75)));
-    let text = plain(&view, 100, sample::now());
+    let text = plain(&view, Some(100), sample::now());
     let first = text.lines().next().expect("a line");
     assert!(first.ends_with("the bus is lost, its last word is 1m15s old"), "{first}");
 }
