@@ -2,44 +2,15 @@
 # A tour of a sandbox cluster and of Bailiff at work on it, with nothing but kubectl. docs/kubectl-tour.md shows what it prints.
 #
 #   cargo build -p bailiff-cli && BAILIFF=target/debug/bailiff examples/kubectl/tour.sh
-set -euo pipefail
+source "$(dirname "$0")/../play.sh"
+needs kubectl
 cd "$(dirname "$0")"
 
-BAILIFF=${BAILIFF:-bailiff}
-for program in kubectl "$BAILIFF"; do
-    command -v "$program" >/dev/null || { echo "$program is missing" >&2; exit 69; }
-done
-
-work=$(mktemp -d)
-processes=()
-finish() {
-    [ ${#processes[@]} -eq 0 ] || kill "${processes[@]}" 2>/dev/null || true
-    wait
-    rm -rf "$work"
-}
-trap finish EXIT
-
-# Shows a command as it would be typed, and what it prints.
-run() {
-    echo "\$ $*"
-    # A drain that is refused ends with an error, which is what is to be shown.
-    eval "$*" 2>&1 || [[ $* == *drain* ]]
-}
-chapter() {
-    printf '\n# %s\n' "$*"
-}
-# Waits for a line in a file that a process writes.
-expect() {
-    timeout 60 sh -c 'until grep -q "$1" "$2" 2>/dev/null; do sleep 0.1; done' - "$1" "$2"
-}
-
 export KUBECONFIG=$work/kubeconfig
-"$BAILIFF" sandbox --listen 127.0.0.1:0 --nodes 6 --zones 3 --write-kubeconfig "$KUBECONFIG" 2>"$work/sandbox.log" &
-processes+=($!)
+start "$work/sandbox.log" bailiff sandbox --listen 127.0.0.1:0 --nodes 6 --zones 3 --write-kubeconfig "$KUBECONFIG"
 expect current-context "$KUBECONFIG"
 # Its controllers. A silent node is given up sooner than the 50 s of a real cluster, so that the tour is short.
-"$BAILIFF" run --kubeconfig "$KUBECONFIG" --node-monitor-grace-period 6s --node-monitor-period 1s 2>"$work/run.log" &
-processes+=($!)
+start "$work/run.log" bailiff run --kubeconfig "$KUBECONFIG" --node-monitor-grace-period 6s --node-monitor-period 1s
 
 chapter A cluster of six nodes
 # The kubelets keep up with that: leases every second instead of every ten.
@@ -69,7 +40,7 @@ run "kubectl rollout status daemonset agent --timeout=60s | tail -n 1"
 
 chapter A drain that a budget holds up
 run kubectl cordon node-b-000
-run "kubectl drain node-b-000 --ignore-daemonsets --timeout=2s 2>&1 | grep budget"
+run_refused "kubectl drain node-b-000 --ignore-daemonsets --timeout=2s 2>&1 | grep budget"
 run "kubectl patch poddisruptionbudget web -p '{\"spec\":{\"minAvailable\":5}}'"
 kubectl wait --for=jsonpath='{.status.disruptionsAllowed}'=1 poddisruptionbudget web --timeout=60s >/dev/null
 run "kubectl drain node-b-000 --ignore-daemonsets --timeout=60s 2>&1 | grep -E '(evicted|drained)$'"

@@ -9,17 +9,13 @@
     reason = "nothing here runs outside of tests; what helpers fail at fails the test"
 )]
 
-use std::path::{Path, PathBuf};
+#[path = "tour/document.rs"]
+mod document;
+
 use std::process::Command;
 
 /// The first kubectl that waits for fields, `kubectl wait --for=jsonpath`.
 const KUBECTL_MINOR: u32 = 23;
-/// Set to have the document written instead of compared.
-const UPDATE: &str = "BAILIFF_UPDATE_DOCS";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// The minor version of kubectl, if there is one.
 fn kubectl_minor() -> Option<u32> {
@@ -30,63 +26,6 @@ fn kubectl_minor() -> Option<u32> {
     let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
     let minor = version["clientVersion"]["minor"].as_str()?;
     minor.trim_end_matches('+').parse().ok()
-}
-
-/// The lines of each chapter.
-fn chapters(output: &str) -> Vec<Vec<&str>> {
-    let mut chapters: Vec<Vec<&str>> = Vec::new();
-    for line in output.lines() {
-        if line.starts_with("# ") {
-            chapters.push(Vec::new());
-        } else if let Some(chapter) = chapters.last_mut() {
-            chapter.push(line);
-        }
-    }
-    for chapter in &mut chapters {
-        while chapter.last().is_some_and(|line| line.trim().is_empty()) {
-            chapter.pop();
-        }
-    }
-    chapters
-}
-
-/// The lines of each console block.
-fn blocks(document: &str) -> Vec<Vec<&str>> {
-    let mut blocks: Vec<Vec<&str>> = Vec::new();
-    let mut is_open = false;
-    for line in document.lines() {
-        match line {
-            "```console" => {
-                blocks.push(Vec::new());
-                is_open = true;
-            }
-            "```" => is_open = false,
-            _ if is_open => blocks.last_mut().unwrap().push(line),
-            _ => {}
-        }
-    }
-    blocks
-}
-
-/// The document with its console blocks replaced.
-fn rewritten(document: &str, chapters: &[Vec<&str>]) -> String {
-    let (mut lines, mut next, mut is_open): (Vec<&str>, _, _) = (Vec::new(), chapters.iter(), false);
-    for line in document.lines() {
-        match line {
-            "```console" => {
-                is_open = true;
-                lines.push(line);
-                lines.extend(next.next().into_iter().flatten());
-                continue;
-            }
-            "```" => is_open = false,
-            _ => {}
-        }
-        if !is_open {
-            lines.push(line);
-        }
-    }
-    lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A line without what differs from run to run: ages, the random ends of pod names, and the column widths that follow from them.
@@ -137,15 +76,6 @@ fn names_and_ages_are_masked_and_nothing_else() {
 }
 
 #[test]
-fn blocks_are_replaced_one_by_one() {
-    let document = "a\n```console\n$ old\n```\nb\n```console\n```\n";
-    let output = "\n# One\n$ new\nx\n\n# Two\n$ more\n";
-    let document = rewritten(document, &chapters(output));
-    assert_eq!(document, "a\n```console\n$ new\nx\n```\nb\n```console\n$ more\n```\n");
-    assert_eq!(blocks(&document), chapters(output));
-}
-
-#[test]
 fn the_tour_prints_what_its_document_shows() {
     match kubectl_minor() {
         Some(minor) if minor >= KUBECTL_MINOR => {}
@@ -154,31 +84,7 @@ fn the_tour_prints_what_its_document_shows() {
             return;
         }
     }
-    let tour = Command::new(root().join("examples/kubectl/tour.sh"))
-        .env("BAILIFF", env!("CARGO_BIN_EXE_bailiff"))
-        .output()
-        .unwrap();
-    let output = String::from_utf8_lossy(&tour.stdout);
-    let errors = String::from_utf8_lossy(&tour.stderr);
-    assert!(tour.status.success(), "the tour failed\n{output}\n{errors}");
-    let file = root().join("docs/kubectl-tour.md");
-    let document = std::fs::read_to_string(&file).unwrap();
-    let (printed, shown) = (chapters(&output), blocks(&document));
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&file, rewritten(&document, &printed)).unwrap();
-        return;
-    }
-    assert_eq!(
-        printed.len(),
-        shown.len(),
-        "chapters of the tour, and console blocks of the document"
-    );
-    for (printed, shown) in printed.iter().zip(&shown) {
-        let mask = |lines: &[&str]| lines.iter().map(|line| masked(line)).collect::<Vec<_>>().join("\n");
-        let (printed, shown) = (mask(printed), mask(shown));
-        assert_eq!(
-            printed, shown,
-            "the document is out of date: run this test with {UPDATE}=1 and review what it wrote"
-        );
-    }
+    document::check("examples/kubectl/tour.sh", "docs/kubectl-tour.md", |lines| {
+        lines.iter().map(|line| masked(line)).collect()
+    });
 }
