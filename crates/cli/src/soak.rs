@@ -94,6 +94,7 @@ fn many(args: &Args) -> Result<ExitCode, Failure> {
     for (name, count) in &campaign.excused {
         println!("{count:>8} broken as upstream would: {name}");
     }
+    campaign.agreement.lines().iter().for_each(|line| println!("  {line}"));
     for (seed, failures) in &campaign.failures {
         println!("BROKEN seed {seed} (bailiff scenario soak --seed {seed})");
         for failure in failures {

@@ -4,6 +4,7 @@
 //! fixed ones in which a single fault is put at every place where one fits ([`Boundary`]). [`play`] plays a story through the real
 //! stages, the real bus and the sandbox; [`invariants`] are what must hold whatever happened.
 
+mod agreement;
 mod boundary;
 mod campaign;
 mod enumerate;
@@ -14,6 +15,7 @@ mod situations;
 mod story;
 mod timeline;
 
+pub use agreement::Agreement;
 pub use boundary::{Boundary, Counts};
 pub use campaign::Campaign;
 pub use enumerate::Enumerated;

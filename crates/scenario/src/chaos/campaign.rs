@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::agreement::Agreement;
 use super::invariants::{self, Verdict};
 use super::play::{Ended, play};
 use super::story::Story;
 use crate::fixture::Error;
 use crate::parallel;
+
+/// What is said of an answer that does not agree.
+const AGREEMENT: &str = "what is explained agrees with what the API says happened";
 
 /// What many runs came to.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +22,8 @@ pub struct Campaign {
     pub premises: BTreeMap<&'static str, u64>,
     /// What upstream would do as well, in its profile.
     pub excused: BTreeMap<&'static str, u64>,
+    /// What `bailiff explain` answered about pods, held against what happened to them; what disagrees is among the failures.
+    pub agreement: Agreement,
     /// What went wrong, by seed: one sentence each.
     pub failures: BTreeMap<u64, Vec<String>>,
 }
@@ -47,6 +53,7 @@ impl Campaign {
     fn add(&mut self, seed: u64, ended: Ended) {
         self.runs += 1;
         let failures = ended.failures();
+        self.agreement.merge(&ended.agreement);
         for (name, Verdict { premises, excused, .. }) in ended.verdicts {
             *self.premises.entry(name).or_default() += premises;
             if excused > 0 {
@@ -80,6 +87,7 @@ impl Ended {
             .stages_ended
             .iter()
             .map(|stage| format!("the {} ended by itself", stage.as_str()));
-        broken.chain(ended).collect()
+        let wrong = self.agreement.wrong.iter().map(|wrong| format!("{AGREEMENT}: {wrong}"));
+        broken.chain(ended).chain(wrong).collect()
     }
 }

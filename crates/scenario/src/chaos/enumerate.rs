@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::boundary::Boundary;
-use super::play::{Ended, play, play_with};
+use super::play::{Ended, play_with};
 use super::situations::Situation;
 use crate::StageName;
 use crate::fixture::Error;
@@ -25,7 +25,7 @@ impl Enumerated {
     /// # Errors
     /// A cluster could not be set up.
     pub fn play(situation: &Situation, stages: &[StageName]) -> Result<Self, Error> {
-        let calm = play(&situation.story)?;
+        let calm = play_with(&situation.story, None)?;
         let mut places = Boundary::all(&calm.counts);
         places.retain(|place| stages.contains(&place.stage()));
         let mut failures = Vec::new();

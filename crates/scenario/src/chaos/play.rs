@@ -1,5 +1,6 @@
 //! Plays a story in a world.
 
+mod asking;
 mod deeds;
 mod state;
 
@@ -15,6 +16,7 @@ use bailiff_sandbox::kubelet::KubeletSettings;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::agreement::{Agreement, Question, Trouble};
 use super::boundary::{Boundary, Counts};
 use super::faults::Faults;
 use super::invariants::{self, Verdict};
@@ -42,6 +44,8 @@ pub struct Ended {
     pub published: BTreeMap<StageName, Vec<Duration>>,
     /// How it ended.
     pub state: EndState,
+    /// What `bailiff explain` answered about pods, held against what happened to them.
+    pub agreement: Agreement,
     /// Stages that ended by themselves, which none should.
     pub stages_ended: Vec<StageName>,
     /// What was written, for people.
@@ -55,6 +59,10 @@ enum Act {
     Start(StageName),
     StartBus,
     Kill(StageName),
+    /// Questions are asked about the pods that are threatened.
+    AskAboutThreatened,
+    /// Questions are asked about all pods there ever were.
+    AskAboutAll,
     /// A rival goes on until then.
     Rival {
         until: Duration,
@@ -75,17 +83,26 @@ struct Player {
     starts: Vec<(Mono, StageName)>,
     /// Pods that the zone-evictor says it gave up: name by uid.
     given_up: BTreeMap<String, String>,
+    trouble: Trouble,
+    questions: Vec<Question>,
 }
 
-/// Plays a story.
+/// Plays a story, and asks about its pods.
 ///
 /// # Errors
 /// The cluster could not be set up.
 pub fn play(story: &Story) -> Result<Ended, Error> {
-    play_with(story, None)
+    world::run(async |clock| {
+        let mut player = Player::set_up(story, clock).await?;
+        player.plan_questions(story);
+        player.follow(story.end).await?;
+        player.ask_about_all().await;
+        Ok(player.end(story))
+    })
 }
 
-/// Plays a story with one fault at one place. A stage's death before its n-th record needs to know when that is: `moment`.
+/// Plays a story with one fault at one place, or none, and asks nothing. A stage's death before its n-th record needs to know when that
+/// is: `moment`.
 ///
 /// # Errors
 /// The cluster could not be set up.
@@ -148,6 +165,8 @@ impl Player {
             published: BTreeMap::new(),
             starts: Vec::new(),
             given_up: BTreeMap::new(),
+            trouble: Trouble::of(story, began),
+            questions: Vec::new(),
         };
         for (at, deed) in &story.deeds {
             player.plan(*at, Act::Deed(deed.clone()));
@@ -233,6 +252,8 @@ impl Player {
             Act::Rival { until, turn } => self.rival(until, turn),
             Act::StartBus => self.fixture.server.restart(),
             Act::Kill(stage) => self.die(stage),
+            Act::AskAboutThreatened => self.ask_about_threatened().await,
+            Act::AskAboutAll => self.ask_about_all().await,
             Act::Deed(deed) => self.deed(deed).await?,
         }
         Ok(())
@@ -258,6 +279,10 @@ impl Player {
             },
             published: self.published,
             state: EndState::of(&timeline, &self.fixture),
+            agreement: match self.questions.is_empty() {
+                true => Agreement::default(),
+                false => Agreement::of(&self.questions, &timeline, &story.terms, &self.trouble),
+            },
             stages_ended: self.fixture.ended(),
             log: log(&timeline),
         }

@@ -1,0 +1,205 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bailiff_model::taint::{Effect, Operator, Taint, Toleration};
+use bailiff_model::{ReadyStatus, Zone};
+use serde_json::json;
+
+use super::*;
+use crate::chaos::story::Story;
+use crate::chaos::timeline::{Change, Node, Object, Pod};
+
+fn mono(second: u64) -> Mono {
+    Mono::from_origin(Duration::from_secs(second))
+}
+
+fn wall(second: u64) -> Wall {
+    Wall::UNIX_EPOCH + Duration::from_secs(second)
+}
+
+fn mk_node(value: Option<&str>) -> Object {
+    let taint = |value: &str| Taint {
+        value: Arc::from(value),
+        ..Taint::new("example.com/a", Effect::NoExecute)
+    };
+    Object::Node(Node {
+        name: "n0".to_owned(),
+        uid: "n0-uid".to_owned(),
+        zone: Zone::default(),
+        labels: BTreeMap::new(),
+        ready: ReadyStatus::True,
+        taints: value.map(taint).into_iter().collect(),
+    })
+}
+
+fn mk_pod(is_terminating: bool) -> Object {
+    Object::Pod(Pod {
+        uid: "p-uid".to_owned(),
+        name: "p".to_owned(),
+        node: "n0".to_owned(),
+        is_bound: true,
+        daemon_of: None,
+        tolerations: vec![Toleration {
+            operator: Operator::Exists,
+            seconds: Some(10),
+            ..Toleration::exists("", Effect::NoExecute)
+        }],
+        ready: "True".to_owned(),
+        is_target: false,
+        is_terminating,
+        is_finished: false,
+        is_running: true,
+        labels: BTreeMap::new(),
+        image: String::new(),
+    })
+}
+
+/// A node that gets a taint at 12 s, and a pod that tolerates it for 10 s; `more` follows.
+fn mk_timeline(more: &[(u64, &str, Object)]) -> Timeline {
+    let begin = [
+        (0, "admin", mk_node(None)),
+        (3, "admin", mk_pod(false)),
+        (12, "", mk_node(Some("1"))),
+    ];
+    let changes = begin.iter().chain(more).map(|(at, actor, object)| Change {
+        at: mono(*at),
+        actor: Arc::from(*actor),
+        is_gone: false,
+        object: object.clone(),
+    });
+    Timeline {
+        changes: changes.collect(),
+        end: mono(60),
+        ..Timeline::default()
+    }
+}
+
+fn mk_wish(state: &str) -> Value {
+    json!({"podEviction": {
+        "pod": {"uid": "p-uid"}, "node": {"name": "n0", "uid": "n0-uid"}, "state": state, "trigger": "expired",
+        "cause": {"taints": [{"key": "example.com/a", "value": "1"}]},
+        "dueAt": wall(22).to_string(), "decidedAt": wall(if state == "due" { 22 } else { 12 }).to_string(),
+    }})
+}
+
+fn mk_outcome(state: &str, more: Value) -> Value {
+    json!({"podOutcome": {"state": state, state: more, "since": wall(22).to_string(), "failedAttempts": 0}})
+}
+
+fn mk_line(topic: &str, body: &Value) -> Value {
+    json!({"at": "", "by": "", "text": "", "record": {"topic": topic, "key": "pod/p-uid", "body": body}})
+}
+
+/// The answer that a wish and an outcome make, of a pod that is there.
+fn mk_answer(wish: &Value, outcome: Option<&Value>, is_there: bool) -> Value {
+    let mut lines = vec![mk_line("eviction-intents", wish)];
+    lines.extend(outcome.map(|outcome| mk_line("eviction-outcomes", outcome)));
+    let mut present = lines.clone();
+    if is_there {
+        present.push(json!({"record": {"seen": {"taints": ["example.com/a=1:NoExecute"]}}}));
+    }
+    json!({"past": lines, "present": present, "future": []})
+}
+
+fn judge(answer: Value, at: u64, timeline: &Timeline) -> Agreement {
+    let question = Question {
+        at: mono(at),
+        wall: wall(at),
+        subject: Subject {
+            name: "default/p".to_owned(),
+            uid: "p-uid".to_owned(),
+            node: "n0".to_owned(),
+        },
+        answer: Answer(answer),
+        is_live: true,
+    };
+    Agreement::of(&[question], timeline, &Terms::default(), &no_trouble())
+}
+
+fn assert_agrees(agreement: &Agreement, kind: &str) {
+    assert_eq!(agreement.wrong, Vec::<String>::new());
+    assert_eq!(agreement.agreed, BTreeMap::from([(kind.to_owned(), 1)]), "{agreement:?}");
+}
+
+#[test]
+fn an_eviction_is_told_with_its_cause_and_its_times_or_found_wrong() {
+    let timeline = mk_timeline(&[(22, "zone-evictor", mk_pod(true))]);
+    let (wish, outcome) = (mk_wish("due"), mk_outcome("deleted", Value::Null));
+    assert_agrees(
+        &judge(mk_answer(&wish, Some(&outcome), false), 40, &timeline),
+        "evicted when its time was over",
+    );
+    let tampered = [
+        ("/podOutcome/state", json!("cancelled")),
+        ("/podOutcome/since", json!(wall(27).to_string())),
+        ("/podEviction/pod/uid", json!("other")),
+        ("/podEviction/node/name", json!("n1")),
+        ("/podEviction/trigger", json!("node")),
+        ("/podEviction/state", json!("scheduled")),
+        ("/podEviction/dueAt", json!(wall(15).to_string())),
+        ("/podEviction/dueAt", json!(wall(30).to_string())),
+        ("/podEviction/decidedAt", json!(wall(30).to_string())),
+        ("/podEviction/cause/taints/0/value", json!("2")),
+        ("/podEviction/cause/taints", json!([])),
+    ];
+    for (pointer, lie) in tampered {
+        let (mut wish, mut outcome) = (wish.clone(), outcome.clone());
+        for told in [&mut wish, &mut outcome] {
+            if let Some(field) = told.pointer_mut(pointer) {
+                *field = lie.clone();
+            }
+        }
+        let found = judge(mk_answer(&wish, Some(&outcome), false), 40, &timeline);
+        assert_eq!(found.wrong.len(), 1, "{pointer} {lie}: {found:?}");
+    }
+}
+
+#[test]
+fn a_pod_that_stands_is_told_with_the_true_reason_or_found_wrong() {
+    let timeline = mk_timeline(&[]);
+    let running = mk_answer(&mk_wish("scheduled"), None, true);
+    assert_agrees(&judge(running.clone(), 16, &timeline), "to go: its time runs");
+    // Nothing says why it is there when it is due.
+    assert_eq!(judge(running, 30, &timeline).wrong.len(), 1);
+    assert_eq!(judge(mk_answer(&mk_wish("due"), None, true), 30, &timeline).wrong.len(), 1);
+    let held = |reason: &str| {
+        let outcome = mk_outcome("held", json!({"reason": reason}));
+        judge(mk_answer(&mk_wish("due"), Some(&outcome), true), 30, &timeline)
+    };
+    assert_agrees(&held("rate_limited"), "held: rate_limited");
+    for reason in [
+        "paused",
+        "rival",
+        "correlated_loss",
+        "all_zones_disrupted",
+        "rate_zero",
+        "budget",
+        "stale",
+        "api_stale",
+        "observing",
+    ] {
+        assert_eq!(held(reason).wrong.len(), 1, "{reason} is not so");
+    }
+    for state in ["deleted", "gone", "cancelled", "evicting", "blocked", "refused"] {
+        let outcome = mk_outcome(state, Value::Null);
+        let found = judge(mk_answer(&mk_wish("due"), Some(&outcome), true), 30, &timeline);
+        assert_eq!(found.wrong.len(), 1, "{state} is not so");
+    }
+}
+
+#[test]
+fn what_nobody_asked_about_is_missing() {
+    let found = Agreement::of(&[], &mk_timeline(&[]), &Terms::default(), &no_trouble());
+    assert_eq!(found.wrong, ["nobody asked about the pod of uid p-uid"]);
+}
+
+fn no_trouble() -> Trouble {
+    let story = Story {
+        seed: 1,
+        terms: Terms::default(),
+        nodes: Vec::new(),
+        deeds: Vec::new(),
+        end: Duration::from_secs(60),
+    };
+    Trouble::of(&story, Mono::ORIGIN)
+}
