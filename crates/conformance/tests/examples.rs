@@ -23,7 +23,10 @@ fn examples() -> PathBuf {
 
 /// True if the command is there and succeeds.
 fn works(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 async fn conforms(stage: &str, command: Vec<OsString>) {

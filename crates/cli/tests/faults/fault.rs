@@ -37,6 +37,8 @@ pub enum Fault {
     ReplaceCertificates,
     /// A rolling update to so many shards.
     Divide(Stage, u32),
+    /// The zone-evictor is another program for a while.
+    SwapTheEvictor,
     /// Kills of anybody at any time.
     KillAtRandom(usize),
     /// SIGKILL of the daemonset-syncer that leads, amid a rollout.
@@ -85,7 +87,7 @@ const OF_ETCD: &[Fault] = &[
 ];
 
 /// Faults in the order of a seed, dealt to systems with one engine and the other.
-pub fn deal(seed: &Seed, has_etcd: bool, has_clocks: bool) -> Vec<(Engine, Vec<Fault>)> {
+pub fn deal(seed: &Seed, has_etcd: bool, has_clocks: bool, has_python: bool) -> Vec<(Engine, Vec<Fault>)> {
     let mut left = OF_ANY.to_vec();
     if has_clocks {
         left.extend(OF_CLOCKS);
@@ -103,6 +105,11 @@ pub fn deal(seed: &Seed, has_etcd: bool, has_clocks: bool) -> Vec<(Engine, Vec<F
     for (_, faults) in &mut dealt {
         *faults = shuffle(seed, std::mem::take(faults));
         faults.insert(faults.len() / 2, Fault::KillAtRandom(6));
+    }
+    if has_python {
+        // The other program knows one address of the bus.
+        let place = seed.below(dealt[0].1.len() as u64 + 1);
+        dealt[0].1.insert(usize::try_from(place).unwrap(), Fault::SwapTheEvictor);
     }
     // What is divided in three was divided in two before.
     let (_, faults) = &mut dealt[usize::try_from(seed.below(u64::from(has_etcd) + 1)).unwrap()];
@@ -141,6 +148,7 @@ impl Fault {
             Self::ReplaceCertificates => system.replace_certificates(),
             Self::Divide(stage, 3) => system.divide_beside_a_partition(stage, 3),
             Self::Divide(stage, shards) => system.divide(stage, shards),
+            Self::SwapTheEvictor => system.swap_the_evictor(),
             Self::KillAtRandom(kills) => system.kill_at_random(seed, kills),
             Self::KillAmidARollout => system.kill_amid_a_rollout(),
             Self::PauseAmidARollout => system.pause_amid_a_rollout(),

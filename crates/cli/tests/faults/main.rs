@@ -78,7 +78,16 @@ fn whatever_dies_nothing_is_evicted_early_twice_or_never() {
     if !faketime::is_installed() {
         eprintln!("no clock is stepped: there is no libfaketime (Debian: libfaketime)");
     }
-    let dealt = fault::deal(&seed.fork("faults"), etcd::is_installed(), faketime::is_installed());
+    let has_python = system::python().is_some();
+    if !has_python {
+        eprintln!("no stage is swapped: there is no python3 with examples/maintenance-window/requirements.txt");
+    }
+    let dealt = fault::deal(
+        &seed.fork("faults"),
+        etcd::is_installed(),
+        faketime::is_installed(),
+        has_python,
+    );
     let mut premises = Premises::default();
     std::thread::scope(|scope| {
         let playing: Vec<_> = dealt

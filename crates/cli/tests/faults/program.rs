@@ -9,7 +9,6 @@ use std::sync::mpsc::SyncSender;
 use serde_json::Value;
 
 use super::faketime;
-use super::support::path_of;
 
 /// A directory for the logs of all processes. Without it they are lost.
 const LOGS: &str = "BAILIFF_FAULTS_LOGS";
@@ -26,8 +25,10 @@ pub enum Word {
 /// How a program is started.
 #[derive(Clone, Debug)]
 pub struct How {
-    /// Its program.
+    /// What it is called.
     pub name: &'static str,
+    /// Its program.
+    pub program: PathBuf,
     pub flags: Vec<String>,
     /// All of its environment.
     pub environment: Vec<(&'static str, String)>,
@@ -44,11 +45,10 @@ pub struct Program {
 impl Program {
     /// Starts it; what it says is sent to `news` with `start`.
     pub fn start(how: &How, start: u64, news: SyncSender<(u64, Word)>) -> Self {
-        let mut child = Command::new(path_of(how.name))
+        let mut child = Command::new(&how.program)
             .env_clear()
             .envs(how.environment.iter().map(|(name, value)| (name, value)))
             .args(&how.flags)
-            .arg("--log-format=json")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

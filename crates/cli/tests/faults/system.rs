@@ -23,11 +23,12 @@ use super::judge::Premises;
 use super::program::{How, Program, Word};
 use super::proxy::Proxy;
 use super::record::{Record, Stop};
+use super::support::path_of;
 use super::support::{ApiServer, Serving};
 use super::witness::{WITNESS, Witness};
 pub use cluster::{PER_ZONE, SILENT_ZONE, TOLERATION};
 pub use daemons::{ALL as DAEMON_SETS, DaemonSet};
-pub use faults::Whose;
+pub use faults::{Whose, python};
 use members::Members;
 use replica::Replica;
 pub use stage::{GRACE, LEASE, RATE, Stage};
@@ -138,8 +139,10 @@ impl System {
         let shards = self.shards[&stage];
         let mut flags = stage.flags(shards, &kubeconfig, &addresses);
         flags.extend(certificates::flags(self.directory.path(), stage.name()));
+        flags.push("--log-format=json".to_owned());
         let how = How {
             name: stage.name(),
+            program: path_of(stage.name()),
             flags,
             environment: [
                 self.environment.clone(),
@@ -174,8 +177,10 @@ impl System {
             let urls: Vec<String> = ways.iter().map(|way| format!("http://{}", way.address)).collect();
             flags.extend(["--engine=etcd".to_owned(), format!("--etcd-endpoints={}", urls.join(","))]);
         }
+        flags.push("--log-format=json".to_owned());
         let how = How {
             name: "event-bus",
+            program: path_of("event-bus"),
             flags,
             environment: self.environment.clone(),
         };

@@ -1,6 +1,6 @@
 //! Certificates for everybody, of a CA of their own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use jiff::SignedDuration;
@@ -31,11 +31,13 @@ pub fn make(directory: &Path) {
 
 /// The flags with which a process of this role uses its certificate.
 pub fn flags(directory: &Path, role: &str) -> [String; 3] {
+    let [certificate, key, ca] = files(directory, role);
+    [("cert-file", certificate), ("private-key-file", key), ("ca-file", ca)]
+        .map(|(flag, file)| format!("--tls-{flag}={}", file.display()))
+}
+
+/// The certificate of this role, its key, and the CA.
+pub fn files(directory: &Path, role: &str) -> [PathBuf; 3] {
     let path = directory.join("certs");
-    [
-        ("cert-file", format!("{role}.crt")),
-        ("private-key-file", format!("{role}.key")),
-        ("ca-file", "ca.crt".to_owned()),
-    ]
-    .map(|(flag, file)| format!("--tls-{flag}={}", path.join(file).display()))
+    [format!("{role}.crt"), format!("{role}.key"), "ca.crt".to_owned()].map(|file| path.join(file))
 }

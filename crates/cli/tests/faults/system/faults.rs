@@ -7,10 +7,12 @@ mod pauses;
 mod random;
 mod rollouts;
 mod stages;
+mod swap;
 
 use std::collections::BTreeMap;
 
 pub use clocks::Whose;
+pub use swap::python;
 
 use super::stage::PUBLISHERS;
 use super::{Replica, Stage, System};

@@ -126,7 +126,7 @@ impl System {
     }
 
     /// Ends a replica for good, as a rolling update does.
-    fn end(&mut self, id: u64) {
+    pub(super) fn end(&mut self, id: u64) {
         let number = self.number_of(id);
         self.note_end(number);
         let replica = self.replicas.remove(number);
