@@ -52,3 +52,18 @@ async fn the_zone_evictor_that_keeps_to_a_maintenance_window_conforms() {
     let program = examples().join("maintenance-window/evictor.py");
     conforms("zone-evictor", vec!["python3".into(), program.into()]).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_taint_manager_with_defaults_by_namespace_conforms() {
+    if !works("go", &["version"]) {
+        eprintln!("not judged: there is no Go");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("namespace-defaults");
+    let source = examples().join("namespace-defaults");
+    let built = Command::new("go").arg("build").arg("-o").arg(&program).arg(".").current_dir(&source).output();
+    let built = built.expect("Go runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    conforms("taint-manager", vec![program.into()]).await;
+}

@@ -97,8 +97,11 @@ spec:
           {{- end }}
           args:
             {{- .args | nindent 12 }}
-          {{- if and $host (not .serves) }}
+          {{- $reaches := and (not .serves) (or $host $values.apiServer.host) }}
+          {{- if or $reaches .component.env }}
           env:
+          {{- end }}
+          {{- if and $host (not .serves) }}
             {{- if $values.apiServer.host }}
             - name: KUBERNETES_SERVICE_HOST
               value: {{ $values.apiServer.host | quote }}
@@ -109,12 +112,15 @@ spec:
             {{- end }}
             - name: KUBERNETES_SERVICE_PORT
               value: {{ $values.apiServer.port | quote }}
-          {{- else if and $values.apiServer.host (not .serves) }}
-          env:
+          {{- else if $reaches }}
             - name: KUBERNETES_SERVICE_HOST
               value: {{ $values.apiServer.host | quote }}
             - name: KUBERNETES_SERVICE_PORT
               value: {{ $values.apiServer.port | quote }}
+          {{- end }}
+          {{- range $name, $value := .component.env }}
+            - name: {{ $name }}
+              value: {{ $value | quote }}
           {{- end }}
           ports:
             - name: admin
@@ -125,6 +131,7 @@ spec:
             {{- end }}
           {{- $where := ternary "" ", host: 127.0.0.1" (eq (include "bailiff.exposed" $root) "true") }}
           {{- $scheme := ternary "HTTP" "HTTPS" (eq $values.tls.mode "none") }}
+          {{- if ne (toString .component.probes) "false" }}
           livenessProbe:
             httpGet: {path: /livez, port: admin, scheme: {{ $scheme }}{{ $where }}}
             periodSeconds: 10
@@ -134,6 +141,7 @@ spec:
             httpGet: {path: /readyz, port: admin, scheme: {{ $scheme }}{{ $where }}}
             periodSeconds: 5
             timeoutSeconds: 5
+          {{- end }}
           resources:
             {{- toYaml .component.resources | nindent 12 }}
           securityContext:
