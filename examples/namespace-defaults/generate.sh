@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes bailiffv1/ from the contract: messages and the client of the bus. Needs python3 -m pip install grpcio-tools==1.76.0, which
+# Makes bailiffv1/ from the contract: messages and the client of the bus. Needs python3 -m pip install grpcio-tools==1.85.1, which
 # brings protoc, and Go.
 set -euo pipefail
 cd "$(dirname "$0")"
