@@ -66,6 +66,7 @@ chapter A zone fails: and is back
 run bailiff sandbox set --zone sandbox-a alive-
 each_node_is a healthy
 each_node_is a released
+said "zone sandbox:sandbox-a is in state Normal: 0 of 4 voting nodes not ready, 0 late; 0 waiting"
 said "pod default/web-0 on node node-a-000 may stay"
 run bailiff explain --brief pod web-0
 

@@ -50,40 +50,65 @@ const PASSED_THROUGH: [&str; 5] = [
     " is being evicted",
 ];
 
-/// A block without what differs from run to run. What happened is in the order of the bus, where two stages that say something at the
-/// same moment come in either order.
+/// The parts of an explanation that are in the order of the bus, where two stages that say something at the same moment come in either
+/// order.
+const IN_THE_ORDER_OF_THE_BUS: [&str; 2] = ["What happened:", "Now:"];
+
+/// A block without what differs from run to run.
 fn block(lines: &[&str]) -> Vec<String> {
-    let (mut kept, mut past): (Vec<String>, Option<Vec<String>>) = (Vec::new(), None);
+    let mut kept: Vec<String> = Vec::new();
+    let (mut title, mut part): (&str, Vec<String>) = ("", Vec::new());
     for line in lines {
-        if !line.starts_with(' ') {
-            // A title, or the next command.
-            kept.extend(ordered(past.take()));
-            past = (*line == "What happened:").then(Vec::new);
-            kept.push(masked(line));
-        } else if let Some(past) = &mut past {
-            past.push(masked(line));
+        if line.starts_with(' ') {
+            part.push(masked(line));
         } else {
+            // A title, or the next command.
+            kept.extend(ordered(title, std::mem::take(&mut part)));
+            title = line;
             kept.push(masked(line));
         }
     }
-    kept.extend(ordered(past));
+    kept.extend(ordered(title, part));
     kept
 }
 
-fn ordered(past: Option<Vec<String>>) -> Vec<String> {
-    let mut past = past.unwrap_or_default();
-    past.retain(|line| !PASSED_THROUGH.iter().any(|one| line.contains(one)));
-    past.sort();
-    past
+fn ordered(title: &str, mut part: Vec<String>) -> Vec<String> {
+    if title == "What happened:" {
+        part.retain(|line| !PASSED_THROUGH.iter().any(|one| line.contains(one)));
+    }
+    if IN_THE_ORDER_OF_THE_BUS.contains(&title) {
+        part.sort();
+    }
+    part
 }
 
 #[test]
-fn the_past_has_no_order_and_lacks_what_was_passed_through() {
+fn what_the_bus_says_has_no_order_and_its_past_lacks_what_was_passed_through() {
     let late = "  2026-01-01T00:00:00Z m: node n is late: …";
     let told = "TIME m: node n is late: …";
     for past in [[late, "  b", "  a"], ["  a", late, "  b"]] {
-        let lines = [&["$ x", "node n", "What happened:"][..], &past, &["Now:", late, "  b", "  a"]].concat();
-        let wanted = ["$ x", "node n", "What happened:", "a", "b", "Now:", told, "b", "a"];
+        let lines = [
+            &["$ x", "node n", "What happened:"][..],
+            &past,
+            &["Now:"],
+            &past,
+            &["Next:", "  b", "  a"],
+        ]
+        .concat();
+        let wanted = [
+            "$ x",
+            "node n",
+            "What happened:",
+            "a",
+            "b",
+            "Now:",
+            told,
+            "a",
+            "b",
+            "Next:",
+            "b",
+            "a",
+        ];
         assert_eq!(block(&lines), wanted);
     }
 }
