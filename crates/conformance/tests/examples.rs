@@ -62,7 +62,13 @@ async fn the_taint_manager_with_defaults_by_namespace_conforms() {
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("namespace-defaults");
     let source = examples().join("namespace-defaults");
-    let built = Command::new("go").arg("build").arg("-o").arg(&program).arg(".").current_dir(&source).output();
+    let built = Command::new("go")
+        .arg("build")
+        .arg("-o")
+        .arg(&program)
+        .arg(".")
+        .current_dir(&source)
+        .output();
     let built = built.expect("Go runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     conforms("taint-manager", vec![program.into()]).await;
