@@ -9,9 +9,7 @@ use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::rollouts::{Publication, Rollouts};
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Severity, Syncer, Watched};
-use bailiff_event_bus::{
-    Body, Draft, PublishOptions, Published, Publisher, Record, SubscribeOptions, Subscription, Update, publish, subscribe,
-};
+use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Subscription, Update, publish, subscribe};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_runtime::client::Limiter;
@@ -106,18 +104,8 @@ enum Turn {
 
 impl Loop {
     fn new(options: &Options, env: Env) -> Self {
-        let publishing = PublishOptions {
-            topic: Topic::DaemonRollouts,
-            shard: env.shard.index,
-            shard_count: env.shard.count,
-            producer: format!("{}/{}", DaemonsetSyncer::NAME, env.host.identity),
-            epoch: env.epoch,
-        };
-        let memory = SubscribeOptions {
-            topics: vec![Topic::DaemonRollouts],
-            filters: Vec::new(),
-            subscriber: env.host.identity.clone(),
-        };
+        let publishing = env.publishing(DaemonsetSyncer::NAME, Topic::DaemonRollouts);
+        let memory = env.subscribing(DaemonsetSyncer::NAME, &[Topic::DaemonRollouts]);
         let duties = Duties {
             node_lifecycle: false,
             taint_eviction: false,

@@ -11,11 +11,13 @@ mod outbox;
 mod publisher;
 mod route;
 mod session;
+mod shards;
 mod subscription;
 
 pub use bus::{Bus, BusStatus, Error, TopicStatus};
 pub use line::Line;
 pub use publisher::{PublishOptions, Published, Publisher, publish};
+pub use shards::Shards;
 pub use subscription::{RouteFilter, Skipped, SubscribeOptions, Subscription, Update, subscribe};
 
 /// How long the bus may take to answer a call or to open a stream: it works in memory, so this is all network.

@@ -1,13 +1,9 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
-use std::collections::BTreeMap;
-
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Recorder, Watch};
-use bailiff_event_bus::{
-    Body, Draft, PublishOptions, Published, Publisher, Record, ShardStatus, SubscribeOptions, Subscription, Update,
-};
+use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Shards, Subscription, Update};
 use bailiff_model::{Duties, NodeName, NodeRef, NodeUid, Topic};
 use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
@@ -35,7 +31,7 @@ pub(crate) struct Shell {
     leases: Watch<LeaseView>,
     /// Ended once nothing depends on it any more.
     topic: Option<Subscription>,
-    shards: BTreeMap<u32, ShardStatus>,
+    shards: Shards,
     publisher: Publisher,
     requests: Requests<Input>,
     recalls: Recalls<NodeRef>,
@@ -63,19 +59,8 @@ impl Shell {
     pub(crate) fn start(options: &Options, env: Env) -> Self {
         let shard = env.shard;
         let seed = env.host.seed.fork("monitor");
-        let name = format!("{}/{}", NodeHealthMonitor::NAME, env.host.identity);
-        let subscription = SubscribeOptions {
-            topics: vec![Topic::NodeHealth],
-            filters: Vec::new(),
-            subscriber: name.clone(),
-        };
-        let session = PublishOptions {
-            topic: Topic::NodeHealth,
-            shard: shard.index,
-            shard_count: shard.count,
-            producer: name,
-            epoch: env.epoch,
-        };
+        let subscription = env.subscribing(NodeHealthMonitor::NAME, &[Topic::NodeHealth]);
+        let session = env.publishing(NodeHealthMonitor::NAME, Topic::NodeHealth);
         let duties = Duties {
             node_lifecycle: true,
             taint_eviction: false,
@@ -87,7 +72,7 @@ impl Shell {
             nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             leases: Watch::start(&env.api, Source::all(requests::LEASES), &seed),
             topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed)),
-            shards: BTreeMap::new(),
+            shards: Shards::default(),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
             recalls: Recalls::default(),
@@ -195,9 +180,10 @@ impl Shell {
 
     /// Follows the own topic: the records and whether all shards are complete.
     fn follow(&mut self, update: Update) {
+        let was = self.is_complete();
+        self.shards.take(&update);
         match update {
-            Update::Snapshot { records, shards, .. } => {
-                self.take_shards(shards, true);
+            Update::Snapshot { records, .. } => {
                 let news = TopicNews::Snapshot {
                     records: records.into_iter().filter_map(|record| inherited(record).1).collect(),
                     complete: self.is_complete(),
@@ -205,18 +191,12 @@ impl Shell {
                 self.apply(Input::Topic(news));
             }
             // Of a key that is not understood nothing is inherited; what another shard said of it before stays its vote.
-            Update::Changes { records, shards, .. } => {
-                self.take_shards(shards, false);
+            Update::Changes { records, .. } => {
                 let records = records.into_iter().map(inherited).collect();
                 self.take_changes(records);
             }
-            Update::Status { shards } => {
-                let was = self.is_complete();
-                self.take_shards(shards, true);
-                if was != self.is_complete() {
-                    self.take_changes(Vec::new());
-                }
-            }
+            Update::Status { .. } if was != self.is_complete() => self.take_changes(Vec::new()),
+            Update::Status { .. } => {}
             // Nothing depends on the topic being fresh: votes of other shards stay as they are.
             Update::Lost { since } => tracing::debug!(?since, "Lost the bus"),
         }
@@ -227,18 +207,8 @@ impl Shell {
         self.apply(Input::Topic(TopicNews::Changes { records, complete }));
     }
 
-    fn take_shards(&mut self, shards: Vec<ShardStatus>, all: bool) {
-        if all {
-            self.shards.clear();
-        }
-        for status in shards {
-            self.shards.retain(|_, known| known.shard_count == status.shard_count);
-            self.shards.insert(status.shard, status);
-        }
-    }
-
     fn is_complete(&self) -> bool {
-        ShardStatus::is_topic_complete(Topic::NodeHealth, self.shards.values())
+        self.shards.is_complete(Topic::NodeHealth)
     }
 
     fn report(&mut self) {

@@ -4,8 +4,8 @@
 //! stages in one process, or in a world in virtual time.
 
 use bailiff_cluster::Api;
-use bailiff_event_bus::Bus;
-use bailiff_model::Shard;
+use bailiff_event_bus::{Bus, PublishOptions, SubscribeOptions};
+use bailiff_model::{Shard, Topic};
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
 
 /// The surroundings of a stage; cloning it gives the same ones.
@@ -61,6 +61,35 @@ pub enum Error {
     /// The stage's loop came to an end although nobody asked for it.
     #[error("the stage ended by itself")]
     Ended,
+}
+
+// === impl Env ===
+
+impl Env {
+    /// How the stage called `name` follows these topics: whole, and under its own name.
+    pub fn subscribing(&self, name: &str, topics: &[Topic]) -> SubscribeOptions {
+        SubscribeOptions {
+            topics: topics.to_vec(),
+            filters: Vec::new(),
+            subscriber: self.on_bus(name),
+        }
+    }
+
+    /// How the stage called `name` publishes its shard of `topic`: under its own name, in the epoch of its Lease.
+    pub fn publishing(&self, name: &str, topic: Topic) -> PublishOptions {
+        PublishOptions {
+            topic,
+            shard: self.shard.index,
+            shard_count: self.shard.count,
+            producer: self.on_bus(name),
+            epoch: self.epoch,
+        }
+    }
+
+    /// Who it is on the bus.
+    fn on_bus(&self, name: &str) -> String {
+        format!("{name}/{}", self.host.identity)
+    }
 }
 
 // === impl Host ===

@@ -2,7 +2,7 @@
 
 use bailiff_cluster::Watch;
 use bailiff_cluster::watch::{Event, Source};
-use bailiff_event_bus::{Body, Draft, PublishOptions, Published, Publisher, SubscribeOptions, Subscription, Update};
+use bailiff_event_bus::{Body, Draft, Published, Publisher, Shards, Subscription, Update};
 use bailiff_model::{Duties, NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
@@ -12,7 +12,7 @@ use futures::FutureExt;
 
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::records::{self, Shards};
+use crate::records;
 use crate::telling::Teller;
 use crate::views::{NodeView, PodView};
 use crate::{TaintManager, requests};
@@ -60,22 +60,11 @@ impl Shell {
         let shard = env.shard;
         let config = options.config(shard);
         let seed = env.host.seed.fork(TaintManager::NAME);
-        let name = format!("{}/{}", TaintManager::NAME, env.host.identity);
         let subscribe = |topic: Topic| {
-            let options = SubscribeOptions {
-                topics: vec![topic],
-                filters: Vec::new(),
-                subscriber: name.clone(),
-            };
+            let options = env.subscribing(TaintManager::NAME, &[topic]);
             bailiff_event_bus::subscribe(&env.bus, options, &env.host.clock, &seed.fork(topic.as_str()))
         };
-        let session = PublishOptions {
-            topic: Topic::EvictionIntents,
-            shard: shard.index,
-            shard_count: shard.count,
-            producer: name.clone(),
-            epoch: env.epoch,
-        };
+        let session = env.publishing(TaintManager::NAME, Topic::EvictionIntents);
         let duties = Duties {
             daemonset: false,
             ..config.duties
@@ -195,32 +184,16 @@ impl Shell {
 
     /// Follows topic `node-health`: the records and whether all shards are complete.
     fn follow_health(&mut self, update: Update) {
-        let was_complete = self.shards.are_complete();
+        let was_complete = self.shards.is_complete(Topic::NodeHealth);
+        self.shards.take(&update);
         let (snapshot, records, skipped) = match update {
-            Update::Snapshot {
-                records,
-                skipped,
-                shards,
-            } => {
-                self.shards.take(shards, true);
-                (true, records, skipped)
-            }
-            Update::Changes {
-                records,
-                skipped,
-                shards,
-            } => {
-                self.shards.take(shards, false);
-                (false, records, skipped)
-            }
-            Update::Status { shards } => {
-                self.shards.take(shards, true);
-                (false, Vec::new(), Vec::new())
-            }
+            Update::Snapshot { records, skipped, .. } => (true, records, skipped),
+            Update::Changes { records, skipped, .. } => (false, records, skipped),
+            Update::Status { .. } => (false, Vec::new(), Vec::new()),
             // What was wished stands; the zone-evictor holds what depends on fresh news.
             Update::Lost { since } => return tracing::warn!(?since, "Lost the bus; verdicts stay as they are"),
         };
-        let complete = self.shards.are_complete();
+        let complete = self.shards.is_complete(Topic::NodeHealth);
         if snapshot || !records.is_empty() || !skipped.is_empty() || complete != was_complete {
             let records = records.into_iter().map(records::health).collect();
             self.apply(Input::Health {
@@ -247,7 +220,7 @@ impl Shell {
         let watches = [("nodes", self.nodes.fresh_at()), ("pods", self.pods.fresh_at())];
         self.beacon.report(&self.publisher, &watches);
         self.metrics.levels(&self.manager.stats());
-        match (self.manager.waits_for(), self.shards.trouble()) {
+        match (self.manager.waits_for(), self.shards.trouble(Topic::NodeHealth)) {
             (Some(what), _) => self.ready.fail(format!("waiting for {what}")),
             (None, Some(trouble)) => self.ready.note(trouble),
             (None, None) => self.ready.ok(),

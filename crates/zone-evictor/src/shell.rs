@@ -3,8 +3,7 @@
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Snapshot, Watch};
 use bailiff_event_bus::{
-    Body as BusBody, Draft, PublishOptions, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped,
-    SubscribeOptions, Subscription, Update,
+    Body as BusBody, Draft, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped, Subscription, Update,
 };
 use bailiff_model::{Duties, Listed, Mono, NodeName, Origin, Topic, Wall};
 use bailiff_runtime::admin::Check;
@@ -65,19 +64,10 @@ impl Shell {
     pub(crate) fn start(options: &Options, env: Env) -> Self {
         let shard = env.shard;
         let seed = env.host.seed.fork("evictor");
-        let name = format!("{}/{}", ZoneEvictor::NAME, env.host.identity);
-        let subscription = SubscribeOptions {
-            topics: vec![Topic::NodeHealth, Topic::EvictionIntents, Topic::EvictionOutcomes],
-            filters: Vec::new(),
-            subscriber: name.clone(),
-        };
-        let session = PublishOptions {
-            topic: Topic::EvictionOutcomes,
-            shard: shard.index,
-            shard_count: shard.count,
-            producer: name.clone(),
-            epoch: env.epoch,
-        };
+        let topics = [Topic::NodeHealth, Topic::EvictionIntents, Topic::EvictionOutcomes];
+        let subscription = env.subscribing(ZoneEvictor::NAME, &topics);
+        let session = env.publishing(ZoneEvictor::NAME, Topic::EvictionOutcomes);
+        let own = Own::new(session.producer.clone(), session.epoch);
         let duties = Duties {
             daemonset: false,
             ..options.config(shard).duties
@@ -90,7 +80,7 @@ impl Shell {
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
             bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
-            own: Own::new(name, env.epoch),
+            own,
             requests: Requests::new(MOST_REQUESTS),
             recalls: Recalls::default(),
             alarm: Alarm::new(&env.host.clock),
