@@ -5,17 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use bailiff_conformance::{Options, Progress, Suite};
+use bailiff_conformance::{Options, Suite};
 use bailiff_runtime::Seed;
 
 /// Far beyond the few seconds that a program takes, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Silent;
-
-impl Progress for Silent {
-    fn over(&mut self, _: &str, _: usize, _: usize) {}
-}
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -39,7 +33,7 @@ async fn conforms(stage: &str, command: Vec<OsString>) {
         logs: logs.path().to_owned(),
     };
     let suite = Suite::of(stage).expect("there is such a stage");
-    let report = suite.judge(&options, &Seed::new(1), &mut Silent).await.expect("a stand");
+    let report = suite.judge(&options, &Seed::new(1), &mut ()).await.expect("a stand");
     assert!(report.conforms(), "{}", report.text());
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bailiff_conformance::{Options, Progress, Report, Suite};
+use bailiff_conformance::{Options, Report, Suite};
 use bailiff_runtime::Seed;
 use futures::StreamExt as _;
 
@@ -13,12 +13,6 @@ use futures::StreamExt as _;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long something that does not happen is waited for. Whoever needs longer than this is found out for another reason.
 const BRIEF: Duration = Duration::from_secs(12);
-
-struct Silent;
-
-impl Progress for Silent {
-    fn over(&mut self, _: &str, _: usize, _: usize) {}
-}
 
 /// A program of the workspace, beside the directory of tests.
 fn built(name: &str, how: &str) -> OsString {
@@ -43,7 +37,7 @@ async fn judge(stage: &str, only: &[&str], patience: Duration, command: Vec<OsSt
         logs: PathBuf::from(logs.path()),
     };
     let suite = Suite::of(stage).expect("there is such a stage");
-    suite.judge(&options, &Seed::new(1), &mut Silent).await.expect("a stand")
+    suite.judge(&options, &Seed::new(1), &mut ()).await.expect("a stand")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,13 +3,15 @@
 //! It watches Nodes and their Leases, writes `Unknown` into the conditions of nodes that fell silent, and publishes topic
 //! `node-health`. What is decided is decided in `bailiff_node_health_core`; here is what carries it out: watches, confirming reads,
 //! status writes, the bus, events, spans, metrics and the one timer.
+//!
+//! [`views`] and [`requests`] are public for whoever puts another shell around that core (`examples/smallest-stage`).
 
 mod metrics;
 mod options;
-mod requests;
+pub mod requests;
 mod shell;
 mod telling;
-mod views;
+pub mod views;
 
 use bailiff_stage::{Env, Error, Stage};
 

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use crate::views::{LeaseView, NodeView};
 
 /// Path of all nodes.
-pub(crate) const NODES: &str = "/api/v1/nodes";
+pub const NODES: &str = "/api/v1/nodes";
 /// Path of all leases of nodes.
-pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 /// How long a list of all nodes may take. It is asked for when many went silent together, which is when the API server is busy: as long
 /// as it answers pages it is worth waiting for, as nothing can be judged without. What was read by then is answered.
@@ -41,7 +41,7 @@ async fn confirm(api: Api, seed: Seed, asked: Mono, by: ReadBy, nodes: Vec<NodeN
 }
 
 /// The same, given up when the process is told to end: a list may take long, and nobody needs it then.
-pub(crate) async fn confirm_until(end: Shutdown, api: Api, seed: Seed, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
+pub async fn confirm_until(end: Shutdown, api: Api, seed: Seed, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
     let names = nodes.clone();
     tokio::select! {
         biased;
@@ -60,7 +60,7 @@ pub(crate) async fn confirm_until(end: Shutdown, api: Api, seed: Seed, asked: Mo
 }
 
 /// Writes the conditions; answers what became of it.
-pub(crate) async fn write(api: Api, write: StatusWrite) -> Input {
+pub async fn write(api: Api, write: StatusWrite) -> Input {
     let path = format!("{NODES}/{}/status", write.node.name);
     let result = api.patch::<Written>(&path, &Patch::Strategic(body(&write))).await;
     let outcome = match result {

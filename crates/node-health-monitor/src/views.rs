@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// A Node.
 #[derive(Debug, Deserialize)]
 #[serde(from = "RawNode")]
-pub(crate) struct NodeView {
+pub struct NodeView {
     meta: Meta,
     labels: Labels,
     conditions: Vec<Condition>,
@@ -19,7 +19,7 @@ pub(crate) struct NodeView {
 
 /// A Lease.
 #[derive(Debug, Deserialize)]
-pub(crate) struct LeaseView {
+pub struct LeaseView {
     #[serde(rename = "metadata")]
     meta: Meta,
     #[serde(default, deserialize_with = "or_default")]
@@ -103,7 +103,7 @@ impl View for NodeView {
 impl NodeView {
     /// The facts. A node without a creation time, which no server leaves out, counts as created at the beginning of time: it then has
     /// no startup grace left, and the confirming read decides.
-    pub(crate) fn into_facts(self) -> NodeFacts {
+    pub fn into_facts(self) -> NodeFacts {
         let status = |kind| condition(&self.conditions, kind).map_or(ReadyStatus::Absent, Condition::ready_status);
         let ready = condition(&self.conditions, wellknown::CONDITION_READY);
         NodeFacts {
@@ -138,7 +138,7 @@ impl View for LeaseView {
 
 impl LeaseView {
     /// The facts.
-    pub(crate) fn into_facts(self) -> LeaseFacts {
+    pub fn into_facts(self) -> LeaseFacts {
         LeaseFacts {
             name: NodeName::from(self.meta.name),
             resource_version: ResourceVersion::from(self.meta.resource_version),
