@@ -7,6 +7,7 @@
 //! [`views`] and [`requests`] are public for whoever puts another shell around that core (`examples/smallest-stage`).
 
 mod metrics;
+mod opinion;
 mod options;
 pub mod requests;
 mod shell;
@@ -15,6 +16,8 @@ pub mod views;
 
 use bailiff_stage::{Env, Error, Stage};
 
+use opinion::Doubts;
+pub use opinion::SecondOpinion;
 pub use options::{Flags, Options};
 
 /// The stage.
@@ -36,8 +39,16 @@ impl Stage for NodeHealthMonitor {
 /// # Errors
 /// Another process took the shard over on the bus.
 pub async fn run(options: Options, env: Env) -> Result<(), Error> {
+    run_asking(options, env, ()).await
+}
+
+/// The same, and nobody is judged whom `opinion` speaks for.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_asking(options: Options, env: Env, opinion: impl SecondOpinion + 'static) -> Result<(), Error> {
     if !options.shared.controllers.node_lifecycle {
         return bailiff_stage::idle(&env, NodeHealthMonitor::NAME, "node-lifecycle-controller").await;
     }
-    shell::Shell::start(&options, env).run().await
+    shell::Shell::start(&options, env, Doubts::new(opinion)).run().await
 }

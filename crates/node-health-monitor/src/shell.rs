@@ -4,7 +4,7 @@ use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Recorder, Watch};
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Shards, Subscription, Update};
-use bailiff_model::{Duties, NodeName, NodeRef, NodeUid, Topic};
+use bailiff_model::{Duties, NodeName, NodeRef, NodeUid, Topic, Verdict};
 use bailiff_node_health_core::{Effect, Inherited, Input, Monitor, TopicNews};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
@@ -12,6 +12,7 @@ use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage, 
 use futures::FutureExt;
 
 use crate::metrics::Metrics;
+use crate::opinion::{self, Doubts};
 use crate::options::Options;
 use crate::views::{LeaseView, NodeView};
 use crate::{NodeHealthMonitor, requests, telling};
@@ -35,6 +36,7 @@ pub(crate) struct Shell {
     publisher: Publisher,
     requests: Requests<Input>,
     recalls: Recalls<NodeRef>,
+    doubts: Doubts,
     alarm: Alarm,
     beacon: Beacon,
     brake: Brake,
@@ -56,7 +58,7 @@ enum Turn {
 
 impl Shell {
     /// Starts watches, subscription and session.
-    pub(crate) fn start(options: &Options, env: Env) -> Self {
+    pub(crate) fn start(options: &Options, env: Env, doubts: Doubts) -> Self {
         let shard = env.shard;
         let seed = env.host.seed.fork("monitor");
         let subscription = env.subscribing(NodeHealthMonitor::NAME, &[Topic::NodeHealth]);
@@ -76,6 +78,7 @@ impl Shell {
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             requests: Requests::new(MOST_REQUESTS),
             recalls: Recalls::default(),
+            doubts,
             alarm: Alarm::new(&env.host.clock),
             beacon: Beacon::new(&env, NodeHealthMonitor::NAME),
             brake,
@@ -152,11 +155,14 @@ impl Shell {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Confirm { asked, by, nodes } => {
-                let api = self.env.api.clone();
-                let seed = self.env.host.seed.fork("confirm");
-                let end = self.env.host.shutdown.clone();
-                self.requests.push(requests::confirm_until(end, api, seed, asked, by, nodes));
+            Effect::Confirm { asked, by, mut nodes } => {
+                let now = self.env.host.clock.now();
+                let answered = self.doubts.take(&mut nodes, &self.recorder, now);
+                let reading = (!nodes.is_empty()).then(|| {
+                    let (api, seed) = (self.env.api.clone(), self.env.host.seed.fork("confirm"));
+                    requests::confirm_until(self.env.host.shutdown.clone(), api, seed, asked, by, nodes)
+                });
+                self.requests.push(opinion::joined(answered, reading, asked, by));
             }
             Effect::WriteUnknown(write) => {
                 let api = self.recalls.guard(write.node.clone(), self.env.api.clone());
@@ -165,9 +171,15 @@ impl Shell {
             Effect::CallOff(node) => self.recalls.call_off(&node),
             Effect::Publish { health, trace } => {
                 tracing::debug!(node = %health.node.name, verdict = health.verdict.as_str(), "Published node health");
+                if health.verdict != Verdict::Late {
+                    self.doubts.forget(&health.node.name);
+                }
                 self.publisher.set(Draft::new(Body::NodeHealth(*health)).traced(trace));
             }
-            Effect::Retract(node) => self.publisher.remove(node.as_str()),
+            Effect::Retract(node) => {
+                self.doubts.forget(&node);
+                self.publisher.remove(node.as_str());
+            }
             Effect::Complete => {
                 self.publisher.complete();
                 self.report();

@@ -4,7 +4,7 @@ mod incident;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
-use bailiff_model::About;
+use bailiff_model::{About, NodeName};
 use bailiff_node_health_core::{LossNews, LossState, Measurement, NodeEvent};
 use bailiff_runtime::Spans;
 
@@ -28,6 +28,26 @@ pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
         action: event.kind.reason(),
         note: event.message(),
         about: About::node(&event.node.name).traced(event.trace),
+    });
+}
+
+/// Says that a silent node is not given up, because somebody speaks for it.
+pub(crate) fn doubted(recorder: &Recorder, node: &NodeName, why: &str) {
+    tracing::warn!(%node, why, "Node is silent, and not given up");
+    recorder.emit(Draft {
+        regarding: Regarding {
+            api_version: "v1",
+            kind: "Node",
+            name: node.to_string(),
+            // As kubelets do, which do not know another one, and as `kubectl describe node` looks for them.
+            uid: node.to_string(),
+            ..Regarding::default()
+        },
+        severity: Severity::Warning,
+        reason: "SilenceDoubted",
+        action: "Holding",
+        note: format!("Node {node} is silent, and not given up: {why}"),
+        about: About::node(node),
     });
 }
 

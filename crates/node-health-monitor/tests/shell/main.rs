@@ -8,6 +8,7 @@
 
 mod api;
 mod brake;
+mod opinion;
 
 use std::time::Duration;
 
