@@ -1,4 +1,6 @@
 //! The programs in `examples/` that stand in for a stage conform. One whose language is not on this machine is not judged, and says so.
+//!
+//! Those in Rust are packages of the workspace, with a test of this kind of their own: Cargo then sees to it that they are built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
