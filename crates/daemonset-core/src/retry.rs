@@ -34,6 +34,11 @@ impl Retry {
         *self = Self::default();
     }
 
+    /// What it failed at is not as it was: it is tried at once, and if it fails again the pause is longer all the same.
+    pub(crate) fn reconsider(&mut self) {
+        self.until = None;
+    }
+
     pub(crate) fn is_open(&self, now: Mono) -> bool {
         self.until.is_none_or(|until| until <= now)
     }

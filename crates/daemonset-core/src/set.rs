@@ -253,8 +253,15 @@ impl Set {
     }
 
     pub(crate) fn revisions_changed(&mut self) {
+        // Somebody else may have made the one that we could not: kube-controller-manager, beside an observer.
+        self.history.retry.reconsider();
         self.history_dirty = true;
         self.surplus_dirty = true;
+    }
+
+    /// The current revision is known and as it should be.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// When it wants to be synced again.

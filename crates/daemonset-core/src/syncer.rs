@@ -417,7 +417,8 @@ impl Syncer {
             let is_orphan = revision.controller == Controller::None;
             if revision.is_controlled_by(&set.ds.uid) || (is_orphan && set.ds.selector.matches(&revision.labels)) {
                 set.revisions_changed();
-                if wakes {
+                // Unless it is the one that is waited for.
+                if wakes || !set.is_settled() {
                     self.woken.insert(key);
                 }
             }
