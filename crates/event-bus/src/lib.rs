@@ -166,4 +166,4 @@ pub use client::{
     subscribe,
 };
 pub use record::{Body, Draft, Record, ShardStatus, TombstoneReason};
-pub use server::{Server, ServerOptions};
+pub use server::{Server, ServerOptions, Shadow};

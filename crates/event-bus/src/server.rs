@@ -23,6 +23,7 @@ mod hub;
 mod metrics;
 mod publish;
 mod serve;
+mod shadow;
 mod status;
 mod subscribe;
 mod unary;
@@ -33,6 +34,7 @@ use self::metrics::Metrics;
 use crate::access::{Action, Roles};
 use crate::engine::{Engine, Limits, Memory};
 
+pub use self::shadow::Shadow;
 pub use self::status::REFUSAL_METADATA;
 
 /// How often the engine learns that time passed. Liveness is announced at most this late; durations are 5 s and more.

@@ -11,7 +11,7 @@ use bailiff_runtime::Seed;
 use bailiff_runtime::args::{self, Address, BusFlags};
 use bailiff_runtime::tls::{Connector, Tls};
 use tonic::transport::Endpoint;
-use tonic::{Code, Response, Status};
+use tonic::{Code, Response, Status, Streaming};
 
 use super::ANSWER_WITHIN;
 use super::line::Line;
@@ -22,6 +22,8 @@ use crate::wire::{self, Wire};
 
 /// A peer that does not answer HTTP/2 pings for so long is gone, even if nothing closed the connection.
 const PING_EVERY: Duration = Duration::from_secs(5);
+
+const GET_HISTORY: &str = "GetHistory";
 
 /// Why a question to a bus was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -206,16 +208,11 @@ impl Bus {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn history(&self, topic: Topic, key: &str) -> Result<Vec<Record>, Error> {
-        const RPC: &str = "GetHistory";
-        let request = pb::GetHistoryRequest {
+        let response = self.history_raw(pb::GetHistoryRequest {
             topic: topic.to_string(),
             key: key.to_owned(),
-        };
-        let call = |mut client: EventBusClient<Route>| {
-            let request = request.clone();
-            async move { client.get_history(request).await }
-        };
-        let response = self.ask(RPC, call).await?;
+        });
+        let response = response.await?;
         let records: Result<Vec<Record>, _> = wire::list("records", response.records, usize::MAX);
         let incarnation = Incarnation::from(response.incarnation);
         // People read it. Nobody counts by it, so no clock is asked when it came.
@@ -224,8 +221,29 @@ impl Bus {
             age: None,
             ..record
         };
-        let records = records.map_err(|source| Error::Malformed { rpc: RPC, source })?;
+        let records = records.map_err(|source| Error::Malformed {
+            rpc: GET_HISTORY,
+            source,
+        })?;
         Ok(records.into_iter().map(in_incarnation).collect())
+    }
+
+    /// The same as it comes.
+    pub(crate) async fn history_raw(&self, request: pb::GetHistoryRequest) -> Result<pb::GetHistoryResponse, Error> {
+        let call = |mut client: EventBusClient<Route>| {
+            let request = request.clone();
+            async move { client.get_history(request).await }
+        };
+        self.ask(GET_HISTORY, call).await
+    }
+
+    /// A subscription as it comes: it ends with its connection.
+    pub(crate) async fn subscribe_raw(&self, request: pb::SubscribeRequest) -> Result<Streaming<pb::SubscribeResponse>, Error> {
+        let call = |mut client: EventBusClient<Route>| {
+            let request = request.clone();
+            async move { client.subscribe(request).await }
+        };
+        self.ask("Subscribe", call).await
     }
 
     /// The state of the bus.

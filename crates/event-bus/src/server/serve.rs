@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_proto::v1::event_bus_server::EventBusServer;
+use bailiff_proto::v1::event_bus_server::{EventBus, EventBusServer};
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::tls::Peer;
 use futures::StreamExt as _;
@@ -41,9 +41,15 @@ impl Server {
     }
 
     async fn serve_on(self, port: Port, stop: CancellationToken) {
+        let service = self.service();
+        self.serve_as(service, port, stop).await;
+    }
+
+    /// Serves `service` as the bus, whose memory is this one's.
+    pub(super) async fn serve_as<T: EventBus>(self, service: EventBusServer<T>, port: Port, stop: CancellationToken) {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<EventBusServer<Self>>().await;
-        let routes = Routes::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX)).add_service(self.service());
+        let routes = Routes::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX)).add_service(service);
         let serving = port.serve(routes.prepare().into_axum_router(), stop.clone());
         let stopped = async {
             stop.cancelled().await;

@@ -17,6 +17,7 @@ mod etcd_restored;
 mod etcd_setup;
 mod mtls;
 mod publishing;
+mod shadow;
 mod stream_properties;
 mod subscribing;
 mod support;
