@@ -5,6 +5,7 @@ mod certs;
 mod cluster;
 mod conformance;
 mod demo;
+mod diff;
 mod events;
 mod explain;
 mod pause;
@@ -56,6 +57,8 @@ enum Command {
     Certs(certs::Args),
     /// Judge a program as a stage: run it against a cluster and a bus made for it, and see what it does
     Conformance(Box<conformance::Args>),
+    /// Hold two implementations of a stage, or Bailiff and the cluster's own controllers, against each other
+    Diff(Box<diff::Args>),
     /// Look at an event bus, or reset an epoch of it
     Bus(bus::Args),
 }
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Events(args) => events::main(args),
         Command::Certs(args) => certs::main(args),
         Command::Conformance(args) => conformance::main(*args),
+        Command::Diff(args) => diff::main(*args),
         Command::Bus(args) => bus::main(args),
     };
     done.unwrap_or_else(|error| {

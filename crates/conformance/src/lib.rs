@@ -7,7 +7,7 @@
 //! That something does not happen is judged when something else, which comes after it, has happened: nothing waits for silence.
 
 mod acts;
-mod candidate;
+pub mod candidate;
 mod gate;
 mod item;
 mod report;

@@ -8,11 +8,6 @@ const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-fn annotate(api: &ApiServer, node: &str, annotations: &Value) {
-    let patch = json!({"metadata": {"annotations": annotations}});
-    api.request("PATCH", &format!("{NODES}/{node}"), "application/merge-patch+json", &patch);
-}
-
 /// A pod that tolerates no silent node.
 fn mk_pod(node: &str) -> Value {
     let tolerations = ["node.kubernetes.io/not-ready", UNREACHABLE]
@@ -48,7 +43,7 @@ fn a_silent_node_is_found_and_emptied_by_way_of_a_kubeconfig() {
     sandbox.until("Served the sandbox");
     let api = ApiServer::of(&file);
     for node in ["node-a-000", "node-a-001", "node-b-000", "node-b-001"] {
-        annotate(&api, node, &json!({"sandbox.bailiff.dev/lease-interval": "500ms"}));
+        api.annotate(node, &json!({"sandbox.bailiff.dev/lease-interval": "500ms"}));
     }
     api.request("POST", PODS, "application/json", &mk_pod("node-a-000"));
 
@@ -63,7 +58,7 @@ fn a_silent_node_is_found_and_emptied_by_way_of_a_kubeconfig() {
         "--node-eviction-rate=10",
     ]);
     let bus = format!("--bus={}", field(&run.until("Event bus is open"), "address"));
-    annotate(&api, "node-a-000", &json!({"sandbox.bailiff.dev/alive": "false"}));
+    api.annotate("node-a-000", &json!({"sandbox.bailiff.dev/alive": "false"}));
 
     let is_silent = |node: &Value| node["metadata"]["name"] == "node-a-000";
     api.until(NODES, "Ready=Unknown", |node| {

@@ -69,6 +69,16 @@ impl Serving {
         Self::spawn(&mut command(args))
     }
 
+    /// The same, of which the output is waited for, and not the log.
+    pub fn start_telling(args: &[impl AsRef<OsStr>]) -> Self {
+        let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        Self {
+            child,
+            log: lines_of(stdout),
+        }
+    }
+
     /// The same of another program.
     pub fn start_program(name: &str, args: &[impl AsRef<OsStr>]) -> Self {
         Self::spawn(&mut of_program(&path_of(name), args))
@@ -76,17 +86,11 @@ impl Serving {
 
     fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        // More than it ever logs, so that it never waits for its reader.
-        let (sender, log) = sync_channel(100_000);
-        std::thread::spawn(move || {
-            for line in stderr.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { child, log }
+        let stderr = child.stderr.take().unwrap();
+        Self {
+            child,
+            log: lines_of(stderr),
+        }
     }
 
     /// Waits for a line of its log.
@@ -102,11 +106,31 @@ impl Serving {
     }
 
     /// Ends it as the kubelet would, and tells its exit code.
-    pub fn stop(mut self) -> Option<i32> {
+    pub fn stop(self) -> Option<i32> {
+        self.end().0
+    }
+
+    /// The same, and what it said and nobody has waited for.
+    pub fn end(mut self) -> (Option<i32>, Vec<String>) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.child.wait().unwrap().code()
+        let code = self.child.wait().unwrap().code();
+        (code, self.log.iter().collect())
     }
+}
+
+/// The lines of a stream, as they come.
+fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+    // More than is ever said, so that nobody waits for the reader.
+    let (sender, lines) = sync_channel(100_000);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
 }
 
 impl Drop for Serving {
@@ -191,6 +215,17 @@ impl ApiServer {
             .read_to_string(&mut text)
             .unwrap();
         serde_json::from_str(&text).unwrap()
+    }
+
+    /// Sets annotations of a node.
+    pub fn annotate(&self, node: &str, annotations: &Value) {
+        let patch = json!({"metadata": {"annotations": annotations}});
+        self.request(
+            "PATCH",
+            &format!("/api/v1/nodes/{node}"),
+            "application/merge-patch+json",
+            &patch,
+        );
     }
 
     /// Watches until an object is as it is wanted, and returns it.

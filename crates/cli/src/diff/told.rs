@@ -1,0 +1,184 @@
+//! What is told of a comparison: lines for people, or an object on each line for programs.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use bailiff_diff::{Answer, Comparison, Finding, Key, Score, Side, run};
+use bailiff_model::Wall;
+use bailiff_runtime::{Clock, GoDuration};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
+use crate::bus::Output;
+
+/// Tells it.
+pub struct Told {
+    output: Output,
+    incumbent: &'static str,
+    candidate: &'static str,
+    clock: Clock,
+    bar: ProgressBar,
+    waits: [Option<String>; 2],
+}
+
+impl Told {
+    /// To whoever reads the output; the sides are called so.
+    pub fn new(output: Output, incumbent: &'static str, candidate: &'static str) -> Self {
+        let bar = if std::io::stderr().is_terminal() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self {
+            output,
+            incumbent,
+            candidate,
+            clock: Clock::system(),
+            bar,
+            waits: [const { None }; 2],
+        }
+    }
+
+    fn name(&self, side: Side) -> &'static str {
+        match side {
+            Side::Incumbent => self.incumbent,
+            Side::Candidate => self.candidate,
+        }
+    }
+
+    fn say(&self, text: &str, object: &Value) {
+        let line = match self.output {
+            Output::Text => text.to_owned(),
+            Output::Json => object.to_string(),
+        };
+        // Whoever does not read any more is told by the exit code.
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        });
+    }
+
+    /// It is over.
+    pub fn ends(&self, score: &Score) {
+        self.bar.finish_and_clear();
+        self.say(score.text().trim_end(), &json!({"found": "score", "score": score.json()}));
+    }
+}
+
+impl run::Teller for Told {
+    fn begins(&mut self, comparison: &Comparison) {
+        self.waits = [const { None }; 2];
+        let standing = comparison.score().standing;
+        let now = self.clock.now().wall;
+        self.say(
+            &format!("{now:.0} both are heard; {standing} answers stood when it began"),
+            &json!({"found": "begins", "at": now.to_string(), "standing": standing}),
+        );
+    }
+
+    fn waits(&mut self, side: Side, why: &str) {
+        if self.waits[side as usize].as_deref() == Some(why) {
+            return;
+        }
+        self.waits[side as usize] = Some(why.to_owned());
+        let (now, name) = (self.clock.now().wall, self.name(side));
+        self.say(
+            &format!("{now:.0} nothing is judged while {name} is not heard: {why}"),
+            &json!({"found": "waits", "at": now.to_string(), "side": word(side), "why": why}),
+        );
+    }
+
+    fn goes_on(&mut self, comparison: &Comparison) {
+        if !self.bar.is_hidden() {
+            let score = comparison.score();
+            self.bar.set_message(format!(
+                "{} agreed, {} differed, {} of them still do; {} wait for their turn",
+                score.agreed, score.differing, score.still_differing, score.waiting
+            ));
+        }
+    }
+
+    fn found(&mut self, finding: &Finding) {
+        let now = self.clock.now().wall;
+        match finding {
+            Finding::Differs {
+                key,
+                incumbent,
+                candidate,
+            } => self.say(
+                &format!(
+                    "{now:.0} differs: {key}\n{}\n{}",
+                    line(self.incumbent, incumbent.as_ref()),
+                    line(self.candidate, candidate.as_ref())
+                ),
+                &object(
+                    "differs",
+                    now,
+                    key,
+                    &json!({
+                        "incumbent": incumbent.as_ref().map(of_answer), "candidate": candidate.as_ref().map(of_answer),
+                    }),
+                ),
+            ),
+            // Of interest to programs; people are told how many.
+            Finding::Agrees { .. } if self.output == Output::Text => {}
+            Finding::Agrees { key, answer, late, lag } => self.say(
+                "",
+                &object(
+                    "agrees",
+                    now,
+                    key,
+                    &json!({
+                        "answer": answer.as_ref().map(of_answer), "late": word(*late), "lagSeconds": lag.as_secs_f64(),
+                    }),
+                ),
+            ),
+            Finding::Settled { key, answer, after } => self.say(
+                &format!(
+                    "{now:.0} settled: {key}, after {}: {}",
+                    GoDuration::new(*after),
+                    answer.as_ref().map_or("nothing is wanted", |answer| answer.says.as_str())
+                ),
+                &object(
+                    "settled",
+                    now,
+                    key,
+                    &json!({
+                        "answer": answer.as_ref().map(of_answer), "afterSeconds": after.as_secs_f64(),
+                    }),
+                ),
+            ),
+        }
+    }
+}
+
+const fn word(side: Side) -> &'static str {
+    match side {
+        Side::Incumbent => "incumbent",
+        Side::Candidate => "candidate",
+    }
+}
+
+fn line(name: &str, answer: Option<&Answer>) -> String {
+    let Some(answer) = answer else {
+        return format!("    {name} says nothing of it: nothing is wanted");
+    };
+    let at = answer.at.map_or_else(String::new, |at| format!(" at {at:.0}"));
+    format!("    {name}: {}{at}\n        {}", answer.says, answer.why)
+}
+
+fn of_answer(answer: &Answer) -> Value {
+    json!({
+        "says": answer.says, "at": answer.at.map(|at| at.to_string()), "why": answer.why, "inTurn": answer.in_turn,
+    })
+}
+
+fn object(found: &str, at: Wall, key: &Key, more: &Value) -> Value {
+    let mut object = json!({
+        "found": found, "at": at.to_string(), "question": key.question.as_str(), "object": key.object, "uid": key.uid,
+    });
+    if let (Some(object), Some(more)) = (object.as_object_mut(), more.as_object()) {
+        object.extend(more.clone());
+    }
+    object
+}

@@ -1,0 +1,164 @@
+//! What the records of the bus answer.
+
+use bailiff_event_bus::Body;
+use bailiff_explain::{Said, sentence};
+use bailiff_model::health::{NodeHealth, Verdict};
+use bailiff_model::intent::{Intent, IntentState, NodeEviction};
+use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, ZoneStatus};
+use bailiff_model::rollout::DaemonSetSync;
+use bailiff_model::{Hold, HoldReason, PodRef, Topic};
+
+use crate::answer::{Answer, Key, Question};
+
+/// The question that a record answers, and the answer; `None` if nothing is wanted any more.
+pub fn answer(body: &Body) -> (Key, Option<Answer>) {
+    let why = || sentence::sentence(said(body));
+    match body {
+        Body::NodeHealth(health) => (node(Question::Health, &health.node.name), Some(of_health(health, why()))),
+        Body::Intent(Intent::Isolation(isolation)) => {
+            let answer = Answer::new(format!("taint {}:NoExecute", isolation.taint.key()), why());
+            (node(Question::Isolation, &isolation.node.name), Some(answer))
+        }
+        Body::Intent(Intent::NodeEviction(eviction)) => (
+            node(Question::Isolation, &eviction.node.name),
+            Some(of_node_eviction(eviction, why())),
+        ),
+        Body::Intent(Intent::Pod(eviction)) => {
+            let answer = match eviction.state {
+                IntentState::Scheduled => Some(Answer::new("goes when its toleration ends", why()).at(eviction.due_at)),
+                IntentState::Due => Some(Answer::new("goes", why())),
+                IntentState::Withdrawn(_) => None,
+            };
+            (pod(&eviction.pod), answer)
+        }
+        Body::Outcome(Outcome::Zone(zone)) => (
+            Key::new(Question::Zone, format!("zone {}", zone.zone)),
+            Some(of_zone(zone, why())),
+        ),
+        Body::Outcome(Outcome::Node(outcome)) => (node(Question::Isolation, &outcome.node.name), of_node(outcome, why())),
+        Body::Outcome(Outcome::Pod(outcome)) => (pod(&outcome.pod), of_pod(outcome, why())),
+        Body::DaemonSetSync(sync) => {
+            let object = format!("daemonset {}/{}", sync.namespace, sync.name);
+            (
+                Key::new(Question::Rollout, object).of_uid(sync.uid.as_str()),
+                Some(of_sync(sync, why())),
+            )
+        }
+    }
+}
+
+/// The object of a question is gone with this record's tombstone, and its last answer is what was decided. Otherwise nothing is wanted
+/// any more.
+pub fn is_final(topic: Topic, key: &Key, answer: Option<&Answer>) -> bool {
+    let is_pods = matches!(topic, Topic::EvictionIntents | Topic::EvictionOutcomes) && key.question == Question::Eviction;
+    is_pods && answer.is_some_and(|answer| answer.says == "goes")
+}
+
+/// What a record says, for whoever puts it into words.
+pub fn said(body: &Body) -> Said<'_> {
+    match body {
+        Body::NodeHealth(health) => Said::Health(health),
+        Body::Intent(intent) => Said::Intent(intent),
+        Body::Outcome(outcome) => Said::Outcome(outcome),
+        Body::DaemonSetSync(sync) => Said::Rollout(sync),
+    }
+}
+
+pub(crate) fn node(question: Question, name: impl std::fmt::Display) -> Key {
+    Key::new(question, format!("node {name}"))
+}
+
+pub(crate) fn pod(pod: &PodRef) -> Key {
+    Key::new(Question::Eviction, format!("pod {}/{}", pod.namespace, pod.name)).of_uid(pod.uid.as_str())
+}
+
+fn of_health(health: &NodeHealth, why: String) -> Answer {
+    let mut says = health.verdict.as_str().to_owned();
+    says += &format!(" in zone {}", health.zone);
+    if health.excluded_from_disruption {
+        says += ", without a vote";
+    }
+    says += &held(health.held.as_ref());
+    // A record says HEALTHY of a node whose Ready is anything but True only by mistake.
+    if health.verdict == Verdict::Healthy {
+        says += &format!(", Ready={}", health.ready.status.as_str());
+    }
+    Answer::new(says, why)
+}
+
+fn of_node_eviction(eviction: &NodeEviction, why: String) -> Answer {
+    if eviction.due {
+        Answer::new("all its pods go", why)
+    } else {
+        Answer::new("all its pods go when its time ends", why).at(eviction.not_before)
+    }
+}
+
+fn of_zone(zone: &ZoneStatus, why: String) -> Answer {
+    Answer::new(
+        format!(
+            "{} at {} nodes/s{}",
+            zone.state,
+            zone.rate_per_second,
+            held(zone.held.as_ref())
+        ),
+        why,
+    )
+}
+
+fn of_node(outcome: &NodeOutcome, why: String) -> Option<Answer> {
+    let answer = match &outcome.state {
+        NodeOutcomeState::Isolated => Answer::new("isolated", why),
+        NodeOutcomeState::Evicted => Answer::new("all its pods go", why),
+        NodeOutcomeState::Queued { .. } => Answer::new("isolated", why).in_turn(),
+        NodeOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new("isolated", why).in_turn(),
+        NodeOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),
+        NodeOutcomeState::Released => return None,
+    };
+    Some(answer)
+}
+
+fn of_pod(outcome: &PodOutcome, why: String) -> Option<Answer> {
+    let answer = match &outcome.state {
+        PodOutcomeState::Evicting => Answer::new("goes", why),
+        PodOutcomeState::Deleted | PodOutcomeState::Gone => Answer::new("goes", why).for_good(),
+        // What an observer would have deleted at this moment does not come back when its node does.
+        PodOutcomeState::Held(hold) if hold.reason == HoldReason::Observing => Answer::new("goes", why).for_good(),
+        PodOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new("goes", why).in_turn(),
+        PodOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),
+        PodOutcomeState::Blocked { by } => Answer::new(format!("stays, PodDisruptionBudget {by} forbids it"), why),
+        PodOutcomeState::Refused(reason) => Answer::new(format!("stays, refused: {}", reason.as_str()), why),
+        PodOutcomeState::Cancelled => return None,
+    };
+    Some(answer)
+}
+
+fn of_sync(sync: &DaemonSetSync, why: String) -> Answer {
+    let counts = &sync.counts;
+    let says = rollout(sync.observed_generation, counts.desired, counts.updated, counts.misscheduled);
+    Answer::new(says + &held(sync.held.as_ref()), why)
+}
+
+/// How far a DaemonSet is, by what its controller decides alone; readiness is the kubelets'.
+pub(crate) fn rollout(generation: i64, desired: u32, updated: u32, misscheduled: u32) -> String {
+    format!("generation {generation}: {updated} of {desired} nodes run the current revision, {misscheduled} run it and should not")
+}
+
+/// It is decided, and acted on when others are done. An observer's nodes never get their turn: it grants none.
+fn is_in_turn(hold: &Hold) -> bool {
+    matches!(
+        hold.reason,
+        HoldReason::RateLimited | HoldReason::TaintOrder | HoldReason::Observing
+    )
+}
+
+/// Why nothing happens. An observer does nothing by intent, which is no answer.
+fn held(hold: Option<&Hold>) -> String {
+    match hold {
+        Some(hold) if hold.reason != HoldReason::Observing => format!(", held: {}", hold.reason),
+        Some(_) | None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
