@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard};
+use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard, Uid};
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision};
@@ -272,7 +272,7 @@ impl Syncer {
     }
 
     fn pod_deleted(&mut self, uid: &PodUid) {
-        self.world.bury(uid.as_str());
+        self.world.bury(uid.as_uid());
         let Some((key, pod)) = self.world.remove_pod(uid) else {
             return;
         };
@@ -330,7 +330,7 @@ impl Syncer {
     }
 
     fn daemonset_applied(&mut self, ds: DaemonSet) {
-        if self.world.is_gone(&ds.uid) {
+        if self.world.is_gone(&Uid::from(&*ds.uid)) {
             return;
         }
         let key = (ds.namespace.clone(), ds.name.clone());
@@ -361,7 +361,7 @@ impl Syncer {
     }
 
     fn daemonset_deleted(&mut self, key: &Key, uid: &str) {
-        self.world.bury(uid);
+        self.world.bury(&Uid::from(uid));
         if self.sets.get(key).is_some_and(|set| *set.ds.uid == *uid) {
             self.remove_set(key);
         }

@@ -64,19 +64,19 @@ impl Request {
             },
             Self::DeletePod { name, uid } => Call::Delete {
                 path: pod(name.as_str()),
-                uid: uid.as_str().to_owned(),
+                uid: uid.to_string(),
             },
             Self::AdoptPod { name, uid } => Call::Strategic {
                 path: pod(name.as_str()),
-                body: adopt(owner, uid.as_str()),
+                body: adopt(owner, &uid.to_string()),
             },
             Self::ReleasePod { name, uid } => Call::Strategic {
                 path: pod(name.as_str()),
-                body: release(owner, uid.as_str()),
+                body: release(owner, &uid.to_string()),
             },
             Self::RelabelPod { name, uid, hash } => Call::Merge {
                 path: pod(name.as_str()),
-                body: json!({"metadata": {"uid": uid.as_str(), "labels": {LABEL_HASH: &**hash}}}),
+                body: json!({"metadata": {"uid": uid.to_string(), "labels": {LABEL_HASH: &**hash}}}),
             },
             Self::ReadDaemonSet => Call::Get { path: daemonset },
             Self::CreateRevision(draft) => Call::Create {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bailiff_model::{Holds, Namespace, NodeName, PodUid, Zone};
+use bailiff_model::{Holds, Namespace, NodeName, PodUid, Uid, Zone};
 use indexmap::{IndexMap, IndexSet};
 use slotmap::SlotMap;
 
@@ -69,7 +69,7 @@ impl World {
 
     /// True if the pod was there already, whether it still is or not.
     pub(crate) fn has_seen(&self, uid: &PodUid) -> bool {
-        self.keys.contains_key(uid) || self.gone.contains(uid.as_str())
+        self.keys.contains_key(uid) || self.gone.contains(uid.as_uid())
     }
 
     /// Pods that the DaemonSet of this uid controls.
@@ -87,7 +87,7 @@ impl World {
     pub(crate) fn apply_pod(&mut self, mut pod: Pod) -> Shown {
         let key = self.keys.get(&pod.uid).copied();
         let Some((key, known)) = key.and_then(|key| Some((key, self.pods.get_mut(key)?))) else {
-            let is_gone = self.gone.contains(pod.uid.as_str());
+            let is_gone = self.gone.contains(pod.uid.as_uid());
             let key = if is_gone { None } else { self.insert_pod(pod) };
             return Shown { old: None, key };
         };
@@ -143,11 +143,11 @@ impl World {
     }
 
     /// Notes that an object is gone for good.
-    pub(crate) fn bury(&mut self, uid: &str) {
+    pub(crate) fn bury(&mut self, uid: &Uid) {
         self.gone.push(uid);
     }
 
-    pub(crate) fn is_gone(&self, uid: &str) -> bool {
+    pub(crate) fn is_gone(&self, uid: &Uid) -> bool {
         self.gone.contains(uid)
     }
 
@@ -162,7 +162,7 @@ impl World {
 
     /// Keeps a revision unless a newer state of it is known or it is gone. Returns what was known before and whether it was kept.
     pub(crate) fn apply_revision(&mut self, revision: Revision) -> (Option<Revision>, bool) {
-        if self.gone.contains(&revision.uid) {
+        if self.gone.contains(&Uid::from(&*revision.uid)) {
             return (None, false);
         }
         let by_name = self.revisions.entry(revision.namespace.clone()).or_default();
@@ -175,7 +175,7 @@ impl World {
 
     /// Forgets a revision of this uid.
     pub(crate) fn remove_revision(&mut self, namespace: &Namespace, name: &str, uid: &str) -> Option<Revision> {
-        self.gone.push(uid);
+        self.gone.push(&Uid::from(uid));
         let by_name = self.revisions.get_mut(namespace)?;
         if by_name.get(name).is_some_and(|known| *known.uid != *uid) {
             return None;
@@ -217,17 +217,16 @@ impl LabelPool {
 /// The last uids that are gone. Every pod that is seen is looked for here, nearly always in vain.
 #[derive(Clone, Debug, Default)]
 struct Gone {
-    order: VecDeque<Arc<str>>,
-    set: IndexSet<Arc<str>>,
+    order: VecDeque<Uid>,
+    set: IndexSet<Uid>,
 }
 
 impl Gone {
-    fn push(&mut self, uid: &str) {
-        let uid: Arc<str> = Arc::from(uid);
+    fn push(&mut self, uid: &Uid) {
         if !self.set.insert(uid.clone()) {
             return;
         }
-        self.order.push_back(uid);
+        self.order.push_back(uid.clone());
         if self.order.len() > GONE
             && let Some(oldest) = self.order.pop_front()
         {
@@ -235,7 +234,7 @@ impl Gone {
         }
     }
 
-    fn contains(&self, uid: &str) -> bool {
+    fn contains(&self, uid: &Uid) -> bool {
         self.set.contains(uid)
     }
 }
@@ -314,11 +313,12 @@ mod tests {
 
     #[test]
     fn only_the_last_gone_uids_are_remembered() {
+        let uid = |index: usize| Uid::from(index.to_string().as_str());
         let mut gone = Gone::default();
         for index in 0..=GONE {
-            gone.push(&index.to_string());
+            gone.push(&uid(index));
         }
-        assert!(!gone.contains("0") && gone.contains("1") && gone.contains(&GONE.to_string()));
+        assert!(!gone.contains(&uid(0)) && gone.contains(&uid(1)) && gone.contains(&uid(GONE)));
         assert_eq!((gone.order.len(), gone.set.len()), (GONE, GONE));
     }
 }

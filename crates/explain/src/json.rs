@@ -38,12 +38,12 @@ fn time(wall: Wall) -> Value {
 }
 
 fn node(node: &NodeRef) -> Value {
-    json!({"name": node.name.as_str(), "uid": node.uid.as_str(), "resourceVersion": node.resource_version.to_string()})
+    json!({"name": node.name.as_str(), "uid": node.uid.to_string(), "resourceVersion": node.resource_version.to_string()})
 }
 
 fn pod(pod: &PodRef) -> Value {
     json!({
-        "namespace": pod.namespace.as_str(), "name": pod.name.as_str(), "uid": pod.uid.as_str(),
+        "namespace": pod.namespace.as_str(), "name": pod.name.as_str(), "uid": pod.uid.to_string(),
         "resourceVersion": pod.resource_version.to_string(),
     })
 }

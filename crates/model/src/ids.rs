@@ -1,8 +1,9 @@
-//! Names and uids as types, so that they cannot be mixed up. Cloning one copies a pointer.
+//! Names and uids as types, so that they cannot be mixed up. Cloning one copies some bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::uid::Uid;
 use crate::version::ResourceVersion;
 
 macro_rules! identity {
@@ -72,10 +73,6 @@ identity!(
     NodeName
 );
 identity!(
-    /// `metadata.uid` of a Node: one incarnation of it.
-    NodeUid
-);
-identity!(
     /// `metadata.namespace` of a namespaced object.
     Namespace
 );
@@ -84,12 +81,62 @@ identity!(
     PodName
 );
 identity!(
-    /// `metadata.uid` of a Pod: one incarnation of it.
-    PodUid
-);
-identity!(
     /// One memory of a bus: a bus that lost its memory has another.
     Incarnation
+);
+
+/// [`Uid`]s of one kind of object.
+macro_rules! uid {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uid);
+
+        impl $name {
+            /// True if the text is empty.
+            pub fn is_empty(&self) -> bool {
+                self.0.is_empty()
+            }
+
+            /// The same as that of an object of any kind.
+            pub fn as_uid(&self) -> &Uid {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(Uid::from(text))
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self::from(text.as_str())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+uid!(
+    /// `metadata.uid` of a Node: one incarnation of it.
+    NodeUid
+);
+uid!(
+    /// `metadata.uid` of a Pod: one incarnation of it.
+    PodUid
 );
 
 /// One incarnation of a Node, as it was when something was decided about it.

@@ -25,7 +25,7 @@ pub struct ParseError(String);
 impl TraceContext {
     /// The trace of the incident that began with `node`'s last sign of life at `last_sign`.
     pub fn incident(node: &NodeUid, last_sign: Wall) -> Self {
-        Self::derived(&[node.as_str(), &last_sign.as_microsecond().to_string()])
+        Self::derived(&[&node.to_string(), &last_sign.as_microsecond().to_string()])
     }
 
     /// The trace of something else that is identified by `parts`, such as a hand-made taint or a rollout.

@@ -98,7 +98,7 @@ fn failed_write(error: &Error) -> WriteOutcome {
 fn body(write: &StatusWrite) -> Value {
     let conditions: Vec<Value> = write.conditions.iter().map(condition).collect();
     json!({
-        "metadata": {"uid": write.node.uid.as_str(), "resourceVersion": write.node.resource_version.to_string()},
+        "metadata": {"uid": write.node.uid.to_string(), "resourceVersion": write.node.resource_version.to_string()},
         "status": {"conditions": conditions},
     })
 }

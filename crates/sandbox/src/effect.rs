@@ -83,14 +83,14 @@ impl Effect {
 
     /// Merges `status` into a pod's status; the uid is the precondition.
     pub fn pod_status(key: &PodKey, uid: &PodUid, status: Value, answer: Answer) -> Self {
-        let body = json!({"metadata": {"uid": uid.as_str()}, "status": status});
+        let body = json!({"metadata": {"uid": uid.to_string()}, "status": status});
         Self::send(Verb::StrategicMergePatch, pod_path(key, "/status"), body, answer)
     }
 
     /// Deletes a pod for good.
     pub fn delete_pod_now(key: &PodKey, uid: &PodUid, answer: Answer) -> Self {
         let body = json!({
-            "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": uid.as_str()},
+            "kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": uid.to_string()},
         });
         Self::send(Verb::Delete, pod_path(key, ""), body, answer)
     }

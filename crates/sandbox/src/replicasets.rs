@@ -178,7 +178,7 @@ impl ReplicaSets {
         };
         let owned = Owned {
             set: controller.clone(),
-            uid: facts.uid.as_str().into(),
+            uid: facts.uid.to_string().into(),
             state: State::of(facts),
         };
         let state = owned.state;

@@ -107,7 +107,7 @@ fn pod_path(pod: &PodRef) -> String {
 /// The uid is a precondition. Where the list of taints is replaced so is the resourceVersion: what somebody else did to the list in
 /// between must not be lost (NL-077). Labels are set one by one and need none (NL-121).
 fn node_body(patch: &NodePatch) -> Value {
-    let mut metadata = json!({"uid": patch.node.uid.as_str()});
+    let mut metadata = json!({"uid": patch.node.uid.to_string()});
     let mut body = Map::new();
     if let Some(taints) = &patch.taints {
         metadata["resourceVersion"] = json!(patch.node.resource_version.to_string());
@@ -136,7 +136,7 @@ fn taint(taint: &Taint) -> Value {
 /// Conditions merge by type: reason, message and the rest of the condition stay as they are (NL-087).
 fn pod_body(mark: &PodMark) -> Value {
     json!({
-        "metadata": {"uid": mark.pod.uid.as_str(), "resourceVersion": mark.pod.resource_version.to_string()},
+        "metadata": {"uid": mark.pod.uid.to_string(), "resourceVersion": mark.pod.resource_version.to_string()},
         "status": {"conditions": [{
             "type": wellknown::CONDITION_READY,
             "status": "False",

@@ -23,7 +23,7 @@ pub(crate) async fn write_taints(api: Api, write: TaintWrite) -> Input {
     let path = format!("{NODES}/{}", write.node.name);
     let taints: Vec<Value> = write.taints.iter().map(taint).collect();
     let body = json!({
-        "metadata": {"uid": write.node.uid.as_str(), "resourceVersion": write.node.resource_version.to_string()},
+        "metadata": {"uid": write.node.uid.to_string(), "resourceVersion": write.node.resource_version.to_string()},
         // The list has no merge key: a strategic merge patch replaces it. An empty one is written as upstream writes it.
         "spec": {"taints": if taints.is_empty() { Value::Null } else { Value::Array(taints) }},
     });
@@ -51,7 +51,7 @@ pub(crate) async fn read_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
 /// Patches a pod's status (TE-072 to TE-074, NL-206).
 pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) -> Input {
     let body = json!({
-        "metadata": {"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.to_string()},
+        "metadata": {"uid": pod.uid.to_string(), "resourceVersion": pod.resource_version.to_string()},
         "status": status(&mark),
     });
     let path = format!("{}/status", pod_path(&pod));
@@ -84,7 +84,7 @@ const CAUSE_BUDGET: &str = "DisruptionBudget";
 
 /// Evicts a pod by the Eviction API, with its own grace period. Refused by a budget is an answer, not a failure.
 pub(crate) async fn evict_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
-    let preconditions = json!({"uid": pod.uid.as_str(), "resourceVersion": pod.resource_version.to_string()});
+    let preconditions = json!({"uid": pod.uid.to_string(), "resourceVersion": pod.resource_version.to_string()});
     let body = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": pod.name.as_str(), "namespace": pod.namespace.as_str()},

@@ -5,7 +5,7 @@ mod items;
 use std::time::Duration;
 
 use bailiff_event_bus::Body;
-use bailiff_model::{Mono, NodeHealth, Topic, Verdict};
+use bailiff_model::{Mono, NodeHealth, NodeUid, Topic, Verdict};
 use bailiff_sandbox::{Observation, Verb};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -253,15 +253,15 @@ async fn nodes_change(stand: &mut Stand) -> Result<(), Stop> {
         "status": {"capacity": before["status"]["capacity"], "allocatable": before["status"]["allocatable"]},
     });
     let successor = stand.request(Verb::Create, path, &successor)?;
-    let uid = successor["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let uid = NodeUid::from(successor["metadata"]["uid"].as_str().unwrap_or_default());
+    let new = uid.clone();
     let is_new = |seen: &Timeline| {
-        let is_well = |health: &NodeHealth| health.node.uid.as_str() == uid && health.verdict == Verdict::Healthy;
+        let is_well = |health: &NodeHealth| health.node.uid == new && health.verdict == Verdict::Healthy;
         health(seen, replaced).is_some_and(is_well)
     };
     stand.demand(&UID, is_new).await?;
-    let uid = successor["metadata"]["uid"].as_str().unwrap_or_default();
     stand.check(&UID, |seen| {
-        let mut of_new = said(seen, 0).filter(|(_, _, health)| health.node.uid.as_str() == uid);
+        let mut of_new = said(seen, 0).filter(|(_, _, health)| health.node.uid == uid);
         let inherited = of_new.any(|(_, _, health)| health.verdict == Verdict::Unreachable);
         inherited.then(|| format!("the new node {replaced} was said to be UNREACHABLE"))
     });

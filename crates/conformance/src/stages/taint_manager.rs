@@ -193,7 +193,9 @@ fn is_precise(seen: &Timeline, eviction: &PodEviction, pod: &Value) -> bool {
         EvictionCause::Taints { taints, .. } => taints.iter().any(|taint| &*taint.key == KEY && &*taint.value == "now"),
         EvictionCause::Node => false,
     };
-    names_taint && pod["metadata"]["uid"] == *eviction.pod.uid.as_str() && node["metadata"]["uid"] == *eviction.node.uid.as_str()
+    names_taint
+        && pod["metadata"]["uid"] == eviction.pod.uid.to_string()
+        && node["metadata"]["uid"] == eviction.node.uid.to_string()
 }
 
 /// Says so if the pod's eviction was DUE less than `tolerated` after its node was tainted.

@@ -206,7 +206,7 @@ fn said_before_written(seen: &Timeline) -> Option<String> {
             (!is_written).then(|| format!("node {name} was said to be ISOLATED before it had the taint"))
         }
         Some(Body::Outcome(Outcome::Pod(outcome))) if outcome.state == PodOutcomeState::Deleted => {
-            let uid = outcome.pod.uid.as_str();
+            let uid = outcome.pod.uid.to_string();
             let mut writes = seen
                 .writes(0)
                 .filter(|(_, write)| write.event.object.uid() == uid && is_deletion(write));

@@ -190,7 +190,7 @@ impl Cluster {
         self.work.requests += 1;
         let answer = match request {
             Request::CreatePod { name, node, .. } => return self.create(id, owner, request, name.as_str(), node),
-            Request::DeletePod { uid, .. } => self.delete(number(uid.as_str())),
+            Request::DeletePod { uid, .. } => self.delete(number(&uid.to_string())),
             Request::CreateRevision(_) => {
                 let version = self.version();
                 let revision: Revision = decode(&named(body(request, owner), version));

@@ -110,7 +110,7 @@ impl Case<'_> {
             .map(|(index, words)| mk_pod(&index.to_string(), words))
             .collect();
         let judgement = self.judge(&pods);
-        let deletes: Vec<&str> = judgement.deletes.iter().map(|(uid, _)| uid.as_str()).collect();
+        let deletes: Vec<String> = judgement.deletes.iter().map(|(uid, _)| uid.to_string()).collect();
         format!(
             "{}{}",
             if judgement.create == Wanted::Missing { "+" } else { "" },

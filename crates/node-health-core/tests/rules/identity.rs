@@ -71,7 +71,7 @@ fn another_node_of_the_same_name_inherits_nothing() {
         assert_eq!(story.last().map(String::as_str), Some("51 n1 no_status"));
         world.pass(59.0);
         assert_eq!(world.verdict("n1"), "no_status", "it has a startup grace of its own");
-        assert_eq!(world.record("n1").node.uid.as_str(), "u2");
+        assert_eq!(world.record("n1").node.uid.to_string(), "u2");
     }
 }
 
@@ -94,7 +94,7 @@ fn what_is_under_way_for_the_old_node_does_not_touch_the_new_one() {
     world.answer_pending();
     assert_eq!(world.ready("n1"), ReadyStatus::True);
     assert_eq!(
-        world.record("n1").node.uid.as_str(),
+        world.record("n1").node.uid.to_string(),
         "u3",
         "the read after the conflict found it"
     );

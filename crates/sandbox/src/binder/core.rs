@@ -426,7 +426,7 @@ impl Core {
         self.occupy(&node, pending.requests);
         let body = json!({
             "apiVersion": "v1", "kind": "Binding",
-            "metadata": {"name": key.name.as_str(), "namespace": key.namespace.as_str(), "uid": pending.uid.as_str()},
+            "metadata": {"name": key.name.as_str(), "namespace": key.namespace.as_str(), "uid": pending.uid.to_string()},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node.as_str()},
         });
         let answer = Answer::Bound(key.clone());
@@ -464,7 +464,7 @@ impl Core {
             kind: "Pod",
             namespace: key.namespace.as_str(),
             object: key.name.as_str(),
-            uid: pending.uid.as_str(),
+            uid: &pending.uid.to_string(),
             is_warning: true,
             reason: "FailedScheduling",
             message,

@@ -33,7 +33,7 @@ impl Parts {
     }
 
     fn renew(&mut self, node: &NodeName, uid: &NodeUid, at: Wall, ensure: bool, now: Now) {
-        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid.as_str()}]);
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid.to_string()}]);
         let key = (LEASE_NAMESPACE, node.as_str(), "");
         let renewed = self.sandbox.modify(LEASES, key, |lease| {
             lease["spec"]["renewTime"] = micros(at).into();

@@ -290,7 +290,7 @@ impl Core {
             kind: "Pod",
             namespace: key.namespace.as_str(),
             object: key.name.as_str(),
-            uid: uid.as_str(),
+            uid: &uid.to_string(),
             is_warning: true,
             reason,
             message,

@@ -38,7 +38,7 @@ pub fn node_status(machine: &Machine, at: Wall) -> Value {
     if machine.settings.is_full() {
         describe(machine, &mut status);
     }
-    json!({"metadata": {"uid": object.uid.as_str()}, "status": status})
+    json!({"metadata": {"uid": object.uid.to_string()}, "status": status})
 }
 
 /// What a kubelet adds when the Node does not say it yet: capacity, address, what machine it is.

@@ -438,7 +438,7 @@ fn counted(pod: &Pod, standing: &Standing) -> Start {
 pub(super) fn trace_of_taint(node: &NodeRef, standing: &Standing) -> TraceContext {
     standing.trace.unwrap_or_else(|| {
         let (taint, since) = (standing.taint.to_string(), standing.since.wall.as_microsecond().to_string());
-        TraceContext::derived(&[node.uid.as_str(), "\0", &taint, "\0", &since])
+        TraceContext::derived(&[&node.uid.to_string(), "\0", &taint, "\0", &since])
     })
 }
 

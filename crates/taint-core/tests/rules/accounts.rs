@@ -154,7 +154,7 @@ fn references_survive_changes_of_the_pod() {
     let shown = (
         pod.namespace.as_str(),
         pod.name.as_str(),
-        pod.uid.as_str(),
+        &*pod.uid.to_string(),
         pod.resource_version.to_string(),
     );
     assert_eq!(shown, ("default", "p", "p", "8".to_owned()));

@@ -22,8 +22,8 @@ fn mk_pod_ready(uid: &str, ready: ReadyStatus) -> PodFacts {
     }
 }
 
-fn marked(h: &Harness) -> Vec<&str> {
-    h.marks.iter().map(|mark| mark.pod.uid.as_str()).collect()
+fn marked(h: &Harness) -> Vec<String> {
+    h.marks.iter().map(|mark| mark.pod.uid.to_string()).collect()
 }
 
 fn answer(h: &mut Harness, uid: &str, answer: Answer) {
@@ -73,7 +73,7 @@ fn a_pod_is_marked_once_and_said_to_be() {
         (Component::NodeController, Severity::Warning)
     );
     assert_eq!(
-        (event.reason, &*event.message, event.pod.uid.as_str()),
+        (event.reason, &*event.message, &*event.pod.uid.to_string()),
         ("NodeNotReady", "Node is not ready", "t")
     );
     assert_eq!(

@@ -158,7 +158,7 @@ proptest! {
         let (harness, world) = play(Profile::Bailiff, &steps);
         for pod in world.pods.values() {
             let Some(node) = world.nodes.get(pod.node.as_str()) else { continue };
-            let due = harness.eviction(pod.pod.uid.as_str()).filter(|eviction| eviction.state == IntentState::Due);
+            let due = harness.eviction(&pod.pod.uid.to_string()).filter(|eviction| eviction.state == IntentState::Due);
             if let (Some(due), Tolerance::For(time)) = (due, taint::tolerance(&node.taints, &pod.tolerations)) {
                 let since = crate::harness::seconds(due.due_at);
                 prop_assert!(since <= i64::try_from(harness.millis / 1000).expect("small"));

@@ -127,7 +127,7 @@ fn the_cancelling_event_names_the_pod_without_uid() {
         (event.component, event.severity),
         (Component::TaintEvictionController, Severity::Normal)
     );
-    assert_eq!((event.reason, event.pod.uid.as_str()), ("TaintManagerEviction", ""));
+    assert_eq!((event.reason, &*event.pod.uid.to_string()), ("TaintManagerEviction", ""));
     assert_eq!(event.about.trace, h.published["pod/p"].trace);
 }
 
@@ -363,7 +363,7 @@ fn another_node_of_the_name_starts_anew() {
             Input::Node(new)
         });
         h.assert_state("p", Scheduled, 9);
-        assert_eq!(h.eviction("p").expect("scheduled").node.uid.as_str(), "n1-2");
+        assert_eq!(h.eviction("p").expect("scheduled").node.uid.to_string(), "n1-2");
         h.apply(Input::NodeGone {
             name: "n1".into(),
             uid: "n1-1".into(),

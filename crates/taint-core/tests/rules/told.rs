@@ -195,7 +195,7 @@ fn what_ends_with_its_node_is_told_of_that_node() {
     let pods = vec![mk_pod("timed", "n1", &[("m", Some(10))]), mk_pod("due", "n1", &[])];
     let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods);
     h.at(5).node(recreated(mk_node("n1", &[])));
-    assert!(h.told.iter().all(|told| told.node.uid.as_str() == "n1-1"), "{:?}", h.told);
+    assert!(h.told.iter().all(|told| told.node.uid.to_string() == "n1-1"), "{:?}", h.told);
     let told = told(&mut h);
     assert_eq!(told.len(), 3, "the taint, and what ended: {told:?}");
 }

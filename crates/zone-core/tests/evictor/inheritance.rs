@@ -311,7 +311,7 @@ fn a_restart_does_not_shorten_the_waits_of_pods() {
     world.spans.clear();
     world.show_everything();
     world.pass(secs(1));
-    let told = |uid: &bailiff_model::PodUid| world.told(uid.as_str());
+    let told = |uid: &bailiff_model::PodUid| world.told(&uid.to_string());
     let wanted = [
         "held 3s waiting PAUSED",
         "held 0s evicting RATE_LIMITED",

@@ -212,8 +212,8 @@ fn a_trace_has_the_holds_of_a_pod() {
     world.pass(secs(30));
     go_on(&mut world);
     let told = ["held 30s waiting PAUSED", "pod delete 0s deleted", "pod eviction 30s deleted"];
-    assert_eq!(world.told(pod.as_str()), told);
-    assert!(world.spans.iter().all(|span| !span.node.uid.as_str().is_empty()));
+    assert_eq!(world.told(&pod.to_string()), told);
+    assert!(world.spans.iter().all(|span| !span.node.uid.is_empty()));
 }
 
 /// TE-032: who is called off while something holds it says both.
@@ -225,7 +225,7 @@ fn a_pod_that_is_called_off_says_what_it_waited_for() {
     world.pass(secs(5));
     world.withdraw(&pod);
     assert_eq!(
-        world.told(pod.as_str()),
+        world.told(&pod.to_string()),
         ["held 5s cancelled PAUSED", "pod eviction 5s cancelled PAUSED"]
     );
     let details: Vec<&str> = world.spans.iter().map(|span| span.why.detail.as_str()).collect();
@@ -246,7 +246,7 @@ fn a_trace_has_the_attempts_that_failed() {
         "pod delete 0s deleted",
         "pod eviction 3s deleted",
     ];
-    assert_eq!(world.told(pod.as_str()), told);
+    assert_eq!(world.told(&pod.to_string()), told);
     assert_eq!(world.spans.iter().filter(|span| span.has_failed()).count(), 1);
 }
 
@@ -267,7 +267,7 @@ fn a_trace_has_the_budget_that_blocks() {
     world.budgets.clear();
     world.pass(secs(10));
     let told = ["blocked by budget 30s deleted DISRUPTION_BUDGET", "pod eviction 30s deleted"];
-    let all = world.told(pod.as_str());
+    let all = world.told(&pod.to_string());
     let waits: Vec<&str> = all
         .iter()
         .map(String::as_str)
@@ -294,11 +294,11 @@ fn a_trace_has_the_refusal() {
     }
     world.pass(secs(2));
     assert_eq!(
-        world.told(pod.as_str()).last().map(String::as_str),
+        world.told(&pod.to_string()).last().map(String::as_str),
         Some("pod eviction 0s refused TOLERATED")
     );
     assert_eq!(
-        world.told(gone.as_str()).last().map(String::as_str),
+        world.told(&gone.to_string()).last().map(String::as_str),
         Some("pod eviction 0s gone")
     );
 }

@@ -149,7 +149,7 @@ fn a_restart_does_not_tell_anew_who_waits() {
     );
     world.pass(secs(60));
     let waits: Vec<String> = world
-        .told(last.as_str())
+        .told(&last.to_string())
         .into_iter()
         .filter(|span| span.starts_with("held"))
         .collect();

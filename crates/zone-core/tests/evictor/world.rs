@@ -363,7 +363,7 @@ impl World {
     /// What the trace of a node, or of a pod by its uid, tells: span, its seconds, how it ended, and why.
     pub fn told(&self, who: &str) -> Vec<String> {
         let of = |span: &&Span| match &span.pod {
-            Some(pod) => pod.uid.as_str() == who,
+            Some(pod) => pod.uid.to_string() == who,
             None => span.node.name.as_str() == who,
         };
         let text = |span: &Span| {

@@ -266,7 +266,7 @@ fn a_node_that_is_created_again_gets_its_lease_with_its_new_uid() {
     });
     bench.until(60.1);
     let renewals = bench.log.iter().filter_map(|(_, effect)| match effect {
-        Effect::Renew { uid, ensure, .. } => Some((uid.as_str().to_owned(), *ensure)),
+        Effect::Renew { uid, ensure, .. } => Some((uid.to_string(), *ensure)),
         _ => None,
     });
     let renewals: Vec<_> = renewals.collect();
