@@ -21,7 +21,6 @@ mod loss;
 mod monitor;
 mod node;
 mod queue;
-mod timers;
 mod unknown;
 mod votes;
 mod zones;

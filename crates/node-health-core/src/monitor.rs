@@ -16,6 +16,7 @@ mod publish;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bailiff_model::timers::Timers;
 use bailiff_model::{Holds, Mono, NodeName, Now, Verdict};
 use indexmap::IndexMap;
 
@@ -27,7 +28,6 @@ use crate::input::{Inherited, Input};
 use crate::loss::Losses;
 use crate::node::Node;
 use crate::queue::Queue;
-use crate::timers::Timers;
 use crate::votes::Votes;
 use crate::zones::Interner;
 
@@ -43,10 +43,11 @@ const INHERIT_WAIT: Duration = Duration::from_secs(10);
 pub struct Monitor {
     config: Config,
     // IndexMap: a lookup costs the same at any number of nodes; its order is that of arrival, not the hasher's.
-    nodes: IndexMap<NodeName, Node>,
+    nodes: IndexMap<NodeName, Box<Node>>,
     /// Leases of names that have no Node.
     stray_leases: BTreeMap<NodeName, LeaseFacts>,
     interner: Interner,
+    /// By the places of nodes.
     timers: Timers,
     queue: Queue,
     votes: Votes,
@@ -201,8 +202,11 @@ impl Monitor {
         self.wake = None;
         self.losses.expire(now.mono);
         if self.running && !self.is_settling(now) {
-            while let Some(name) = self.timers.pop_due(now.mono) {
-                self.fire(&name, now, out);
+            while let Some(place) = self.timers.pop_due(now.mono) {
+                let name = self.nodes.get_index(place as usize).map(|(name, _)| name.clone());
+                if let Some(name) = name {
+                    self.fire(&name, now, out);
+                }
             }
             self.losses.end_waits(now.mono);
         }

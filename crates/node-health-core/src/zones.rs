@@ -11,19 +11,20 @@ const MOST_REASONS: usize = 64;
 /// Zones in use, with the number of nodes in each, and common reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
-    zones: BTreeMap<Zone, usize>,
+    zones: BTreeMap<Arc<Zone>, usize>,
     reasons: BTreeSet<Arc<str>>,
 }
 
 impl Interner {
     /// The shared form of a zone; counts one node more in it.
-    pub(crate) fn enter(&mut self, zone: Zone) -> Zone {
-        if let Some((shared, nodes)) = self.zones.range_mut(&zone..).next()
-            && *shared == zone
+    pub(crate) fn enter(&mut self, zone: Zone) -> Arc<Zone> {
+        if let Some((shared, nodes)) = self.zones.range_mut::<Zone, _>(&zone..).next()
+            && **shared == zone
         {
             *nodes += 1;
             return shared.clone();
         }
+        let zone = Arc::new(zone);
         self.zones.insert(zone.clone(), 1);
         zone
     }
@@ -64,7 +65,7 @@ mod tests {
         let mut interner = Interner::default();
         let first = interner.enter(Zone::new("r", "a"));
         let second = interner.enter(Zone::new("r", "a"));
-        assert!(Arc::ptr_eq(&first.zone, &second.zone));
+        assert!(Arc::ptr_eq(&first, &second));
         interner.leave(&first);
         assert_eq!(interner.zones.len(), 1);
         interner.leave(&second);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeHealth, NodeName, Now, ReadyStatus, Signal, Verdict};
+use bailiff_model::{Mono, NodeHealth, NodeName, Now, ReadyStatus, Signal, Stamp, Verdict};
 
 use super::{INHERIT_WAIT, Monitor};
 use crate::cadence::Cadence;
@@ -103,15 +103,15 @@ impl Monitor {
 /// NL-041, NL-043, NL-049: from now if there is a Ready or a lease, else from creation. The lease is no sign of life that anybody heard:
 /// after total silence all leases are as old as that.
 fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration) {
-    node.count = Count::anew(noticed, now.wall);
+    node.count_from(Count::anew(noticed, now.wall));
     if node.lease.is_seen() {
         node.sign = Some(Sign {
-            wall: now.wall,
+            wall: now.wall.into(),
             mono: now.mono,
             signal: Signal::Lease,
         });
     } else if node.ready.status == ReadyStatus::Absent {
-        node.count = Count::since(node.created, now, startup_grace);
+        node.count_from(Count::since(node.created.wall(), now, startup_grace));
     }
 }
 
@@ -124,13 +124,13 @@ fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, perio
         return;
     }
     node.sign = health.last_sign_of_life.map(|sign| Sign {
-        wall: sign.time,
+        wall: sign.time.into(),
         mono: now.mono,
         signal: sign.signal,
     });
     node.heard = node.sign.is_some();
-    node.count = Count::since(health.counted_from, now, longest_credit(grace, period));
-    node.late_since = health.late_since.or_else(|| late.then_some(now.wall));
+    node.count_from(Count::since(health.counted_from, now, longest_credit(grace, period)));
+    node.late_since = health.late_since.or_else(|| late.then_some(now.wall)).map(Stamp::from);
 }
 
 /// The incident of the record; none if that was the last of its incident. If its node is found healthy, that ends it: nobody told so.
@@ -161,7 +161,7 @@ fn close_incident_of(record: &Inherited, outcome: Outcome, now: Now, out: &mut V
 /// The kubelet said that it is not ready, as on record, and said in between that it is: since the record it became so anew.
 fn was_ready_since(node: &Node, health: &NodeHealth) -> bool {
     let says = health.verdict == Verdict::NotReady && node.ready.status == ReadyStatus::False;
-    says && health.ready.since != node.ready.since
+    says && health.ready.since != node.ready.since.map(Stamp::wall)
 }
 
 /// How much silence a late node is credited with that another process counted: three quarters of the grace, which that process
@@ -185,5 +185,5 @@ fn spoke_since(node: &Node, record: &Inherited) -> bool {
         (Some(now), None) => now > last,
         (None, _) => false,
     };
-    renewed || node.ready.heartbeat.is_some_and(|stamp| stamp > last)
+    renewed || node.ready.heartbeat.is_some_and(|stamp| stamp.wall() > last)
 }

@@ -35,7 +35,7 @@ impl Monitor {
         if let Some(trace) = node.trace() {
             return trace;
         }
-        let began = node.sign.map_or(node.count.wall, |sign| sign.wall);
+        let began = node.sign.map_or(node.count.wall, |sign| sign.wall).wall();
         let trace = TraceContext::incident(&node.uid, began);
         node.incident = Some(Box::new(Incident::new(trace, began)));
         out.push(Effect::Measure(Measurement::Opened(Opening {
@@ -168,7 +168,7 @@ impl Monitor {
     /// The grace of a node is counted anew, just before it is (NL-099).
     pub(super) fn note_recounted(name: &NodeName, node: &mut Node, now: Now, out: &mut Vec<Effect>) {
         Self::end_delays(name, node, Outcome::Recounted, now, out);
-        pass(name, node, node.count.wall, now, Part::Recounted, out);
+        pass(name, node, node.count.wall.wall(), now, Part::Recounted, out);
         // What was late is not any more; a verdict that stands does.
         if let Some(incident) = &mut node.incident {
             incident.recounted = node.ready.status == ReadyStatus::True;

@@ -24,9 +24,8 @@ impl Monitor {
     pub(super) fn fire(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
         let held = self.is_held(name);
         let Some(node) = self.nodes.get_mut(name) else { return };
-        node.timer = None;
         if node.ready.status == ReadyStatus::Unknown {
-            node.changed |= node.count.mono != node.said_count;
+            node.changed |= node.recounted;
         } else if matches!(node.phase, Phase::Watched)
             && now.mono >= self.cadence.acts_after(node.grace_ends(&self.config)).max(node.not_before)
         {
@@ -87,7 +86,7 @@ impl Monitor {
                         asked: now,
                         node: node.reference(name),
                         trace: node.trace(),
-                        counted_from: node.count.wall,
+                        counted_from: node.count.wall.wall(),
                         grace_ended: now.wall_of(ended),
                     }));
                 }
@@ -268,7 +267,7 @@ impl Monitor {
             out.push(Effect::Measure(Measurement::Judged(Judgement {
                 node: node.reference(name),
                 trace,
-                counted_from: node.count.wall,
+                counted_from: node.count.wall.wall(),
                 grace_ended: now.wall_of(ended),
                 asked: read.asked.wall,
                 answered: read.answered.wall,

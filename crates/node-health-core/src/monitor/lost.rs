@@ -85,7 +85,7 @@ impl Monitor {
         if let Some(limit) = self.config.loss
             && let Some(at) = self.losses.since.get(name).copied()
             && let Some(node) = self.nodes.get(name)
-            && node.zone != *zone
+            && *node.zone != *zone
         {
             let subject = subject(name, node, at, self.sizes(&node.zone));
             self.losses.leave(&limit, subject);
@@ -98,7 +98,7 @@ impl Monitor {
         for scope in std::mem::take(&mut self.losses.changed) {
             for name in self.unhealthy.clone() {
                 let node = self.nodes.get_mut(&name);
-                let node = node.filter(|node| scope.as_ref().is_none_or(|zone| node.zone == *zone));
+                let node = node.filter(|node| scope.as_ref().is_none_or(|zone| *node.zone == *zone));
                 if let Some(node) = node {
                     node.changed = true;
                     self.refresh(&name, now, out);

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use bailiff_model::{Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal};
+use bailiff_model::timers::Place;
+use bailiff_model::{Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal, Stamp};
 
 use super::Monitor;
 use crate::effect::{Effect, EventKind};
@@ -49,13 +50,13 @@ impl Monitor {
     }
 
     fn insert_node(&mut self, mut facts: NodeFacts, now: Now, out: &mut Vec<Effect>) {
-        facts.zone = self.interner.enter(facts.zone);
+        let zone = self.interner.enter(facts.zone.clone());
         facts.ready.reason = self.interner.reason(facts.ready.reason);
-        let (name, mut node) = Node::new(facts, now);
+        let (name, mut node) = Node::new(facts, zone, now);
         if let Some(lease) = self.stray_leases.remove(&name) {
             node.lease.take(&lease, true, self.config.profile);
         }
-        self.nodes.insert(name.clone(), node);
+        self.nodes.insert(name.clone(), Box::new(node));
         if self.running {
             self.register(&name, None, now, out);
         }
@@ -67,7 +68,7 @@ impl Monitor {
         let posted = node.is_posted(&facts.ready);
         if node.says_otherwise(&facts) {
             node.changed = true;
-            if node.zone != facts.zone {
+            if *node.zone != facts.zone {
                 let left = std::mem::replace(&mut node.zone, self.interner.enter(facts.zone));
                 self.interner.leave(&left);
             }
@@ -80,8 +81,8 @@ impl Monitor {
         node.excluded = facts.excluded;
         node.pressures = facts.pressures;
         node.ready.status = facts.ready.status;
-        node.ready.heartbeat = facts.ready.heartbeat;
-        node.ready.since = facts.ready.since;
+        node.ready.heartbeat = facts.ready.heartbeat.map(Stamp::from);
+        node.ready.since = facts.ready.since.map(Stamp::from);
         if !self.running {
             return;
         }
@@ -108,10 +109,10 @@ impl Monitor {
 
     /// NL-032
     fn remove_node(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
-        let Some(mut node) = self.nodes.swap_remove(name) else {
+        let Some((place, _, mut node)) = self.nodes.swap_remove_full(name) else {
             return;
         };
-        self.timers.set(name, &mut node.timer, None);
+        self.timers.swap_remove(place as Place, self.nodes.len() as Place);
         self.leave_loss(name, &node);
         self.list_unhealthy(name, false);
         self.queue.remove(name);
@@ -180,9 +181,9 @@ impl Monitor {
             }
             node.lease.drop_saved();
         }
-        node.count = Count::anew(noticed, now.wall);
+        node.count_from(Count::anew(noticed, now.wall));
         node.sign = Some(Sign {
-            wall: now.wall,
+            wall: now.wall.into(),
             mono: now.mono,
             signal,
         });

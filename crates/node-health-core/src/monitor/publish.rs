@@ -1,6 +1,7 @@
 //! What follows from a node's state: its vote, its timer, its record; and the level "everything is down".
 
-use bailiff_model::{Hold, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, Verdict};
+use bailiff_model::timers::Place;
+use bailiff_model::{Hold, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, Stamp, Verdict, Zone};
 
 use super::{Monitor, slot};
 use crate::effect::{Effect, EventKind, Measurement, NodeEvent};
@@ -14,7 +15,7 @@ impl Monitor {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let has_verdict = node.ready.status == ReadyStatus::Unknown;
         if !has_verdict && node.late_since.is_none() && !settling && now.mono >= node.late_at(&self.config) {
-            node.late_since = Some(now.wall);
+            node.late_since = Some(now.wall.into());
         }
         self.count_loss(name, now);
         let Some(node) = self.nodes.get_mut(name) else { return };
@@ -42,21 +43,24 @@ impl Monitor {
     /// Sets the timer of a node for what comes next. A timer that is set for earlier stays: it fires and looks again. So signs of
     /// life, which only move deadlines away, move no timer.
     fn arm(&mut self, name: &NodeName, now: Now) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
+        let Some((place, _, node)) = self.nodes.get_full(name) else {
+            return;
+        };
         let next = match &node.phase {
             Phase::Queued | Phase::Reading(_) | Phase::Confirmed(_) | Phase::Writing(_) => None,
             // Signs of life of a node that stays Unknown (NL-058) cross the bus only now and then.
             Phase::Watched if node.ready.status == ReadyStatus::Unknown => {
-                (node.count.mono != node.said_count).then(|| now.mono + (self.config.grace - self.config.grace / 4))
+                node.recounted.then(|| now.mono + (self.config.grace - self.config.grace / 4))
             }
             Phase::Watched if node.late_since.is_none() => Some(node.late_at(&self.config)),
             Phase::Watched => Some(self.cadence.acts_after(node.grace_ends(&self.config)).max(node.not_before)),
         };
-        let next = match (node.timer, next) {
+        let place = place as Place;
+        let next = match (self.timers.get(place), next) {
             (Some(set), Some(next)) => Some(set.min(next)),
             (None, next) | (_, next @ None) => next,
         };
-        self.timers.set(name, &mut node.timer, next);
+        self.timers.set(place, next);
     }
 
     fn record(
@@ -68,26 +72,26 @@ impl Monitor {
         config: &crate::Config,
     ) -> Box<NodeHealth> {
         node.said = Some(verdict);
-        node.said_count = node.count.mono;
+        node.recounted = false;
         node.changed = false;
         let late = matches!(verdict, Verdict::Late | Verdict::Unreachable);
         Box::new(NodeHealth {
             node: node.reference(name),
-            zone: node.zone.clone(),
+            zone: Zone::clone(&node.zone),
             excluded_from_disruption: node.excluded,
             ready: Ready {
                 status: node.ready.status,
                 reason: node.ready.reason.as_ref().to_owned(),
-                since: node.ready.since,
+                since: node.ready.since.map(Stamp::wall),
             },
             verdict,
             last_sign_of_life: node.sign.filter(|_| node.heard).map(|sign| SignOfLife {
-                time: sign.wall,
+                time: sign.wall.wall(),
                 signal: sign.signal,
                 renew_time: node.lease.renew_time(),
             }),
-            late_since: node.late_since.filter(|_| late),
-            counted_from: node.count.wall,
+            late_since: node.late_since.filter(|_| late).map(Stamp::wall),
+            counted_from: node.count.wall.wall(),
             grace: node.grace(config),
             decided_at: now.wall,
             held,
@@ -132,9 +136,9 @@ impl Monitor {
     fn recount(&mut self, now: Now, out: &mut Vec<Effect>) {
         let mut silent = Vec::new();
         let mono = self.cadence.notices(now.mono);
-        for (name, node) in &mut self.nodes {
+        for (place, (name, node)) in self.nodes.iter_mut().enumerate() {
             Self::note_recounted(name, node, now, out);
-            node.count = Count::anew(mono, now.wall);
+            node.count_from(Count::anew(mono, now.wall));
             if node.ready.status != ReadyStatus::Unknown {
                 node.late_since = None;
             }
@@ -146,7 +150,7 @@ impl Monitor {
             if tells {
                 node.changed = true;
             }
-            if tells || node.timer.is_none() {
+            if tells || self.timers.get(place as Place).is_none() {
                 silent.push(name.clone());
             }
         }
