@@ -7,11 +7,20 @@ use std::sync::Arc;
 const FEW: usize = 64;
 
 /// Values that many records have in common, each kept once. What nobody else holds any more is forgotten when that may be half of all.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Shared<T: ?Sized> {
     values: BTreeSet<Arc<T>>,
     /// So many are looked through.
     many: usize,
+}
+
+impl<T: ?Sized> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self {
+            values: self.values.clone(),
+            many: self.many,
+        }
+    }
 }
 
 impl<T: ?Sized> Default for Shared<T> {

@@ -1,11 +1,10 @@
-//! One ordered structure of all moments at which something is due.
+//! One structure of all moments at which something is due.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use bailiff_model::timers::Keyed;
 use bailiff_model::{Mono, NodeName, PodUid};
 
 /// What is due.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Timer {
     /// What is not known of node-health is not waited for any longer.
     Complete,
@@ -22,45 +21,30 @@ pub(crate) enum Timer {
 /// Deadlines, at most one per [`Timer`].
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
-    order: BTreeSet<(Mono, Timer)>,
-    of: BTreeMap<Timer, Mono>,
+    all: Keyed<Timer>,
     announced: Option<Mono>,
 }
 
 impl Deadlines {
     /// Sets, or moves, the deadline of `timer`.
     pub(crate) fn set(&mut self, timer: Timer, at: Mono) {
-        if let Some(before) = self.of.insert(timer.clone(), at) {
-            if before == at {
-                return;
-            }
-            self.order.remove(&(before, timer.clone()));
-        }
-        self.order.insert((at, timer));
+        self.all.set(timer, at);
     }
 
     /// Removes the deadline of `timer`, if there is one.
     pub(crate) fn cancel(&mut self, timer: &Timer) {
-        if let Some(at) = self.of.remove(timer) {
-            self.order.remove(&(at, timer.clone()));
-        }
+        self.all.clear(timer);
     }
 
     /// Takes the earliest timer that is due.
     pub(crate) fn pop(&mut self, now: Mono) -> Option<Timer> {
         self.announced = None;
-        let (at, _) = self.order.first()?;
-        if *at > now {
-            return None;
-        }
-        let (_, timer) = self.order.pop_first()?;
-        self.of.remove(&timer);
-        Some(timer)
+        self.all.pop_due(now)
     }
 
     /// The earliest deadline, if it was not said before.
     pub(crate) fn announce(&mut self) -> Option<Mono> {
-        let earliest = self.order.first().map(|(at, _)| *at)?;
+        let earliest = self.all.first()?;
         if self.announced == Some(earliest) {
             return None;
         }

@@ -11,7 +11,7 @@ mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Wall};
+use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Shared, Wall};
 use indexmap::IndexMap;
 
 use crate::config::Config;
@@ -42,7 +42,9 @@ pub struct Manager {
     now: Now,
     effects: Vec<Effect>,
     // IndexMap: a lookup costs the same in any cluster; its order is that of arrival, not the hasher's.
-    nodes: IndexMap<NodeName, Node>,
+    nodes: IndexMap<NodeName, Box<Node>>,
+    /// What nodes have in common.
+    texts: Shared<str>,
     pods: Pods,
     /// Pods that were called off when they were being deleted already, which nothing undoes: what is told of each if it does not go.
     leaving: BTreeMap<PodUid, Told>,
@@ -102,6 +104,7 @@ impl Manager {
             },
             effects: Vec::new(),
             nodes: IndexMap::new(),
+            texts: Shared::default(),
             pods: Pods::default(),
             leaving: BTreeMap::new(),
             wishes: IndexMap::new(),

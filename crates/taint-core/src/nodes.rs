@@ -1,10 +1,7 @@
 //! What is kept per node name.
 
-use std::collections::BTreeSet;
-
-use bailiff_model::PodUid;
-
 use crate::facts::NodeFacts;
+use crate::pods::Place;
 use crate::start::Standing;
 
 /// A node name: the Node behind it, if any, and the pods that are assigned to it.
@@ -16,6 +13,6 @@ pub(crate) struct Node {
     pub(crate) present: bool,
     /// Its NoExecute taints, in order.
     pub(crate) taints: Vec<Standing>,
-    /// Its pods.
-    pub(crate) pods: BTreeSet<PodUid>,
+    /// Its pods, in no order.
+    pub(crate) pods: Vec<Place>,
 }

@@ -1,11 +1,11 @@
 //! What is kept per pod, compactly: what many pods share is held once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
 use bailiff_model::{
-    About, Mono, Namespace, NodeName, NodeRef, Origin, PodRef, PodUid, ReadyStatus, Taint, Toleration, TraceContext, Wall,
+    About, Mono, Namespace, NodeName, NodeRef, Origin, PodName, PodRef, PodUid, ReadyStatus, ResourceVersion, Shared, Taint,
+    Toleration, TraceContext, Wall,
 };
 use indexmap::IndexMap;
 
@@ -13,17 +13,23 @@ use crate::facts::PodFacts;
 use crate::judge::Armed;
 use crate::start::Start;
 
-/// A pod that is assigned to a node.
+/// A pod that is assigned to a node. Its uid is its key.
 #[derive(Debug)]
 pub(crate) struct Pod {
-    /// Identity and version.
-    pub(crate) pod: PodRef,
-    /// Its node.
+    /// `metadata.name`.
+    name: PodName,
+    /// `metadata.resourceVersion`.
+    version: ResourceVersion,
+    /// `metadata.generation`.
+    generation: i64,
+    /// What it has in common with other pods.
+    common: Arc<Common>,
+    /// Its node, shared with the node's other pods.
     pub(crate) node: NodeName,
-    /// Its tolerations, shared with pods that have the same.
-    pub(crate) tolerations: Arc<[Toleration]>,
     /// Condition Ready.
     pub(crate) ready: ReadyStatus,
+    /// It carries condition `DisruptionTarget=True`.
+    disruption_target: bool,
     /// Its Ready condition is to be set to False.
     pub(crate) mark: bool,
     /// When it was bound; kept until intents are decided for the first time.
@@ -36,6 +42,15 @@ pub(crate) struct Pod {
     pub(crate) terminating: bool,
     /// What was published last.
     pub(crate) intent: Option<Box<Published>>,
+}
+
+/// What the pods of a workload have in common.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Common {
+    /// `metadata.namespace`.
+    namespace: Namespace,
+    /// `spec.tolerations`, in order.
+    tolerations: Vec<Toleration>,
 }
 
 /// The last word that was published about a pod.
@@ -79,13 +94,48 @@ pub(crate) struct Why {
     pub(crate) since: Wall,
 }
 
+/// Where a pod is among all pods, until one of them goes.
+pub(crate) type Place = u32;
+
 /// All pods that are assigned to a node.
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
-    by_uid: IndexMap<PodUid, Pod>,
-    tolerations: BTreeMap<Arc<[Toleration]>, usize>,
-    namespaces: BTreeMap<Namespace, usize>,
+    by_uid: IndexMap<PodUid, Box<Pod>>,
+    common: Shared<Common>,
 }
+
+/// A pod that is forgotten.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    pub(crate) pod: Box<Pod>,
+    /// Where it was.
+    pub(crate) place: Place,
+    /// Which pod is there instead, by its node and where it was before.
+    pub(crate) moved: Option<(NodeName, Place)>,
+}
+
+// === impl Pod ===
+
+impl Pod {
+    /// The reference to it, as of the state known.
+    pub(crate) fn reference(&self, uid: &PodUid) -> PodRef {
+        PodRef {
+            namespace: self.common.namespace.clone(),
+            name: self.name.clone(),
+            uid: uid.clone(),
+            resource_version: self.version.clone(),
+            disruption_target: self.disruption_target,
+            generation: self.generation,
+        }
+    }
+
+    /// Its tolerations, in order.
+    pub(crate) fn tolerations(&self) -> &[Toleration] {
+        &self.common.tolerations
+    }
+}
+
+// === impl Pods ===
 
 impl Pods {
     pub(crate) fn len(&self) -> usize {
@@ -97,23 +147,34 @@ impl Pods {
     }
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<&Pod> {
-        self.by_uid.get(uid)
+        self.by_uid.get(uid).map(|pod| &**pod)
     }
 
     pub(crate) fn get_mut(&mut self, uid: &PodUid) -> Option<&mut Pod> {
-        self.by_uid.get_mut(uid)
+        self.by_uid.get_mut(uid).map(|pod| &mut **pod)
     }
 
-    /// Adds a pod. `node` is the name of its node, shared with the node's other pods.
-    pub(crate) fn insert(&mut self, facts: PodFacts, node: NodeName, bound: Option<Start>) {
-        let uid = facts.pod.uid.clone();
-        self.remove(&uid);
-        let namespace = share(&mut self.namespaces, facts.pod.namespace.clone());
+    /// The pods at these places, in the order of their uids: that of places tells what came and went.
+    pub(crate) fn at(&self, places: &[Place]) -> Vec<PodUid> {
+        let pods = places.iter().filter_map(|place| self.by_uid.get_index(*place as usize));
+        let mut uids: Vec<PodUid> = pods.map(|(uid, _)| uid.clone()).collect();
+        uids.sort_unstable();
+        uids
+    }
+
+    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods.
+    pub(crate) fn insert(&mut self, facts: PodFacts, node: NodeName, bound: Option<Start>) -> Place {
         let pod = Pod {
-            pod: PodRef { namespace, ..facts.pod },
+            name: facts.pod.name,
+            version: facts.pod.resource_version,
+            generation: facts.pod.generation,
+            common: self.common.share(Arc::new(Common {
+                namespace: facts.pod.namespace,
+                tolerations: facts.tolerations,
+            })),
             node,
-            tolerations: share(&mut self.tolerations, facts.tolerations.into()),
             ready: facts.ready,
+            disruption_target: facts.pod.disruption_target,
             mark: false,
             bound: bound.map(Box::new),
             armed: None,
@@ -121,7 +182,8 @@ impl Pods {
             terminating: facts.terminating,
             intent: None,
         };
-        self.by_uid.insert(uid, pod);
+        // More than four billion do not fit into memory.
+        self.by_uid.insert_full(facts.pod.uid, Box::new(pod)).0 as Place
     }
 
     /// Takes over what can change of a known pod. True if its tolerations did.
@@ -129,48 +191,30 @@ impl Pods {
         let Some(pod) = self.by_uid.get_mut(&facts.pod.uid) else {
             return false;
         };
-        pod.pod = PodRef {
-            namespace: pod.pod.namespace.clone(),
-            uid: pod.pod.uid.clone(),
-            ..facts.pod
-        };
+        pod.version = facts.pod.resource_version;
+        pod.generation = facts.pod.generation;
+        pod.disruption_target = facts.pod.disruption_target;
         pod.ready = facts.ready;
         pod.terminating = facts.terminating;
-        if *pod.tolerations == *facts.tolerations {
+        if pod.common.tolerations == facts.tolerations {
             return false;
         }
-        let shared = share(&mut self.tolerations, facts.tolerations.into());
-        let before = std::mem::replace(&mut pod.tolerations, shared);
-        release(&mut self.tolerations, &before);
+        pod.common = self.common.share(Arc::new(Common {
+            namespace: pod.common.namespace.clone(),
+            tolerations: facts.tolerations,
+        }));
         true
     }
 
-    pub(crate) fn remove(&mut self, uid: &PodUid) -> Option<Pod> {
-        let pod = self.by_uid.swap_remove(uid)?;
-        release(&mut self.tolerations, &pod.tolerations);
-        release(&mut self.namespaces, &pod.pod.namespace);
-        Some(pod)
-    }
-}
-
-/// The one copy of `value` that is held, counted once more.
-fn share<T: Ord + Clone>(held: &mut BTreeMap<T, usize>, value: T) -> T {
-    if let Some((known, _)) = held.get_key_value(&value) {
-        let known = known.clone();
-        *held.entry(known.clone()).or_default() += 1;
-        return known;
-    }
-    held.insert(value.clone(), 1);
-    value
-}
-
-/// One user of `value` less; the last one drops it.
-fn release<T: Ord>(held: &mut BTreeMap<T, usize>, value: &T) {
-    match held.get_mut(value) {
-        Some(users) if *users > 1 => *users -= 1,
-        _ => {
-            held.remove(value);
-        }
+    /// Forgets a pod.
+    pub(crate) fn remove(&mut self, uid: &PodUid) -> Option<Removed> {
+        let (place, _, pod) = self.by_uid.swap_remove_full(uid)?;
+        let moved = self.by_uid.get_index(place).map(|(_, moved)| moved.node.clone());
+        Some(Removed {
+            pod,
+            place: place as Place,
+            moved: moved.map(|node| (node, self.by_uid.len() as Place)),
+        })
     }
 }
 
@@ -196,24 +240,27 @@ mod tests {
     }
 
     #[test]
-    fn what_pods_share_is_held_once_and_dropped_with_the_last() {
+    fn what_pods_share_is_held_once() {
         let mut pods = Pods::default();
         for uid in ["a", "b"] {
             pods.insert(mk_facts(uid, &["k"]), "n".into(), None);
         }
-        let at = |pods: &Pods, uid: &str| pods.get(&uid.into()).expect("inserted").tolerations.clone();
+        let at = |pods: &Pods, uid: &str| pods.get(&uid.into()).expect("inserted").common.clone();
         assert!(Arc::ptr_eq(&at(&pods, "a"), &at(&pods, "b")));
         assert!(!pods.update(mk_facts("a", &["k"])));
         assert!(pods.update(mk_facts("a", &["l", "k"])));
-        assert_eq!(pods.tolerations.len(), 2);
-        for uid in ["a", "b", "b"] {
-            pods.remove(&uid.into());
-        }
-        assert!(pods.tolerations.is_empty() && pods.namespaces.is_empty());
+        assert!(!Arc::ptr_eq(&at(&pods, "a"), &at(&pods, "b")));
     }
 
     #[test]
-    fn a_pod_is_small() {
-        assert!(size_of::<Pod>() <= 176, "{}", size_of::<Pod>());
+    fn who_takes_the_place_of_a_pod_is_told() {
+        let mut pods = Pods::default();
+        let places = ["c", "b", "a"].map(|uid| pods.insert(mk_facts(uid, &[]), uid.into(), None));
+        assert_eq!(pods.at(&places), ["a", "b", "c"].map(PodUid::from));
+        let removed = pods.remove(&"c".into()).expect("inserted");
+        assert_eq!((removed.place, removed.moved), (places[0], Some(("a".into(), places[2]))));
+        let removed = pods.remove(&"b".into()).expect("inserted");
+        assert_eq!((removed.place, removed.moved), (places[1], None));
+        assert_eq!(pods.at(&places[..1]), ["a"].map(PodUid::from));
     }
 }

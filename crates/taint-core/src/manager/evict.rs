@@ -51,7 +51,7 @@ impl Manager {
             return;
         }
         let Some(node) = self.nodes.get(name) else { return };
-        let pods: Vec<PodUid> = node.pods.iter().cloned().collect();
+        let pods = self.pods.at(&node.pods);
         for uid in &pods {
             self.evaluate_pod(uid);
         }
@@ -59,7 +59,7 @@ impl Manager {
 
     /// As [`Self::forget_what_was_tried`], of all pods of a node.
     pub(super) fn forget_what_was_tried_on(&mut self, name: &NodeName) {
-        let pods = self.nodes.get(name).map(|node| node.pods.iter().cloned().collect::<Vec<_>>());
+        let pods = self.nodes.get(name).map(|node| self.pods.at(&node.pods));
         for uid in pods.into_iter().flatten() {
             self.forget_what_was_tried(&uid);
         }
@@ -134,7 +134,7 @@ impl Manager {
         let Some(pod) = self.pods.get_mut(uid) else { return };
         let Some(node) = self.nodes.get(&pod.node) else { return };
         let armed = pod.armed.as_deref().copied();
-        let judgement = judge(&node.taints, &pod.tolerations, armed, arming, self.config.profile);
+        let judgement = judge(&node.taints, pod.tolerations(), armed, arming, self.config.profile);
         let armed = match judgement {
             Judgement::Timed(_, armed) => Some(armed),
             Judgement::Clear(_) | Judgement::Untolerated(_) => None,
@@ -269,7 +269,7 @@ impl Manager {
     /// The node does not exist any more and was not due: its pods are left alone (recording `lg-node-deleted`).
     pub(super) fn drop_intents(&mut self, name: &NodeName) {
         let Some(node) = self.nodes.get(name) else { return };
-        for uid in node.pods.clone() {
+        for uid in self.pods.at(&node.pods) {
             self.tell_end(&uid, Ending::NodeGone);
             let taken = self.pods.get_mut(&uid).and_then(|pod| pod.intent.take());
             if let Some(published) = taken {
@@ -314,7 +314,7 @@ impl Manager {
         let Some(known) = &pod.intent else { return };
         if known.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
             self.effects
-                .push(Effect::Event(Event::cancelling(&pod.pod, known.about(&pod.node))));
+                .push(Effect::Event(Event::cancelling(&pod.reference(uid), known.about(&pod.node))));
         }
     }
 
@@ -360,7 +360,7 @@ impl Manager {
             why: word.why,
         }));
         let eviction = PodEviction {
-            pod: pod.pod.clone(),
+            pod: pod.reference(uid),
             node,
             zone,
             cause: word.cause,
@@ -399,8 +399,8 @@ impl Manager {
     /// Another Node took the name: times that ran because of the old one are void (TE-035 by uid).
     pub(super) fn forget_running_times(&mut self, name: &NodeName) {
         let Some(node) = self.nodes.get(name) else { return };
-        for uid in &node.pods {
-            if let Some(pod) = self.pods.get_mut(uid) {
+        for uid in self.pods.at(&node.pods) {
+            if let Some(pod) = self.pods.get_mut(&uid) {
                 pod.armed = None;
             }
         }
@@ -417,11 +417,11 @@ fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
         ..Taint::clone(&standing.taint)
     });
     // In the pod's order, so that a reader finds the same one used for each taint.
-    let first_match = |standing: &Standing| pod.tolerations.iter().position(|one| one.matches(&standing.taint));
+    let first_match = |standing: &Standing| pod.tolerations().iter().position(|one| one.matches(&standing.taint));
     let used: BTreeSet<usize> = named().filter_map(first_match).collect();
     let cause = EvictionCause::Taints {
         taints: taints.collect(),
-        tolerations: used.into_iter().map(|index| pod.tolerations[index].clone()).collect(),
+        tolerations: used.into_iter().map(|index| pod.tolerations()[index].clone()).collect(),
     };
     (cause, named().map(counted).collect())
 }

@@ -25,7 +25,7 @@ impl Manager {
             return;
         }
         let Some(node) = self.nodes.get(name) else { return };
-        let pods: Vec<PodUid> = node.pods.iter().cloned().collect();
+        let pods = self.pods.at(&node.pods);
         for uid in &pods {
             self.want_mark(uid);
         }
@@ -77,7 +77,7 @@ impl Manager {
     /// The node is ready again, or gone, or another: nothing of it is to be marked any more (NL-088).
     pub(super) fn clear_marks(&mut self, name: &NodeName) {
         let Some(node) = self.nodes.get(name) else { return };
-        let pods: Vec<PodUid> = node.pods.iter().cloned().collect();
+        let pods = self.pods.at(&node.pods);
         for uid in &pods {
             self.clear_mark(uid);
         }
@@ -172,7 +172,7 @@ impl Manager {
                 None => self.mark_unnecessary(&uid),
                 Some(pod) if self.is_held(&pod.node) => self.hold_mark(&uid),
                 Some(pod) => {
-                    let (pod, node) = (pod.pod.clone(), pod.node.clone());
+                    let (pod, node) = (pod.reference(&uid), pod.node.clone());
                     self.note_marks_released(&node);
                     match step {
                         Step::Read => self.effects.push(Effect::ReadPod(pod)),
@@ -200,7 +200,7 @@ impl Manager {
                 let node = pod.node.clone();
                 let trace = self.wishes.get(&node).and_then(|wish| wish.trace);
                 let about = About::node(&node).traced(trace);
-                self.effects.push(Effect::Event(Event::not_ready(&pod.pod, about)));
+                self.effects.push(Effect::Event(Event::not_ready(&pod.reference(uid), about)));
                 self.note_mark_ended(&node, uid, true);
             }
             // NL-088: treated as done, nothing is said.

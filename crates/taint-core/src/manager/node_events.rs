@@ -7,7 +7,7 @@ use bailiff_model::{Listed, NodeName, NodeUid, Profile, ReadyStatus, Taint};
 use super::Manager;
 use crate::deadlines::Timer;
 use crate::effect::Effect;
-use crate::facts::NodeFacts;
+use crate::facts::{NodeFacts, PlatformLabels};
 use crate::input::{Answer, Reading};
 use crate::schedule;
 use crate::start::{Start, follow};
@@ -36,10 +36,11 @@ impl Manager {
     }
 
     /// A Node as the watch shows it; `first` in the first list of this process.
-    pub(super) fn node_seen(&mut self, facts: NodeFacts, first: bool) {
+    pub(super) fn node_seen(&mut self, mut facts: NodeFacts, first: bool) {
         if !self.config.shard.owns(&facts.node.name) {
             return;
         }
+        self.share_texts(&mut facts);
         let name = facts.node.name.clone();
         if self.node_writes.saw(&name, &facts.node.resource_version) {
             self.deadlines.cancel(&Timer::NodeWrite(name.clone()));
@@ -81,6 +82,20 @@ impl Manager {
         }
         for index in new_taints {
             self.tell_tolerated(&name, index);
+        }
+    }
+
+    /// Makes the node's zone and labels those that other nodes have, too.
+    fn share_texts(&mut self, facts: &mut NodeFacts) {
+        let PlatformLabels {
+            os,
+            arch,
+            os_beta,
+            arch_beta,
+        } = &mut facts.labels;
+        let labels = [os, arch, os_beta, arch_beta].into_iter().flatten();
+        for text in labels.chain([&mut facts.zone.region, &mut facts.zone.zone]) {
+            *text = self.texts.share(text.clone());
         }
     }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use bailiff_model::intent::IntentState;
-use bailiff_model::{EvictionMode, Listed, NodeName, PodUid, Profile, ReadyStatus};
+use bailiff_model::{EvictionMode, Listed, PodUid, Profile, ReadyStatus};
 
 use super::Manager;
 use crate::deadlines::Timer;
 use crate::effect::{Effect, Event};
 use crate::facts::PodFacts;
+use crate::pods::Removed;
 use crate::start::Start;
 use crate::told::Ending;
 
@@ -54,8 +55,8 @@ impl Manager {
             _ => Start::at(self.now),
         });
         let name = self.nodes.get_key_value(&node).map_or(node, |(name, _)| name.clone());
-        self.nodes.entry(name.clone()).or_default().pods.insert(uid.clone());
-        self.pods.insert(facts, name, bound);
+        let place = self.pods.insert(facts, name.clone(), bound);
+        self.nodes.entry(name).or_default().pods.push(place);
         if !first {
             self.mark_late_arrival(&uid);
         }
@@ -78,27 +79,35 @@ impl Manager {
     pub(super) fn pod_gone(&mut self, uid: &PodUid) {
         self.clear_mark(uid);
         self.deadlines.cancel(&Timer::Pod(uid.clone()));
-        let Some(pod) = self.pods.remove(uid) else { return };
+        let Some(removed) = self.pods.remove(uid) else { return };
+        self.leave_place(&removed);
+        let pod = removed.pod;
         self.note_mark_ended(&pod.node, uid, false);
         self.tell_left(uid, pod.intent.as_deref().map(|known| known.state));
         if let Some(intent) = &pod.intent {
             if intent.state == IntentState::Scheduled && self.config.mode == EvictionMode::Taint {
                 self.effects
-                    .push(Effect::Event(Event::cancelling(&pod.pod, intent.about(&pod.node))));
+                    .push(Effect::Event(Event::cancelling(&pod.reference(uid), intent.about(&pod.node))));
             }
-            let told = self.end_of(&pod, intent, Ending::PodGone);
+            let told = self.end_of(uid, &pod, intent, Ending::PodGone);
             self.tell_all(told);
             self.count(Some(intent.state), None);
             self.effects.push(Effect::Remove { key: key(uid) });
         }
-        self.leave_node(&pod.node, uid);
+        self.drop_unused_node(&pod.node);
     }
 
-    fn leave_node(&mut self, name: &NodeName, uid: &PodUid) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.pods.remove(uid);
+    /// Takes a pod that is forgotten from its node; another one may be in its place now.
+    fn leave_place(&mut self, removed: &Removed) {
+        if let Some(node) = self.nodes.get_mut(&removed.pod.node) {
+            node.pods.retain(|place| *place != removed.place);
         }
-        self.drop_unused_node(name);
+        if let Some((name, before)) = &removed.moved
+            && let Some(node) = self.nodes.get_mut(name)
+            && let Some(place) = node.pods.iter_mut().find(|place| *place == before)
+        {
+            *place = removed.place;
+        }
     }
 }
 

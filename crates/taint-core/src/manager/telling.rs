@@ -22,7 +22,7 @@ impl Manager {
     /// is gone.
     pub(super) fn tell_end(&mut self, uid: &PodUid, ending: Ending) {
         let Some(pod) = self.pods.get(uid) else { return };
-        let told = pod.intent.as_deref().and_then(|known| self.end_of(pod, known, ending));
+        let told = pod.intent.as_deref().and_then(|known| self.end_of(uid, pod, known, ending));
         let Some(told) = told else { return };
         let is_leaving = pod.terminating && matches!(told.what, Part::Termination { .. });
         let over = if is_leaving {
@@ -69,7 +69,7 @@ impl Manager {
             ..known.clone()
         };
         if why.since < self.now.wall_of(known.due) {
-            let told = self.end_of(pod, &ran, Ending::Expired);
+            let told = self.end_of(uid, pod, &ran, Ending::Expired);
             self.tell_all(told);
         }
     }
@@ -80,7 +80,7 @@ impl Manager {
     }
 
     /// What is over with what was said last about a pod: a running time, or the wait for it to go.
-    pub(super) fn end_of(&self, pod: &Pod, known: &Published, ending: Ending) -> Option<Told> {
+    pub(super) fn end_of(&self, uid: &PodUid, pod: &Pod, known: &Published, ending: Ending) -> Option<Told> {
         let due = self.now.wall_of(known.due);
         let taint = known.why.as_ref().map(|why| why.taint.clone());
         let (start, what) = match known.state {
@@ -88,7 +88,7 @@ impl Manager {
             IntentState::Scheduled => {
                 let start = self.ran_since(known);
                 let allowed = due.duration_since(start).try_into().unwrap_or_default();
-                let pod = pod.pod.clone();
+                let pod = pod.reference(uid);
                 let part = Part::Toleration {
                     pod,
                     taint,
@@ -98,7 +98,7 @@ impl Manager {
                 (start, part)
             }
             IntentState::Due => {
-                let pod = pod.pod.clone();
+                let pod = pod.reference(uid);
                 (due, Part::Termination { pod, taint, ending })
             }
         };
@@ -170,8 +170,8 @@ impl Manager {
 
     fn counts(&self, name: &NodeName) -> Counts {
         let mut counts = Counts::default();
-        let pods = self.nodes.get(name).into_iter().flat_map(|node| &node.pods);
-        for pod in pods.filter_map(|uid| self.pods.get(uid)) {
+        let pods = self.nodes.get(name).map(|node| self.pods.at(&node.pods)).unwrap_or_default();
+        for pod in pods.iter().filter_map(|uid| self.pods.get(uid)) {
             match pod.intent.as_deref().map(|known| known.state) {
                 Some(IntentState::Due) => counts.due += 1,
                 Some(IntentState::Scheduled) => counts.timed += 1,

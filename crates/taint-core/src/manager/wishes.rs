@@ -92,7 +92,12 @@ impl Manager {
         self.health.known.extend(self.health.unreadable.iter().cloned());
         let shard = self.config.shard;
         for record in records.into_iter().filter(|record| shard.owns(&record.name)) {
-            let name = record.name.clone();
+            // The name as it is kept, if it is.
+            let name = self
+                .nodes
+                .get_key_value(&record.name)
+                .map_or(&record.name, |(name, _)| name)
+                .clone();
             self.health.unreadable.remove(&name);
             match &record.health {
                 Some(health) => {
