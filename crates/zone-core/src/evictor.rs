@@ -21,20 +21,20 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
+use bailiff_model::timers::Keyed;
 use bailiff_model::{EvictionMode, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
 use indexmap::IndexMap;
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Ticket};
 use crate::input::Input;
-use crate::timers::Timers;
 use crate::topics::Topics;
 use crate::votes::Votes;
 
 pub use zones::ZoneView;
 
 /// Who waits for a moment.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Timer {
     /// The lost bus becomes stale.
     Bus,
@@ -65,7 +65,8 @@ pub struct Evictor {
     api_fresh: bool,
     nodes_synced: bool,
     // IndexMap: a lookup costs the same at any number of nodes; its order is that of arrival, not the hasher's.
-    nodes: IndexMap<NodeName, nodes::Node>,
+    nodes: IndexMap<NodeName, Box<nodes::Node>>,
+    common: nodes::Common,
     votes: Votes,
     zones: BTreeMap<Zone, zones::Entry>,
     /// All voting zones are fully disrupted: as things are, and for the brake. Kept as they were while node-health is incomplete.
@@ -88,7 +89,7 @@ pub struct Evictor {
     blocked: BTreeSet<NodeName>,
     touched: BTreeSet<NodeName>,
     changed_zones: BTreeSet<Zone>,
-    timers: Timers<Timer>,
+    timers: Keyed<Timer>,
     askers: BTreeMap<Ticket, Asker>,
     next_ticket: u64,
     woken_at: Option<Mono>,
@@ -107,6 +108,7 @@ impl Evictor {
             api_fresh: false,
             nodes_synced: false,
             nodes: IndexMap::new(),
+            common: nodes::Common::default(),
             votes: Votes::default(),
             zones: BTreeMap::new(),
             all_down: false,
@@ -124,7 +126,7 @@ impl Evictor {
             blocked: BTreeSet::new(),
             touched: BTreeSet::new(),
             changed_zones: BTreeSet::new(),
-            timers: Timers::default(),
+            timers: Keyed::default(),
             askers: BTreeMap::new(),
             next_ticket: 0,
             woken_at: None,
@@ -234,7 +236,7 @@ impl Evictor {
     }
 
     fn wake(&mut self) {
-        let next = self.timers.next();
+        let next = self.timers.first();
         if next != self.woken_at {
             self.woken_at = next;
             if let Some(at) = next {
@@ -271,6 +273,6 @@ impl Evictor {
 
     /// The zone of the node; if it is gone that of its wish, else `told`.
     fn zone_of<'a>(&'a self, name: &NodeName, told: &'a Zone) -> &'a Zone {
-        self.nodes.get(name).and_then(nodes::Node::zone).unwrap_or(told)
+        self.nodes.get(name).and_then(|node| node.zone()).unwrap_or(told)
     }
 }

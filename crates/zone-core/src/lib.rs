@@ -28,7 +28,6 @@ mod judge;
 mod queue;
 mod rate;
 mod span;
-mod timers;
 mod topics;
 mod votes;
 

@@ -64,14 +64,20 @@ impl Evictor {
             match record.body {
                 None => self.take_tombstone(record.topic, &record.key, now),
                 Some(Body::Health(health)) => {
-                    let health = Health::new(record.origin, record.trace, health, self.config.profile, now);
+                    let health = Health::new(
+                        self.common.origin(record.origin),
+                        record.trace,
+                        health,
+                        self.config.profile,
+                        now,
+                    );
                     self.take_health(NodeName::from(record.key), Some(health));
                 }
                 Some(Body::Intent(Intent::Pod(intent))) => {
                     self.take_pod_intent(record.origin, record.trace, intent, overdue, now);
                 }
                 Some(Body::Intent(intent)) => {
-                    let wish = Wish::new(record.origin, record.derived_from, record.trace, intent);
+                    let wish = Wish::new(self.common.origin(record.origin), record.derived_from, record.trace, intent);
                     if let (Some(name), Some(wish)) = (record.key.strip_prefix("node/"), wish) {
                         self.take_wish(NodeName::from(name), Some(wish));
                     }
@@ -127,8 +133,8 @@ impl Evictor {
             // That the monitor forgets a node takes nobody's place away: one that is deleted keeps it (NL-205).
             None => node.unhealthy_since.filter(|_| node.place.is_some()),
         };
-        let before = node.health.take().and_then(|health| health.held).map(|(zone, _)| zone);
-        let after = health.as_ref().and_then(|health| health.held.clone());
+        let before = node.health.take().and_then(|health| health.held).map(|held| held.0);
+        let after = health.as_ref().and_then(|health| health.held.as_deref().cloned());
         node.health = health;
         self.monitor_holds(&name, before, after);
         self.touched.insert(name);
@@ -139,7 +145,7 @@ impl Evictor {
             return;
         }
         let node = self.nodes.entry(name.clone()).or_default();
-        node.wish = wish;
+        node.wish = wish.map(Box::new);
         self.touched.insert(name);
     }
 

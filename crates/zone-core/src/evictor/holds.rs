@@ -244,7 +244,7 @@ impl Evictor {
 
     /// Asks for a read of a node that holds its pods because the monitor says that it is Ready.
     pub(super) fn ask_if_ready(&mut self, name: &NodeName) {
-        if self.nodes.get(name).is_some_and(super::nodes::Node::is_ready_elsewhere) {
+        if self.nodes.get(name).is_some_and(|node| node.is_ready_elsewhere()) {
             self.confirm_node(name);
         }
     }

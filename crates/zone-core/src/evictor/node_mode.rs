@@ -21,7 +21,7 @@ use crate::effect::{Count, Effect};
 
 impl Evictor {
     pub(super) fn plan_eviction(&mut self, name: &NodeName, now: Now) {
-        let Some((meant, due)) = self.nodes.get(name).and_then(eviction_wanted) else {
+        let Some((meant, due)) = self.nodes.get(name).and_then(|node| eviction_wanted(node)) else {
             return self.unmark(name, now);
         };
         if self.inherited.take_evicted(name, &meant) {
@@ -38,7 +38,7 @@ impl Evictor {
             return self.leave_queue(name, now);
         }
         let hold = self.eviction_hold(name);
-        if let Some(zone) = self.nodes.get(name).and_then(Node::zone).cloned() {
+        if let Some(zone) = self.nodes.get(name).and_then(|node| node.zone()).cloned() {
             self.register_zone(&zone);
         }
         self.enter_queue(name, hold.is_none(), now);
@@ -49,7 +49,7 @@ impl Evictor {
     pub(super) fn evict_node(&mut self, zone: &Zone, name: &NodeName, now: Now) {
         self.end_queue_wait(name, zone, now);
         self.leave_queue(name, now);
-        let Some((meant, _)) = self.nodes.get(name).and_then(eviction_wanted) else {
+        let Some((meant, _)) = self.nodes.get(name).and_then(|node| eviction_wanted(node)) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
         };
         self.set_evicted(name, Some(meant));
@@ -96,7 +96,9 @@ impl Evictor {
 
     fn is_evicted(&self, name: &NodeName) -> bool {
         let node = self.nodes.get(name);
-        node.is_some_and(|node| node.evicted.is_some() && node.evicted == eviction_wanted(node).map(|(meant, _)| meant))
+        node.is_some_and(|node| {
+            node.evicted.is_some() && node.evicted.as_deref() == eviction_wanted(node).map(|(meant, _)| meant).as_ref()
+        })
     }
 
     fn set_evicted(&mut self, name: &NodeName, evicted: Option<NodeUid>) {
@@ -104,7 +106,7 @@ impl Evictor {
             if evicted.is_none() {
                 node.announced = false;
             }
-            node.evicted = evicted;
+            node.evicted = evicted.map(Box::new);
         }
     }
 }

@@ -18,10 +18,12 @@ mod waits;
 
 use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{
-    Hold, HoldReason, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile, ReadyStatus, TraceContext,
+    Hold, HoldReason, Incarnation, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile, ReadyStatus,
+    TraceContext,
 };
-use bailiff_model::{Wall, Zone};
+use bailiff_model::{Shared, Stamp, Wall, Zone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use super::Evictor;
 use crate::effect::{Purpose, Ticket};
@@ -35,15 +37,16 @@ use waits::{Clearing, Queued, Since};
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     pub(super) origin: Origin,
-    pub(super) trace: Option<TraceContext>,
+    /// Of the incident that it is in.
+    trace: Option<Box<TraceContext>>,
     uid: NodeUid,
     vote: Vote,
-    since: Wall,
+    since: Stamp,
     /// Ready is True, as far as the monitor knows.
     is_ready: bool,
     received_at: Mono,
     /// The zone it was in, and why that is held.
-    pub(super) held: Option<(Zone, Hold)>,
+    pub(super) held: Option<Box<(Zone, Hold)>>,
 }
 
 /// What the taint-manager wants for a node.
@@ -112,35 +115,60 @@ pub(super) struct Told {
     unhealthy_since: Option<Wall>,
 }
 
-/// What is kept of a node. It exists as long as anything is known of it: facts, a health record or a wish.
+/// What is kept of a node. It exists as long as anything is known of it: facts, a health record or a wish. What belongs to few nodes at a
+/// time is boxed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) facts: Option<NodeFacts>,
     /// `facts` were read from the server's store, on demand, by a read that was asked for then.
     pub(super) confirmed_at: Option<Mono>,
     pub(super) health: Option<Health>,
-    pub(super) wish: Option<Wish>,
-    vote: Option<(Zone, Vote)>,
+    pub(super) wish: Option<Box<Wish>>,
+    /// Its vote as it is counted, and in which zone.
+    vote: Option<(Arc<Zone>, Vote)>,
     /// Since when it is unhealthy: its place in the queue, kept as long as it is.
-    pub(super) unhealthy_since: Option<Wall>,
-    pub(super) place: Option<(Zone, Place)>,
+    pub(super) unhealthy_since: Option<Stamp>,
+    pub(super) place: Option<Box<(Zone, Place)>>,
     /// What upstream's queues remember of it, in its profile.
-    pub(super) upstream: Turns,
+    pub(super) upstream: Option<Box<Turns>>,
     /// Since when it waits in a queue.
-    queued: Option<Queued>,
-    work: Work,
+    queued: Option<Box<Queued>>,
+    /// None: it is idle.
+    work: Option<Box<Work>>,
     /// Since when the request about its taints is made, and what for.
-    request: Option<(Since, Purpose)>,
+    request: Option<Box<(Since, Purpose)>>,
     /// For what the removal of its taints waits.
-    clearing: Option<Clearing>,
+    clearing: Option<Box<Clearing>>,
     failures: u32,
     /// What is wanted of the taints, and since when: the wait for the NoSchedule counterpart is counted from there.
-    wanted_since: Option<(Option<HealthTaint>, Now)>,
+    wanted_since: Option<Box<(Option<HealthTaint>, Now)>>,
     /// Node mode: the pods of this incarnation may go.
-    pub(super) evicted: Option<NodeUid>,
+    pub(super) evicted: Option<Box<NodeUid>>,
     /// Node mode: that its pods are deleted was said in an Event.
     pub(super) announced: bool,
-    pub(super) said: Option<Told>,
+    pub(super) said: Option<Box<Told>>,
+}
+
+/// What many nodes have in common.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    texts: Shared<str>,
+    zones: Shared<Zone>,
+    /// The bus that the last record came from: as a rule they all do.
+    bus: Incarnation,
+}
+
+// === impl Common ===
+
+impl Common {
+    /// The same, in the memory that others have.
+    pub(super) fn origin(&mut self, origin: Origin) -> Origin {
+        if self.bus != origin.incarnation {
+            self.bus = origin.incarnation;
+        }
+        let incarnation = self.bus.clone();
+        Origin { incarnation, ..origin }
+    }
 }
 
 /// Reads of nodes made to be sure: one at a time, at most one per second (design §3).
@@ -173,18 +201,18 @@ impl Health {
         };
         Self {
             origin,
-            trace,
+            trace: trace.map(Box::new),
             uid: health.node.uid,
             vote,
-            since: health.ready.since.unwrap_or(health.decided_at),
+            since: health.ready.since.unwrap_or(health.decided_at).into(),
             is_ready: health.ready.status == ReadyStatus::True,
             received_at: now.mono,
-            held: health.held.map(|hold| (health.zone, hold)),
+            held: health.held.map(|hold| Box::new((health.zone, hold))),
         }
     }
 
     /// Since when the node is unhealthy, if it is; `before` is kept.
-    pub(super) fn unhealthy_since(&self, before: Option<Wall>) -> Option<Wall> {
+    pub(super) fn unhealthy_since(&self, before: Option<Stamp>) -> Option<Stamp> {
         self.is_not_ready().then(|| before.unwrap_or(self.since))
     }
 
@@ -230,26 +258,34 @@ impl Node {
         of_facts.or_else(|| self.wish.as_ref().map(|wish| wish.node.clone()))
     }
 
+    fn work(&self) -> Work {
+        self.work.as_deref().copied().unwrap_or_default()
+    }
+
+    fn set_work(&mut self, work: Work) {
+        self.work = (work != Work::Idle).then(|| Box::new(work));
+    }
+
     fn is_ready(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.ready == ReadyStatus::True)
     }
 
     pub(super) fn trace(&self) -> Option<TraceContext> {
         let of_wish = self.wish.as_ref().and_then(|wish| wish.trace);
-        of_wish.or_else(|| self.health.as_ref().and_then(|health| health.trace))
+        of_wish.or_else(|| self.health.as_ref()?.trace.as_deref().copied())
     }
 
     /// The wish, if it means this incarnation of the node (NL-035, NL-036).
     pub(super) fn valid_wish(&self) -> Option<&Wish> {
         let facts = self.facts.as_ref()?;
-        self.wish.as_ref().filter(|wish| wish.node.uid == facts.uid)
+        self.wish.as_deref().filter(|wish| wish.node.uid == facts.uid)
     }
 
     /// The node's vote: the monitor's word about this incarnation, unless it is excluded (NL-090, NL-091).
-    fn counted(&self) -> Option<(Zone, Vote)> {
+    fn counted(&self) -> Option<(&Zone, Vote)> {
         let (facts, health) = (self.facts.as_ref()?, self.health.as_ref()?);
         let votes = health.uid == facts.uid && !facts.excluded_from_disruption;
-        votes.then(|| (facts.zone.clone(), health.vote))
+        votes.then_some((&facts.zone, health.vote))
     }
 
     /// True if the monitor says that this incarnation is Ready and the watch does not show it: one of the two is behind. A read made
@@ -298,7 +334,7 @@ impl Node {
             vote: self.vote.take(),
             place: self.place.take(),
             queued: self.queued.take(),
-            upstream: std::mem::take(&mut self.upstream),
+            upstream: self.upstream.take(),
             said: self.said.take(),
             // Node mode: a node object that is gone leaves its intents standing (NL-205), so it stays what and where it was. The
             // next plan takes both away if another incarnation is there.
@@ -308,8 +344,15 @@ impl Node {
         };
     }
 
+    /// The health taints that it had are off.
+    fn cleared(&mut self) {
+        if let Some(turns) = &mut self.upstream {
+            turns.cleared();
+        }
+    }
+
     fn is_queued(&self) -> bool {
-        self.place.is_some() || self.upstream.is_waiting()
+        self.place.is_some() || self.upstream.as_ref().is_some_and(|turns| turns.is_waiting())
     }
 
     fn is_empty(&self) -> bool {
@@ -343,7 +386,14 @@ impl Evictor {
     }
 
     /// A list is how things are: if versions go back in it, the server itself did (its store was restored), and so do we.
-    fn take_facts(&mut self, facts: NodeFacts, of_list: bool, now: Now) {
+    fn take_facts(&mut self, mut facts: NodeFacts, of_list: bool, now: Now) {
+        // As they are kept already.
+        if let Some((name, _)) = self.nodes.get_key_value(&facts.name) {
+            facts.name = name.clone();
+        }
+        for text in [&mut facts.zone.region, &mut facts.zone.zone] {
+            *text = self.common.texts.share(text.clone());
+        }
         let name = facts.name.clone();
         let node = self.nodes.entry(name.clone()).or_default();
         let same = node.facts.as_ref().filter(|known| known.uid == facts.uid);
@@ -364,12 +414,12 @@ impl Evictor {
             node.unhealthy_since = node.health.as_ref().and_then(|health| health.unhealthy_since(None));
         }
         if node.facts.is_none() && facts.health_taints().next().is_some() {
-            node.upstream.had_one(&facts.zone);
+            node.upstream.get_or_insert_default().had_one(&facts.zone);
         }
         let has_taints = |facts: &NodeFacts| facts.health_taints().next().is_some();
         if node.facts.as_ref().is_some_and(has_taints) && !has_taints(&facts) {
             // Whoever took them off: what is put there from now on is no part of them.
-            node.upstream.cleared();
+            node.cleared();
         }
         node.facts = Some(facts);
         self.touched.insert(name);
@@ -398,12 +448,14 @@ impl Evictor {
             let Some(node) = self.nodes.get_mut(name) else {
                 continue;
             };
-            let (before, after) = (node.vote.take(), node.counted());
-            let origin = node.health.as_ref().map(|health| health.origin.clone());
-            node.vote.clone_from(&after);
+            let before = node.vote.as_ref().map(|(zone, vote)| (&**zone, *vote));
+            let after = node.counted();
             if before == after {
                 continue;
             }
+            let origin = node.health.as_ref().map(|health| health.origin.clone());
+            let after = after.map(|(zone, vote)| (self.common.zones.share(Arc::new(zone.clone())), vote));
+            let before = std::mem::replace(&mut node.vote, after.clone());
             for (vote, is_new) in [(before, false), (after, true)] {
                 let Some((zone, vote)) = vote else {
                     continue;
@@ -413,10 +465,10 @@ impl Evictor {
                 } else {
                     self.votes.remove(&zone, vote)
                 }
-                if let Some(entry) = self.zones.get_mut(&zone) {
+                if let Some(entry) = self.zones.get_mut(&*zone) {
                     entry.counted(origin.as_ref());
                 }
-                self.changed_zones.insert(zone);
+                self.changed_zones.insert(Zone::clone(&zone));
             }
         }
     }

@@ -308,7 +308,7 @@ impl Evictor {
 
     /// A pod that backs off is looked at again by its timer only; the timer is gone once it fired.
     fn pods_timer_is_over(&self, uid: &PodUid) -> bool {
-        !self.timers.is_set(&Timer::Pod(uid.clone()))
+        self.timers.get(&Timer::Pod(uid.clone())).is_none()
     }
 
     /// Makes the next step of one pod's eviction: from waiting, or from the answer to the step before.

@@ -152,6 +152,6 @@ fn nothing_is_kept_of_a_node_that_is_gone() {
     assert!(evictor.nodes.is_empty(), "{:?}", evictor.nodes);
     assert_eq!(evictor.pods.uids().count(), 0);
     assert!(evictor.askers.is_empty(), "{:?}", evictor.askers);
-    assert_eq!(evictor.timers.next(), None);
+    assert_eq!(evictor.timers.first(), None);
     assert_eq!(evictor.zones.len(), 1);
 }

@@ -10,7 +10,7 @@ use bailiff_model::{Mono, NodeName, Now, Zone};
 
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
-use super::{Node, Work};
+use super::Work;
 use crate::backoff;
 use crate::effect::{Count, Effect, Purpose, Ticket};
 use crate::fact::NodeFacts;
@@ -30,7 +30,7 @@ impl Evictor {
         result: Result<NodeFacts, Failure>,
         now: Now,
     ) {
-        let work = self.nodes.get(name).map(|node| node.work);
+        let work = self.nodes.get(name).map(|node| node.work());
         self.touched.insert(name.clone());
         match work {
             Some(Work::Writing {
@@ -105,7 +105,7 @@ impl Evictor {
         if let Some(node) = self.nodes.get_mut(name) {
             node.failures = 0;
             if purpose == Purpose::Clear {
-                node.upstream.cleared();
+                node.cleared();
             }
         }
         self.end_request_well(name, purpose, now);
@@ -128,7 +128,7 @@ impl Evictor {
             }
             return self.end_node_grant(name, end, now);
         };
-        let wanted = self.nodes.get(name).and_then(Node::taint_wanted);
+        let wanted = self.nodes.get(name).and_then(|node| node.taint_wanted());
         let still = wanted.is_some_and(|taint| {
             let unwanted = self
                 .nodes
@@ -190,14 +190,14 @@ impl Evictor {
         node.failures = node.failures.saturating_add(1);
         let pause = backoff::pause(node.failures, failure.retry_after);
         let until = now.mono + pause;
-        node.work = Work::Backoff { until, purpose };
+        node.set_work(Work::Backoff { until, purpose });
         self.timers.set(Timer::Node(name.clone()), until);
         self.end_request_badly(name, failure, Some(pause), now);
     }
 
     pub(super) fn set_work(&mut self, name: &NodeName, work: Work) {
         if let Some(node) = self.nodes.get_mut(name) {
-            node.work = work;
+            node.set_work(work);
         }
     }
 
@@ -207,7 +207,7 @@ impl Evictor {
         let home = self
             .nodes
             .get(name)
-            .and_then(Node::zone)
+            .and_then(|node| node.zone())
             .filter(|zone| self.zones.get(*zone).is_some_and(granted));
         home.cloned().or_else(|| {
             self.zones

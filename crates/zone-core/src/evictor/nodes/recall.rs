@@ -12,7 +12,7 @@ use crate::span::{SpanEnd, Why};
 impl Node {
     /// True if this request adds a NoExecute taint to it, and is not answered.
     fn is_tainted_by(&self, ticket: Ticket) -> bool {
-        matches!(self.work, Work::Writing { ticket: of, purpose: Purpose::Isolate | Purpose::Swap, .. } if of == ticket)
+        matches!(self.work(), Work::Writing { ticket: of, purpose: Purpose::Isolate | Purpose::Swap, .. } if of == ticket)
     }
 }
 
@@ -34,7 +34,7 @@ impl Evictor {
 
     /// Why no taint may be added to the node, rates apart.
     fn hold_of_taints(&self, name: &NodeName) -> Option<Reason> {
-        let zone = self.nodes.get(name).and_then(Node::zone)?;
+        let zone = self.nodes.get(name).and_then(|node| node.zone())?;
         let hold = self.external_for_node(name).or_else(|| self.health_hold(zone));
         hold.or_else(|| self.all_down_hold())
     }

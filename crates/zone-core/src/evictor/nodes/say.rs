@@ -27,9 +27,9 @@ impl Evictor {
             (said, _) => said,
         };
         let waits = matches!(said, Said::Queued | Said::Held(_));
-        let unhealthy_since = node.place.as_ref().filter(|_| waits).map(|(_, (since, _))| *since);
+        let unhealthy_since = node.place.as_deref().filter(|_| waits).map(|(_, (since, _))| *since);
         let same = |told: &&Told| (told.said, &told.zone, &told.since.node.uid) == (said, &zone, &of_node.uid);
-        let before = node.said.as_ref().filter(same);
+        let before = node.said.as_deref().filter(same);
         let is_news = before.is_none();
         let since = before.map_or_else(|| self.since_now(name, now), |told| told.since.clone());
         let is_told = |until| before.is_some_and(|told| (told.until, told.unhealthy_since) == (until, unhealthy_since));
@@ -75,11 +75,11 @@ impl Evictor {
         if is_news {
             self.follow_earlier(name, &mut told, now);
         }
-        let before = self.nodes.get_mut(name).and_then(|node| node.said.replace(told));
+        let before = self.nodes.get_mut(name).and_then(|node| node.said.replace(Box::new(told)));
         if let Some(before) = before.filter(|_| is_news) {
-            self.end_told(before, said.as_end(), now);
+            self.end_told(*before, said.as_end(), now);
         }
-        let (origin, trace) = (self.origin_behind(name), self.nodes.get(name).and_then(Node::trace));
+        let (origin, trace) = (self.origin_behind(name), self.nodes.get(name).and_then(|node| node.trace()));
         let (key, route) = (format!("node/{name}"), outcome.zone.to_string());
         self.publish(key, route, origin, trace, Outcome::Node(outcome));
     }
@@ -88,14 +88,14 @@ impl Evictor {
     pub(in crate::evictor) fn unsay(&mut self, name: &NodeName, now: Now) {
         let said = self.nodes.get_mut(name).and_then(|node| node.said.take());
         if let Some(told) = said {
-            self.end_told(told, SpanEnd::Gone, now);
+            self.end_told(*told, SpanEnd::Gone, now);
             let key = format!("node/{name}");
             self.effects.push(crate::effect::Effect::Remove { key });
         }
     }
 
     fn queued(&self, node: &Node, now: Now) -> NodeOutcomeState {
-        let place = node.place.as_ref();
+        let place = node.place.as_deref();
         let found = place.and_then(|(zone, place)| self.zones.get(zone).map(|entry| (entry, entry.queue.position(place))));
         let (position, expected_at) = found.map_or((0, None), |(entry, position)| (position, entry.expected_at(position, now)));
         NodeOutcomeState::Queued {

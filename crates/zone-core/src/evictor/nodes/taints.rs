@@ -25,7 +25,7 @@ impl Evictor {
             self.leave_queue(name, now);
         }
         self.pods.look_again_at_node(name);
-        if self.nodes.get(name).is_some_and(Node::is_empty) {
+        if self.nodes.get(name).is_some_and(|node| node.is_empty()) {
             self.nodes.swap_remove(name);
             self.timers.clear(&Timer::Node(name.clone()));
         }
@@ -41,7 +41,7 @@ impl Evictor {
             }
             return self.unsay(name, now);
         };
-        if matches!(node.work, Work::Writing { .. } | Work::Reading { .. }) {
+        if matches!(node.work(), Work::Writing { .. } | Work::Reading { .. }) {
             return;
         }
         let has_any = facts.health_taints().next().is_some();
@@ -66,7 +66,7 @@ impl Evictor {
                 }
                 self.leave_own_queue(name, now);
                 self.want(name, None, now);
-                if !has_any && node_was_told_otherwise(self.nodes.get(name)) {
+                if !has_any && self.nodes.get(name).is_some_and(|node| was_told_otherwise(node)) {
                     self.say(name, Said::Released, now);
                 }
             }
@@ -155,7 +155,7 @@ impl Evictor {
 
     /// Carries out a grant. `conflicts` counts the attempts that a conflict ended.
     pub(in crate::evictor) fn isolate(&mut self, zone: &Zone, name: &NodeName, now: Now) {
-        let work = self.nodes.get(name).map(|node| node.work);
+        let work = self.nodes.get(name).map(|node| node.work());
         if matches!(work, Some(Work::Writing { .. } | Work::Reading { .. })) {
             // Upstream's profile: its turn in a zone that it left comes while it has one elsewhere.
             self.take_place(zone, name, now);
@@ -168,7 +168,7 @@ impl Evictor {
     pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
         self.take_place(zone, name, now);
         let node = self.nodes.get(name);
-        let wanted = node.and_then(Node::taint_wanted);
+        let wanted = node.and_then(|node| node.taint_wanted());
         let (Some(taint), Some(facts)) = (wanted, node.and_then(|node| node.facts.as_ref())) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
         };
@@ -186,11 +186,6 @@ impl Evictor {
         let Some(facts) = &node.facts else {
             return;
         };
-        node.work = Work::Writing {
-            ticket,
-            purpose,
-            conflicts,
-        };
         let write = TaintWrite {
             ticket,
             node: facts.reference(),
@@ -198,6 +193,11 @@ impl Evictor {
             purpose,
             trace: node.trace(),
         };
+        node.set_work(Work::Writing {
+            ticket,
+            purpose,
+            conflicts,
+        });
         self.effects.push(Effect::WriteTaints(write));
     }
 
@@ -207,9 +207,9 @@ impl Evictor {
             self.end_clearing(name, SpanEnd::Withdrawn, now);
         }
         if let Some(node) = self.nodes.get_mut(name) {
-            let same = matches!((&node.wanted_since, &wanted), (Some((was, _)), Some((is, _))) if was == is);
+            let same = matches!((node.wanted_since.as_deref(), &wanted), (Some((was, _)), Some((is, _))) if was == is);
             if !same {
-                node.wanted_since = wanted;
+                node.wanted_since = wanted.map(Box::new);
             }
         }
     }
@@ -222,7 +222,7 @@ impl Evictor {
     /// When the wait for the NoSchedule counterpart is over at the latest, by the clock as it was when the taint was first wanted: a time
     /// that is computed anew each time would move with it.
     pub(super) fn order_ends_at(&self, name: &NodeName) -> Option<Wall> {
-        let (_, since) = self.nodes.get(name)?.wanted_since.as_ref()?;
+        let (_, since) = self.nodes.get(name)?.wanted_since.as_deref()?;
         since.wall.checked_add(self.config.monitor_period).ok()
     }
 
@@ -238,7 +238,7 @@ impl Evictor {
         let since = self
             .nodes
             .get(name)
-            .and_then(|node| node.wanted_since)
+            .and_then(|node| node.wanted_since.as_deref())
             .map_or(now.mono, |(_, since)| since.mono);
         let until = since + wait;
         let waits = until > now.mono;
@@ -249,7 +249,7 @@ impl Evictor {
     }
 
     fn must_back_off(&mut self, name: &NodeName, purpose: Purpose, now: Now) -> bool {
-        let work = self.nodes.get(name).map(|node| node.work);
+        let work = self.nodes.get(name).map(|node| node.work());
         match work {
             Some(Work::Backoff { until, purpose: of }) if of == purpose && until > now.mono => {
                 self.timers.set(Timer::Node(name.clone()), until);
@@ -268,9 +268,9 @@ impl Evictor {
             return;
         };
         let decided_at = node.wish.as_ref().map_or(Wall::UNIX_EPOCH, |wish| wish.decided_at);
-        let since = *node.unhealthy_since.get_or_insert(decided_at);
+        let since = node.unhealthy_since.get_or_insert(decided_at.into()).wall();
         let place = (since, name.clone());
-        let home = Some((zone.clone(), place.clone()));
+        let home = Some(Box::new((zone.clone(), place.clone())));
         if node.place.is_some() && node.place != home {
             self.move_away(name, &zone, now);
         }
@@ -291,7 +291,7 @@ impl Evictor {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
-        let Some((zone, place)) = node.place.take() else {
+        let Some((zone, place)) = node.place.take().map(|place| *place) else {
             return;
         };
         self.leave_queue_wait(name, &zone, now);
@@ -325,7 +325,6 @@ fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall, restamp
     list
 }
 
-fn node_was_told_otherwise(node: Option<&Node>) -> bool {
-    let said = node.and_then(|node| node.said.as_ref()).map(|told| told.said);
-    said.is_some_and(|said| said != Said::Released)
+fn was_told_otherwise(node: &Node) -> bool {
+    node.said.as_ref().is_some_and(|told| told.said != Said::Released)
 }

@@ -39,28 +39,35 @@ impl Turns {
 impl Evictor {
     /// The right taint stands, but not by a turn of the node in its zone: upstream stamps it again when that comes (NL-072, NL-078).
     pub(super) fn owes_a_turn(&self, name: &NodeName) -> bool {
-        let owes = |node: &Node| node.zone().is_some_and(|zone| !node.upstream.had.contains(zone));
-        self.config.profile == Profile::Upstream && self.nodes.get(name).is_some_and(owes)
+        let owes = |node: &Node| {
+            node.zone()
+                .is_some_and(|zone| !node.upstream.as_ref().is_some_and(|turns| turns.had.contains(zone)))
+        };
+        self.config.profile == Profile::Upstream && self.nodes.get(name).is_some_and(|node| owes(node))
     }
 
     /// All zones went down.
     pub(in crate::evictor) fn disrupt(&mut self, name: &NodeName) {
         if let Some(node) = self.nodes.get_mut(name) {
-            node.upstream.disrupted = true;
+            node.upstream.get_or_insert_default().disrupted = true;
         }
     }
 
     /// While all zones are down no health taint stands. Upstream takes them off when that begins; what somebody puts there afterwards
     /// stays (NL-097, NL-098).
     pub(super) fn clears_for_disruption(&self, name: &NodeName) -> bool {
-        let began_with = || self.nodes.get(name).is_some_and(|node| node.upstream.disrupted);
+        let began_with = || {
+            self.nodes
+                .get(name)
+                .is_some_and(|node| node.upstream.as_ref().is_some_and(|turns| turns.disrupted))
+        };
         self.all_down && (self.config.profile == Profile::Bailiff || began_with())
     }
 
     /// It is ready, or all zones are down: the turns that it had count no longer.
     pub(super) fn forget_turns(&mut self, name: &NodeName) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.upstream.had.clear();
+        if let Some(turns) = self.nodes.get_mut(name).and_then(|node| node.upstream.as_mut()) {
+            turns.had.clear();
         }
     }
 
@@ -71,7 +78,7 @@ impl Evictor {
         let Some(zone) = node.and_then(|node| node.facts.as_ref()).map(|facts| facts.zone.clone()) else {
             return self.leave_queue(name, now);
         };
-        if node.is_some_and(|node| node.place.as_ref().is_some_and(|(home, _)| *home != zone)) {
+        if node.is_some_and(|node| node.place.as_ref().is_some_and(|place| place.0 != zone)) {
             self.leave_queue_wait(name, &zone, now);
             self.move_away(name, &zone, now);
         } else {
@@ -82,7 +89,7 @@ impl Evictor {
     /// Upstream's queue does not notice that a node is gone, and spends a token on it (NL-033, NL-081).
     pub(super) fn keeps_the_place_of_the_gone(&mut self, name: &NodeName) -> bool {
         let place = self.nodes.get(name).and_then(|node| node.place.clone());
-        let Some((zone, place)) = place.filter(|_| self.config.profile == Profile::Upstream) else {
+        let Some((zone, place)) = place.filter(|_| self.config.profile == Profile::Upstream).map(|place| *place) else {
             return false;
         };
         if let Some(entry) = self.zones.get_mut(&zone) {
@@ -98,11 +105,11 @@ impl Evictor {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
-        match node.place.take_if(|(old, _)| stays && old != zone) {
+        match node.place.take_if(|place| stays && place.0 != *zone).map(|place| *place) {
             Some((old, place)) => {
                 if let Some(entry) = self.zones.get_mut(&old) {
                     entry.queue.put(&place, true);
-                    node.upstream.left.push((old.clone(), place));
+                    node.upstream.get_or_insert_default().left.push((old.clone(), place));
                     self.changed_zones.insert(old);
                 }
             }
@@ -115,10 +122,11 @@ impl Evictor {
         let Some(node) = self.nodes.get_mut(name) else {
             return;
         };
-        node.upstream.had_one(zone);
-        match node.upstream.left.iter().position(|(old, _)| old == zone) {
+        let turns = node.upstream.get_or_insert_default();
+        turns.had_one(zone);
+        match turns.left.iter().position(|(old, _)| old == zone) {
             Some(nth) => {
-                let (zone, place) = node.upstream.left.remove(nth);
+                let (zone, place) = turns.left.remove(nth);
                 self.remove_place(zone, &place);
             }
             None => self.leave_queue(name, now),

@@ -49,8 +49,8 @@ impl Evictor {
         };
         Since {
             at: now.wall,
-            trace: node.and_then(Node::trace),
-            node: node.and_then(Node::reference).unwrap_or_else(unknown),
+            trace: node.and_then(|node| node.trace()),
+            node: node.and_then(|node| node.reference()).unwrap_or_else(unknown),
         }
     }
 
@@ -59,7 +59,7 @@ impl Evictor {
     }
 
     fn tell_until(&mut self, kind: SpanKind, since: Since, end: Wall, outcome: SpanEnd, why: Why) {
-        let present = || self.nodes.get(&since.node.name).and_then(Node::trace);
+        let present = || self.nodes.get(&since.node.name).and_then(|node| node.trace());
         let span = Span {
             kind,
             trace: since.trace.or_else(present),
@@ -102,7 +102,7 @@ impl Evictor {
     /// The node is in the queue of `zone`; if it waits already it goes on waiting.
     pub(super) fn begin_queue_wait(&mut self, name: &NodeName, zone: &Zone, now: Now) {
         let node = self.nodes.get(name).filter(|node| node.queued.is_none());
-        let Some(place) = node.and_then(|node| node.place.as_ref()) else {
+        let Some(place) = node.and_then(|node| node.place.as_deref()) else {
             return;
         };
         let position = self.zones.get(zone).map_or(0, |entry| entry.queue.position(&place.1));
@@ -111,7 +111,7 @@ impl Evictor {
             since.at = earlier.since;
         }
         if let Some(node) = self.nodes.get_mut(name) {
-            node.queued = Some(Queued { since, position });
+            node.queued = Some(Box::new(Queued { since, position }));
         }
     }
 
@@ -123,7 +123,7 @@ impl Evictor {
     /// The node waits no longer in `zone`, but not as its turn has come.
     pub(super) fn leave_queue_wait(&mut self, name: &NodeName, zone: &Zone, now: Now) {
         let elsewhere = |node: &Node| node.zone().is_some_and(|home| home != zone);
-        let has_moved = self.nodes.get(name).is_some_and(elsewhere);
+        let has_moved = self.nodes.get(name).is_some_and(|node| elsewhere(node));
         let end = match self.standing(name) {
             SpanEnd::Held | SpanEnd::Withdrawn if has_moved => SpanEnd::Moved,
             end => end,
@@ -188,7 +188,8 @@ impl Evictor {
     pub(super) fn begin_clearing(&mut self, name: &NodeName, reason: HoldReason, detail: &'static str, now: Now) {
         let since = self.since_now(name, now);
         if let Some(node) = self.nodes.get_mut(name) {
-            node.clearing.get_or_insert(Clearing { since, reason, detail });
+            node.clearing
+                .get_or_insert_with(|| Box::new(Clearing { since, reason, detail }));
         }
     }
 
@@ -273,13 +274,13 @@ impl Evictor {
         }
         let since = self.since_now(name, now);
         if let Some(node) = self.nodes.get_mut(name) {
-            node.request.get_or_insert((since, purpose));
+            node.request.get_or_insert_with(|| Box::new((since, purpose)));
         }
     }
 
     pub(super) fn end_request(&mut self, name: &NodeName, end: SpanEnd, why: Why, now: Now) {
         let request = self.nodes.get_mut(name).and_then(|node| node.request.take());
-        if let Some((since, purpose)) = request {
+        if let Some((since, purpose)) = request.map(|request| *request) {
             let kind = match purpose {
                 Purpose::Isolate | Purpose::Swap => SpanKind::Isolation,
                 Purpose::Clear => SpanKind::Release,
