@@ -69,7 +69,7 @@ pub(crate) fn node(question: Question, name: impl std::fmt::Display) -> Key {
 }
 
 pub(crate) fn pod(pod: &PodRef) -> Key {
-    Key::new(Question::Eviction, format!("pod {}/{}", pod.namespace, pod.name)).of_uid(&pod.uid.to_string())
+    Key::new(Question::Eviction, format!("pod {}/{}", pod.namespace, pod.name)).of_uid(pod.uid.to_string())
 }
 
 fn of_health(health: &NodeHealth, why: String) -> Answer {
