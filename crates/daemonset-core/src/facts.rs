@@ -3,6 +3,7 @@
 //! Reading them out of the API server's JSON is [`decode`]'s; deciding on them is everybody else's.
 
 pub mod decode;
+mod labels;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use bailiff_model::rollout::Counts;
 pub use bailiff_model::selector::Labels;
-use bailiff_model::{Namespace, NodeName, PodName, PodUid, ResourceVersion, Taint, Wall};
+use bailiff_model::{Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Stamp, Taint, Wall};
+pub use labels::NodeLabels;
 
 use crate::pair::Standing;
 use crate::selector::Selector;
@@ -29,9 +31,9 @@ pub struct Node {
     /// `metadata.name`.
     pub name: NodeName,
     /// `metadata.uid`.
-    pub uid: Arc<str>,
+    pub uid: NodeUid,
     /// `metadata.labels`.
-    pub labels: Arc<Labels>,
+    pub labels: NodeLabels,
     /// `spec.taints`; those with an unknown effect are left out.
     pub taints: Vec<Taint>,
     /// Since when condition Ready is not True; `None` if it is True.
@@ -41,7 +43,7 @@ pub struct Node {
 impl Node {
     /// What pairs keep of it.
     pub(crate) fn standing(&self) -> Standing {
-        let bad_since = self.bad_since;
+        let bad_since = self.bad_since.map(Stamp::from);
         Standing { bad_since }
     }
 }
@@ -65,14 +67,18 @@ pub enum Controller {
     #[default]
     None,
     /// A DaemonSet, of any API group (DS-022).
-    DaemonSet {
-        /// Its name.
-        name: Arc<str>,
-        /// Its uid.
-        uid: Arc<str>,
-    },
+    DaemonSet(Arc<Controlling>),
     /// Somebody else.
     Other,
+}
+
+/// A DaemonSet, as an object that it controls names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Controlling {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid.
+    pub uid: Arc<str>,
 }
 
 /// What keeps a pod from running, for reports only.
@@ -110,11 +116,11 @@ pub struct Pod {
     /// Condition Ready is True.
     pub ready: bool,
     /// `lastTransitionTime` of condition Ready.
-    pub ready_changed: Option<Wall>,
+    pub ready_changed: Option<Stamp>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// `metadata.creationTimestamp`.
-    pub created: Wall,
+    pub created: Stamp,
     /// What keeps it from running.
     pub trouble: Option<Trouble>,
 }
@@ -138,7 +144,7 @@ impl Pod {
         if min_ready.is_zero() {
             return Availability::Yes;
         }
-        match self.ready_changed.and_then(|since| since.checked_add(min_ready).ok()) {
+        match self.ready_changed.and_then(|since| since.wall().checked_add(min_ready).ok()) {
             Some(at) if at <= now => Availability::Yes,
             Some(at) => Availability::At(at),
             None => Availability::No,
@@ -275,6 +281,6 @@ impl Revision {
 
     /// True if the DaemonSet of this uid controls it.
     pub fn is_controlled_by(&self, owner: &str) -> bool {
-        matches!(&self.controller, Controller::DaemonSet { uid, .. } if &**uid == owner)
+        matches!(&self.controller, Controller::DaemonSet(of) if &*of.uid == owner)
     }
 }

@@ -10,7 +10,7 @@ mod reason;
 use std::time::Duration;
 
 use bailiff_model::rollout::WhyNot;
-use bailiff_model::{Mono, NodeName, Now, PodUid, Wall};
+use bailiff_model::{Mono, NodeName, Now, PodUid, Stamp, Wall};
 
 use crate::facts::{Availability, LABEL_GENERATION, Phase, Pod};
 use crate::placement::Verdict;
@@ -68,7 +68,7 @@ pub(crate) struct Facts<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Since when the node is not Ready; `None` if it is.
-    pub(crate) bad_since: Option<Wall>,
+    pub(crate) bad_since: Option<Stamp>,
 }
 
 /// What a rollout has deleted on a node.
@@ -237,7 +237,7 @@ pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
 
 /// DS-103: bound before unbound, then older, then by name.
 fn order(pod: &Pod) -> (bool, Wall, &str) {
-    (!pod.bound, pod.created, pod.name.as_str())
+    (!pod.bound, pod.created.wall(), pod.name.as_str())
 }
 
 fn is_deleted(judgement: &Judgement, pod: &Pod) -> bool {
@@ -427,13 +427,13 @@ fn use_up(rules: &Rules<'_>, facts: &Facts<'_>, staying: &[Look<'_>], judgement:
     if !rules.exclude_unready {
         return;
     }
-    let Some(bad_since) = facts.node.and_then(|node| node.bad_since) else {
+    let Some(bad_since) = facts.node.and_then(|node| node.bad_since).map(Stamp::wall) else {
         return;
     };
     if bad_since <= rules.since {
         judgement.uses &= facts.rolled == Rolled::Available;
     } else {
-        let had_it = |look: &Look<'_>| is_updated(rules, look.pod) && look.pod.created <= bad_since;
+        let had_it = |look: &Look<'_>| is_updated(rules, look.pod) && look.pod.created.wall() <= bad_since;
         judgement.broken = staying.iter().any(had_it);
         judgement.uses |= judgement.broken;
     }

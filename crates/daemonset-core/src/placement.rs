@@ -138,7 +138,11 @@ impl Term {
             NameRequirement::Is(name) => **name == *node.name.as_str(),
             NameRequirement::IsNot(name) => **name != *node.name.as_str(),
         };
-        self.names.iter().all(is_name) && self.labels.iter().all(|requirement| requirement.matches(&node.labels))
+        self.names.iter().all(is_name)
+            && self
+                .labels
+                .iter()
+                .all(|requirement| requirement.matches_by(|key| node.labels.get(key)))
     }
 }
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{About, Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Wall};
+use bailiff_model::{About, Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Stamp, Wall};
 use indexmap::IndexMap;
 use smallvec::SmallVec;
 
@@ -105,7 +105,7 @@ pub(crate) struct Set {
     /// It was created or changed since the last sync.
     changed: bool,
     /// A lookup costs the same at any number of nodes.
-    pairs: IndexMap<NodeName, Pair>,
+    pairs: IndexMap<NodeName, Box<Pair>>,
     /// Pairs to be judged again.
     touched: BTreeSet<NodeName>,
     /// All pairs are to be judged again, by new rules.
@@ -149,13 +149,13 @@ struct Pair {
     pods: SmallVec<[PodKey; 2]>,
     /// Orphans there that are about to be adopted.
     adopting: u32,
-    creating: Option<creates::Creating>,
+    creating: Option<Box<creates::Creating>>,
     /// Name of a pod that was perhaps created there: if it is still wanted, it is asked for under that name again.
-    doubtful: Option<PodName>,
+    doubtful: Option<Box<PodName>>,
     judgement: Judgement,
     rolled: Rolled,
     /// Since when the present reason is known.
-    since: Option<Wall>,
+    since: Option<Stamp>,
 }
 
 impl Pair {
@@ -265,7 +265,7 @@ impl Set {
     }
 
     /// When it wants to be synced again.
-    pub(crate) fn next_wake(&self) -> Option<Mono> {
+    pub(crate) fn next_wake(&mut self) -> Option<Mono> {
         self.timers.next()
     }
 
@@ -326,11 +326,11 @@ impl Set {
         let placement = self.ds.template.placement();
         self.pairs.entry(name.clone()).or_insert_with(|| {
             let node = world.nodes.get(name);
-            Pair {
+            Box::new(Pair {
                 node: node.map(Node::standing),
                 verdict: node.map(|node| placement.judge(node)).unwrap_or_default(),
                 ..Pair::default()
-            }
+            })
         })
     }
 

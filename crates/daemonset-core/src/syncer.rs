@@ -218,7 +218,7 @@ impl Syncer {
         }
         let placement_changed = known.is_none_or(|known| known.labels != node.labels || known.taints != node.taints);
         let name = node.name.clone();
-        self.world.nodes.insert(name.clone(), node);
+        self.world.apply_node(node);
         self.node_changed(&name, placement_changed);
     }
 
@@ -266,7 +266,7 @@ impl Syncer {
     /// False of the pods of DaemonSets that are another shard's: nothing here needs them.
     fn may_be_ours(&self, pod: &Pod) -> bool {
         match &pod.controller {
-            Controller::DaemonSet { uid, .. } => self.options.shard.owns_daemonset(uid),
+            Controller::DaemonSet(of) => self.options.shard.owns_daemonset(&of.uid),
             Controller::None | Controller::Other => true,
         }
     }
@@ -302,7 +302,7 @@ impl Syncer {
     /// DaemonSets that a pod may concern: its owner (DS-022), or all of its namespace if it is an orphan (DS-024).
     fn concerned(&self, pod: &Pod) -> Vec<Key> {
         match &pod.controller {
-            Controller::DaemonSet { name, .. } => vec![(pod.namespace.clone(), name.clone())],
+            Controller::DaemonSet(of) => vec![(pod.namespace.clone(), of.name.clone())],
             Controller::None => self.of_namespace(&pod.namespace),
             Controller::Other => Vec::new(),
         }

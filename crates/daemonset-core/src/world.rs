@@ -1,13 +1,15 @@
 //! What is known of the cluster, with the indexes that routing needs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use bailiff_model::{Holds, Namespace, NodeName, PodUid, Uid, Zone};
+use bailiff_model::{Holds, Namespace, NodeName, PodUid, Shared, Uid, Zone};
+use hashbrown::HashTable;
 use indexmap::{IndexMap, IndexSet};
 use slotmap::SlotMap;
 
-use crate::facts::{Controller, Labels, Node, Pod, Revision};
+use crate::facts::{Controller, Controlling, Labels, Node, Pod, Revision};
 
 /// How many uids of gone objects are remembered, so that a late answer does not bring one back. More than there can be requests
 /// under way at once per DaemonSet (500) for the DaemonSets that roll out at the same time.
@@ -34,23 +36,42 @@ pub(crate) struct Shown {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     pub(crate) nodes: IndexMap<NodeName, Node>,
-    pods: SlotMap<PodKey, Pod>,
-    keys: IndexMap<PodUid, PodKey>,
-    by_owner: BTreeMap<Arc<str>, IndexSet<PodKey>>,
-    orphans: BTreeMap<Namespace, IndexSet<PodKey>>,
+    pods: SlotMap<PodKey, Box<Pod>>,
+    /// Keys by the uids of their pods, which are in the pods: nobody goes through it, so that its order does not matter.
+    keys: HashTable<PodKey>,
+    hasher: RandomState,
+    by_owner: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
+    orphans: BTreeMap<Namespace, BTreeSet<PodKey>>,
     revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,
-    labels: LabelPool,
+    /// Label maps: the pods of one revision have the same.
+    labels: Shared<Labels>,
+    namespaces: Shared<str>,
+    owners: Shared<Controlling>,
     gone: Gone,
 }
 
 impl World {
     pub(crate) fn pod(&self, uid: &PodUid) -> Option<&Pod> {
-        self.pods.get(*self.keys.get(uid)?)
+        self.pod_at(self.key_of(uid)?)
+    }
+
+    fn key_of(&self, uid: &PodUid) -> Option<PodKey> {
+        let is_it = |key: &PodKey| self.pod_at(*key).is_some_and(|pod| pod.uid == *uid);
+        self.keys.find(self.hasher.hash_one(uid), is_it).copied()
+    }
+
+    /// Keeps a node as it is now.
+    pub(crate) fn apply_node(&mut self, mut node: Node) {
+        if let Some((name, _)) = self.nodes.get_key_value(&node.name) {
+            node.name = name.clone();
+        }
+        node.labels.share(&mut self.labels, &node.name);
+        self.nodes.insert(node.name.clone(), node);
     }
 
     /// The pod of this key.
     pub(crate) fn pod_at(&self, key: PodKey) -> Option<&Pod> {
-        self.pods.get(key)
+        self.pods.get(key).map(|pod| &**pod)
     }
 
     /// True if these hold what runs on the node.
@@ -64,12 +85,12 @@ impl World {
     }
 
     pub(crate) fn pod_uids(&self) -> Vec<PodUid> {
-        self.keys.keys().cloned().collect()
+        self.pods.values().map(|pod| pod.uid.clone()).collect()
     }
 
     /// True if the pod was there already, whether it still is or not.
     pub(crate) fn has_seen(&self, uid: &PodUid) -> bool {
-        self.keys.contains_key(uid) || self.gone.contains(uid.as_uid())
+        self.key_of(uid).is_some() || self.gone.contains(uid.as_uid())
     }
 
     /// Pods that the DaemonSet of this uid controls.
@@ -85,7 +106,7 @@ impl World {
     /// Keeps a pod unless the same or a newer state of it is known or it is gone. Nearly all that is seen of pods are changes of known
     /// ones, which keep their place.
     pub(crate) fn apply_pod(&mut self, mut pod: Pod) -> Shown {
-        let key = self.keys.get(&pod.uid).copied();
+        let key = self.key_of(&pod.uid);
         let Some((key, known)) = key.and_then(|key| Some((key, self.pods.get_mut(key)?))) else {
             let is_gone = self.gone.contains(pod.uid.as_uid());
             let key = if is_gone { None } else { self.insert_pod(pod) };
@@ -99,13 +120,18 @@ impl World {
             let key = self.insert_pod(pod);
             return Shown { old, key };
         }
-        pod.labels = self.labels.intern(pod.labels);
-        let mut old = std::mem::replace(known, pod);
+        pod.labels = self.labels.share(pod.labels);
+        let mut old = std::mem::replace(&mut **known, pod);
         // What never changes stays where it is; what came with the news, and lies in the processor's cache, goes.
         std::mem::swap(&mut known.uid, &mut old.uid);
         std::mem::swap(&mut known.name, &mut old.name);
         std::mem::swap(&mut known.namespace, &mut old.namespace);
-        self.labels.release(&old.labels);
+        std::mem::swap(&mut known.controller, &mut old.controller);
+        if known.target == old.target {
+            std::mem::swap(&mut known.target, &mut old.target);
+        } else {
+            known.target = shared_name(&self.nodes, known.target.take());
+        }
         Shown {
             old: Some((key, old)),
             key: Some(key),
@@ -117,29 +143,42 @@ impl World {
         if pod.controller == Controller::Other {
             return None;
         }
-        pod.labels = self.labels.intern(pod.labels);
-        let (namespace, controller, uid) = (pod.namespace.clone(), pod.controller.clone(), pod.uid.clone());
-        let key = self.pods.insert(pod);
-        self.keys.insert(uid, key);
+        self.share_texts(&mut pod);
+        let (namespace, controller) = (pod.namespace.clone(), pod.controller.clone());
+        let hash = self.hasher.hash_one(&pod.uid);
+        let key = self.pods.insert(Box::new(pod));
+        let hash_of = |key: &PodKey| self.hasher.hash_one(&self.pods[*key].uid);
+        self.keys.insert_unique(hash, key, hash_of);
         match controller {
             Controller::None => self.orphans.entry(namespace).or_default().insert(key),
-            Controller::DaemonSet { uid, .. } => self.by_owner.entry(uid).or_default().insert(key),
+            Controller::DaemonSet(of) => self.by_owner.entry(of.uid.clone()).or_default().insert(key),
             Controller::Other => false,
         };
         Some(key)
     }
 
+    /// Makes what a pod has in common with others the very same.
+    fn share_texts(&mut self, pod: &mut Pod) {
+        pod.labels = self.labels.share(pod.labels.clone());
+        pod.namespace = self.namespaces.share(Arc::from(pod.namespace.clone())).into();
+        if let Controller::DaemonSet(of) = &mut pod.controller {
+            *of = self.owners.share(of.clone());
+        }
+        pod.target = shared_name(&self.nodes, pod.target.take());
+    }
+
     /// Forgets a pod for good.
     pub(crate) fn remove_pod(&mut self, uid: &PodUid) -> Option<(PodKey, Pod)> {
-        let key = self.keys.swap_remove(uid)?;
+        let pods = &self.pods;
+        let is_it = |key: &PodKey| pods.get(*key).is_some_and(|pod| pod.uid == *uid);
+        let (key, _) = self.keys.find_entry(self.hasher.hash_one(uid), is_it).ok()?.remove();
         let pod = self.pods.remove(key)?;
         match &pod.controller {
             Controller::None => remove_from(&mut self.orphans, &pod.namespace, key),
-            Controller::DaemonSet { uid: owner, .. } => remove_from(&mut self.by_owner, owner, key),
+            Controller::DaemonSet(of) => remove_from(&mut self.by_owner, &of.uid, key),
             Controller::Other => {}
         }
-        self.labels.release(&pod.labels);
-        Some((key, pod))
+        Some((key, *pod))
     }
 
     /// Notes that an object is gone for good.
@@ -184,34 +223,19 @@ impl World {
     }
 }
 
-fn remove_from<K: Ord>(index: &mut BTreeMap<K, IndexSet<PodKey>>, of: &K, key: PodKey) {
+fn remove_from<K: Ord>(index: &mut BTreeMap<K, BTreeSet<PodKey>>, of: &K, key: PodKey) {
     if let Some(set) = index.get_mut(of) {
-        set.swap_remove(&key);
+        set.remove(&key);
         if set.is_empty() {
             index.remove(of);
         }
     }
 }
 
-/// Label maps, each kept once: the pods of one revision share theirs.
-#[derive(Clone, Debug, Default)]
-struct LabelPool(BTreeSet<Arc<Labels>>);
-
-impl LabelPool {
-    fn intern(&mut self, labels: Arc<Labels>) -> Arc<Labels> {
-        if let Some(known) = self.0.get(&labels) {
-            return known.clone();
-        }
-        self.0.insert(labels.clone());
-        labels
-    }
-
-    /// Drops a map that only the caller and the pool still hold.
-    fn release(&mut self, labels: &Arc<Labels>) {
-        if Arc::strong_count(labels) <= 2 {
-            self.0.remove(labels);
-        }
-    }
+/// The name as the node of that name has it, if there is one.
+fn shared_name(nodes: &IndexMap<NodeName, Node>, name: Option<NodeName>) -> Option<NodeName> {
+    let name = name?;
+    Some(nodes.get_key_value(&name).map_or(name, |(name, _)| name.clone()))
 }
 
 /// The last uids that are gone. Every pod that is seen is looked for here, nearly always in vain.
@@ -246,18 +270,6 @@ mod tests {
     use super::*;
     use crate::facts::Phase;
 
-    #[test]
-    fn equal_labels_are_kept_once_and_let_go_with_the_last_pod() {
-        let labels = || Arc::new(Labels::from([(Arc::from("app"), Arc::from("ds"))]));
-        let mut pool = LabelPool::default();
-        let first = pool.intern(labels());
-        let second = pool.intern(labels());
-        assert!(Arc::ptr_eq(&first, &second));
-        drop(second);
-        pool.release(&first);
-        assert!(pool.0.is_empty());
-    }
-
     fn mk_pod(uid: &str, version: u64) -> Pod {
         Pod {
             namespace: Namespace::from("ns"),
@@ -272,7 +284,7 @@ mod tests {
             ready: false,
             ready_changed: None,
             deleting: false,
-            created: Wall::UNIX_EPOCH,
+            created: Wall::UNIX_EPOCH.into(),
             trouble: None,
         }
     }

@@ -56,12 +56,17 @@ impl Requirement {
 
     /// True if an object with `labels` meets it.
     pub fn matches(&self, labels: &Labels) -> bool {
-        let number = |key: &Arc<str>| labels.get(key).and_then(|value| value.parse::<i64>().ok());
+        self.matches_by(|key| labels.get(key))
+    }
+
+    /// True if an object whose labels `label` looks up meets it.
+    pub fn matches_by<'a>(&self, label: impl Fn(&str) -> Option<&'a Arc<str>>) -> bool {
+        let number = |key: &Arc<str>| label(key).and_then(|value| value.parse::<i64>().ok());
         match self {
-            Self::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
-            Self::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
-            Self::Exists(key) => labels.contains_key(key),
-            Self::DoesNotExist(key) => !labels.contains_key(key),
+            Self::In(key, values) => label(key).is_some_and(|value| values.contains(value)),
+            Self::NotIn(key, values) => label(key).is_none_or(|value| !values.contains(value)),
+            Self::Exists(key) => label(key).is_some(),
+            Self::DoesNotExist(key) => label(key).is_none(),
             Self::Gt(key, bound) => number(key).is_some_and(|value| value > *bound),
             Self::Lt(key, bound) => number(key).is_some_and(|value| value < *bound),
         }

@@ -1,5 +1,6 @@
 //! Wall times, as small as they can be kept.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -35,6 +36,18 @@ impl From<Wall> for Stamp {
             seconds: [(seconds >> 32) as u32, seconds as u32],
             nanos: NonZeroU32::new(nanos).unwrap_or(NonZeroU32::MIN),
         }
+    }
+}
+
+impl PartialOrd for Stamp {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Stamp {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.wall().cmp(&other.wall())
     }
 }
 

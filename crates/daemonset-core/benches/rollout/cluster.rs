@@ -324,7 +324,7 @@ fn cpu() -> Duration {
 fn mk_node(nth: usize) -> Node {
     Node {
         name: NodeName::from(format!("node-{nth:05}")),
-        uid: Arc::from(format!("node-{nth}")),
+        uid: format!("node-{nth}").into(),
         ..Node::default()
     }
 }

@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::wellknown::CONDITION_READY;
-use bailiff_model::{Effect, Namespace, NodeName, PodName, PodUid, ResourceVersion, Taint, Wall};
+use bailiff_model::{Effect, Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Taint, Wall};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Controller, Labels, Node, Phase, Pod, Revision, Trouble};
+use super::{Controller, Controlling, Labels, Node, Phase, Pod, Revision, Trouble};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -48,10 +48,10 @@ impl Meta {
     fn controller(&self) -> Controller {
         match self.owner_references.iter().find(|owner| owner.controller) {
             None => Controller::None,
-            Some(owner) if owner.kind == "DaemonSet" => Controller::DaemonSet {
+            Some(owner) if owner.kind == "DaemonSet" => Controller::DaemonSet(Arc::new(Controlling {
                 name: Arc::from(owner.name.as_str()),
                 uid: Arc::from(owner.uid.as_str()),
-            },
+            })),
             Some(_) => Controller::Other,
         }
     }
@@ -151,9 +151,9 @@ impl<'de> Deserialize<'de> for Node {
         };
         Ok(Self {
             name: NodeName::from(object.metadata.name.as_str()),
-            uid: Arc::from(object.metadata.uid.as_str()),
+            uid: NodeUid::from(object.metadata.uid.as_str()),
             taints: taints.collect(),
-            labels: Arc::new(object.metadata.labels),
+            labels: object.metadata.labels.into(),
             bad_since,
         })
     }
@@ -310,9 +310,9 @@ impl<'de> Deserialize<'de> for Pod {
             bound: !object.spec.node_name.is_empty(),
             phase: object.status.phase(),
             ready: ready.is_some_and(|ready| ready.status == "True"),
-            ready_changed: ready.and_then(|ready| ready.last_transition_time.as_ref().map(|stamp| stamp.0)),
+            ready_changed: ready.and_then(|ready| ready.last_transition_time.as_ref().map(|stamp| stamp.0.into())),
             deleting: meta.deletion_timestamp.is_some(),
-            created: meta.created(),
+            created: meta.created().into(),
             trouble: object.status.trouble(),
             labels: Arc::new(meta.labels),
         })

@@ -1,7 +1,7 @@
 //! Why a node has no available pod of the current revision, and when that may change by itself.
 
-use bailiff_model::Mono;
 use bailiff_model::rollout::WhyNot;
+use bailiff_model::{Mono, Stamp};
 
 use super::{Cause, Facts, Judgement, Look, Rules, Wanted, is_available, is_kept, is_updated};
 use crate::facts::{Availability, Phase, Pod, Trouble};
@@ -23,7 +23,7 @@ pub(super) fn of(
     if current.is_some_and(|pod| is_available(rules, pod)) {
         return None;
     }
-    if let Some(since) = node.bad_since {
+    if let Some(since) = node.bad_since.map(Stamp::wall) {
         return Some(if since <= rules.since {
             WhyNot::NodeBadBefore
         } else {

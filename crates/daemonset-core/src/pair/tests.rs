@@ -56,9 +56,15 @@ fn mk_pod(name: &str, words: &str) -> Pod {
             _ => Phase::Active,
         },
         ready: has("ready"),
-        ready_changed: Some(Wall::from_second(if has("recent") { 9_990 } else { 6_000 }).expect("in range")),
+        ready_changed: Some(
+            Wall::from_second(if has("recent") { 9_990 } else { 6_000 })
+                .expect("in range")
+                .into(),
+        ),
         deleting: has("deleting"),
-        created: Wall::from_second(if has("young") { 8_000 } else { 7_000 }).expect("in range"),
+        created: Wall::from_second(if has("young") { 8_000 } else { 7_000 })
+            .expect("in range")
+            .into(),
         trouble: None,
     }
 }

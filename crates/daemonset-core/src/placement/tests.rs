@@ -9,7 +9,11 @@ use crate::template::Template;
 fn mk_node(labels: &[(&str, &str)], taints: &[(&str, &str, Effect)]) -> Node {
     Node {
         name: NodeName::from("n1"),
-        labels: Arc::new(labels.iter().map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect()),
+        labels: labels
+            .iter()
+            .map(|(k, v)| (Arc::from(*k), Arc::from(*v)))
+            .collect::<crate::facts::Labels>()
+            .into(),
         taints: taints
             .iter()
             .map(|(key, value, effect)| Taint {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bailiff_model::NodeName;
 
-use crate::facts::{Labels, Node};
+use crate::facts::Node;
 use crate::template::is_subdomain;
 
 /// Longest label value, and longest name of a label.
@@ -70,8 +70,7 @@ impl Order {
 
     /// The rank of a node; `None` if it does not exist.
     pub(crate) fn rank(&self, node: Option<&Node>) -> Rank {
-        let label = |labels: &Labels| labels.get(self.key.as_str()).cloned();
-        let Some(value) = node.and_then(|node| label(&node.labels)) else {
+        let Some(value) = node.and_then(|node| node.labels.get(&self.key).cloned()) else {
             return Rank::Last;
         };
         if let Some(place) = self.listed.get(&*value) {

@@ -161,7 +161,7 @@ fn nodes_are_ordered_by_their_label() {
             .map(|value| (Arc::from("example.com/wave"), Arc::from(value)))
             .collect();
         let node = Node {
-            labels: Arc::new(labels),
+            labels: labels.into(),
             ..Node::default()
         };
         order.rank(Some(&node))

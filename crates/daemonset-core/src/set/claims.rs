@@ -106,7 +106,7 @@ impl Set {
         let is_selected = self.ds.selector.matches(&pod.labels);
         match &pod.controller {
             // DS-022, DS-060
-            Controller::DaemonSet { name, uid } if *uid == self.ds.uid && *name == self.ds.name => {
+            Controller::DaemonSet(of) if of.uid == self.ds.uid && of.name == self.ds.name => {
                 if is_selected {
                     Role::Member
                 } else {

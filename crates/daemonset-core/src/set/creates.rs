@@ -196,7 +196,7 @@ impl Set {
             return;
         };
         let stage = Stage::Asked;
-        pair.creating = Some(Creating { lane, stage });
+        pair.creating = Some(Box::new(Creating { lane, stage }));
         let batches = self.creates.lane(lane);
         batches.in_flight += 1;
         batches.outstanding += 1;
@@ -204,7 +204,7 @@ impl Set {
             let seed = format!("{} {node} {} {}", self.owner.uid, cx.out.requests, cx.now.wall);
             blueprint.name(&hash::suffix(seed.as_bytes()))
         };
-        let name = pair.doubtful.clone().unwrap_or_else(fresh);
+        let name = pair.doubtful.as_deref().cloned().unwrap_or_else(fresh);
         let (blueprint, node) = (blueprint.clone(), node.clone());
         let op = Op::CreatePod {
             node: node.clone(),
@@ -292,12 +292,14 @@ impl Set {
 
     fn doubt(&mut self, node: &NodeName, name: Option<PodName>) {
         if let Some(pair) = self.pairs.get_mut(node) {
-            pair.doubtful = name;
+            pair.doubtful = name.map(Box::new);
         }
     }
 
     fn is_doubtful(&self, node: &NodeName, name: &PodName) -> bool {
-        self.pairs.get(node).is_some_and(|pair| pair.doubtful.as_ref() == Some(name))
+        self.pairs
+            .get(node)
+            .is_some_and(|pair| pair.doubtful.as_deref() == Some(name))
     }
 
     /// True if a pod of ours of that name is there.
@@ -317,7 +319,7 @@ impl Set {
     /// A pod of ours is there: is it the one that was created?
     pub(super) fn created_pod_seen(&mut self, node: &NodeName, pod: &Pod) {
         let Some(pair) = self.pairs.get_mut(node) else { return };
-        if pair.doubtful.as_ref() == Some(&pod.name) {
+        if pair.doubtful.as_deref() == Some(&pod.name) {
             pair.doubtful = None;
         }
         let Some(Stage::Unseen(expected)) = pair.creating.as_ref().map(|creating| &creating.stage) else {
@@ -348,7 +350,7 @@ impl Set {
         let unseen = self
             .pairs
             .iter()
-            .filter(|(_, pair)| pair.creating.as_ref().is_some_and(is_unseen));
+            .filter(|(_, pair)| pair.creating.as_deref().is_some_and(is_unseen));
         let nodes: Vec<NodeName> = unseen.map(|(node, _)| node.clone()).collect();
         for node in nodes {
             let timer = Timer::Creating(node);

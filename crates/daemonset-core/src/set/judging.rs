@@ -122,7 +122,7 @@ impl Set {
         }
         if pair.judgement != judgement {
             if pair.judgement.reason != judgement.reason {
-                pair.since = judgement.reason.is_some().then_some(cx.now.wall);
+                pair.since = judgement.reason.is_some().then(|| cx.now.wall.into());
             }
             if pair.judgement.old {
                 self.partition.remove(&Place::of(node, &pair.judgement));

@@ -114,7 +114,7 @@ impl Set {
             Some(NodeReason {
                 node: node.clone(),
                 reason: self.shown_on(node, pair.judgement.reason?),
-                since: pair.since?,
+                since: pair.since?.wall(),
             })
         });
         let sync = DaemonSetSync {

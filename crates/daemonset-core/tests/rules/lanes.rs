@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
-use bailiff_daemonset_core::facts::{Controller, Labels, Phase};
+use bailiff_daemonset_core::facts::{Controller, Controlling, Labels, Phase};
 use bailiff_daemonset_core::{
     Answer, DaemonSet, Effect, Failure, FailureKind, Input, Lanes, Node, Options, Pod, Request, RequestId, Revision, Syncer,
 };
@@ -110,10 +110,10 @@ fn mk_revision(ds: &DaemonSet) -> Revision {
 }
 
 fn controller(name: &Arc<str>, uid: &Arc<str>) -> Controller {
-    Controller::DaemonSet {
+    Controller::DaemonSet(Arc::new(Controlling {
         name: name.clone(),
         uid: uid.clone(),
-    }
+    }))
 }
 
 fn mk_pod(owner: (&Arc<str>, &Arc<str>), labels: &Arc<Labels>, node: &NodeName, uid: &str) -> Pod {
@@ -128,9 +128,9 @@ fn mk_pod(owner: (&Arc<str>, &Arc<str>), labels: &Arc<Labels>, node: &NodeName, 
         bound: true,
         phase: Phase::Active,
         ready: true,
-        ready_changed: Some(wall(1_000)),
+        ready_changed: Some(wall(1_000).into()),
         deleting: false,
-        created: wall(1_000),
+        created: wall(1_000).into(),
         trouble: None,
     }
 }

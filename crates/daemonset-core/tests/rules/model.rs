@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::facts::NodeLabels;
 use bailiff_daemonset_core::{
     DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer, Urgency,
 };
@@ -466,7 +467,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
 pub fn mk_node(name: &str) -> Node {
     Node {
         name: NodeName::from(name),
-        labels: Arc::default(),
+        labels: NodeLabels::default(),
         ..Node::default()
     }
 }

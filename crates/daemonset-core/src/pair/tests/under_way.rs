@@ -39,7 +39,7 @@ fn surge() -> Pairing<'static> {
 impl Pairing<'_> {
     /// Of pods `0`, `1`, … with what is under way with each.
     fn judge(&self, pods: &[(&str, Work)]) -> Judgement {
-        let bad_since = self.bad_since.map(|since| Wall::from_second(since).expect("in range"));
+        let bad_since = self.bad_since.map(|since| Wall::from_second(since).expect("in range").into());
         let made: Vec<Pod> = (0..).zip(pods).map(|(index, (words, _))| self.mk(index, words)).collect();
         let looks: Vec<Look<'_>> = made
             .iter()

@@ -1,0 +1,217 @@
+//! What the daemonset-syncer keeps of a node, of a daemon pod and of a pair of DaemonSet and node at rest, in bytes of the allocator.
+
+use std::alloc::System;
+use std::time::Duration;
+
+use bailiff_daemonset_core::effect::Owner;
+use bailiff_daemonset_core::wire::Call;
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Request, Revision, Syncer};
+use bailiff_model::{Mono, NodeName, Now, Wall};
+use cap::Cap;
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+const NODES: usize = 5_000;
+/// DaemonSets, each with a pod on every node.
+const SETS: usize = 4;
+/// What they took when this was last looked at, all indexes and their room to grow included, and what they may take at most.
+const NODE: Bytes = Bytes { known: 276, most: 512 };
+const POD: Bytes = Bytes { known: 238, most: 256 };
+const PAIR: Bytes = Bytes { known: 258, most: 512 };
+
+struct Bytes {
+    known: usize,
+    most: usize,
+}
+
+const NOW: Now = Now {
+    mono: Mono::from_origin(Duration::from_secs(1000)),
+    wall: Wall::UNIX_EPOCH,
+};
+
+fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+    // Raw JSON members can only be taken from text.
+    serde_json::from_str(&object.to_string()).expect("a valid object")
+}
+
+fn mk_name(nth: usize) -> String {
+    let (high, low) = (100 + nth / 250, nth % 250);
+    format!("ip-10-{high}-{low}-{low}.eu-west-1.compute.internal")
+}
+
+/// With the labels that nodes of a cloud have.
+fn mk_node(nth: usize) -> Node {
+    let name = mk_name(nth);
+    let (zone, id) = (["a", "b", "c"][nth % 3], ["euw1-az1", "euw1-az2", "euw1-az3"][nth % 3]);
+    let kind = ["m6i.4xlarge", "c6i.8xlarge"][nth % 2];
+    decode(&json!({
+        "metadata": {
+            "name": name,
+            "uid": format!("{nth:08x}-5f02-4c8c-b8a2-9f0d6f2b{nth:04x}"),
+            "resourceVersion": "123456789",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {
+                "beta.kubernetes.io/arch": "amd64",
+                "beta.kubernetes.io/instance-type": kind,
+                "beta.kubernetes.io/os": "linux",
+                "eks.amazonaws.com/capacityType": "ON_DEMAND",
+                "eks.amazonaws.com/nodegroup": "workers",
+                "failure-domain.beta.kubernetes.io/region": "eu-west-1",
+                "failure-domain.beta.kubernetes.io/zone": format!("eu-west-1{zone}"),
+                "k8s.io/cloud-provider-aws": "7c1d1ab5a9b6b2f5a3f2d7c1d1ab5a9b",
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": kind,
+                "topology.ebs.csi.aws.com/zone": format!("eu-west-1{zone}"),
+                "topology.k8s.aws/zone-id": id,
+                "topology.kubernetes.io/region": "eu-west-1",
+                "topology.kubernetes.io/zone": format!("eu-west-1{zone}"),
+            },
+        },
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}]},
+    }))
+}
+
+fn mk_daemonset(nth: usize) -> Value {
+    let app = format!("agent-{nth}");
+    json!({
+        "metadata": {
+            "name": app, "namespace": "kube-system", "uid": mk_owner(nth), "resourceVersion": "1", "generation": 1,
+            "annotations": {"deprecated.daemonset.template.generation": "1"},
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": app}},
+            "template": {
+                "metadata": {"labels": {"app": app}},
+                "spec": {"containers": [{"name": "c", "image": "v1"}]},
+            },
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "revisionHistoryLimit": 10,
+        },
+        "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
+    })
+}
+
+fn mk_owner(set: usize) -> String {
+    format!("{set:08x}-77aa-4f10-8a11-4b6f7a9c0000")
+}
+
+/// The pod that was asked for with this body, as it is once it runs.
+fn mk_pod(mut pod: Value, nth: usize, node: &NodeName) -> Pod {
+    let meta = &mut pod["metadata"];
+    meta["namespace"] = json!("kube-system");
+    meta["uid"] = json!(format!("{nth:08x}-3a1b-4d52-9e77-0c5d8e1a{:04x}", nth % 0x1_0000));
+    meta["resourceVersion"] = json!("123456789");
+    meta["creationTimestamp"] = json!("2026-01-01T00:00:30Z");
+    pod["spec"]["nodeName"] = json!(node.as_str());
+    pod["status"] = json!({
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}],
+    });
+    decode(&pod)
+}
+
+/// A core, and an API server that does what it asks for.
+struct Cluster {
+    core: Syncer,
+    sets: Vec<Value>,
+    pods: usize,
+}
+
+impl Cluster {
+    /// Gives the core one input, and the answers to what it asks for.
+    fn give(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for effect in self.core.apply(input, NOW) {
+                if let Effect::Send { id, owner, request, .. } = effect {
+                    let (answer, shown) = self.serve(&owner, &request);
+                    inputs.extend(shown);
+                    inputs.push(Input::Answered(id, answer));
+                }
+            }
+        }
+    }
+
+    /// What is answered, and what the watch shows then.
+    fn serve(&mut self, owner: &Owner, request: &Request) -> (Answer, Option<Input>) {
+        let mut body: Value = match request.call(owner).expect("JSON") {
+            Call::Create { body, .. } => serde_json::from_str(body.get()).expect("JSON"),
+            Call::Strategic { body, .. } | Call::Merge { body, .. } => body,
+            Call::Get { .. } | Call::Delete { .. } => Value::Null,
+        };
+        match request {
+            Request::CreatePod { node, .. } => {
+                self.pods += 1;
+                let pod = mk_pod(body, self.pods, node);
+                (Answer::Pod(Box::new(pod.clone())), Some(Input::PodApplied(pod)))
+            }
+            Request::CreateRevision(_) => {
+                let meta = &mut body["metadata"];
+                meta["namespace"] = json!("kube-system");
+                meta["uid"] = json!(format!("revision of {}", owner.uid));
+                meta["resourceVersion"] = json!("7");
+                meta["creationTimestamp"] = json!("2025-12-31T00:00:00Z");
+                let revision: Revision = decode(&body);
+                (
+                    Answer::Revision(Box::new(revision.clone())),
+                    Some(Input::RevisionApplied(revision)),
+                )
+            }
+            Request::WriteStatus { .. } => {
+                let set = self.sets.iter_mut().find(|set| set["metadata"]["name"] == *owner.name);
+                let set = set.expect("one of these");
+                set["status"] = body["status"].take();
+                (Answer::DaemonSet(Box::new(decode(set))), None)
+            }
+            other => unreachable!("nothing else is asked for: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_node_a_pod_and_a_pair_take_few_bytes() {
+    let mut cluster = Cluster {
+        core: Syncer::new(Options::default()),
+        sets: (0..SETS).map(mk_daemonset).collect(),
+        pods: 0,
+    };
+    let before = ALLOCATOR.allocated();
+    for input in [
+        Input::Nodes((0..NODES).map(mk_node).collect()),
+        Input::Pods(Vec::new().into()),
+        Input::Revisions(Vec::new().into()),
+        Input::DaemonSets(Vec::new().into()),
+    ] {
+        cluster.give(input);
+    }
+    let with_nodes = ALLOCATOR.allocated();
+    for set in 0..SETS {
+        let set: DaemonSet = decode(&cluster.sets[set]);
+        cluster.give(Input::DaemonSetApplied(set));
+    }
+    let with_pods = ALLOCATOR.allocated();
+    assert_eq!(cluster.pods, NODES * SETS, "every node runs a pod of each");
+    // What is known of pods outlives the DaemonSets, what is known of pairs does not.
+    for set in 0..SETS {
+        cluster.give(Input::DaemonSetDeleted {
+            namespace: "kube-system".into(),
+            name: format!("agent-{set}").into(),
+            uid: mk_owner(set).into(),
+        });
+    }
+    let without_pairs = ALLOCATOR.allocated();
+    for (what, bytes, of) in [
+        ("node", (with_nodes - before) / NODES, NODE),
+        ("pod", (without_pairs - with_nodes) / cluster.pods, POD),
+        ("pair", (with_pods - without_pairs) / cluster.pods, PAIR),
+    ] {
+        println!("{bytes} bytes per {what}");
+        let most = of.most.min(of.known + of.known / 20);
+        assert!(bytes <= most, "{bytes} bytes per {what}, {} before, {most} at most", of.known);
+    }
+}
