@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bailiff_cluster::views::or_default;
-use bailiff_cluster::{Api, Error};
+use bailiff_cluster::{Api, Decode, Error};
 use bailiff_model::Zone;
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_runtime::{KubeArgs, client};
@@ -56,6 +56,8 @@ struct List {
     #[serde(default, deserialize_with = "or_default")]
     items: Vec<Item>,
 }
+
+impl Decode for List {}
 
 #[derive(Default, Deserialize)]
 struct ListMeta {

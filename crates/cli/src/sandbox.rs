@@ -6,7 +6,7 @@ mod nodes;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bailiff_cluster::Api;
+use bailiff_cluster::{Api, Decode};
 
 use bailiff_runtime::args::{LogFilter, LogFormat};
 use bailiff_runtime::{Clock, Seed, Shutdown, telemetry};
@@ -147,6 +147,7 @@ async fn require_sandbox(api: &Api) -> Result<(), Failure> {
     struct Version {
         platform: String,
     }
+    impl Decode for Version {}
     let version: Version = api.get("/version").await?;
     if version.platform == PLATFORM {
         return Ok(());

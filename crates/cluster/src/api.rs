@@ -21,9 +21,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::decode::{Decode, Encoded, JSON};
+use crate::decode::{Decode, DecodeError, Encoded, JSON};
 use crate::error::{Error, Kind};
 use crate::metrics::Metrics;
+use crate::watch::wire::Page;
 
 /// How long one request may take once it is sent: an API server that is well answers in milliseconds. A write's time ends earlier if
 /// the gate says so.
@@ -169,15 +170,16 @@ impl Api {
     /// Reads one object, or a list, from the server's store (no `resourceVersion`: a quorum read).
     pub async fn get<T: Decode>(&self, path: &str) -> Result<T, Error> {
         let request = self.request(Method::GET, path, T::ACCEPT, "", Vec::new())?;
-        self.exchange("get", path, request, Use::read(self.deadline, MAX_ANSWER))
-            .await
+        let purpose = Use::read(self.deadline, MAX_ANSWER);
+        self.exchange("get", path, request, purpose, T::decode).await
     }
 
     /// Reads a page of a list, or the whole of one, with a deadline of its own.
-    pub(crate) async fn list<T: Decode>(&self, path: &str, is_whole: bool, deadline: Duration) -> Result<T, Error> {
-        let request = self.request(Method::GET, path, T::ACCEPT, "", Vec::new())?;
+    pub(crate) async fn list(&self, path: &str, accept: &'static str, is_whole: bool, deadline: Duration) -> Result<Page, Error> {
+        let request = self.request(Method::GET, path, accept, "", Vec::new())?;
         let most = if is_whole { MAX_LIST } else { MAX_ANSWER };
-        self.exchange("list", path, request, Use::read(deadline, most)).await
+        let purpose = Use::read(deadline, most);
+        self.exchange("list", path, request, purpose, Page::read).await
     }
 
     /// Opens a watch: answers when its head is here.
@@ -237,15 +239,22 @@ impl Api {
     ) -> Result<T, Error> {
         let body = serde_json::to_vec(body).map_err(|error| Error::new(Kind::Invalid, error.to_string()))?;
         let request = self.request(method, path, T::ACCEPT, content_type, body)?;
-        self.exchange(verb, path, request, Use::write(self.deadline)).await
+        self.exchange(verb, path, request, Use::write(self.deadline), T::decode).await
     }
 
-    async fn exchange<T: Decode>(&self, verb: &'static str, path: &str, request: Request<Body>, purpose: Use) -> Result<T, Error> {
+    async fn exchange<T>(
+        &self,
+        verb: &'static str,
+        path: &str,
+        request: Request<Body>,
+        purpose: Use,
+        decode: impl FnOnce(&Encoded<'_>) -> Result<T, DecodeError>,
+    ) -> Result<T, Error> {
         let result = self.take_turn(verb, path, request, purpose).await;
         self.count(verb, result.as_ref().err());
         let bytes = result?;
         Encoded::of_answer(&bytes)
-            .and_then(|answer| T::decode(&answer))
+            .and_then(|answer| decode(&answer))
             .map_err(|error| Error::unread(format!("unreadable answer: {error}")))
     }
 

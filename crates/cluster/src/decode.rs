@@ -1,9 +1,12 @@
 //! What answers and watched objects are decoded into, from either encoding of the API.
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use crate::protobuf;
+use crate::scan::{self, Message, ScanError};
 use crate::views::Meta;
 
 /// Media type of JSON.
@@ -27,9 +30,12 @@ pub enum DecodeError {
     /// The JSON is not what it should be.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// The protobuf is not what it should be.
+    /// The protobuf message is none.
     #[error(transparent)]
     Protobuf(#[from] prost::DecodeError),
+    /// The protobuf message is not what it should be.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
     /// An answer that is neither.
     #[error("neither JSON nor a protobuf document")]
     Unknown,
@@ -40,26 +46,32 @@ pub enum DecodeError {
 
 /// Something that an answer of the API is decoded into.
 ///
-/// Whatever serde can deserialize is read from JSON. A type that is read from protobuf implements this itself, and must accept JSON too.
-pub trait Decode: Sized {
+/// Each is read from JSON. One whose message has a table is asked for in protobuf, and read from either, by the same
+/// [`serde::Deserialize`].
+pub trait Decode: DeserializeOwned {
+    /// The table of its message; `None` for what is read from JSON only.
+    const MESSAGE: Option<&'static Message> = None;
+
     /// The media types that are asked for.
-    const ACCEPT: &'static str = JSON;
+    const ACCEPT: &'static str = match Self::MESSAGE {
+        Some(_) => PROTOBUF,
+        None => JSON,
+    };
 
     /// Decodes an object.
     ///
     /// # Errors
     /// When it is not what it should be.
-    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError>;
-}
-
-impl<T: DeserializeOwned> Decode for T {
     fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
-        match encoded {
-            Encoded::Json(text) => Ok(serde_json::from_str(text)?),
-            Encoded::Protobuf(_) => Err(DecodeError::JsonOnly),
-        }
+        encoded.read(Self::MESSAGE)
     }
 }
+
+/// Whatever it is.
+impl Decode for Value {}
+
+/// An answer that nobody reads.
+impl Decode for IgnoredAny {}
 
 impl<'a> Encoded<'a> {
     /// The object of a whole answer, whichever encoding it is in.
@@ -73,6 +85,18 @@ impl<'a> Encoded<'a> {
         std::str::from_utf8(bytes).map(Self::Json).map_err(|_| DecodeError::Unknown)
     }
 
+    /// Reads it as a `T`, which may borrow from it.
+    ///
+    /// # Errors
+    /// When it is not what it should be, or is protobuf and there is no table of its message.
+    pub fn read<'de, T: Deserialize<'de>>(&'de self, message: Option<&'static Message>) -> Result<T, DecodeError> {
+        match (self, message) {
+            (Self::Json(text), _) => Ok(serde_json::from_str(text)?),
+            (Self::Protobuf(bytes), Some(message)) => Ok(scan::read(message, bytes)?),
+            (Self::Protobuf(_), None) => Err(DecodeError::JsonOnly),
+        }
+    }
+
     /// What identifies an object that may be broken otherwise: name, namespace, uid and version.
     pub(crate) fn identity(&self) -> Option<Meta> {
         match self {
@@ -83,8 +107,6 @@ impl<'a> Encoded<'a> {
 }
 
 fn identity_in_json(text: &str) -> Option<Meta> {
-    use serde::Deserialize;
-
     use crate::views::or_default;
 
     #[derive(Deserialize)]
@@ -128,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_is_read_from_json_refuses_protobuf() {
-        let refused = serde_json::Value::decode(&Encoded::Protobuf(Bytes::new()));
+        let refused = Value::decode(&Encoded::Protobuf(Bytes::new()));
         assert!(matches!(refused, Err(DecodeError::JsonOnly)));
         let binary = Bytes::from_static(b"\xff\xfe");
         assert!(matches!(Encoded::of_answer(&binary), Err(DecodeError::Unknown)));

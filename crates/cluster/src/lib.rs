@@ -10,6 +10,7 @@ pub mod error;
 pub mod events;
 pub mod metrics;
 pub mod protobuf;
+pub mod scan;
 pub mod views;
 pub mod watch;
 

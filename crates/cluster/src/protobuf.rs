@@ -1,7 +1,8 @@
 //! Kubernetes' protobuf encoding, as far as watches and answers need it whatever the kind.
 //!
 //! Field numbers are those of `k8s.io/apimachinery`'s `generated.proto` files; they never change. Messages declare the fields that are
-//! read and skip the rest. A view of a kind declares its own message from [`ObjectMeta`] and [`RawExtension`].
+//! read and skip the rest. Objects are read by the tables of [`crate::scan`]; what keeps the bytes of a part declares its own message
+//! from [`ObjectMeta`] and [`RawExtension`].
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde_json::{Value, json};
 
+use crate::scan::wire::{Fields, Payload, first};
 use crate::views::Meta;
 
 /// What every document starts with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
@@ -141,21 +143,27 @@ pub(crate) fn document(bytes: &Bytes) -> Result<Option<Bytes>, prost::DecodeErro
     Unknown::decode(bytes.slice(MAGIC.len()..)).map(|unknown| Some(unknown.raw))
 }
 
-/// What identifies an object of any kind.
-pub(crate) fn identity(message: &Bytes) -> Option<Meta> {
-    #[derive(Clone, PartialEq, Message)]
-    struct Object {
-        #[prost(message, required, tag = "1")]
-        metadata: ObjectMeta,
+/// What identifies an object of any kind, as far as it can be read: what comes later may be broken.
+pub(crate) fn identity(message: &[u8]) -> Option<Meta> {
+    let mut meta = Meta::default();
+    let mut fields = Fields::of(first(message, 1)?);
+    while let Ok(Some((number, payload))) = fields.next() {
+        let (Payload::Bytes(bytes), 1 | 3 | 5 | 6) = (payload, number) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        match number {
+            1 => meta.name = text,
+            3 => meta.namespace = text,
+            5 => meta.uid = text,
+            // The last that is wanted.
+            _ => {
+                meta.resource_version = text;
+                break;
+            }
+        }
     }
-    let Object { metadata } = Object::decode(message.clone()).ok()?;
-    Some(Meta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-        ..Meta::default()
-    })
+    Some(meta)
 }
 
 impl ObjectMeta {

@@ -1,13 +1,15 @@
 //! Serde building blocks of trimmed views, and their way into the model.
 //!
 //! A stage composes its own view of a kind from these, with the fields it reads and no others. Decoding is lenient where the API is:
-//! absent and null are the same, unknown fields are skipped.
+//! absent and null are the same, unknown fields are skipped. Each is read from JSON and from protobuf alike ([`crate::scan`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::{Effect, Operator, ReadyStatus, Selector, Taint, Toleration, Wall};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 /// The metadata that every view has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -23,8 +25,10 @@ pub struct Meta {
     /// `metadata.resourceVersion`.
     pub resource_version: String,
     /// `metadata.creationTimestamp`.
+    #[serde(deserialize_with = "time")]
     pub creation_timestamp: Option<Wall>,
     /// `metadata.deletionTimestamp`.
+    #[serde(deserialize_with = "time")]
     pub deletion_timestamp: Option<Wall>,
 }
 
@@ -58,8 +62,10 @@ pub struct Condition {
     #[serde(deserialize_with = "or_default")]
     pub reason: String,
     /// `lastTransitionTime`.
+    #[serde(deserialize_with = "time")]
     pub last_transition_time: Option<Wall>,
     /// `lastHeartbeatTime` (nodes).
+    #[serde(deserialize_with = "time")]
     pub last_heartbeat_time: Option<Wall>,
 }
 
@@ -87,6 +93,7 @@ pub struct TaintView {
     /// Effect, as the API has it.
     pub effect: String,
     /// `timeAdded`.
+    #[serde(deserialize_with = "time")]
     pub time_added: Option<Wall>,
 }
 
@@ -177,6 +184,36 @@ where
     T: Deserialize<'de> + Default,
 {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Decodes a time: the text that JSON has, or the numbers of protobuf, which cost less. Null is an absent one.
+pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Wall>, D::Error> {
+    struct Time(Wall);
+
+    impl<'de> Deserialize<'de> for Time {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if deserializer.is_human_readable() {
+                return Wall::deserialize(deserializer).map(Self);
+            }
+            let (seconds, nanos) = <(i64, i32)>::deserialize(deserializer)?;
+            Wall::new(seconds, nanos).map(Self).map_err(D::Error::custom)
+        }
+    }
+
+    Ok(Option::<Time>::deserialize(deserializer)?.map(|Time(wall)| wall))
+}
+
+/// JSON as it came, within JSON or within protobuf.
+#[derive(Clone, Copy, Debug)]
+pub struct JsonText<'a>(pub &'a str);
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return <&RawValue>::deserialize(deserializer).map(|raw| Self(raw.get()));
+        }
+        <&str>::deserialize(deserializer).map(Self)
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@
 mod list;
 mod task;
 mod teller;
-mod wire;
+pub(crate) mod wire;
 
 pub use list::read_collection;
 
@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::api::Api;
-use crate::decode::Decode;
+use crate::decode::{Decode, Encoded};
 use crate::views::Meta;
 use task::Task;
 use teller::{Life, Teller};
@@ -48,12 +48,12 @@ pub trait View: Decode + Send + 'static {
     fn meta(&self) -> &Meta;
 }
 
-/// Sees every object as the server sent it in JSON, in the watch's own task, before its view is decoded.
+/// Sees every object as the server sent it, in the watch's own task, before its view is decoded.
 ///
 /// For what is wanted of few objects only, so that no view has to carry it.
 pub trait Witness: Send + 'static {
     /// An object of a list, or a changed one.
-    fn saw(&mut self, object: &str);
+    fn saw(&mut self, object: &Encoded<'_>);
 
     /// The list that the last objects were of is whole.
     fn saw_all(&mut self);
@@ -64,7 +64,7 @@ pub trait Witness: Send + 'static {
 
 /// Sees nothing.
 impl Witness for () {
-    fn saw(&mut self, _: &str) {}
+    fn saw(&mut self, _: &Encoded<'_>) {}
 
     fn saw_all(&mut self) {}
 

@@ -8,7 +8,7 @@ use bailiff_daemonset_core::wire::{Call, Wanted};
 use bailiff_daemonset_core::{Answer, DaemonSet, Failure, FailureKind, Pod, Request};
 use serde::de::IgnoredAny;
 
-use crate::views::Kept;
+use crate::views::{Kept, Viewed};
 
 /// Sends a request and waits for its answer; the API's deadline bounds it.
 pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> Answer {
@@ -24,13 +24,15 @@ pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> An
     };
     let answer = match request.wanted() {
         Wanted::Nothing => exchange::<IgnoredAny>(&api, call).await.map(|_| Answer::Done),
-        Wanted::Pod => exchange::<Pod>(&api, call).await.map(|pod| Answer::Pod(Box::new(pod))),
+        Wanted::Pod => exchange::<Viewed<Pod>>(&api, call)
+            .await
+            .map(|pod| Answer::Pod(Box::new(pod.facts))),
         Wanted::Revision => exchange::<Kept>(&api, call)
             .await
             .map(|revision| Answer::Revision(Box::new(revision.facts))),
-        Wanted::DaemonSet => exchange::<DaemonSet>(&api, call)
+        Wanted::DaemonSet => exchange::<Viewed<DaemonSet>>(&api, call)
             .await
-            .map(|ds| Answer::DaemonSet(Box::new(ds))),
+            .map(|ds| Answer::DaemonSet(Box::new(ds.facts))),
     };
     answer.unwrap_or_else(|error| Answer::Failed(failure(error)))
 }

@@ -1,14 +1,17 @@
 //! The core's facts as views of watched objects.
 //!
-//! All are read from JSON but revisions, whose bytes matter: JSON shows them compacted and escaped anew, so that foreign bytes look like
-//! our own. Protobuf shows them as they are kept (DS-206, DS-207).
+//! Nodes and pods are read from either encoding. DaemonSets are read from JSON only: their template is kept as it came, fields that
+//! nobody here knows included. Of revisions the bytes matter: JSON shows them compacted and escaped anew, so that foreign bytes look
+//! like our own. Protobuf shows them as they are kept (DS-206, DS-207).
 
 use bailiff_cluster::decode::PROTOBUF;
 use bailiff_cluster::protobuf::{ObjectMeta, RawExtension};
+use bailiff_cluster::scan::{self, schema};
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::{Decode, DecodeError, Encoded, View};
 use bailiff_daemonset_core::{DaemonSet, Node, Pod, Revision};
 use prost::Message;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -21,6 +24,9 @@ pub(crate) struct Viewed<T> {
 
 /// Facts that know what object they are of.
 pub(crate) trait Identified {
+    /// The table of their message, if they are read from protobuf.
+    const MESSAGE: Option<&'static scan::Message> = None;
+
     fn meta(&self) -> Meta;
 }
 
@@ -34,13 +40,19 @@ impl<'de, T: Deserialize<'de> + Identified> Deserialize<'de> for Viewed<T> {
     }
 }
 
-impl<T: serde::de::DeserializeOwned + Identified + Send + 'static> View for Viewed<T> {
+impl<T: DeserializeOwned + Identified> Decode for Viewed<T> {
+    const MESSAGE: Option<&'static scan::Message> = T::MESSAGE;
+}
+
+impl<T: DeserializeOwned + Identified + Send + 'static> View for Viewed<T> {
     fn meta(&self) -> &Meta {
         &self.meta
     }
 }
 
 impl Identified for Node {
+    const MESSAGE: Option<&'static scan::Message> = Some(&schema::NODE);
+
     fn meta(&self) -> Meta {
         Meta {
             name: self.name.to_string(),
@@ -51,6 +63,8 @@ impl Identified for Node {
 }
 
 impl Identified for Pod {
+    const MESSAGE: Option<&'static scan::Message> = Some(&schema::POD);
+
     fn meta(&self) -> Meta {
         Meta {
             name: self.name.to_string(),
@@ -119,6 +133,18 @@ impl Decode for Kept {
             Encoded::Json(text) => serde_json::from_str(text)?,
             Encoded::Protobuf(message) => ControllerRevision::decode(message.clone())?.facts()?,
         };
+        Ok(Self::of(facts))
+    }
+}
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Revision::deserialize(deserializer).map(Self::of)
+    }
+}
+
+impl Kept {
+    fn of(facts: Revision) -> Self {
         let meta = Meta {
             name: facts.name.to_string(),
             namespace: facts.namespace.to_string(),
@@ -126,7 +152,7 @@ impl Decode for Kept {
             resource_version: facts.version.to_string(),
             ..Meta::default()
         };
-        Ok(Self { meta, facts })
+        Self { meta, facts }
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the controllers of a cluster did, as it stands in the API.
 
+use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{Condition, Meta, TaintView, condition, or_default};
 use bailiff_cluster::watch::{Event, Source as Collection};
-use bailiff_cluster::{Api, View, Watch};
+use bailiff_cluster::{Api, Decode, View, Watch};
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::{Effect, ReadyStatus, wellknown};
 use bailiff_runtime::Seed;
@@ -145,6 +146,10 @@ fn take<T: Answers>(event: Event<T>) -> (Vec<News>, Option<Result<(), String>>) 
 
 // === impl Answers ===
 
+impl Decode for Node {
+    const MESSAGE: Option<&'static Message> = Some(&schema::NODE);
+}
+
 impl View for Node {
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -191,6 +196,10 @@ impl Answers for Node {
     }
 }
 
+impl Decode for Pod {
+    const MESSAGE: Option<&'static Message> = Some(&schema::POD);
+}
+
 impl View for Pod {
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -221,6 +230,9 @@ impl Answers for Pod {
 fn of_pod(meta: &Meta) -> Key {
     Key::new(Question::Eviction, format!("pod {}/{}", meta.namespace, meta.name)).of_uid(meta.uid.as_str())
 }
+
+/// Read from JSON: the table of its message has no status.
+impl Decode for DaemonSet {}
 
 impl View for DaemonSet {
     fn meta(&self) -> &Meta {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Source, read_collection};
 use bailiff_cluster::{Api, Decode, Encoded, Error, Patch, error::Kind};
@@ -238,6 +239,10 @@ async fn list<T: Decode, F>(
 #[derive(Deserialize)]
 struct Written {
     metadata: Meta,
+}
+
+impl Decode for Written {
+    const MESSAGE: Option<&'static Message> = Some(&schema::OBJECT);
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use bailiff_cluster::View;
-use bailiff_cluster::views::{Condition, Meta, condition, or_default};
+use bailiff_cluster::scan::{Message, schema};
+use bailiff_cluster::views::{Condition, Meta, condition, or_default, time};
+use bailiff_cluster::{Decode, View};
 use bailiff_model::{NodeName, NodeUid, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
 use bailiff_node_health_core::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
 use serde::Deserialize;
@@ -29,6 +30,7 @@ pub struct LeaseView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct LeaseSpec {
+    #[serde(deserialize_with = "time")]
     renew_time: Option<Wall>,
 }
 
@@ -46,7 +48,7 @@ struct RawMeta {
     uid: String,
     #[serde(default)]
     resource_version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "time")]
     creation_timestamp: Option<Wall>,
     #[serde(default, deserialize_with = "or_default")]
     labels: Labels,
@@ -94,6 +96,10 @@ impl From<RawNode> for NodeView {
     }
 }
 
+impl Decode for NodeView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::NODE);
+}
+
 impl View for NodeView {
     fn meta(&self) -> &Meta {
         &self.meta
@@ -130,6 +136,10 @@ impl NodeView {
 
 // === impl LeaseView ===
 
+impl Decode for LeaseView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::LEASE);
+}
+
 impl View for LeaseView {
     fn meta(&self) -> &Meta {
         &self.meta
@@ -165,12 +175,22 @@ impl Labels {
 
 #[cfg(test)]
 mod tests {
+    use bailiff_cluster::Encoded;
     use serde_json::{Value, json};
 
     use super::*;
 
+    /// What a view says of an object, which is the same in both encodings; `None` if it is refused in both.
+    fn read<T: Decode, F: PartialEq + std::fmt::Debug>(object: &Value, facts: impl Fn(T) -> F) -> Option<F> {
+        let message = bailiff_sandbox::protobuf::message(object, T::MESSAGE.expect("it has a table").name);
+        let json = T::decode(&Encoded::Json(&object.to_string())).ok().map(&facts);
+        let protobuf = T::decode(&Encoded::Protobuf(message.into())).ok().map(&facts);
+        assert_eq!(json, protobuf);
+        json
+    }
+
     fn mk_facts(node: Value) -> NodeFacts {
-        serde_json::from_value::<NodeView>(node).expect("a node").into_facts()
+        read(&node, NodeView::into_facts).expect("a node")
     }
 
     fn at(text: &str) -> Wall {
@@ -238,10 +258,7 @@ mod tests {
         assert_eq!(facts.ready.status, ReadyStatus::Absent);
         let lease = |spec: Value| {
             let view = json!({"metadata": {"name": "n1", "resourceVersion": "3"}, "spec": spec});
-            serde_json::from_value::<LeaseView>(view)
-                .expect("a lease")
-                .into_facts()
-                .renewed
+            read(&view, LeaseView::into_facts).expect("a lease").renewed
         };
         assert_eq!(lease(Value::Null), None);
         assert_eq!(lease(json!({"renewTime": null, "holderIdentity": "n1"})), None);
@@ -256,7 +273,7 @@ mod tests {
             json!({"metadata": {"name": "n1"}}),
             json!({"metadata": {"uid": "u1"}}),
         ] {
-            assert!(serde_json::from_value::<NodeView>(node).is_err());
+            assert_eq!(read(&node, NodeView::into_facts), None);
         }
     }
 }

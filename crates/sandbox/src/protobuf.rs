@@ -44,6 +44,11 @@ pub fn document(value: &Value, kinds: &Kinds) -> Option<Vec<u8>> {
     Some(unknown)
 }
 
+/// Writes the message of a value of a named type, in no envelope.
+pub fn message(value: &Value, schema: &str) -> Vec<u8> {
+    write::structure(value, schema)
+}
+
 fn body(value: &Value, api_version: &str, kind: &str, kinds: &Kinds) -> Option<Vec<u8>> {
     match kind {
         "Status" => return Some(write::structure(value, "Status")),

@@ -13,7 +13,7 @@ mod telling;
 use std::collections::BTreeMap;
 
 use bailiff_cluster::watch::{Event, Source};
-use bailiff_cluster::{View, Watch, views::Meta};
+use bailiff_cluster::{Decode, View, Watch, views::Meta};
 use bailiff_model::{Duties, Hold, HoldReason, HoldScope, Holds, Now, Wall};
 use bailiff_runtime::Clock;
 use serde::Deserialize;
@@ -75,6 +75,8 @@ impl Pauses {
         self.meta.name == NAME || self.meta.name.is_empty()
     }
 }
+
+impl Decode for Pauses {}
 
 impl View for Pauses {
     fn meta(&self) -> &Meta {

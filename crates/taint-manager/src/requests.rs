@@ -1,8 +1,9 @@
 //! Reads and writes: what goes over the wire, and what its answer means to the core.
 
 use bailiff_cluster::error::Kind;
+use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::{Api, Error, Patch};
+use bailiff_cluster::{Api, Decode, Error, Patch};
 use bailiff_model::{NodeName, PodRef, Taint, Wall, wellknown};
 use bailiff_taint_core::{Answer, Input, NodePatch, PodMark, Reading};
 use serde::Deserialize;
@@ -153,6 +154,10 @@ fn seconds(wall: Wall) -> String {
 #[derive(Deserialize)]
 struct Written {
     metadata: Meta,
+}
+
+impl Decode for Written {
+    const MESSAGE: Option<&'static Message> = Some(&schema::OBJECT);
 }
 
 #[cfg(test)]

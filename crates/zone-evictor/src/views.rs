@@ -1,10 +1,12 @@
 //! What is decoded of a Node and of a Pod: the fields that the core knows, and no others.
 
-use bailiff_cluster::View;
-use bailiff_cluster::views::{Condition, Meta, SelectorView, TaintView, TolerationView, condition, or_default};
+use bailiff_cluster::scan::{Message, schema};
+use bailiff_cluster::views::{Condition, Meta, SelectorView, TaintView, TolerationView, condition, or_default, time};
+use bailiff_cluster::{Decode, View};
 use bailiff_model::{ReadyStatus, Selector, Wall, Zone, wellknown};
 use bailiff_zone_core::{DISRUPTION_MESSAGE, DISRUPTION_REASON, DaemonSetFacts, NodeFacts, PodFacts};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// A Node.
 #[derive(Debug, Deserialize)]
@@ -60,10 +62,10 @@ struct RawMeta<L> {
     resource_version: String,
     #[serde(default, deserialize_with = "or_default")]
     generation: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "time")]
     creation_timestamp: Option<Wall>,
     #[serde(default)]
-    deletion_timestamp: Option<String>,
+    deletion_timestamp: Option<IgnoredAny>,
     #[serde(default, deserialize_with = "or_default")]
     #[serde(bound(deserialize = "L: Default + Deserialize<'de>"))]
     labels: L,
@@ -150,6 +152,10 @@ impl From<RawNode> for NodeView {
     }
 }
 
+impl Decode for NodeView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::NODE);
+}
+
 impl View for NodeView {
     fn meta(&self) -> &Meta {
         &self.meta
@@ -179,6 +185,10 @@ impl NodeView {
 
 // === impl DaemonSetView ===
 
+impl Decode for DaemonSetView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::DAEMON_SET);
+}
+
 impl View for DaemonSetView {
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -196,6 +206,10 @@ impl DaemonSetView {
 }
 
 // === impl PodView ===
+
+impl Decode for PodView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::POD);
+}
 
 impl PodView {
     /// The facts.
@@ -241,13 +255,23 @@ impl Labels {
 mod tests {
     use std::sync::Arc;
 
+    use bailiff_cluster::Encoded;
     use bailiff_model::{Effect, Operator, Taint, Toleration};
     use serde_json::{Value, json};
 
     use super::*;
 
+    /// What a view says of an object, which is the same in both encodings; `None` if it is refused in both.
+    fn read<T: Decode, F: PartialEq + std::fmt::Debug>(object: &Value, facts: impl Fn(T) -> F) -> Option<F> {
+        let message = bailiff_sandbox::protobuf::message(object, T::MESSAGE.expect("it has a table").name);
+        let json = T::decode(&Encoded::Json(&object.to_string())).ok().map(&facts);
+        let protobuf = T::decode(&Encoded::Protobuf(message.into())).ok().map(&facts);
+        assert_eq!(json, protobuf);
+        json
+    }
+
     fn mk_node(node: Value) -> Option<NodeFacts> {
-        serde_json::from_value::<NodeView>(node).expect("a node").into_facts()
+        read(&node, NodeView::into_facts).expect("a node")
     }
 
     /// NL-020, NL-070, NL-091
@@ -328,7 +352,7 @@ mod tests {
     fn a_daemon_set_becomes_facts() {
         let mk = |spec: Value| {
             let object = json!({"metadata": {"namespace": "d", "name": "ds", "uid": "u"}, "spec": spec});
-            serde_json::from_value::<DaemonSetView>(object).expect("decodes").into_facts()
+            read(&object, DaemonSetView::into_facts).expect("decodes")
         };
         let facts = mk(json!({"selector": {"matchLabels": {"app": "a"}}, "template": {}}));
         assert_eq!(facts.key, ("d".into(), "ds".to_owned()));
@@ -349,7 +373,7 @@ mod tests {
                     {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}]},
                 "status": {"reason": "NodeLost", "conditions": [condition]},
             });
-            serde_json::from_value::<PodView>(pod).expect("a pod").into_facts()
+            read(&pod, PodView::into_facts).expect("a pod")
         };
         let ours =
             pod(json!({"type": "DisruptionTarget", "status": "True", "reason": DISRUPTION_REASON, "message": DISRUPTION_MESSAGE}));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_cluster::error::Kind;
-use bailiff_cluster::{Api, Error, Patch};
+use bailiff_cluster::{Api, Decode, Error, Patch};
 use bailiff_model::{HoldScope, Wall, Zone};
 use bailiff_stage::brake::pauses::Pause;
 use bailiff_stage::brake::{COLLECTION, NAME, NAMESPACE, entries};
@@ -58,6 +58,8 @@ struct ConfigMap {
     binary_data: Value,
 }
 
+impl Decode for ConfigMap {}
+
 impl ConfigMap {
     fn binary_keys(&self) -> impl Iterator<Item = &String> {
         self.binary_data.as_object().into_iter().flat_map(serde_json::Map::keys)
@@ -75,6 +77,8 @@ struct Meta {
 struct Node {
     metadata: Meta,
 }
+
+impl Decode for Node {}
 
 /// Entries to be set, or (`None`) removed.
 type Change = BTreeMap<String, Option<String>>;

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use bailiff_cluster::error::Kind;
-use bailiff_cluster::{Api, Error, Patch};
+use bailiff_cluster::{Api, Decode, Error, Patch};
 use bailiff_model::{Effect, Taint};
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_sandbox::kubelet::Key;
@@ -173,6 +173,8 @@ struct Tainted {
     #[serde(default)]
     spec: Spec,
 }
+
+impl Decode for Tainted {}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

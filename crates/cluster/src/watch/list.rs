@@ -72,14 +72,12 @@ impl<T: View> Lister<T> {
         };
         let mut token = String::new();
         loop {
-            let page: Page<T> = read_page(&self.api, &self.source, &self.seed, &token, &mut limit)
+            let page = read_page::<T>(&self.api, &self.source, &self.seed, &token, &mut limit)
                 .await
                 .map_err(|error| (error, !token.is_empty()))?;
             self.heard.beat(self.api.clock().now().mono);
             for item in page.items() {
-                if let Encoded::Json(object) = &item {
-                    self.witness.saw(object);
-                }
+                self.witness.saw(&item);
                 match decode(&self.api, &self.source, &item) {
                     Ok(object) => snapshot.objects.push(object),
                     Err(_) => snapshot.malformed.extend(item.identity()),
@@ -111,7 +109,7 @@ pub async fn read_collection<T: Decode>(
     let pages = async {
         let (mut token, mut limit) = (String::new(), Some(PAGE));
         loop {
-            let page: Page<T> = read_page(api, source, seed, &token, &mut limit).await?;
+            let page = read_page::<T>(api, source, seed, &token, &mut limit).await?;
             for item in page.items() {
                 if let Some(meta) = item.identity() {
                     take(&meta.name, &item);
@@ -139,12 +137,12 @@ async fn read_page<T: Decode>(
     seed: &Seed,
     token: &str,
     limit: &mut Option<usize>,
-) -> Result<Page<T>, Error> {
+) -> Result<Page, Error> {
     let mut attempt = 1;
     loop {
         let text = limit.map(|limit| limit.to_string()).unwrap_or_default();
         let path = source.query(&[("limit", text.as_str()), ("continue", token)]);
-        let error = match api.list(&path, limit.is_none(), DEADLINE).await {
+        let error = match api.list(&path, T::ACCEPT, limit.is_none(), DEADLINE).await {
             Ok(page) => return Ok(page),
             Err(error) if !error.is_transient() || attempt == ATTEMPTS => return Err(error),
             Err(error) => error,

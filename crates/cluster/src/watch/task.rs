@@ -209,9 +209,7 @@ impl<T: View> Task<T> {
         let mut version = String::new();
         let event = match &*kind {
             "ADDED" | "MODIFIED" => {
-                if let Encoded::Json(object) = &object {
-                    self.lister.witness.saw(object);
-                }
+                self.lister.witness.saw(&object);
                 decode::<T>(&self.api, &self.source, &object).ok().map(|object| {
                     version.clone_from(&object.meta().resource_version);
                     Event::Applied(object)

@@ -1,23 +1,21 @@
 //! Lists and watches as they are on the wire, in either encoding, as far as a watch reads them itself.
 
 use std::borrow::Cow;
-use std::marker::PhantomData;
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::decode::{Decode, DecodeError, Encoded};
+use crate::decode::{DecodeError, Encoded};
 use crate::protobuf;
 use crate::views::or_default;
 
-/// A page of a list of `T`.
-pub(super) struct Page<T> {
+/// A page of a list.
+pub(crate) struct Page {
     pub(super) resource_version: String,
     pub(super) next: String,
     items: Items,
-    of: PhantomData<fn() -> T>,
 }
 
 enum Items {
@@ -25,10 +23,8 @@ enum Items {
     Protobuf(Vec<Bytes>),
 }
 
-impl<T: Decode> Decode for Page<T> {
-    const ACCEPT: &'static str = T::ACCEPT;
-
-    fn decode(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
+impl Page {
+    pub(crate) fn read(encoded: &Encoded<'_>) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         struct Listed {
             metadata: Metadata,
@@ -56,12 +52,9 @@ impl<T: Decode> Decode for Page<T> {
             resource_version,
             next,
             items,
-            of: PhantomData,
         })
     }
-}
 
-impl<T> Page<T> {
     /// Its objects.
     pub(super) fn items(&self) -> impl Iterator<Item = Encoded<'_>> {
         let (json, protobuf) = match &self.items {
@@ -234,8 +227,7 @@ mod tests {
             },
             items: vec![Bytes::from_static(b"\x0a\x03\x0a\x01a"), Bytes::from_static(b"\xff")],
         };
-        let page: Page<serde::de::IgnoredAny> =
-            Page::decode(&Encoded::Protobuf(list.encode_to_vec().into())).expect("it is a list");
+        let page = Page::read(&Encoded::Protobuf(list.encode_to_vec().into())).expect("it is a list");
         assert_eq!((page.resource_version.as_str(), page.next.as_str()), ("7", "more"));
         let names: Vec<Option<String>> = page.items().map(|item| item.identity().map(|meta| meta.name)).collect();
         assert_eq!(names, [Some("a".to_owned()), None]);

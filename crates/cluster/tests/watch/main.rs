@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, SILENT_AFTER, Source};
-use bailiff_cluster::{Api, Metrics, Snapshot, View, Watch};
+use bailiff_cluster::{Api, Decode, Metrics, Snapshot, View, Watch};
 use bailiff_runtime::{Clock, Seed};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -24,6 +24,8 @@ struct Thing {
     #[serde(default)]
     size: u32,
 }
+
+impl Decode for Thing {}
 
 impl View for Thing {
     fn meta(&self) -> &Meta {
@@ -414,6 +416,8 @@ impl<'de> Deserialize<'de> for Brittle {
         Ok(Self(thing.metadata))
     }
 }
+
+impl Decode for Brittle {}
 
 impl View for Brittle {
     fn meta(&self) -> &Meta {

@@ -1,5 +1,7 @@
 //! Objects in protobuf: listed, watched, and in JSON where the server has nothing else.
 
+use bailiff_cluster::scan::{Field, Kind, Message, schema};
+
 use super::*;
 
 /// A field of a protobuf message that holds bytes; all lengths here are below 128.
@@ -26,33 +28,29 @@ fn mk_frame(kind: &str, message: &[u8]) -> Vec<u8> {
     [length.to_be_bytes().to_vec(), event].concat()
 }
 
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 struct Compact(Thing);
 
-#[derive(Clone, PartialEq, prost::Message)]
-struct CompactMessage {
-    #[prost(message, required, tag = "1")]
-    metadata: bailiff_cluster::protobuf::ObjectMeta,
-    #[prost(uint32, tag = "2")]
-    size: u32,
-}
+static THING: Message = Message {
+    name: "Thing",
+    fields: &[
+        Field {
+            number: 1,
+            name: "metadata",
+            kind: Kind::One(&schema::OBJECT_META),
+            when_empty: true,
+        },
+        Field {
+            number: 2,
+            name: "size",
+            kind: Kind::Number,
+            when_empty: false,
+        },
+    ],
+};
 
-impl bailiff_cluster::Decode for Compact {
-    const ACCEPT: &'static str = bailiff_cluster::decode::PROTOBUF;
-
-    fn decode(encoded: &bailiff_cluster::Encoded<'_>) -> Result<Self, bailiff_cluster::DecodeError> {
-        use prost::Message;
-        Ok(match encoded {
-            bailiff_cluster::Encoded::Json(text) => Self(serde_json::from_str(text)?),
-            bailiff_cluster::Encoded::Protobuf(message) => {
-                let message = CompactMessage::decode(message.clone())?;
-                Self(Thing {
-                    metadata: serde_json::from_value(message.metadata.to_json())?,
-                    size: message.size,
-                })
-            }
-        })
-    }
+impl Decode for Compact {
+    const MESSAGE: Option<&'static Message> = Some(&THING);
 }
 
 impl View for Compact {

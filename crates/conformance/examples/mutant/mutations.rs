@@ -35,6 +35,9 @@ pub struct Memory {
     uids: BTreeMap<String, String>,
 }
 
+/// Whoever asks for protobuf gets JSON, in which there are words to be exchanged.
+const IN_JSON: Words = &[("application/vnd.kubernetes.protobuf", "application/json                   ")];
+
 const NONE: Mutation = Mutation {
     said: |_, _| {},
     heard: |_| true,
@@ -119,6 +122,7 @@ static ALL: [(&str, Mutation); 18] = [
         "forgets-starts",
         Mutation {
             heard: hears_no_intents,
+            requests: IN_JSON,
             answers: &[("\"timeAdded\"", "\"timeBdded\"")],
             ..NONE
         },
@@ -177,6 +181,7 @@ static ALL: [(&str, Mutation); 18] = [
     (
         "ignores-taints",
         Mutation {
+            requests: IN_JSON,
             answers: &[("\"effect\":\"NoSchedule\"", "\"effect\":\"NoSchedulX\"")],
             ..NONE
         },

@@ -1,4 +1,4 @@
-//! Facts out of the API server's JSON.
+//! Facts out of the API server's objects, in JSON or in what reads like it.
 //!
 //! Decoding is lenient where the API is (absent and null are the same, unknown fields are skipped) and strict where a rule could
 //! not be applied: an object that is malformed there is an error naming the field, and is not used. Templates and revision data
@@ -67,11 +67,15 @@ struct Owner {
     controller: bool,
 }
 
-/// A time of RFC 3339.
+/// A time: text of RFC 3339, or seconds and nanoseconds where nobody reads it.
 struct Stamp(Wall);
 
 impl<'de> Deserialize<'de> for Stamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if !deserializer.is_human_readable() {
+            let (seconds, nanos) = <(i64, i32)>::deserialize(deserializer)?;
+            return Wall::new(seconds, nanos).map(Self).map_err(D::Error::custom);
+        }
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map(Self).map_err(D::Error::custom)
     }

@@ -1,8 +1,9 @@
 //! Looking out for a rival: what the stage's own watches bring, Events of the duty's component, and the leader Lease.
 
-use bailiff_cluster::views::{Meta, or_default};
+use bailiff_cluster::scan::{Message, schema};
+use bailiff_cluster::views::{Meta, or_default, time};
 use bailiff_cluster::watch::{Event, Source};
-use bailiff_cluster::{View, Watch, Witness};
+use bailiff_cluster::{Decode, Encoded, View, Watch, Witness};
 use bailiff_model::{Duties, Hold, Mono, Wall};
 use bailiff_runtime::Clock;
 use prometheus_client::metrics::counter::Counter;
@@ -44,7 +45,9 @@ struct LeaseView {
 struct LeaseSpec {
     #[serde(deserialize_with = "or_default")]
     holder_identity: String,
+    #[serde(deserialize_with = "time")]
     acquire_time: Option<Wall>,
+    #[serde(deserialize_with = "time")]
     renew_time: Option<Wall>,
 }
 
@@ -87,11 +90,18 @@ pub struct Scout {
 
 // === impl views ===
 
+impl Decode for LeaseView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::LEASE);
+}
+
 impl View for LeaseView {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
 }
+
+/// Few, and read in JSON.
+impl Decode for EventView {}
 
 impl View for EventView {
     fn meta(&self) -> &Meta {
@@ -102,7 +112,7 @@ impl View for EventView {
 // === impl Spy ===
 
 impl Witness for Spy {
-    fn saw(&mut self, object: &str) {
+    fn saw(&mut self, object: &Encoded<'_>) {
         if let Some(what) = self.traces.as_mut().and_then(|traces| traces.saw(object)) {
             // A full queue says it already.
             let _ = self.signs.try_send(Sign::Seen(what));

@@ -9,8 +9,8 @@
 //! - What the first list shows is the past, whatever it is: only what changes later is news. Of the past the youngest trace is told, with
 //!   its time as the rival wrote it, for whom it may concern.
 //! - What we write is no trace: our requests name `bailiff`.
-//! - An object without that manager costs one search through its text, one without its fields of the duty another reading;
-//!   nothing is allocated for either.
+//! - An object without that manager costs one search through its text, or one reading of its managers in protobuf; one without its
+//!   fields of the duty another reading. Nothing is allocated for either.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,11 +18,12 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 
-use bailiff_cluster::views::{Condition, Meta, TaintView, or_default};
+use bailiff_cluster::Encoded;
+use bailiff_cluster::scan::{Message, schema};
+use bailiff_cluster::views::{Condition, JsonText, Meta, TaintView, or_default, time};
 use bailiff_model::{Wall, wellknown};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 /// The manager's name in `managedFields`: the client's name up to the first slash.
 pub const MANAGER: &str = "kube-controller-manager";
@@ -105,10 +106,10 @@ struct Entry<'a> {
     manager: Cow<'a, str>,
     #[serde(default, borrow)]
     subresource: Cow<'a, str>,
-    #[serde(default, borrow)]
-    time: Cow<'a, str>,
+    #[serde(default, deserialize_with = "time")]
+    time: Option<Wall>,
     #[serde(default, rename = "fieldsV1", borrow)]
-    fields: Option<&'a RawValue>,
+    fields: Option<JsonText<'a>>,
 }
 
 /// The values that its fields have.
@@ -176,6 +177,19 @@ struct EventSource {
     component: String,
 }
 
+// === impl What ===
+
+impl What {
+    /// The table of their message, where they are watched in protobuf.
+    const fn message(self) -> Option<&'static Message> {
+        match self {
+            Self::Nodes => Some(&schema::NODE),
+            Self::Pods => Some(&schema::POD),
+            Self::DaemonSets | Self::Events => None,
+        }
+    }
+}
+
 // === impl Traces ===
 
 impl Traces {
@@ -190,16 +204,17 @@ impl Traces {
     }
 
     /// An object as the server sent it; what the rival was seen to do, if it was.
-    pub fn saw(&mut self, object: &str) -> Option<String> {
-        if !object.contains(MANAGER) {
+    pub fn saw(&mut self, object: &Encoded<'_>) -> Option<String> {
+        if matches!(object, Encoded::Json(text) if !text.contains(MANAGER)) {
             return None;
         }
+        let message = self.what.message();
         // What cannot be read tells nothing; the watch's reader says that it cannot.
         let Owners {
             name,
             namespace,
             managed_fields: mut entries,
-        } = serde_json::from_str::<Owned<'_>>(object).ok()?.metadata;
+        } = object.read::<Owned<'_>>(message).ok()?.metadata;
         entries.retain(|entry| self.may_tell(entry));
         if entries.is_empty() && self.known.is_empty() {
             return None;
@@ -208,7 +223,7 @@ impl Traces {
         let values = if entries.is_empty() {
             Values::default()
         } else {
-            serde_json::from_str(object).ok()?
+            object.read(message).ok()?
         };
         let found: Vec<_> = entries.iter().flat_map(|entry| self.traces(entry, &values)).collect();
         if found.is_empty() {
@@ -252,7 +267,7 @@ impl Traces {
 
     /// False if the entry owns nothing of the duty for sure.
     fn may_tell(&self, entry: &Entry<'_>) -> bool {
-        let owns = |field| entry.fields.is_some_and(|fields| fields.get().contains(field));
+        let owns = |field| entry.fields.is_some_and(|fields| fields.0.contains(field));
         match self.what {
             What::Nodes => owns("\"f:conditions\"") || owns("\"f:taints\""),
             What::Pods => owns("\"f:conditions\""),
@@ -264,12 +279,10 @@ impl Traces {
     /// What the rival owns of the duty by this entry, what that is worth, and since when: the time of the value where there is one, since
     /// the same entry holds fields of other controllers.
     fn traces(&self, entry: &Entry<'_>, values: &Values) -> Vec<Trace> {
-        let fields = entry
-            .fields
-            .and_then(|fields| serde_json::from_str::<Fields>(fields.get()).ok());
+        let fields = entry.fields.and_then(|fields| serde_json::from_str::<Fields>(fields.0).ok());
         let fields = fields.unwrap_or_default();
         let of_the_entry = |did| {
-            let (value, at) = (hash(&entry.time), entry.time.parse().ok());
+            let (value, at) = (hash(&entry.time), entry.time);
             vec![Trace { value, at, did }]
         };
         let types: &[&str] = match self.what {

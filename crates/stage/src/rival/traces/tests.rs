@@ -4,6 +4,41 @@ use super::*;
 
 const KUBELET: &str = "kubelet";
 
+/// Sees objects in both encodings, as far as they are watched in both, which tells the same.
+struct Both([Traces; 2]);
+
+impl Both {
+    fn of(what: What) -> Self {
+        Self([Traces::of(what), Traces::of(what)])
+    }
+
+    fn saw(&mut self, object: &str) -> Option<String> {
+        let [json, protobuf] = &mut self.0;
+        let seen = json.saw(&Encoded::Json(object));
+        let again = match (json.what.message(), serde_json::from_str(object)) {
+            (Some(message), Ok(value)) => {
+                let bytes = bailiff_sandbox::protobuf::message(&value, message.name);
+                protobuf.saw(&Encoded::Protobuf(bytes.into()))
+            }
+            _ => protobuf.saw(&Encoded::Json(object)),
+        };
+        assert_eq!(seen, again, "in protobuf: {object}");
+        seen
+    }
+
+    fn saw_all(&mut self) -> Option<Past> {
+        let [json, protobuf] = self.0.each_mut().map(Traces::saw_all);
+        assert_eq!(json, protobuf);
+        json
+    }
+
+    fn gone(&mut self, meta: &Meta) {
+        for traces in &mut self.0 {
+            traces.gone(meta);
+        }
+    }
+}
+
 /// An entry of `managedFields`.
 fn mk_entry(manager: &str, subresource: &str, time: &str, fields: Value) -> Value {
     json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1",
@@ -111,7 +146,7 @@ fn a_write_of_health_by_another_manager_is_seen_and_nothing_else() {
         ("other taints", &plain, taints, false),
     ];
     for (case, first, then, is_seen) in cases {
-        let mut traces = Traces::of(What::Nodes);
+        let mut traces = Both::of(What::Nodes);
         assert_eq!(traces.saw(first), None, "{case}: the past is none");
         traces.saw_all();
         let seen = traces.saw(&then);
@@ -126,7 +161,7 @@ fn only_the_first_list_is_the_past() {
         let entries = [mk_entry(MANAGER, "status", time, conditions(&["Ready"]))];
         mk(name, &entries, json!({}), &[condition("Ready", "Unknown", time)])
     };
-    let mut traces = Traces::of(What::Nodes);
+    let mut traces = Both::of(What::Nodes);
     traces.saw(&unknown("a", EARLY));
     traces.saw_all();
     assert_eq!(traces.saw(&unknown("a", EARLY)), None, "listed again");
@@ -142,7 +177,11 @@ fn only_the_first_list_is_the_past() {
         name: "a".to_owned(),
         ..Meta::default()
     });
-    assert_eq!(traces.known.len(), 1, "nothing is kept of what is gone");
+    assert_eq!(
+        traces.0.map(|traces| traces.known.len()),
+        [1, 1],
+        "nothing is kept of what is gone"
+    );
 }
 
 #[test]
@@ -165,7 +204,7 @@ fn pods_tell_of_the_duty_by_ready_and_by_the_reason_of_the_disruption() {
         (created, None),
     ];
     for (pod, wanted) in cases {
-        let mut traces = Traces::of(What::Pods);
+        let mut traces = Both::of(What::Pods);
         traces.saw_all();
         assert_eq!(traces.saw(&pod).as_deref(), wanted, "{pod}");
     }
@@ -181,7 +220,7 @@ fn daemon_sets_and_events_tell_by_the_time_of_the_entry() {
         ];
         json!({"metadata": {"name": "s", "namespace": "d", "managedFields": entries}}).to_string()
     };
-    let mut traces = Traces::of(What::DaemonSets);
+    let mut traces = Both::of(What::DaemonSets);
     traces.saw(&set(LATE, MANAGER));
     traces.saw_all();
     assert_eq!(traces.saw(&set(LATE, MANAGER)), None);
@@ -210,7 +249,7 @@ fn daemon_sets_and_events_tell_by_the_time_of_the_entry() {
         (event("bailiff", json!({"reportingComponent": "node-controller"})), false),
     ];
     for (event, is_seen) in cases {
-        let mut traces = Traces::of(What::Events);
+        let mut traces = Both::of(What::Events);
         traces.saw_all();
         let wanted = is_seen.then_some("emits Events as node-controller");
         assert_eq!(traces.saw(&event).as_deref(), wanted, "{event}");
@@ -225,7 +264,7 @@ fn what_cannot_be_read_tells_nothing() {
         r#"{"metadata":{"name":"n","managedFields":[{"manager":"kube-controller-manager","fieldsV1":null}]}}"#,
         r#"{"metadata":{"name":"n","managedFields":[{"manager":"kube-controller-manager","fieldsV1":{"f:conditions":7}}]},"status":7}"#,
     ] {
-        let mut traces = Traces::of(What::Nodes);
+        let mut traces = Both::of(What::Nodes);
         traces.saw_all();
         assert_eq!(traces.saw(object), None, "{object}");
     }
@@ -275,7 +314,7 @@ fn the_youngest_trace_of_the_first_list_is_told() {
         ),
     ];
     for (what, objects, wanted) in cases {
-        let mut traces = Traces::of(what);
+        let mut traces = Both::of(what);
         for object in &objects {
             assert_eq!(traces.saw(object), None, "the past is none");
         }

@@ -1,0 +1,197 @@
+//! A message as a map of fields, and what is many in it.
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use super::value::{Name, Value, alike};
+use super::wire::{Fields, Payload};
+use super::{Field, Kind, Message, ScanError};
+
+/// A message.
+#[derive(Clone, Copy)]
+pub(super) struct Object<'de> {
+    message: &'static Message,
+    bytes: &'de [u8],
+}
+
+/// The fields of a message that a table has.
+struct Known<'de> {
+    message: &'static Message,
+    fields: Fields<'de>,
+    /// Lists and maps that were handed over, as bits by their place in the table.
+    given: u64,
+    /// What the last key stands for.
+    held: Option<(&'static Field, Held<'de>)>,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub(super) enum Held<'de> {
+    /// This.
+    One(Payload<'de>),
+    /// This, and what later fields of its number hold.
+    All(Items<'de>),
+}
+
+/// The fields of one number.
+#[derive(Clone, Copy)]
+pub(super) struct Items<'de> {
+    number: u32,
+    fields: Fields<'de>,
+}
+
+/// The items of a list.
+struct List<'de> {
+    items: Items<'de>,
+    kind: Kind,
+}
+
+/// The entries of a map.
+struct Entries<'de> {
+    items: Items<'de>,
+    value: &'de [u8],
+}
+
+impl<'de> Object<'de> {
+    pub(super) fn new(message: &'static Message, bytes: &'de [u8]) -> Self {
+        Self { message, bytes }
+    }
+}
+
+impl<'de> Deserializer<'de> for Object<'de> {
+    type Error = ScanError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
+        visitor.visit_map(Known {
+            message: self.message,
+            fields: Fields::of(self.bytes),
+            given: 0,
+            held: None,
+        })
+    }
+
+    alike!();
+    serde::forward_to_deserialize_any! { tuple enum }
+}
+
+impl<'de> Known<'de> {
+    /// The next field that is in the table, and there in JSON too.
+    fn next(&mut self) -> Result<Option<(&'static Field, Held<'de>)>, ScanError> {
+        loop {
+            let here = self.fields;
+            let Some((number, payload)) = self.fields.next()? else {
+                return Ok(None);
+            };
+            let Some((place, field)) = self.find(number) else { continue };
+            if field.kind.is_many() {
+                let bit = 1 << place;
+                if self.given & bit == 0 {
+                    self.given |= bit;
+                    return Ok(Some((field, Held::All(Items { number, fields: here }))));
+                }
+            } else if field.when_empty || !matches!(payload, Payload::Number(0) | Payload::Bytes(b"")) {
+                return Ok(Some((field, Held::One(payload))));
+            }
+        }
+    }
+
+    /// Fields mostly come in the order of the table, which has few.
+    fn find(&self, number: u32) -> Option<(usize, &'static Field)> {
+        self.message
+            .fields
+            .iter()
+            .enumerate()
+            .find(|(_, field)| field.number == number)
+    }
+}
+
+impl<'de> MapAccess<'de> for Known<'de> {
+    type Error = ScanError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ScanError> {
+        self.held = self.next()?;
+        match &self.held {
+            Some((field, _)) => seed.deserialize(Name(field.name)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ScanError> {
+        let Some((field, held)) = self.held.take() else {
+            return Err(serde::de::Error::custom("a value without a key"));
+        };
+        let value = Value::of(field.kind, held);
+        value
+            .and_then(|value| seed.deserialize(value))
+            .map_err(|error| error.within(field.name))
+    }
+}
+
+impl Kind {
+    fn is_many(self) -> bool {
+        matches!(self, Self::Texts | Self::Map | Self::Many(_))
+    }
+}
+
+// === impl Items ===
+
+impl<'de> Items<'de> {
+    fn next(&mut self) -> Result<Option<&'de [u8]>, ScanError> {
+        while let Some((number, payload)) = self.fields.next()? {
+            match payload {
+                Payload::Bytes(bytes) if number == self.number => return Ok(Some(bytes)),
+                _ if number == self.number => return Err(serde::de::Error::custom("an item is a number")),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// As a list of what `kind` is many of.
+    pub(super) fn visit_list<V: Visitor<'de>>(self, kind: Kind, visitor: V) -> Result<V::Value, ScanError> {
+        visitor.visit_seq(List { items: self, kind })
+    }
+
+    /// As a map.
+    pub(super) fn visit_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
+        visitor.visit_map(Entries { items: self, value: b"" })
+    }
+}
+
+impl<'de> SeqAccess<'de> for List<'de> {
+    type Error = ScanError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ScanError> {
+        let Some(bytes) = self.items.next()? else {
+            return Ok(None);
+        };
+        match self.kind {
+            Kind::Many(message) => seed.deserialize(Object::new(message, bytes)).map(Some),
+            _ => seed.deserialize(Value::Text(bytes)).map(Some),
+        }
+    }
+}
+
+impl<'de> MapAccess<'de> for Entries<'de> {
+    type Error = ScanError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ScanError> {
+        let Some(entry) = self.items.next()? else {
+            return Ok(None);
+        };
+        let mut key = &b""[..];
+        self.value = b"";
+        let mut fields = Fields::of(entry);
+        while let Some(field) = fields.next()? {
+            match field {
+                (1, Payload::Bytes(bytes)) => key = bytes,
+                (2, Payload::Bytes(bytes)) => self.value = bytes,
+                _ => {}
+            }
+        }
+        seed.deserialize(Value::Text(key)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ScanError> {
+        seed.deserialize(Value::Text(self.value))
+    }
+}
