@@ -1,18 +1,21 @@
 //! List and watch of one resource, decoded into the fields a stage reads.
 //!
 //! # Guarantees
-//! - The first event is a [`Event::Snapshot`] of the whole collection, read from the server's store (no `resourceVersion`, DS-201);
-//!   every later change comes once, in order. After a gap (410, an error, a silence) a new snapshot says all there is.
+//! - The first event is a [`Event::Snapshot`] of the whole collection, as consistent as the server's store (no `resourceVersion`,
+//!   DS-201): as a stream where the server has that, else page by page. Every later change comes once, in order. After a gap (410, an
+//!   error, a silence) a new snapshot says all there is.
+//! - Of a stream that is busy events are shown a few at a time, every 5 ms; what comes after a quiet time is shown at once.
 //! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, a page of a
 //!   list, and the end of a stream that lasted: the server is asked to end every watch within [`WATCH_FOR`], and ends a quiet one
 //!   without a word. So silence beyond [`SILENT_AFTER`] means a broken connection, never a quiet cluster.
 //! - [`Event::Fresh`] follows the snapshot that makes it true.
 //! - An object that cannot be decoded is skipped, counted and logged; what was known of it before stays: snapshots name it.
 //! - What goes wrong again and again is tried again ever more slowly: the pause shrinks only after a watch that lasted.
-//! - Memory: one page of a list as it came, the decoded objects of one list until the reader took them, one line of a stream, and a
-//!   bounded channel.
+//! - Memory: one page of a list, or one piece of a stream, as it came, the decoded objects of one list until the reader took them, and
+//!   a bounded channel.
 //! - Death policy: a panic (a bug in a view) is logged, said as [`Event::Stale`], and answered by a new list after the longest pause.
 
+mod initial;
 mod list;
 mod task;
 mod teller;
@@ -39,8 +42,8 @@ pub const WATCH_FOR: Duration = Duration::from_secs(45);
 /// A stream that gave no sign of life for so long is dropped, and the watch counts as stale: [`WATCH_FOR`] and a third.
 pub const SILENT_AFTER: Duration = Duration::from_secs(60);
 
-/// Events waiting for the reader. The reader is a decision loop that never blocks; this only smooths bursts.
-const QUEUE: usize = 256;
+/// Batches of events waiting for the reader, of 64 at most. The reader is a decision loop that never blocks; this only smooths bursts.
+const QUEUE: usize = 8;
 
 /// A trimmed view of one kind of object.
 pub trait View: Decode + Send + 'static {
@@ -114,7 +117,9 @@ pub struct Snapshot<T> {
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub struct Watch<T> {
-    events: mpsc::Receiver<Event<T>>,
+    events: mpsc::Receiver<Vec<Event<T>>>,
+    /// Of the batch that was received last.
+    next: std::vec::IntoIter<Event<T>>,
     shown: Life,
     clock: Clock,
     task: AbortHandle,
@@ -184,6 +189,7 @@ impl<T: View> Watch<T> {
         let task = Task::new(api.clone(), source.clone(), seed.fork(source.path), teller, Box::new(witness));
         Self {
             events,
+            next: Vec::new().into_iter(),
             shown,
             clock,
             task: tokio::spawn(task.supervise()).abort_handle(),
@@ -192,10 +198,15 @@ impl<T: View> Watch<T> {
 
     /// The next event. Cancel-safe. Never ends while the process runs.
     pub async fn next(&mut self) -> Event<T> {
-        match self.events.recv().await {
-            Some(event) => event,
-            // The task only ends with this value or the runtime.
-            None => std::future::pending().await,
+        loop {
+            if let Some(event) = self.next.next() {
+                return event;
+            }
+            match self.events.recv().await {
+                Some(batch) => self.next = batch.into_iter(),
+                // The task only ends with this value or the runtime.
+                None => std::future::pending().await,
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! Lists a whole collection, page by page.
+//! Lists a whole collection: as a stream where the server has that, else page by page.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -6,8 +6,9 @@ use std::time::Duration;
 use bailiff_model::heeded_retry_after;
 use bailiff_runtime::Seed;
 
+use super::initial::{self, Unstreamed};
 use super::teller::Life;
-use super::wire::Page;
+use super::wire::{Page, Stream};
 use super::{Snapshot, Source, View, Witness};
 use crate::api::Api;
 use crate::decode::{Decode, DecodeError, Encoded};
@@ -32,11 +33,21 @@ pub(super) struct Lister<T> {
     seed: Seed,
     heard: Life,
     pub(super) witness: Box<dyn Witness>,
+    /// The server was not found to have no lists as streams.
+    streams: bool,
     view: PhantomData<fn() -> T>,
 }
 
 /// A list and the position to watch from.
-pub(super) type Positioned<T> = (Snapshot<T>, String);
+type Positioned<T> = (Snapshot<T>, String);
+
+/// A list, and where the watch begins.
+pub(super) struct Listed<T> {
+    pub(super) snapshot: Snapshot<T>,
+    pub(super) position: String,
+    /// It has begun already.
+    pub(super) stream: Option<Stream>,
+}
 
 impl<T: View> Lister<T> {
     pub(super) fn new(api: Api, source: Source, seed: Seed, heard: Life, witness: Box<dyn Witness>) -> Self {
@@ -46,12 +57,39 @@ impl<T: View> Lister<T> {
             seed,
             heard,
             witness,
+            streams: true,
             view: PhantomData,
         }
     }
 
     /// Lists everything.
-    pub(super) async fn list(&mut self) -> Result<Positioned<T>, Error> {
+    pub(super) async fn list(&mut self) -> Result<Listed<T>, Error> {
+        if self.streams {
+            match initial::read(&self.api, &self.source, &self.seed, &self.heard, &mut *self.witness).await {
+                Ok(begun) => {
+                    self.witness.saw_all();
+                    return Ok(begun);
+                }
+                Err(Unstreamed::Failed(error)) if error.kind == Kind::TooManyRequests => return Err(error),
+                // Whatever is wrong: pages may be right, or say what is.
+                Err(Unstreamed::Failed(error)) => {
+                    tracing::debug!(resource = self.source.resource(), %error, "The list did not come as a stream");
+                }
+                Err(Unstreamed::Unknown(error)) => {
+                    self.streams = false;
+                    tracing::info!(resource = self.source.resource(), %error, "The server has no lists as streams; it is read by pages");
+                }
+            }
+        }
+        let (snapshot, position) = self.paged().await?;
+        Ok(Listed {
+            snapshot,
+            position,
+            stream: None,
+        })
+    }
+
+    async fn paged(&mut self) -> Result<Positioned<T>, Error> {
         let listed = match self.pages(Some(PAGE)).await {
             // The list took longer than the server keeps the past. The whole at once cannot expire half-way.
             Err((error, true)) if error.kind == Kind::Expired => self.pages(None).await.map_err(|(error, _)| error),

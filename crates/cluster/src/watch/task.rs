@@ -6,23 +6,25 @@ use std::time::Duration;
 use bailiff_model::{Mono, heeded_retry_after};
 use bailiff_runtime::Seed;
 use futures::FutureExt;
-use http_body_util::BodyExt;
-use kube::client::Body;
 use prometheus_client::metrics::counter::Counter;
 
 use super::list::{Lister, decode};
 use super::teller::{Teller, Unwanted};
-use super::wire::{Cutter, Part, Told};
+use super::wire::{Part, Stream, Told};
 use super::{Event, Source, View, WATCH_FOR, Witness};
 use crate::api::Api;
 use crate::decode::Encoded;
 use crate::error::{Error, Kind};
 
 /// How long the head of a watch may take; it comes at once from a server that is well.
-const OPEN_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// Longest event of a watch stream: the server refuses objects above 1.5 MiB (etcd), JSON may double it.
-const MAX_EVENT: usize = 8 << 20;
+/// How often a busy stream is read. A renewal of a Lease costs a microsecond or two, to be woken for it several times that; decisions
+/// are about seconds.
+const GULP: Duration = Duration::from_millis(5);
+
+/// Times that others get their turn before a stream counts as read for now: its connection is read by a task of its own.
+const TURNS: u32 = 2;
 
 /// First and longest pause between attempts, as client-go's reflector.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
@@ -43,6 +45,8 @@ pub(super) struct Task<T> {
     lister: Lister<T>,
     teller: Teller<T>,
     changes: Counter,
+    /// A watch that the last list has begun.
+    begun: Option<Stream>,
     pause: Duration,
     strikes: u32,
 }
@@ -68,6 +72,7 @@ impl<T: View> Task<T> {
             lister,
             teller,
             changes,
+            begun: None,
             pause: BACKOFF.0,
             strikes: 0,
         }
@@ -77,6 +82,7 @@ impl<T: View> Task<T> {
     pub(super) async fn supervise(mut self) {
         // A panic leaves nothing half done that the new list does not set right.
         while AssertUnwindSafe(self.run()).catch_unwind().await.is_err() {
+            self.begun = None;
             tracing::error!(
                 resource = self.source.resource(),
                 "Watch panicked; it begins again with a list"
@@ -108,10 +114,11 @@ impl<T: View> Task<T> {
     async fn list(&mut self) -> Result<String, Unwanted> {
         loop {
             match self.teller.mind("a list is not answered", self.lister.list()).await? {
-                Ok((snapshot, position)) => {
+                Ok(listed) => {
                     self.strikes = 0;
-                    self.teller.show_all(Event::Snapshot(snapshot)).await?;
-                    return Ok(position);
+                    self.begun = listed.stream;
+                    self.teller.show_all(Event::Snapshot(listed.snapshot)).await?;
+                    return Ok(listed.position);
                 }
                 Err(error) => self.failed(&error).await?,
             }
@@ -121,16 +128,23 @@ impl<T: View> Task<T> {
     /// Watches from `position` until something ends it; returns where to go on, `None` for a new list.
     async fn watch(&mut self, mut position: String) -> Result<Option<String>, Unwanted> {
         self.api.metrics().watch_restart(self.source.resource());
-        let opening = open(&self.api, &self.source, T::ACCEPT, &self.seed, &position);
-        let opened = self.teller.mind("a watch is not answered", opening).await?;
+        let opened = match self.begun.take() {
+            Some(stream) => Ok(stream),
+            None => {
+                let opening = open(&self.api, &self.source, T::ACCEPT, &self.seed, &position);
+                self.teller.mind("a watch is not answered", opening).await?
+            }
+        };
         if self.teller.is_stale() {
             return Ok(None);
         }
         let began = self.now();
         let ended = match opened {
-            Ok(body) => {
+            Ok(stream) => {
                 self.teller.alive();
-                self.read(body, &mut position).await?
+                let ended = self.read(stream, &mut position).await?;
+                self.teller.flush().await?;
+                ended
             }
             Err(error) if error.kind == Kind::Expired => Ended::Lost(error),
             Err(error) => Ended::Broken(error),
@@ -165,36 +179,76 @@ impl<T: View> Task<T> {
         Ok(self.strikes < STRIKES && !self.teller.is_stale())
     }
 
-    async fn read(&mut self, mut body: Body, position: &mut String) -> Result<Ended, Unwanted> {
-        let mut cutter = Cutter::default();
+    async fn read(&mut self, mut stream: Stream, position: &mut String) -> Result<Ended, Unwanted> {
         loop {
-            let frame = tokio::select! {
+            let woken = self.now();
+            if let Some(ended) = self.take_all(&mut stream, position).await? {
+                return Ok(ended);
+            }
+            self.teller.flush().await?;
+            let filled = tokio::select! {
                 biased;
-                frame = body.frame() => frame,
+                filled = stream.fill() => filled,
                 () = self.teller.silence() => {
                     let error = Error::new(Kind::Timeout, "the watch fell silent");
                     self.teller.went_stale(error.to_string()).await?;
                     return Ok(Ended::Lost(error));
                 }
             };
-            let data = match frame {
-                Some(Ok(frame)) => frame.into_data(),
-                Some(Err(error)) => return Ok(Ended::Broken(Error::new(Kind::Unavailable, error.to_string()))),
-                None => return Ok(Ended::Done),
-            };
-            cutter.push(data.as_deref().unwrap_or_default());
-            while let Some(part) = cutter.next() {
-                if let Some(ended) = self.take(&part, position).await? {
+            match filled {
+                Ok(true) => {}
+                Ok(false) => return Ok(Ended::Done),
+                Err(error) => return Ok(Ended::Broken(error)),
+            }
+            let since = self.now().saturating_since(woken);
+            if since < GULP {
+                tokio::time::sleep(GULP.saturating_sub(since)).await;
+                if let Some(ended) = self.gulp(&mut stream, position).await? {
                     return Ok(ended);
                 }
             }
-            if cutter.unfinished() > MAX_EVENT {
-                return Ok(Ended::Lost(Error::new(
-                    Kind::Unavailable,
-                    "an event of the watch is too long",
-                )));
+        }
+    }
+
+    /// Takes what has come meanwhile.
+    async fn gulp(&mut self, stream: &mut Stream, position: &mut String) -> Result<Option<Ended>, Unwanted> {
+        let mut turns = TURNS;
+        loop {
+            match stream.fill().now_or_never() {
+                Some(Ok(true)) => turns = TURNS,
+                Some(Ok(false)) => {
+                    let ended = self.take_all(stream, position).await?;
+                    return Ok(ended.or(Some(Ended::Done)));
+                }
+                Some(Err(error)) => return Ok(Some(Ended::Broken(error))),
+                None if turns == 0 => return Ok(None),
+                None => {
+                    turns -= 1;
+                    tokio::task::yield_now().await;
+                }
+            }
+            if let Some(ended) = self.take_all(stream, position).await? {
+                return Ok(Some(ended));
             }
         }
+    }
+
+    /// Takes every event that is here.
+    async fn take_all(&mut self, stream: &mut Stream, position: &mut String) -> Result<Option<Ended>, Unwanted> {
+        let mut ended = None;
+        let mut is_alive = false;
+        while let Some(part) = stream.cut() {
+            ended = self.take(&part, position).await?;
+            if ended.is_some() {
+                break;
+            }
+            is_alive = true;
+        }
+        if is_alive {
+            self.teller.alive();
+        }
+        let too_long = || Ended::Lost(Error::new(Kind::Unavailable, "an event of the watch is too long"));
+        Ok(ended.or_else(|| stream.is_too_long().then(too_long)))
     }
 
     async fn take(&mut self, part: &Part, position: &mut String) -> Result<Option<Ended>, Unwanted> {
@@ -205,7 +259,6 @@ impl<T: View> Task<T> {
         if kind == "ERROR" {
             return Ok(Some(refused(&object)));
         }
-        self.teller.alive();
         let mut version = String::new();
         let event = match &*kind {
             "ADDED" | "MODIFIED" => {
@@ -235,7 +288,7 @@ impl<T: View> Task<T> {
             self.changes.inc();
         }
         if let Some(event) = event {
-            self.teller.show(event).await?;
+            self.teller.take(event).await?;
         }
         Ok(None)
     }
@@ -258,7 +311,7 @@ impl<T: View> Task<T> {
     }
 }
 
-async fn open(api: &Api, source: &Source, accept: &'static str, seed: &Seed, position: &str) -> Result<Body, Error> {
+async fn open(api: &Api, source: &Source, accept: &'static str, seed: &Seed, position: &str) -> Result<Stream, Error> {
     let timeout = seed.jitter(WATCH_FOR.mul_f64(0.8), 0.25).as_secs().max(1).to_string();
     let path = source.query(&[
         ("watch", "true"),
@@ -267,7 +320,7 @@ async fn open(api: &Api, source: &Source, accept: &'static str, seed: &Seed, pos
         ("timeoutSeconds", timeout.as_str()),
     ]);
     match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept)).await {
-        Ok(body) => body,
+        Ok(body) => body.map(Stream::new),
         Err(_) => Err(Error::new(Kind::Timeout, format!("no answer to a watch of {}", source.path))),
     }
 }

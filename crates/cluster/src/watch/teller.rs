@@ -29,12 +29,17 @@ impl Life {
     }
 }
 
+/// Events shown at once, at most.
+const BATCH: usize = 64;
+
 /// The reader is gone: the watch has no purpose any more.
 pub(super) struct Unwanted;
 
 /// The way to the reader.
 pub(super) struct Teller<T> {
-    sender: mpsc::Sender<Event<T>>,
+    sender: mpsc::Sender<Vec<Event<T>>>,
+    /// What happened and is not shown yet.
+    held: Vec<Event<T>>,
     clock: Clock,
     /// When the server last gave a sign of life, a page of a list included.
     heard: Life,
@@ -45,9 +50,10 @@ pub(super) struct Teller<T> {
 }
 
 impl<T> Teller<T> {
-    pub(super) fn new(sender: mpsc::Sender<Event<T>>, shown: Life, clock: &Clock) -> Self {
+    pub(super) fn new(sender: mpsc::Sender<Vec<Event<T>>>, shown: Life, clock: &Clock) -> Self {
         Self {
             sender,
+            held: Vec::new(),
             clock: clock.clone(),
             heard: Life::default(),
             shown,
@@ -73,9 +79,27 @@ impl<T> Teller<T> {
         self.shown.beat(now);
     }
 
-    /// Shows what happened.
-    pub(super) async fn show(&self, event: Event<T>) -> Result<(), Unwanted> {
-        self.sender.send(event).await.map_err(|_| Unwanted)
+    /// Takes what happened, to be shown with what is taken before [`Teller::flush`]. Waking the reader costs more than an event does.
+    pub(super) async fn take(&mut self, event: Event<T>) -> Result<(), Unwanted> {
+        self.held.push(event);
+        if self.held.len() >= BATCH {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Shows what was taken.
+    pub(super) async fn flush(&mut self) -> Result<(), Unwanted> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        self.sender.send(held).await.map_err(|_| Unwanted)
+    }
+
+    async fn show(&mut self, event: Event<T>) -> Result<(), Unwanted> {
+        self.take(event).await?;
+        self.flush().await
     }
 
     /// Shows all there is; ends a stale time.
@@ -97,8 +121,8 @@ impl<T> Teller<T> {
         self.show(Event::Stale { since, reason }).await
     }
 
-    /// Resolves once nothing was heard for [`SILENT_AFTER`]. Cancel-safe.
-    pub(super) async fn silence(&self) {
+    /// Resolves once nothing was heard for [`SILENT_AFTER`]. Cancel-safe. (Held alone: what it holds need not be shared by threads.)
+    pub(super) async fn silence(&mut self) {
         loop {
             let end = self.heard.last().unwrap_or(self.started) + SILENT_AFTER;
             if end <= self.clock.now().mono {

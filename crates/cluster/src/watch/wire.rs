@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 
 use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::BodyExt;
+use kube::client::Body;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::decode::{DecodeError, Encoded};
+use crate::error::{Error, Kind};
 use crate::protobuf;
 use crate::views::or_default;
 
@@ -117,6 +120,9 @@ pub(super) struct Cutter {
     searched: usize,
 }
 
+/// Longest event of a watch stream: the server refuses objects above 1.5 MiB (etcd), JSON may double it.
+const MAX_EVENT: usize = 8 << 20;
+
 /// Length of a length.
 const HEAD: usize = 4;
 
@@ -162,6 +168,43 @@ impl Cutter {
     /// Bytes of the event that is not whole yet.
     pub(super) fn unfinished(&self) -> usize {
         self.buffer.len()
+    }
+}
+
+/// The stream of a watch, in events.
+pub(super) struct Stream {
+    body: Body,
+    cutter: Cutter,
+}
+
+impl Stream {
+    pub(super) fn new(body: Body) -> Self {
+        Self {
+            body,
+            cutter: Cutter::default(),
+        }
+    }
+
+    /// The next event of what is here.
+    pub(super) fn cut(&mut self) -> Option<Part> {
+        self.cutter.next()
+    }
+
+    /// The event that is not whole is longer than any.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.cutter.unfinished() > MAX_EVENT
+    }
+
+    /// Waits for more; false at the end. Cancel-safe.
+    pub(super) async fn fill(&mut self) -> Result<bool, Error> {
+        match self.body.frame().await {
+            Some(Ok(frame)) => {
+                self.cutter.push(&frame.into_data().unwrap_or_default());
+                Ok(true)
+            }
+            Some(Err(error)) => Err(Error::new(Kind::Unavailable, error.to_string())),
+            None => Ok(false),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The watch against a scripted API server, in paused time.
 
+mod initial;
 mod protobuf;
 
 use std::collections::VecDeque;
@@ -59,13 +60,28 @@ fn mk_watch_of<T: View>(answers: Vec<Answer>) -> (Watch<T>, Asked) {
     mk_measured_watch(answers, Metrics::default())
 }
 
+/// A watch of a server that has lists as streams.
+fn mk_streaming_watch(answers: Vec<Answer>) -> (Watch<Thing>, Asked) {
+    mk_watch_with(answers, Metrics::default(), true)
+}
+
 fn mk_measured_watch<T: View>(answers: Vec<Answer>, metrics: Metrics) -> (Watch<T>, Asked) {
+    mk_watch_with(answers, metrics, false)
+}
+
+/// A server that has no lists as streams refuses them beside the script.
+fn mk_watch_with<T: View>(answers: Vec<Answer>, metrics: Metrics, streams: bool) -> (Watch<T>, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
     let asked = Asked::default();
     let log = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
-        log.lock().expect("not poisoned").push(request.uri().to_string());
-        let answer = script.lock().expect("not poisoned").pop_front();
+        let is_refused = !streams && request.uri().query().unwrap_or_default().contains("sendInitialEvents");
+        let answer = if is_refused {
+            Some(Answer::Whole(400, String::new()))
+        } else {
+            log.lock().expect("not poisoned").push(request.uri().to_string());
+            script.lock().expect("not poisoned").pop_front()
+        };
         async move {
             let response = match answer {
                 Some(Answer::Never) | None => std::future::pending().await,

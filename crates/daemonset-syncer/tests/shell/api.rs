@@ -116,6 +116,10 @@ impl FakeApi {
             return refused(503, "ServiceUnavailable");
         }
         let key = key_of(&path);
+        // It has no lists as streams.
+        if query.contains("sendInitialEvents") {
+            return refused(400, "BadRequest");
+        }
         if query.contains("watch=true") {
             return state.watch(&key);
         }

@@ -114,6 +114,10 @@ impl Server {
         match mood {
             Mood::Silent => std::future::pending().await,
             Mood::Refuses(code) => whole(code, &json!({"kind": "Status", "code": code, "message": "not for you"})),
+            Mood::Answers if parts.uri.query().unwrap_or_default().contains("sendInitialEvents") => whole(
+                400,
+                &json!({"kind": "Status", "code": 400, "message": "it has no lists as streams"}),
+            ),
             Mood::Answers if parts.uri.query().unwrap_or_default().contains("watch=true") => self.watch(is_ours),
             Mood::Answers => {
                 let state = self.state();

@@ -119,6 +119,10 @@ impl FakeApi {
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut state = self.state();
+        // It has no lists as streams.
+        if query.contains("sendInitialEvents") {
+            return refused(400);
+        }
         if query.contains("watch=true") {
             return state.watch(&path, &query);
         }

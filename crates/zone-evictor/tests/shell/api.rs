@@ -132,6 +132,10 @@ impl FakeApi {
         }
         let quiet = [PAUSES, EVENTS, LEADERS].into_iter().find(|quiet| path == *quiet);
         let mut state = self.state();
+        // It has no lists as streams.
+        if query.contains("sendInitialEvents") {
+            return refused(400);
+        }
         if query.contains("watch=true") {
             return state.watch(quiet.unwrap_or(NODES));
         }

@@ -1,0 +1,183 @@
+//! The first list as the beginning of a watch: what there is comes as events, then a bookmark says that this was all.
+//!
+//! It spares the server a list in its memory, and the client a request: the stream goes on as the watch. Servers before 1.34 may not have
+//! it; then pages are read. What is asked for is as consistent as a list without a `resourceVersion` (DS-201).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bailiff_runtime::Seed;
+use serde::Deserialize;
+
+use super::list::{Listed, decode};
+use super::task::OPEN_WITHIN;
+use super::teller::Life;
+use super::wire::{Part, Stream, Told};
+use super::{Snapshot, Source, View, WATCH_FOR, Witness};
+use crate::api::Api;
+use crate::decode::Encoded;
+use crate::error::{Error, Kind};
+use crate::scan::schema;
+use crate::views::{Meta, or_default};
+
+/// How long it may take altogether: longer than the server is asked to keep any watch open, less than what counts as silence.
+const WITHIN: Duration = Duration::from_secs(50);
+
+/// Why a list did not come as a stream.
+pub(super) enum Unstreamed {
+    /// The server does not have it, or not in time: it is not worth asking again.
+    Unknown(Error),
+    /// It failed, as any request may.
+    Failed(Error),
+}
+
+/// What was told so far. What cannot be decoded is kept by what identifies it.
+struct Collected<T>(BTreeMap<(String, String), Result<T, Meta>>);
+
+/// The metadata of a bookmark.
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    resource_version: String,
+    #[serde(deserialize_with = "or_default")]
+    annotations: Annotations,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "k8s.io/initial-events-end")]
+    end: Option<String>,
+}
+
+/// Reads everything that there is.
+pub(super) async fn read<T: View>(
+    api: &Api,
+    source: &Source,
+    seed: &Seed,
+    heard: &Life,
+    witness: &mut dyn Witness,
+) -> Result<Listed<T>, Unstreamed> {
+    let mut stream = open(api, source, seed, T::ACCEPT).await?;
+    heard.beat(api.clock().now().mono);
+    let mut told = Collected(BTreeMap::new());
+    let all = async {
+        loop {
+            while let Some(part) = stream.cut() {
+                heard.beat(api.clock().now().mono);
+                if let Some(position) = told.take(api, source, &part, witness)? {
+                    return Ok(position);
+                }
+            }
+            if stream.is_too_long() {
+                return Err(unreadable("an event is too long"));
+            }
+            if !stream.fill().await.map_err(Unstreamed::Failed)? {
+                return Err(unreadable("it ended before all was told"));
+            }
+        }
+    };
+    let position = match tokio::time::timeout(WITHIN, all).await {
+        Ok(position) => position?,
+        Err(_) => {
+            let message = format!("its end was not told within {WITHIN:?}");
+            return Err(Unstreamed::Unknown(Error::new(Kind::Timeout, message)));
+        }
+    };
+    Ok(Listed {
+        snapshot: told.into_snapshot(),
+        position,
+        stream: Some(stream),
+    })
+}
+
+async fn open(api: &Api, source: &Source, seed: &Seed, accept: &'static str) -> Result<Stream, Unstreamed> {
+    let timeout = seed.jitter(WATCH_FOR.mul_f64(0.8), 0.25).as_secs().max(1).to_string();
+    let path = source.query(&[
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("sendInitialEvents", "true"),
+        ("resourceVersionMatch", "NotOlderThan"),
+        ("timeoutSeconds", timeout.as_str()),
+    ]);
+    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept)).await {
+        Ok(Ok(body)) => Ok(Stream::new(body)),
+        Ok(Err(error)) if error.kind == Kind::Invalid => Err(Unstreamed::Unknown(error)),
+        Ok(Err(error)) => Err(Unstreamed::Failed(error)),
+        Err(_) => {
+            let message = format!("no answer to a watch of {}", source.path);
+            Err(Unstreamed::Failed(Error::new(Kind::Timeout, message)))
+        }
+    }
+}
+
+/// A stream that is not what was asked for.
+fn unreadable(what: &str) -> Unstreamed {
+    Unstreamed::Unknown(Error::new(Kind::Unavailable, what))
+}
+
+impl<T: View> Collected<T> {
+    /// Takes an event; answers with the position once that was all.
+    fn take(&mut self, api: &Api, source: &Source, part: &Part, witness: &mut dyn Witness) -> Result<Option<String>, Unstreamed> {
+        let Ok(Told { kind, object }) = Told::read(part) else {
+            return Err(unreadable("an unreadable event"));
+        };
+        match &*kind {
+            "ADDED" | "MODIFIED" => self.put(api, source, &object, witness),
+            "DELETED" => match object.identity().filter(|meta| !meta.name.is_empty()) {
+                Some(meta) => {
+                    witness.gone(&meta);
+                    self.0.remove(&(meta.namespace, meta.name));
+                }
+                None => return Err(unreadable("something is gone and nobody can say what")),
+            },
+            "BOOKMARK" => {
+                let Ok(Bookmark { metadata }) = object.read(Some(&schema::OBJECT)) else {
+                    return Err(unreadable("an unreadable bookmark"));
+                };
+                let is_end = metadata.annotations.end.as_deref() == Some("true");
+                return match metadata.resource_version {
+                    version if is_end && version.is_empty() => Err(unreadable("its end has no resourceVersion")),
+                    version => Ok(is_end.then_some(version)),
+                };
+            }
+            "ERROR" => return Err(Unstreamed::Failed(Error::from_status(&object))),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn put(&mut self, api: &Api, source: &Source, object: &Encoded<'_>, witness: &mut dyn Witness) {
+        witness.saw(object);
+        match decode::<T>(api, source, object) {
+            Ok(view) => {
+                let key = (view.meta().namespace.clone(), view.meta().name.clone());
+                self.0.insert(key, Ok(view));
+            }
+            Err(_) => {
+                if let Some(meta) = object.identity() {
+                    self.0.insert((meta.namespace.clone(), meta.name.clone()), Err(meta));
+                }
+            }
+        }
+    }
+
+    fn into_snapshot(self) -> Snapshot<T> {
+        let mut snapshot = Snapshot {
+            objects: Vec::with_capacity(self.0.len()),
+            malformed: Vec::new(),
+        };
+        for object in self.0.into_values() {
+            match object {
+                Ok(view) => snapshot.objects.push(view),
+                Err(meta) => snapshot.malformed.push(meta),
+            }
+        }
+        snapshot
+    }
+}
