@@ -52,6 +52,10 @@ pub struct SandboxFlags {
     #[arg(long, env = "BAILIFF_PODS_PER_NODE", default_value_t = 0, value_name = "COUNT")]
     pub pods_per_node: usize,
 
+    /// How long these pods tolerate a node that is not ready or unreachable (default: the API server's 300)
+    #[arg(long, env = "BAILIFF_POD_TOLERATION_SECONDS", value_name = "SECONDS")]
+    pub pod_toleration_seconds: Option<u32>,
+
     /// Keep these pods up by a ReplicaSet, so that evicted ones come back elsewhere
     #[arg(
         long, env = "BAILIFF_REPLACE_EVICTED", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
@@ -105,6 +109,7 @@ impl SandboxFlags {
             zones: self.zones,
             pods_per_node: self.pods_per_node,
             replace_evicted: self.replace_evicted,
+            toleration_seconds: self.pod_toleration_seconds,
             ..ClusterSpec::default()
         };
         (!self.bare).then_some(spec)
@@ -168,6 +173,9 @@ mod tests {
         assert!(flags.listen.ip().is_loopback());
         let spec = flags.cluster().unwrap();
         assert_eq!((spec.nodes, spec.zones, spec.pods_per_node), (6, 3, 0));
+        assert_eq!(spec.toleration_seconds, None);
+        let short = parse(&["--pod-toleration-seconds=30"]).unwrap();
+        assert_eq!(short.cluster().unwrap().toleration_seconds, Some(30));
         assert_eq!(parse(&["--bare"]).unwrap().cluster(), None);
     }
 
@@ -190,7 +198,7 @@ mod tests {
             &["--listen=0.0.0.0:7470", "--insecure"],
             &["--listen=here"],
             &["--zones=0"],
-            &["--nodes=100000"],
+            &["--nodes=1000001"],
             &["--pods-per-node=200"],
             &["--authorization-mode=Sometimes"],
         ];

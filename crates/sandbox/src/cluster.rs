@@ -85,8 +85,8 @@ impl ClusterSpec {
         let refuse = |field, value, allowed| Err(Error::Spec { field, value, allowed });
         match self {
             Self { zones, .. } if !(1..=MAX_ZONES).contains(zones) => refuse("zones", *zones, "wanted 1 to 702"),
-            // Addresses of pods: a /24 per node out of 10.0.0.0/8.
-            Self { nodes, .. } if *nodes > 65_000 => refuse("nodes", *nodes, "wanted at most 65000"),
+            // Addresses of nodes: 172.16.0.0/12.
+            Self { nodes, .. } if *nodes > 1_000_000 => refuse("nodes", *nodes, "wanted at most 1000000"),
             // A kubelet's default limit; more would only be rejected.
             Self { pods_per_node, .. } if *pods_per_node > 110 => refuse("pods per node", *pods_per_node, "wanted at most 110"),
             _ => Ok(()),
@@ -263,7 +263,7 @@ mod tests {
         let cases = [
             (spec(3, 0, 0), "invalid zones 0: wanted 1 to 702"),
             (spec(3, 703, 0), "invalid zones 703: wanted 1 to 702"),
-            (spec(65_001, 3, 0), "invalid nodes 65001: wanted at most 65000"),
+            (spec(1_000_001, 3, 0), "invalid nodes 1000001: wanted at most 1000000"),
             (spec(3, 3, 111), "invalid pods per node 111: wanted at most 110"),
         ];
         for (spec, wanted) in cases {

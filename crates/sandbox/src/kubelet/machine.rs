@@ -125,8 +125,17 @@ impl Machine {
     pub fn next_pod_ip(&mut self) -> String {
         let slot = self.addresses % 253 + 2;
         self.addresses += 1;
-        format!("10.{}.{}.{slot}", (self.index >> 8) & 0xff, self.index & 0xff)
+        pod_ip(self.index, slot)
     }
+}
+
+/// Address of a pod on the machine with this number: in 10.0.0.0/8, and where that is used up, in 240.0.0.0/4, which is nobody's.
+fn pod_ip(index: u32, slot: u32) -> String {
+    let net = match index >> 16 {
+        0 => 10,
+        further => 239 + (further & 0xf),
+    };
+    format!("{net}.{}.{}.{slot}", (index >> 8) & 0xff, index & 0xff)
 }
 
 /// The statuses that these settings post.
@@ -172,5 +181,16 @@ impl Seen {
         self.ip.clone_from(&facts.internal_ip);
         self.boot_id.clone_from(&facts.boot_id);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_machines_share_a_net_of_pods() {
+        let nets: Vec<String> = [0, 256, 65_535, 65_536, 999_999].map(|index| pod_ip(index, 2)).into();
+        assert_eq!(nets, ["10.0.0.2", "10.1.0.2", "10.255.255.2", "240.0.0.2", "254.66.63.2"]);
     }
 }
