@@ -4,7 +4,9 @@ mod rules;
 mod scaling;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
+
+use bailiff_processes::cargo;
 
 const USAGE: &str = "\
 usage: cargo xtask <chore>
@@ -135,12 +137,6 @@ fn count(line: &str, word: &str) -> u64 {
         .next()
         .and_then(|number| number.parse().ok())
         .unwrap_or(0)
-}
-
-fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments);
-    command
 }
 
 #[cfg(test)]

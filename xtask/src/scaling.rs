@@ -11,15 +11,10 @@
 
 mod figures;
 mod flags;
-mod http;
 mod measure;
-mod metrics;
-mod program;
 mod system;
-mod usage;
 
-use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use flags::Flags;
@@ -53,7 +48,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn try_run(flags: &Flags) -> Result<(), String> {
     let binaries = match &flags.binaries {
         Some(directory) => directory.clone(),
-        None => build()?,
+        None => bailiff_processes::build(&PACKAGES)?,
     };
     let mut runs = Vec::new();
     // What was measured before is told all the same.
@@ -75,22 +70,4 @@ fn try_run(flags: &Flags) -> Result<(), String> {
         print!("{}", figures::table(flags, &runs));
     }
     failed
-}
-
-/// Builds the binaries as they are released, and says where they are.
-fn build() -> Result<PathBuf, String> {
-    let mut command = crate::cargo(&["build", "--release", "--locked", "--message-format=json-render-diagnostics"]);
-    command.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    let output = command.stderr(Stdio::inherit()).output();
-    let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !output.status.success() {
-        return Err("the binaries could not be built".to_owned());
-    }
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let mut executables = messages.lines().filter_map(|line| {
-        let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        Some(PathBuf::from(message["executable"].as_str()?))
-    });
-    let directory = executables.find_map(|path| Some(path.parent()?.to_path_buf()));
-    directory.ok_or_else(|| "cargo named no binary".to_owned())
 }

@@ -66,6 +66,8 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("diff", &["model", "runtime", "cluster", "event-bus", "explain"]),
         ("cel", &[]),
         ("sandbox", &["model", "runtime", "cel"]),
+        ("processes", &[]),
+        ("bench", &["model", "runtime", "cluster", "processes"]),
         ("scenario", WORLD),
         ("cli", CLI),
     ])

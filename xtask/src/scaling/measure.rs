@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use bailiff_processes::{Usage, metrics};
+
 use super::flags::Flags;
 use super::system::{Stage, System};
-use super::usage::Usage;
 
 /// After a change until what it caused has come to rest.
 const REST: Duration = Duration::from_secs(5);
@@ -143,7 +144,7 @@ fn fail(flags: &Flags, system: &mut System, run: &mut Run, tell: &mut dyn FnMut(
     let records = |system: &System| {
         let text = system.event_bus.metrics()?;
         let labels = [("topic", "node-health")];
-        Ok::<_, String>(super::metrics::sum(&text, "event_bus_published_records_total", &labels))
+        Ok::<_, String>(metrics::sum(&text, "event_bus_published_records_total", &labels))
     };
     let first = records(system)?;
     let mut verdicts = Growth::from(verdicts_of(system)?, flags.failing);

@@ -3,12 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use bailiff_processes::{Directory, Program, Server, free_address, metrics};
 use serde_json::json;
 
 use super::flags::Flags;
-use super::http::Server;
-use super::metrics;
-use super::program::{Program, free_address};
 
 /// Far beyond what anything here takes; it only ends a run that hangs.
 const DEADLINE: Duration = Duration::from_secs(900);
@@ -55,10 +53,6 @@ pub(crate) struct System {
     pub(crate) replicas: Vec<Replica>,
 }
 
-/// A directory that goes when it is dropped.
-#[derive(Debug)]
-struct Directory(PathBuf);
-
 // === impl Stage ===
 
 impl Stage {
@@ -85,8 +79,8 @@ impl Stage {
 impl System {
     /// Starts the sandbox and the bus.
     pub(crate) fn start(flags: &Flags, shards: u32, binaries: &Path) -> Result<Self, String> {
-        let directory = Directory::make()?;
-        let kubeconfig = directory.0.join("kubeconfig");
+        let directory = Directory::make("bailiff-scaling")?;
+        let kubeconfig = directory.path().join("kubeconfig");
         let sandbox = [
             "sandbox".to_owned(),
             "--listen=127.0.0.1:0".to_owned(),
@@ -133,7 +127,7 @@ impl System {
         self.started += 1;
         let (name, qps) = (stage.name(), self.flags.qps);
         let flags = vec![
-            format!("--kubeconfig={}", self.directory.0.join("kubeconfig").display()),
+            format!("--kubeconfig={}", self.directory.path().join("kubeconfig").display()),
             format!("--bus={}", self.bus),
             format!("--shards={}", self.shards),
             format!("--kube-api-qps={qps}"),
@@ -221,23 +215,6 @@ impl Replica {
     /// What a metric adds up to, over its shards.
     pub(crate) fn total(&self, metric: &str, labels: &[(&str, &str)]) -> Result<f64, String> {
         Ok(metrics::sum(&self.program.metrics()?, metric, labels))
-    }
-}
-
-// === impl Directory ===
-
-impl Directory {
-    fn make() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("bailiff-scaling-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // It is in the directory for such things, and small.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -12,20 +12,23 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Somebody who answers.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub struct Server {
     address: SocketAddr,
     token: String,
 }
 
 impl Server {
     /// One that wants no token.
-    pub(crate) const fn at(address: SocketAddr) -> Self {
+    pub const fn at(address: SocketAddr) -> Self {
         let token = String::new();
         Self { address, token }
     }
 
     /// The API server of a kubeconfig that the sandbox wrote.
-    pub(crate) fn of(kubeconfig: &Path) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of(kubeconfig: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(kubeconfig).map_err(|error| format!("{}: {error}", kubeconfig.display()))?;
         let config: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kubeconfig.display()))?;
         let url = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
@@ -39,12 +42,18 @@ impl Server {
     }
 
     /// The body of an answer, whatever its status is.
-    pub(crate) fn get(&self, path: &str) -> Result<String, String> {
+    ///
+    /// # Errors
+    /// When nothing is answered.
+    pub fn get(&self, path: &str) -> Result<String, String> {
         self.ask("GET", path, "").map(|(_, body)| body)
     }
 
     /// Changes an object.
-    pub(crate) fn patch(&self, path: &str, patch: &Value) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// When it is not changed.
+    pub fn patch(&self, path: &str, patch: &Value) -> Result<(), String> {
         match self.ask("PATCH", path, &patch.to_string())? {
             (200, _) => Ok(()),
             (status, body) => Err(format!("PATCH {path} was answered {status}: {body}")),

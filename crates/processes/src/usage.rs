@@ -7,18 +7,21 @@ const TICKS: f64 = 100.0;
 
 /// What a process used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Seconds of a processor, of the process and of the kernel for it.
-    pub(crate) cpu: f64,
+    pub cpu: f64,
     /// Memory it has, MiB.
-    pub(crate) memory: f64,
+    pub memory: f64,
     /// The most it ever had, MiB.
-    pub(crate) peak: f64,
+    pub peak: f64,
 }
 
 impl Usage {
     /// Of a process that runs.
-    pub(crate) fn of(pid: u32) -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of(pid: u32) -> Result<Self, String> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
             fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))

@@ -1,7 +1,7 @@
 //! Metrics in their text form.
 
 /// What the samples of metric `name` that have all of these labels add up to; nothing if there is none.
-pub(crate) fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let samples = text.lines().filter_map(|line| value(line, name, labels));
     samples.sum()
 }

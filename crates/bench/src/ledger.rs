@@ -1,0 +1,270 @@
+//! What a controller did, as anybody who watches the API sees it: when a silent node became Unknown, when a pod was told to go, and
+//! whether either was early. Pure: every moment is an argument.
+//!
+//! Moments are those at which a change was seen, so a lag of the API server's watch is in them; it is the same for every program that
+//! is compared. Nodes and pods come over watches of their own: where the deletion of a pod is seen before the taint that explains it,
+//! it waits for that, and its latency is a little below zero.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bailiff_model::{ReadyStatus, Taint, Toleration, Wall, taint};
+
+/// A node that is known.
+#[derive(Debug, Default)]
+struct Node {
+    is_ready: bool,
+    taints: Vec<Taint>,
+    /// When the first of its taints was seen.
+    tainted: Option<Wall>,
+    /// Pods that are on it and not going, daemon pods aside.
+    staying: usize,
+    /// When pods were told to go, of which no taint is known yet, and what they tolerate.
+    unexplained: Vec<(Wall, usize)>,
+}
+
+/// A pod that is known.
+#[derive(Debug)]
+struct Pod {
+    node: String,
+    /// Which of the sets of tolerations it has.
+    tolerations: usize,
+    is_leaving: bool,
+    is_daemon: bool,
+}
+
+/// A pod, as it was seen.
+#[derive(Clone, Debug)]
+pub struct PodSeen<'a> {
+    /// Its uid.
+    pub uid: &'a str,
+    /// Where it is; empty while it waits to be bound.
+    pub node: &'a str,
+    /// What it tolerates.
+    pub tolerations: &'a [Toleration],
+    /// It was told to go.
+    pub is_leaving: bool,
+    /// It is a DaemonSet's.
+    pub is_daemon: bool,
+}
+
+/// What was seen since the last beginning.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Seconds from the end of a node's grace until it was Unknown.
+    pub detections: Vec<f64>,
+    /// Seconds from when a pod was due until it was told to go.
+    pub evictions: Vec<f64>,
+    /// Seconds from the beginning until a daemon pod was there.
+    pub creations: Vec<f64>,
+    /// What came before its time: nodes that were Unknown within their grace, pods that were told to go before they were due or without
+    /// a reason.
+    pub early: Vec<String>,
+}
+
+/// Everything that is known.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<String, Pod>,
+    /// Few are different: pods are made from templates.
+    sets: Vec<Vec<Toleration>>,
+    /// When the grace of a silent node ends.
+    expiries: BTreeMap<String, Wall>,
+    began: Option<Wall>,
+    seen: Seen,
+}
+
+// === impl Ledger ===
+
+impl Ledger {
+    /// Forgets what was seen, and counts from here.
+    pub fn begin(&mut self, now: Wall) {
+        self.began = Some(now);
+        self.seen = Seen::default();
+        self.expiries.clear();
+    }
+
+    /// What was seen since the beginning. Pods that went and that nothing explains by now were told to go without a reason.
+    pub fn end(&mut self) -> Seen {
+        let mut seen = std::mem::take(&mut self.seen);
+        for (name, node) in &mut self.nodes {
+            for _ in node.unexplained.drain(..) {
+                seen.early
+                    .push(format!("a pod was deleted on {name}, which has no NoExecute taint"));
+            }
+        }
+        self.began = None;
+        seen
+    }
+
+    /// A silent node's grace ends then. One that is not Ready already is not waited for: it was told as early.
+    pub fn expect(&mut self, node: &str, expiry: Wall) {
+        if self.nodes.get(node).is_some_and(|node| node.is_ready) {
+            self.expiries.insert(node.to_owned(), expiry);
+        }
+    }
+
+    /// A node is as it is.
+    pub fn node(&mut self, now: Wall, name: &str, ready: ReadyStatus, taints: Vec<Taint>) {
+        let node = self.nodes.entry(name.to_owned()).or_default();
+        if ready == ReadyStatus::Unknown && node.is_ready && self.began.is_some() {
+            match self.expiries.remove(name).map(|expiry| seconds(now, expiry)) {
+                Some(late) if late < 0.0 => self
+                    .seen
+                    .early
+                    .push(format!("{name} was Unknown {:.3} s within its grace", -late)),
+                Some(late) => self.seen.detections.push(late),
+                None => self.seen.early.push(format!("{name} was Unknown, and was not silent")),
+            }
+        }
+        node.is_ready = ready == ReadyStatus::True;
+        node.tainted = if taints.is_empty() { None } else { node.tainted.or(Some(now)) };
+        node.taints = taints;
+        if node.tainted.is_some() {
+            let explained = std::mem::take(&mut node.unexplained);
+            for (at, set) in explained {
+                judge(&mut self.seen, name, node, at, &self.sets[set]);
+            }
+        }
+    }
+
+    /// A node is gone.
+    pub fn node_gone(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    /// A pod is as it is.
+    pub fn pod(&mut self, now: Wall, seen: &PodSeen<'_>) {
+        // A daemon pod counts from when it was made; where it will be is known.
+        if seen.node.is_empty() && !seen.is_daemon {
+            return;
+        }
+        if !self.pods.contains_key(seen.uid) {
+            self.add(now, seen);
+        }
+        if seen.is_leaving {
+            self.leave(now, seen.uid);
+        }
+    }
+
+    /// A pod is gone.
+    pub fn pod_gone(&mut self, now: Wall, uid: &str) {
+        self.leave(now, uid);
+        self.pods.remove(uid);
+    }
+
+    /// Names of all nodes, those of several zones in turns: names end with a number within their zone.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.nodes.keys().cloned().collect();
+        names.sort_by_cached_key(|name| {
+            let number = name.rsplit('-').next().unwrap_or_default().to_owned();
+            (number.len(), number, name.clone())
+        });
+        names
+    }
+
+    /// Nodes that are known, and pods.
+    pub fn sizes(&self) -> (usize, usize) {
+        (self.nodes.len(), self.pods.len())
+    }
+
+    /// Nodes that are Ready and have no taint that makes pods go.
+    pub fn healthy(&self) -> usize {
+        self.nodes
+            .values()
+            .filter(|node| node.is_ready && node.taints.is_empty())
+            .count()
+    }
+
+    /// Silent nodes that are not Unknown yet.
+    pub fn undetected(&self) -> usize {
+        self.expiries.len()
+    }
+
+    /// Pods on these nodes that were not told to go yet.
+    pub fn staying<'a>(&self, nodes: impl IntoIterator<Item = &'a String>) -> usize {
+        let staying = nodes.into_iter().filter_map(|name| self.nodes.get(name));
+        staying.map(|node| node.staying).sum()
+    }
+
+    /// Daemon pods that came since the beginning.
+    pub fn created(&self) -> usize {
+        self.seen.creations.len()
+    }
+
+    fn add(&mut self, now: Wall, seen: &PodSeen<'_>) {
+        if seen.is_daemon {
+            self.seen.creations.extend(self.began.map(|began| seconds(now, began)));
+        } else {
+            self.nodes.entry(seen.node.to_owned()).or_default().staying += 1;
+        }
+        let pod = Pod {
+            node: seen.node.to_owned(),
+            tolerations: self.set_of(seen.tolerations),
+            is_leaving: false,
+            is_daemon: seen.is_daemon,
+        };
+        self.pods.insert(seen.uid.to_owned(), pod);
+    }
+
+    /// It was told to go, if it was not before.
+    fn leave(&mut self, now: Wall, uid: &str) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        // A rollout replaces its own pods whenever it wants.
+        if std::mem::replace(&mut pod.is_leaving, true) || pod.is_daemon {
+            return;
+        }
+        let node = self.nodes.entry(pod.node.clone()).or_default();
+        node.staying = node.staying.saturating_sub(1);
+        if self.began.is_none() {
+            return;
+        }
+        if node.tainted.is_some() {
+            judge(&mut self.seen, &pod.node, node, now, &self.sets[pod.tolerations]);
+        } else {
+            node.unexplained.push((now, pod.tolerations));
+        }
+    }
+
+    fn set_of(&mut self, tolerations: &[Toleration]) -> usize {
+        if let Some(known) = self.sets.iter().position(|set| set == tolerations) {
+            return known;
+        }
+        self.sets.push(tolerations.to_vec());
+        self.sets.len() - 1
+    }
+}
+
+/// A pod with these tolerations was told to go at a moment.
+fn judge(seen: &mut Seen, name: &str, node: &Node, at: Wall, tolerations: &[Toleration]) {
+    let Some(tainted) = node.tainted else { return };
+    let tolerated = match taint::tolerance(&node.taints, tolerations) {
+        taint::Tolerance::Untolerated(_) => Duration::ZERO,
+        taint::Tolerance::For(tolerated) => tolerated,
+        taint::Tolerance::Forever => {
+            seen.early
+                .push(format!("a pod was deleted on {name} that tolerates its taints for ever"));
+            return;
+        }
+    };
+    seen.evictions.push(seconds(at, tainted) - tolerated.as_secs_f64());
+    // What the API says of the taint is cut to whole seconds, so whoever is before it is early by any clock.
+    let added = node.taints.iter().filter_map(|taint| taint.time_added).min();
+    if let Some(added) = added {
+        let late = seconds(at, added) - tolerated.as_secs_f64();
+        if late < 0.0 {
+            seen.early
+                .push(format!("a pod was deleted on {name} {:.3} s before it was due", -late));
+        }
+    }
+}
+
+/// From one moment to another.
+fn seconds(later: Wall, earlier: Wall) -> f64 {
+    later.duration_since(earlier).as_secs_f64()
+}
+
+#[cfg(test)]
+#[path = "ledger/tests.rs"]
+mod tests;

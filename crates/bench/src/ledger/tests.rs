@@ -1,0 +1,149 @@
+//! What is seen, and what follows from it.
+
+use bailiff_model::{Effect, wellknown};
+
+use super::*;
+
+fn at(seconds: f64) -> Wall {
+    // Tests use few thousandths of few seconds.
+    #[allow(clippy::cast_possible_truncation)]
+    let millis = (seconds * 1e3).round() as i64;
+    Wall::from_millisecond(1_000_000_000_000 + millis).unwrap()
+}
+
+fn mk_taint(added: Option<f64>) -> Taint {
+    Taint {
+        time_added: added.map(at),
+        ..Taint::new(wellknown::TAINT_UNREACHABLE, Effect::NoExecute)
+    }
+}
+
+fn mk_tolerations(seconds: i64) -> Vec<Toleration> {
+    vec![Toleration {
+        seconds: Some(seconds),
+        ..Toleration::exists(wellknown::TAINT_UNREACHABLE, Effect::NoExecute)
+    }]
+}
+
+fn pod<'a>(uid: &'a str, tolerations: &'a [Toleration], is_leaving: bool) -> PodSeen<'a> {
+    PodSeen {
+        uid,
+        node: "n-1",
+        tolerations,
+        is_leaving,
+        is_daemon: false,
+    }
+}
+
+fn close(found: &[f64], wanted: &[f64]) {
+    let is_close = found.len() == wanted.len() && found.iter().zip(wanted).all(|(one, other)| (one - other).abs() < 1e-6);
+    assert!(is_close, "{found:?} is not {wanted:?}");
+}
+
+#[test]
+fn a_failure_is_timed_from_the_grace_and_from_the_taint() {
+    let (mut ledger, thirty) = (Ledger::default(), mk_tolerations(30));
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    ledger.pod(at(0.0), &pod("a", &thirty, false));
+    ledger.pod(at(0.0), &pod("b", &[], false));
+    ledger.begin(at(1.0));
+    ledger.expect("n-1", at(50.0));
+    assert_eq!((ledger.undetected(), ledger.staying(&["n-1".to_owned()])), (1, 2));
+    ledger.node(at(50.25), "n-1", ReadyStatus::Unknown, Vec::new());
+    ledger.node(at(51.5), "n-1", ReadyStatus::Unknown, vec![mk_taint(Some(51.0))]);
+    // Nothing tolerates it for b.
+    ledger.pod(at(51.75), &pod("b", &[], true));
+    ledger.pod(at(81.625), &pod("a", &thirty, true));
+    ledger.pod(at(82.0), &pod("a", &thirty, true));
+    ledger.pod_gone(at(83.0), "a");
+    assert_eq!((ledger.undetected(), ledger.staying(&["n-1".to_owned()])), (0, 0));
+    let seen = ledger.end();
+    close(&seen.detections, &[0.25]);
+    close(&seen.evictions, &[0.25, 0.125]);
+    assert_eq!(seen.early, Vec::<String>::new());
+}
+
+#[test]
+fn what_comes_before_its_time_is_told() {
+    let (mut ledger, thirty) = (Ledger::default(), mk_tolerations(30));
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    for uid in ["a", "b"] {
+        ledger.pod(at(0.0), &pod(uid, &thirty, false));
+    }
+    ledger.begin(at(0.0));
+    ledger.expect("n-1", at(50.0));
+    ledger.node(at(49.5), "n-1", ReadyStatus::Unknown, vec![mk_taint(Some(49.0))]);
+    ledger.pod(at(78.9), &pod("a", &thirty, true));
+    ledger.pod(at(79.1), &pod("b", &thirty, true));
+    let seen = ledger.end();
+    assert_eq!(
+        seen.early,
+        [
+            "n-1 was Unknown 0.500 s within its grace",
+            "a pod was deleted on n-1 0.100 s before it was due"
+        ]
+    );
+    close(&seen.evictions, &[-0.6, -0.4]);
+}
+
+#[test]
+fn a_node_that_is_not_silent_is_not_unknown() {
+    let mut ledger = Ledger::default();
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    ledger.begin(at(0.0));
+    ledger.node(at(1.0), "n-1", ReadyStatus::Unknown, Vec::new());
+    ledger.expect("n-1", at(50.0));
+    assert_eq!(ledger.undetected(), 0, "it is not waited for");
+    assert_eq!(ledger.end().early, ["n-1 was Unknown, and was not silent"]);
+}
+
+#[test]
+fn a_deletion_waits_for_the_taint_that_explains_it() {
+    let mut ledger = Ledger::default();
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    for uid in ["a", "b"] {
+        ledger.pod(at(0.0), &pod(uid, &[], false));
+    }
+    ledger.begin(at(0.0));
+    ledger.pod_gone(at(5.0), "a");
+    ledger.node(at(5.125), "n-1", ReadyStatus::True, vec![mk_taint(None)]);
+    ledger.node(at(6.0), "n-1", ReadyStatus::True, Vec::new());
+    ledger.pod_gone(at(9.0), "b");
+    let seen = ledger.end();
+    close(&seen.evictions, &[-0.125]);
+    assert_eq!(seen.early, ["a pod was deleted on n-1, which has no NoExecute taint"]);
+}
+
+#[test]
+fn daemon_pods_come_and_go_as_their_rollout_wants() {
+    let mut ledger = Ledger::default();
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    ledger.begin(at(10.0));
+    let daemon = |is_leaving| PodSeen {
+        is_daemon: true,
+        ..pod("d", &[], is_leaving)
+    };
+    let nowhere = PodSeen {
+        node: "",
+        ..daemon(false)
+    };
+    ledger.pod(at(10.25), &nowhere);
+    assert_eq!(ledger.created(), 1, "it is there, though not bound");
+    ledger.pod(at(10.5), &daemon(false));
+    ledger.pod(at(11.0), &daemon(true));
+    ledger.pod_gone(at(11.5), "d");
+    assert_eq!(ledger.staying(&["n-1".to_owned()]), 0);
+    let seen = ledger.end();
+    close(&seen.creations, &[0.25]);
+    assert_eq!((seen.evictions.len(), seen.early.len()), (0, 0));
+}
+
+#[test]
+fn names_are_in_turns_of_their_zones() {
+    let mut ledger = Ledger::default();
+    for name in ["node-b-000", "node-a-1000", "node-a-000", "node-a-001"] {
+        ledger.node(at(0.0), name, ReadyStatus::True, Vec::new());
+    }
+    assert_eq!(ledger.names(), ["node-a-000", "node-b-000", "node-a-001", "node-a-1000"]);
+    assert_eq!((ledger.healthy(), ledger.sizes()), (4, (4, 0)));
+}

@@ -1,0 +1,250 @@
+//! Creates the cluster, and then does what kubelets and a scheduler do.
+
+use std::time::Duration;
+
+use bailiff_cluster::watch::{Event, Source, Watch};
+use bailiff_cluster::{Api, Error, Kind, Patch};
+use bailiff_runtime::Seed;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Stdin};
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use super::fleet::{Fleet, Job, Kubelet, POST, Pod, RENEW, Turns};
+use super::{Command, HANDS, LoadFlags, Server, objects, version_of};
+use crate::views::PodView;
+
+/// How often it is looked whose turn it is: a small part of the pause between two looks of anybody else.
+const TICK: Duration = Duration::from_millis(20);
+/// Requests of pods under way, beyond which no more changes of pods are taken: each is one that waits for nothing but its answer.
+const JOBS: usize = 4 * HANDS;
+/// After so many objects it is said how far it is.
+const TOLD: usize = 5_000;
+
+/// Pods of ours.
+const PODS: Source = Source {
+    path: "/api/v1/pods",
+    label_selector: "app.kubernetes.io/managed-by=bailiff-bench",
+    field_selector: "",
+};
+
+/// What was asked for and is answered.
+enum Answer {
+    /// The renewal of a node's Lease, with its new version if it succeeded.
+    Renewed(usize, Option<String>),
+    /// What was to be done with this pod.
+    Done(String),
+    /// A status was posted.
+    Posted,
+}
+
+/// Creates nodes, Leases and pods.
+///
+/// # Errors
+/// The first object that cannot be created.
+pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> {
+    let (path, account) = objects::service_account();
+    match api.create::<IgnoredAny>(&path, &account).await {
+        Ok(_) => {}
+        Err(error) if error.kind == Kind::AlreadyExists => {}
+        Err(error) => return Err(format!("the service account of the pods cannot be created: {error}")),
+    }
+    let nodes = stream::iter(0..flags.nodes).map(|index| join(api, flags, index));
+    let kubelets: Vec<Kubelet> = nodes.buffered(HANDS).try_collect().await?;
+    let pods = (0..flags.nodes).flat_map(|index| (0..flags.pods_per_node).map(move |nth| (index, nth)));
+    let pods = stream::iter(pods).map(|(index, nth)| create(api, objects::pod(index, nth, flags)));
+    let mut created = pods.buffer_unordered(HANDS).enumerate();
+    while let Some((count, pod)) = created.next().await {
+        pod?;
+        if (count + 1) % TOLD == 0 {
+            eprintln!("{} pods were created", count + 1);
+        }
+    }
+    Ok(Fleet::new(kubelets))
+}
+
+/// A node joins, with its Lease.
+async fn join(api: &Api, flags: &LoadFlags, index: usize) -> Result<Kubelet, String> {
+    create(api, objects::node(index, flags, api.clock().wall())).await?;
+    let name = objects::node_name(index, flags.zones);
+    let lease = create(api, objects::lease(&name, "", api.clock().wall())).await?;
+    Ok(Kubelet {
+        version: version_of(&lease),
+        name,
+        ..Kubelet::default()
+    })
+}
+
+async fn create(api: &Api, (path, object): (String, Value)) -> Result<Value, String> {
+    let name = || object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let created = api.create(&path, &object).await;
+    created.map_err(|error| format!("{path}/{} cannot be created: {error}", name()))
+}
+
+/// Lives until standard input ends.
+pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Result<(), String> {
+    let (api, began) = (&server.api, tokio::time::Instant::now());
+    let (mut renewals, mut posts) = (Turns::every(RENEW), Turns::every(POST));
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut pods: Watch<PodView> = Watch::start(api, PODS, seed);
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    let mut answers: JoinSet<Answer> = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            line = next_line(&mut input) => {
+                let Some(line) = line? else { return Ok(()) };
+                let command: Command = serde_json::from_str(&line).map_err(|error| format!("not a command: {error}: {line}"))?;
+                let (back, jobs) = fleet.silence(&command.nodes, command.is_silent);
+                for index in back {
+                    renew(api, &mut fleet, index, &mut answers);
+                    answers.spawn(post(api.clone(), fleet.kubelets[index].name.clone(), true));
+                }
+                jobs.into_iter().for_each(|job| drop(answers.spawn(perform(server.clone(), job))));
+            }
+            _ = tick.tick() => {
+                let (elapsed, nodes) = (began.elapsed(), fleet.kubelets.len());
+                for index in renewals.until(elapsed, nodes) {
+                    renew(api, &mut fleet, index, &mut answers);
+                }
+                for index in posts.until(elapsed, nodes) {
+                    let kubelet = &fleet.kubelets[index];
+                    if !kubelet.is_silent {
+                        answers.spawn(post(api.clone(), kubelet.name.clone(), false));
+                    }
+                }
+            }
+            Some(answer) = answers.join_next() => {
+                if let Some(job) = answered(&mut fleet, answer) {
+                    answers.spawn(perform(server.clone(), job));
+                }
+            }
+            event = pods.next(), if answers.len() < JOBS + fleet.kubelets.len() => {
+                for job in changed(&mut fleet, event) {
+                    answers.spawn(perform(server.clone(), job));
+                }
+            }
+        }
+    }
+}
+
+async fn next_line(input: &mut tokio::io::Lines<BufReader<Stdin>>) -> Result<Option<String>, String> {
+    input.next_line().await.map_err(|error| format!("standard input: {error}"))
+}
+
+fn answered(fleet: &mut Fleet, answer: Result<Answer, tokio::task::JoinError>) -> Option<Job> {
+    match answer {
+        Ok(Answer::Renewed(index, version)) => {
+            let kubelet = &mut fleet.kubelets[index];
+            kubelet.is_renewing = false;
+            // Without one the next renewal reads it first.
+            kubelet.version = version.unwrap_or_default();
+        }
+        Ok(Answer::Done(uid)) => return fleet.done(&uid),
+        Ok(Answer::Posted) => {}
+        Err(error) => eprintln!("a request came to nothing: {error}"),
+    }
+    None
+}
+
+fn changed(fleet: &mut Fleet, event: Event<PodView>) -> Vec<Job> {
+    match event {
+        Event::Snapshot(snapshot) => snapshot
+            .objects
+            .into_iter()
+            .filter_map(|pod| fleet.pod(of_view(pod)))
+            .collect(),
+        Event::Applied(pod) => fleet.pod(of_view(pod)).into_iter().collect(),
+        Event::Deleted(meta) => {
+            fleet.gone(&meta.uid);
+            Vec::new()
+        }
+        Event::Stale { reason, .. } => {
+            eprintln!("the watch of pods is stale: {reason}");
+            Vec::new()
+        }
+        Event::Fresh => Vec::new(),
+    }
+}
+
+fn of_view(view: PodView) -> Pod {
+    Pod {
+        namespace: view.meta.namespace,
+        name: view.meta.name,
+        uid: view.meta.uid,
+        node: view.node,
+        wanted_node: view.wanted_node,
+        is_pending: view.phase.is_empty() || view.phase == "Pending",
+        is_leaving: view.is_leaving,
+    }
+}
+
+fn renew(api: &Api, fleet: &mut Fleet, index: usize, answers: &mut JoinSet<Answer>) {
+    let kubelet = &mut fleet.kubelets[index];
+    if kubelet.is_silent || std::mem::replace(&mut kubelet.is_renewing, true) {
+        return;
+    }
+    let (api, name, version) = (api.clone(), kubelet.name.clone(), kubelet.version.clone());
+    answers.spawn(async move {
+        let renewed = replace_lease(&api, &name, version).await;
+        if let Err(error) = &renewed {
+            eprintln!("the Lease of {name} was not renewed: {error}");
+        }
+        Answer::Renewed(index, renewed.ok())
+    });
+}
+
+/// As a kubelet: by the version it knows, and if it knows none, by the one that it reads.
+async fn replace_lease(api: &Api, name: &str, mut version: String) -> Result<String, Error> {
+    let (collection, _) = objects::lease(name, "", api.clock().wall());
+    let path = format!("{collection}/{name}");
+    if version.is_empty() {
+        version = version_of(&api.get::<Value>(&path).await?);
+    }
+    let (_, object) = objects::lease(name, &version, api.clock().wall());
+    Ok(version_of(&api.replace::<Value>(&path, &object).await?))
+}
+
+async fn post(api: Api, name: String, is_back: bool) -> Answer {
+    let patch = Patch::Strategic(objects::heartbeat(api.clock().wall(), is_back));
+    if let Err(error) = api.patch::<IgnoredAny>(&format!("/api/v1/nodes/{name}/status"), &patch).await {
+        eprintln!("the status of {name} was not posted: {error}");
+    }
+    Answer::Posted
+}
+
+async fn perform(server: Server, job: Job) -> Answer {
+    let (uid, api) = (job.uid().to_owned(), &server.api);
+    let performed = match job {
+        Job::Bind(pod, node) => {
+            let path = format!("{}/binding", path_of(&pod));
+            let bound = api.create::<IgnoredAny>(&path, &objects::binding(&pod.name, &node)).await;
+            unless_gone(bound)
+        }
+        Job::Start(pod) => {
+            let patch = Patch::Strategic(objects::running(api.clock().wall()));
+            let started = api.patch::<IgnoredAny>(&format!("{}/status", path_of(&pod)), &patch).await;
+            unless_gone(started)
+        }
+        Job::Finish(pod) => server.delete_at_once(&path_of(&pod), Some(&pod.uid)).await,
+    };
+    if let Err(error) = performed {
+        eprintln!("a pod was not served: {error}");
+    }
+    Answer::Done(uid)
+}
+
+/// It went meanwhile, or a scheduler of the cluster was faster.
+fn unless_gone(answer: Result<IgnoredAny, Error>) -> Result<(), String> {
+    match answer {
+        Err(error) if !matches!(error.kind, Kind::NotFound | Kind::Conflict) => Err(error.to_string()),
+        _ => Ok(()),
+    }
+}
+
+fn path_of(pod: &Pod) -> String {
+    format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
+}

@@ -1,0 +1,104 @@
+//! Looks on: watches nodes and pods as anybody may, and writes into the ledger what is seen and when.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bailiff_cluster::watch::{Event, Source, Watch};
+use bailiff_cluster::{Api, View};
+use bailiff_model::Wall;
+use bailiff_runtime::Seed;
+use tokio::task::JoinSet;
+
+use crate::ledger::{Ledger, PodSeen};
+use crate::views::{NodeView, PodView};
+
+/// Two watches and what they told. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    ledger: Arc<Mutex<Ledger>>,
+    _tasks: JoinSet<()>,
+}
+
+/// What is made of a change.
+trait Told: View {
+    fn applied(self, ledger: &mut Ledger, now: Wall);
+
+    fn gone(ledger: &mut Ledger, name: &str, uid: &str, now: Wall);
+}
+
+// === impl Observer ===
+
+impl Observer {
+    pub(crate) fn start(api: &Api, seed: &Seed) -> Self {
+        let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(follow::<NodeView>(
+            api.clone(),
+            "/api/v1/nodes",
+            seed.fork("nodes"),
+            Arc::clone(&ledger),
+        ));
+        tasks.spawn(follow::<PodView>(
+            api.clone(),
+            "/api/v1/pods",
+            seed.fork("pods"),
+            Arc::clone(&ledger),
+        ));
+        Self { ledger, _tasks: tasks }
+    }
+
+    /// What is known by now. It is held only while it is looked at.
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
+    }
+}
+
+/// Ends with the observer, never by itself.
+async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<Mutex<Ledger>>) {
+    let mut watch: Watch<T> = Watch::start(&api, Source::all(path), &seed);
+    loop {
+        let event = watch.next().await;
+        let now = api.clock().wall();
+        let mut ledger = lock(&ledger);
+        match event {
+            // What is gone by a list that was read anew is not told as gone: a run in which that happens waits in vain, and says so.
+            Event::Snapshot(snapshot) => snapshot
+                .objects
+                .into_iter()
+                .for_each(|object| object.applied(&mut ledger, now)),
+            Event::Applied(object) => object.applied(&mut ledger, now),
+            Event::Deleted(meta) => T::gone(&mut ledger, &meta.name, &meta.uid, now),
+            Event::Stale { .. } | Event::Fresh => {}
+        }
+    }
+}
+
+impl Told for NodeView {
+    fn applied(self, ledger: &mut Ledger, now: Wall) {
+        ledger.node(now, &self.meta().name, self.ready(), self.evicting_taints());
+    }
+
+    fn gone(ledger: &mut Ledger, name: &str, _: &str, _: Wall) {
+        ledger.node_gone(name);
+    }
+}
+
+impl Told for PodView {
+    fn applied(self, ledger: &mut Ledger, now: Wall) {
+        let seen = PodSeen {
+            uid: &self.meta.uid,
+            node: &self.node,
+            tolerations: &self.tolerations,
+            is_leaving: self.is_leaving,
+            is_daemon: self.is_daemon,
+        };
+        ledger.pod(now, &seen);
+    }
+
+    fn gone(ledger: &mut Ledger, _: &str, uid: &str, now: Wall) {
+        ledger.pod_gone(now, uid);
+    }
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,401 @@
+//! Plays the situations with a program, and another one if there is one, and writes what came of it into the report.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use bailiff_model::{Mono, Wall};
+use bailiff_processes::Usage;
+use bailiff_runtime::{Clock, Seed};
+
+use crate::args::BenchFlags;
+use crate::cluster::{Cluster, connect};
+use crate::count::is_work;
+use crate::figures::{self, Counts, Latency, Process};
+use crate::ledger::Seen;
+use crate::observe::Observer;
+use crate::programs::{Programs, Which};
+use crate::progress::Progress;
+use crate::proxy::Proxies;
+use crate::report::{self, Machine, Played, Report, Run};
+use crate::situations::{Act, Line};
+
+/// Between two looks: short against what is waited for, long against what a look costs.
+const LOOK: Duration = Duration::from_millis(200);
+/// After a situation, so that what it caused last is counted too, and nothing is while it is undone.
+const REST: Duration = Duration::from_secs(2);
+/// So long nothing is written: everything that is to be done was done.
+const QUIET: Duration = Duration::from_secs(5);
+/// After a node was told to be silent, until it is: a renewal may be under way.
+const HUSH: Duration = Duration::from_secs(1);
+
+/// Everything that runs. Programs are dropped before the cluster, so that nobody acts on what is removed.
+struct Stand<'a> {
+    flags: &'a BenchFlags,
+    clock: Clock,
+    progress: Progress,
+    programs: Programs,
+    observer: Observer,
+    cluster: Cluster,
+    nodes: Vec<String>,
+    has_daemonset: bool,
+}
+
+/// What was used and counted by a moment.
+struct Sample {
+    at: Mono,
+    measured: BTreeMap<String, Usage>,
+    others: BTreeMap<String, Usage>,
+    counts: Option<Counts>,
+}
+
+/// Plays everything. What was played before something went wrong is in the report all the same.
+pub(crate) async fn all(flags: &BenchFlags, binaries: &Path, directory: &Path, report: &mut Report) -> Result<(), String> {
+    report.machine = Machine {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        platform: format!("{} {}", std::env::consts::ARCH, std::env::consts::OS),
+    };
+    report.settings = flags.settings();
+    let other = flags.other().map_err(|error| error.to_string())?;
+    for which in std::iter::once(Which::Bailiff).chain(other.map(Which::Other)) {
+        report.runs.push(Run {
+            program: which.name(),
+            ..Run::default()
+        });
+        if let Some(run) = report.runs.last_mut() {
+            one(flags, &which, binaries, directory, run).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A program, from its start to its end, with a cluster of its own.
+async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Path, run: &mut Run) -> Result<(), String> {
+    let progress = Progress::new(&run.program);
+    let clock = Clock::system();
+    progress.begin(&format!("filling a cluster with {} nodes", flags.nodes));
+    let mut cluster = Cluster::start(flags, binaries, directory, &clock).await?;
+    let observer = Observer::start(&cluster.api, &Seed::from_system());
+    fill(flags, &clock, &progress, &mut cluster, &observer).await?;
+    let nodes = observer.ledger().names();
+    let client = if flags.direct {
+        None
+    } else {
+        Some(connect(&cluster.kubeconfig).await?)
+    };
+    let proxies = Proxies::new(client, &cluster.kubeconfig, directory);
+    progress.begin("starting it");
+    let mut stand = Stand {
+        programs: Programs::start(which, flags, binaries, proxies).await?,
+        flags,
+        clock,
+        progress,
+        observer,
+        cluster,
+        nodes,
+        has_daemonset: false,
+    };
+    let began = stand.clock.now().mono;
+    stand
+        .wait("its start", flags.patience.get(), |stand| {
+            Ok((!stand.programs.are_at_work()).then(|| "it does not work yet".to_owned()))
+        })
+        .await?;
+    run.start_seconds = stand.since(began);
+    stand.come_to_rest("its first writes").await?;
+    for line in flags.played() {
+        let played = stand
+            .play(line)
+            .await
+            .map_err(|complaint| format!("{}: {}: {complaint}", run.program, line.name))?;
+        run.situations.push(played);
+    }
+    stand.programs.end();
+    Ok(())
+}
+
+/// Waits until the cluster is there and all its kubelets renew: while it was filled nobody did.
+async fn fill(
+    flags: &BenchFlags,
+    clock: &Clock,
+    progress: &Progress,
+    cluster: &mut Cluster,
+    observer: &Observer,
+) -> Result<(), String> {
+    let (wanted, end) = (flags.settings(), clock.now().mono + flags.patience.get());
+    let mut filled: Option<Wall> = None;
+    loop {
+        let (nodes, pods) = observer.ledger().sizes();
+        let is_there = cluster.is_filled()? && nodes >= wanted.nodes && pods >= wanted.pods;
+        if is_there && filled.is_none() {
+            filled = Some(clock.wall());
+            progress.begin("waiting for the renewal of every Lease");
+        }
+        if let Some(filled) = filled {
+            let renewals = cluster.renewals().await?;
+            let renewed = renewals.values().filter(|at| **at >= filled).count();
+            if renewed >= wanted.nodes {
+                return Ok(());
+            }
+            progress.see(&format!("{renewed} of {} Leases renewed", wanted.nodes));
+            tokio::time::sleep(REST).await;
+        } else {
+            progress.see(&format!("{nodes} of {} nodes, {pods} of {} pods", wanted.nodes, wanted.pods));
+            tokio::time::sleep(LOOK).await;
+        }
+        if clock.now().mono > end {
+            let last = cluster.program.last_line().unwrap_or_default();
+            return Err(format!(
+                "the cluster was not there within {}: {nodes} nodes, {pods} pods; {} said last: {last}",
+                flags.patience,
+                cluster.name()
+            ));
+        }
+    }
+}
+
+// === impl Stand ===
+
+impl Stand<'_> {
+    /// Plays a situation, measures it, and undoes it.
+    async fn play(&mut self, line: Line) -> Result<Played, String> {
+        let nodes = line.whose.map(|part| self.nodes[self.flags.parts().range(part)].to_vec());
+        if line.act == Act::Change && !self.has_daemonset {
+            self.progress.begin("creating a DaemonSet to be updated");
+            self.create().await?;
+            self.roll_out().await?;
+            self.come_to_rest("the rollout").await?;
+        }
+        self.progress.begin(&format!("playing {}", line.name));
+        self.programs.forget_peaks();
+        let before = self.sample()?;
+        self.observer.ledger().begin(self.clock.wall());
+        let concerned = nodes.as_deref().unwrap_or_default();
+        self.act(line.act, concerned).await?;
+        let seconds = self.since(before.at);
+        tokio::time::sleep(REST).await;
+        let after = self.sample()?;
+        let seen = self.observer.ledger().end();
+        self.undo(line.act, concerned).await?;
+        Ok(played(
+            line,
+            nodes.map_or(self.nodes.len(), |nodes| nodes.len()),
+            seconds,
+            (&before, &after),
+            seen,
+        ))
+    }
+
+    /// Lets it happen, and waits until everything that follows was done.
+    async fn act(&mut self, act: Act, nodes: &[String]) -> Result<(), String> {
+        match act {
+            Act::Wait => {
+                let (began, rest) = (self.clock.now().mono, self.flags.rest.get());
+                let bound = rest + self.flags.patience.get();
+                self.wait("rest", bound, |stand| {
+                    let left = rest.as_secs_f64() - stand.since(began);
+                    Ok((left > 0.0).then(|| format!("resting, {left:.0} s left")))
+                })
+                .await
+            }
+            Act::Silence => {
+                self.cluster.silence(nodes, true).await?;
+                tokio::time::sleep(HUSH).await;
+                self.expect(nodes).await?;
+                self.evict("the pods of the silent nodes", nodes).await
+            }
+            Act::Taint => {
+                self.cluster.taint(nodes, true).await?;
+                self.evict("the pods of the tainted nodes", nodes).await
+            }
+            Act::Create => {
+                self.create().await?;
+                self.roll_out().await
+            }
+            Act::Change => {
+                self.cluster.change_daemonset().await?;
+                self.roll_out().await
+            }
+        }
+    }
+
+    /// Everything is as it was, but for pods that are gone.
+    async fn undo(&mut self, act: Act, nodes: &[String]) -> Result<(), String> {
+        match act {
+            Act::Wait | Act::Create | Act::Change => {}
+            Act::Silence => self.cluster.silence(nodes, false).await?,
+            Act::Taint => self.cluster.taint(nodes, false).await?,
+        }
+        if nodes.is_empty() {
+            return self.come_to_rest("the last writes").await;
+        }
+        self.progress.begin("waiting for the recovery");
+        let all = self.nodes.len();
+        self.wait("the recovery of all nodes", self.flags.patience.get(), |stand| {
+            let healthy = stand.observer.ledger().healthy();
+            Ok((healthy < all).then(|| format!("{healthy} of {all} nodes are healthy")))
+        })
+        .await?;
+        self.come_to_rest("the recovery").await
+    }
+
+    /// Reads when the graces of silent nodes end.
+    async fn expect(&mut self, nodes: &[String]) -> Result<(), String> {
+        let renewals = self.cluster.renewals().await?;
+        let grace = self.flags.node_monitor_grace_period.get();
+        let mut ledger = self.observer.ledger();
+        for name in nodes {
+            let renewed = renewals.get(name).ok_or_else(|| format!("node {name} has no Lease"))?;
+            let expiry = renewed.checked_add(grace).map_err(|error| error.to_string())?;
+            ledger.expect(name, expiry);
+        }
+        Ok(())
+    }
+
+    /// Waits until silent nodes are Unknown and no pod is left on these.
+    async fn evict(&mut self, what: &str, nodes: &[String]) -> Result<(), String> {
+        let flags = self.flags;
+        // Precise enough for a bound: at the slowest all nodes are in one zone.
+        #[allow(clippy::cast_precision_loss)]
+        let turns = Duration::from_secs_f64(nodes.len() as f64 / flags.node_eviction_rate);
+        let tolerated = Duration::from_secs(flags.toleration_seconds.into());
+        let bound = flags.node_monitor_grace_period.get() + tolerated + turns + flags.patience.get();
+        self.wait(what, bound, |stand| {
+            let ledger = stand.observer.ledger();
+            let (undetected, staying) = (ledger.undetected(), ledger.staying(nodes));
+            let is_open = undetected + staying > 0;
+            Ok(is_open.then(|| format!("{undetected} nodes are not Unknown, {staying} pods are not deleted")))
+        })
+        .await
+    }
+
+    async fn create(&mut self) -> Result<(), String> {
+        self.cluster.create_daemonset().await?;
+        self.has_daemonset = true;
+        Ok(())
+    }
+
+    /// Waits until the DaemonSet says that it is everywhere.
+    async fn roll_out(&mut self) -> Result<(), String> {
+        let (end, nodes) = (self.clock.now().mono + self.flags.patience.get(), self.nodes.len());
+        loop {
+            self.check()?;
+            let set = self.cluster.daemonset().await?;
+            if set.is_complete(nodes) {
+                return Ok(());
+            }
+            let (seen, created) = (set.status.told(), self.observer.ledger().created());
+            self.progress.see(&format!("{seen}, {created} pods made"));
+            if self.clock.now().mono > end {
+                return Err(format!("the rollout was not complete within {}: {seen}", self.flags.patience));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until nothing is written any more. Where nothing is counted, it waits for longer than programs usually rest in between.
+    async fn come_to_rest(&mut self, what: &str) -> Result<(), String> {
+        self.progress.begin(&format!("waiting for the end of {what}"));
+        let mut last = (self.work(), self.clock.now().mono);
+        let quiet = if last.0.is_some() { QUIET } else { 2 * QUIET };
+        self.wait(what, self.flags.patience.get(), move |stand| {
+            let (work, now) = (stand.work(), stand.clock.now().mono);
+            if work != last.0 {
+                last = (work, now);
+            }
+            let is_quiet = now.saturating_since(last.1) >= quiet;
+            Ok((!is_quiet).then(|| format!("{} writes until now", work.unwrap_or_default())))
+        })
+        .await
+    }
+
+    /// Writes by now, but for those that never come to rest.
+    fn work(&self) -> Option<u64> {
+        let counts = self.programs.counts()?;
+        let work = counts.iter().filter(|(kind, _)| is_work(&kind.verb, &kind.resource));
+        Some(work.map(|(_, count)| count).sum())
+    }
+
+    /// Waits until there is nothing more to wait for: `open` says what is. A process that ends ends this.
+    async fn wait(
+        &mut self,
+        what: &str,
+        bound: Duration,
+        mut open: impl FnMut(&Self) -> Result<Option<String>, String>,
+    ) -> Result<(), String> {
+        let end = self.clock.now().mono + bound;
+        loop {
+            self.check()?;
+            let Some(seen) = open(self)? else { return Ok(()) };
+            self.progress.see(&seen);
+            if self.clock.now().mono > end {
+                return Err(format!("{what} did not come about within {} s: {seen}", bound.as_secs()));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.cluster.program.check()?;
+        self.programs.check()
+    }
+
+    fn since(&self, began: Mono) -> f64 {
+        self.clock.now().mono.saturating_since(began).as_secs_f64()
+    }
+
+    fn sample(&self) -> Result<Sample, String> {
+        let own = Usage::of(std::process::id())?;
+        Ok(Sample {
+            at: self.clock.now().mono,
+            measured: self.programs.usage()?,
+            others: BTreeMap::from([
+                (self.cluster.name().to_owned(), self.cluster.usage()?),
+                ("bench".to_owned(), own),
+            ]),
+            counts: self.programs.counts(),
+        })
+    }
+}
+
+/// What a situation came to.
+fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sample), seen: Seen) -> Played {
+    let watched = after.at.saturating_since(before.at).as_secs_f64();
+    let process = |is_measured: bool| {
+        let of = move |sample: &Sample| {
+            if is_measured {
+                sample.measured.clone()
+            } else {
+                sample.others.clone()
+            }
+        };
+        let (earlier, later) = (of(before), of(after));
+        later.into_iter().map(move |(name, usage)| {
+            let earlier = earlier.get(&name).copied().unwrap_or_default();
+            Process::between(&name, is_measured, &earlier, &usage, watched)
+        })
+    };
+    let processes: Vec<Process> = process(true).chain(process(false)).collect();
+    let counts = before.counts.as_ref().zip(after.counts.as_ref());
+    let requests = counts.map(|(before, after)| report::requests(figures::between(before, after)));
+    let evicted = seen.evictions.len();
+    let mut played = Played {
+        situation: line.situation,
+        nodes,
+        seconds,
+        sum: Process::sum(&processes),
+        processes,
+        requests,
+        detection: Latency::of(seen.detections),
+        eviction: Latency::of(seen.evictions),
+        creation: Latency::of(seen.creations),
+        requests_per_eviction: None,
+        early: seen.early,
+    };
+    // Both are far below what a float holds exactly.
+    #[allow(clippy::cast_precision_loss)]
+    if let Some(requests) = played.requests_for_it() {
+        played.requests_per_eviction = figures::ratio(requests as f64, evicted as f64);
+    }
+    played
+}

@@ -1,0 +1,126 @@
+//! The whole path with few nodes: processes are started, situations played, figures reported. How fast anything was is not asked.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "nothing here runs outside of tests; what helpers fail at fails the test"
+)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Programs of other packages stand beside ours.
+fn binaries() -> PathBuf {
+    let directory = Path::new(env!("CARGO_BIN_EXE_bailiff-bench")).parent().unwrap().to_owned();
+    for name in bailiff_bench::BINARIES {
+        assert!(
+            directory.join(name).exists(),
+            "{name} was not built: cargo build --workspace --bins"
+        );
+    }
+    directory
+}
+
+fn bench(flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff-bench"));
+    command.args(flags).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)))
+}
+
+/// What every situation has whatever it is.
+fn check(played: &Value, processes: &[&str]) {
+    let names: Vec<&str> = played["processes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, processes, "{played}");
+    assert!(played["sum"]["memoryMiB"].as_f64().unwrap() > 1.0, "{played}");
+    assert!(played["seconds"].as_f64().unwrap() > 0.0, "{played}");
+    assert_eq!(played["early"], Value::Array(Vec::new()));
+}
+
+fn kinds(played: &Value) -> BTreeSet<String> {
+    let kind = |request: &Value| {
+        let part = |name: &str| request[name].as_str().unwrap().to_owned();
+        format!("{} {} {}", part("process"), part("verb"), part("resource"))
+    };
+    played["requests"].as_array().unwrap().iter().map(kind).collect()
+}
+
+const BAILIFF: [&str; 7] = [
+    "daemonset-syncer",
+    "event-bus",
+    "node-health-monitor",
+    "taint-manager",
+    "zone-evictor",
+    "bench",
+    "sandbox",
+];
+
+#[test]
+fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
+    let (directory, pictures) = (binaries(), tempfile::tempdir().unwrap());
+    let plot = pictures.path().join("bench.svg");
+    let output = bench(&[
+        "--nodes=10",
+        "--pods=20",
+        "--rest=1s",
+        "--tainted=2",
+        "--toleration-seconds=1",
+        "--node-monitor-grace-period=20s",
+        "--output=json",
+        &format!("--plot={}", plot.display()),
+        &format!("--binaries={}", directory.display()),
+    ]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report = report(&output);
+    let situations = report["runs"][0]["situations"].as_array().unwrap();
+    let names: Vec<&str> = situations
+        .iter()
+        .map(|played| played["situation"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["rest", "node-failure", "mass-failure", "taint", "rollout", "update"]);
+    situations.iter().for_each(|played| check(played, &BAILIFF));
+
+    let failure = &situations[1];
+    assert_eq!(
+        (&failure["detection"]["count"], &failure["eviction"]["count"]),
+        (&1.into(), &2.into())
+    );
+    assert!(kinds(failure).contains("zone-evictor delete pods"), "{failure}");
+    assert!(kinds(failure).contains("node-health-monitor patch nodes/status"), "{failure}");
+    assert!(failure["requestsPerEviction"].as_f64().unwrap() >= 2.0, "{failure}");
+    assert_eq!(
+        (&situations[3]["nodes"], &situations[3]["eviction"]["count"]),
+        (&2.into(), &4.into())
+    );
+    for rollout in &situations[4..] {
+        assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
+    }
+    assert!(std::fs::read_to_string(plot).unwrap().ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_wrong_flag_ends_with_64_and_a_missing_binary_says_how_to_build_it() {
+    assert_eq!(bench(&["--mass=2"]).status.code(), Some(64));
+    let empty = tempfile::tempdir().unwrap();
+    let output = bench(&[&format!("--binaries={}", empty.path().display())]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains("cargo build --release -p bailiff-cli"),
+        "{}",
+        said(&output)
+    );
+}

@@ -1,0 +1,281 @@
+//! A program that runs as a process, and what its log says.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::http::Server;
+use crate::usage::Usage;
+
+/// Lines that are kept of a log: it ends with why a process ended.
+const LINES: usize = 20;
+
+/// Between two looks whether a process that was asked to end did.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A process. Dropping it kills it.
+#[derive(Debug)]
+pub struct Program {
+    /// What it is called in figures.
+    pub name: String,
+    child: Child,
+    admin: Option<Server>,
+    said: Arc<Mutex<Said>>,
+}
+
+/// What its log came to.
+#[derive(Debug, Default)]
+struct Said {
+    /// Leases it leads, and since when.
+    leads: BTreeSet<String>,
+    led_last: Option<Instant>,
+    last: Vec<String>,
+}
+
+impl Program {
+    /// Starts `binary`, which serves no metrics.
+    ///
+    /// # Errors
+    /// When it cannot be started; that it ends later is told by [`check`](Self::check).
+    pub fn start(binary: &Path, name: String, flags: &[String]) -> Result<Self, String> {
+        let mut command = Command::new(binary);
+        // Every flag is an environment variable too: those of whoever measures mean nothing here.
+        command.env_clear().args(flags);
+        Self::spawn(command, name, Stdio::null())
+    }
+
+    /// Starts `binary` and keeps its standard input, for [`tell`](Self::tell): it is closed when this process ends, however it ends.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn converse(binary: &Path, name: String, flags: &[String]) -> Result<Self, String> {
+        let mut command = Command::new(binary);
+        command.env_clear().args(flags);
+        Self::spawn(command, name, Stdio::piped())
+    }
+
+    /// Starts a program of somebody else, found as a shell would find it, with the environment of this process but for the flags of
+    /// ours in it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn foreign(program: &str, name: String, arguments: &[String]) -> Result<Self, String> {
+        let mut command = Command::new(program);
+        for (variable, _) in std::env::vars_os() {
+            if variable.to_string_lossy().starts_with("BAILIFF_") {
+                command.env_remove(variable);
+            }
+        }
+        command.args(arguments);
+        Self::spawn(command, name, Stdio::null())
+    }
+
+    fn spawn(mut command: Command, name: String, input: Stdio) -> Result<Self, String> {
+        let child = command.stdin(input).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let program = || command.get_program().to_string_lossy().into_owned();
+        let mut child = child.map_err(|error| format!("cannot start {}: {error}", program()))?;
+        let said = Arc::new(Mutex::new(Said::default()));
+        if let Some(log) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                for line in BufReader::new(log).lines().map_while(Result::ok) {
+                    lock(&said).take(line);
+                }
+            });
+        }
+        Ok(Self {
+            name,
+            child,
+            admin: None,
+            said,
+        })
+    }
+
+    /// Starts `binary` with an admin port, and a log in JSON.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn serve(binary: &Path, name: String, mut flags: Vec<String>) -> Result<Self, String> {
+        let admin = free_address()?;
+        flags.extend([format!("--admin-listen={admin}"), "--log-format=json".to_owned()]);
+        let mut program = Self::start(binary, name, &flags)?;
+        program.admin = Some(Server::at(admin));
+        Ok(program)
+    }
+
+    /// Its metrics.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn metrics(&self) -> Result<String, String> {
+        self.admin("/metrics")
+    }
+
+    /// This check on its readiness is there, and is well. A process that does not answer yet is not ready.
+    pub fn is_ready(&self, check: &str) -> bool {
+        let text = self.admin("/readyz?verbose").unwrap_or_default();
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix("[+]"));
+        lines.any(|line| line.contains(&format!("{check} ok")))
+    }
+
+    /// Every check on its readiness is well. A process that does not answer yet is not ready.
+    pub fn is_at_work(&self) -> bool {
+        let text = self.admin("/readyz?verbose").unwrap_or_default();
+        text.contains("[+]") && !text.contains("[-]")
+    }
+
+    fn admin(&self, path: &str) -> Result<String, String> {
+        let admin = self.admin.as_ref().ok_or("it has no admin port")?;
+        admin.get(path).map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// Leases it leads.
+    pub fn leads(&self) -> BTreeSet<String> {
+        lock(&self.said).leads.clone()
+    }
+
+    /// When it began to lead the last of them.
+    pub fn led_last(&self) -> Option<Instant> {
+        lock(&self.said).led_last
+    }
+
+    /// One of its last lines has this in it.
+    pub fn has_said(&self, text: &str) -> bool {
+        lock(&self.said).last.iter().any(|line| line.contains(text))
+    }
+
+    /// The line it wrote last.
+    pub fn last_line(&self) -> Option<String> {
+        lock(&self.said).last.last().cloned()
+    }
+
+    /// Writes a line to its standard input.
+    ///
+    /// # Errors
+    /// When it does not read it.
+    pub fn tell(&mut self, line: &str) -> Result<(), String> {
+        let input = self
+            .child
+            .stdin
+            .as_mut()
+            .ok_or_else(|| format!("{} listens to nobody", self.name))?;
+        let told = input.write_all(format!("{line}\n").as_bytes()).and_then(|()| input.flush());
+        told.map_err(|error| format!("{} cannot be told anything: {error}", self.name))
+    }
+
+    /// From here on the most memory it has is counted anew; where that cannot be, it is counted from its start.
+    pub fn forget_peak(&self) {
+        // Linux 4.0; what this process may not write, it may go without.
+        let _ = std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5");
+    }
+
+    /// Asks it to end, closes its standard input, and waits for at most `within`, after which it is killed. True if it ended by itself
+    /// and well.
+    pub fn end(&mut self, within: Duration) -> bool {
+        drop(self.child.stdin.take());
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
+            // It may have ended in between.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let began = Instant::now();
+        while began.elapsed() < within && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(LOOK);
+        }
+        let ended = self.child.try_wait();
+        self.kill();
+        ended.is_ok_and(|status| status.is_some_and(|status| status.success()))
+    }
+
+    /// What it used.
+    ///
+    /// # Errors
+    /// When it ended.
+    pub fn usage(&self) -> Result<Usage, String> {
+        Usage::of(self.child.id()).map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// Complains if it ended.
+    ///
+    /// # Errors
+    /// What it said last.
+    pub fn check(&mut self) -> Result<(), String> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            ended => Err(format!("{} ended, {ended:?}: {:#?}", self.name, lock(&self.said).last)),
+        }
+    }
+
+    /// Kills it, as a machine that is gone would.
+    pub fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Said {
+    fn take(&mut self, line: String) {
+        let told: Value = serde_json::from_str(&line).unwrap_or_default();
+        let lease = told["lease"].as_str().unwrap_or_default();
+        match told["message"].as_str() {
+            Some("leading") => {
+                self.leads.insert(lease.to_owned());
+                self.led_last = Some(Instant::now());
+            }
+            Some("leading no more") => drop(self.leads.remove(lease)),
+            _ => {}
+        }
+        if self.last.len() == LINES {
+            self.last.remove(0);
+        }
+        self.last.push(line);
+    }
+}
+
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An address that nobody has at this moment.
+///
+/// # Errors
+/// When there is none.
+pub fn free_address() -> Result<SocketAddr, String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    listener.map_err(|error| format!("no port is free: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_tells_who_leads() {
+        let mut said = Said::default();
+        let say = |said: &mut Said, message: &str, lease: &str| {
+            said.take(format!(
+                r#"{{"level":"INFO","message":"{message}","lease":"{lease}","epoch":7}}"#
+            ));
+        };
+        say(&mut said, "leading", "a-0");
+        say(&mut said, "leading", "a-1");
+        say(&mut said, "leading no more", "a-0");
+        said.take("no JSON".to_owned());
+        assert_eq!(said.leads, ["a-1".to_owned()].into());
+        (0..2 * LINES).for_each(|_| say(&mut said, "standing by", "a-0"));
+        assert_eq!(said.last.len(), LINES);
+    }
+}
