@@ -19,8 +19,19 @@ struct Node {
     tainted: Option<Wall>,
     /// Pods that are on it and not going, daemon pods aside.
     staying: usize,
+    /// What its kubelet posted last, by its own word, and when that was seen.
+    posted: Option<(Wall, Wall)>,
     /// When pods were told to go, of which no taint is known yet, and what they tolerate.
     unexplained: Vec<(Wall, usize)>,
+}
+
+/// When a node's grace ends.
+#[derive(Clone, Copy, Debug)]
+struct Expiry {
+    /// Whoever is before it is early: by what the API says, which cuts the time of a status to whole seconds.
+    earliest: Wall,
+    /// What lateness is counted from: the last sign of life, as it was seen.
+    counted: Wall,
 }
 
 /// A pod that is known.
@@ -69,8 +80,8 @@ pub struct Ledger {
     pods: BTreeMap<String, Pod>,
     /// Few are different: pods are made from templates.
     sets: Vec<Vec<Toleration>>,
-    /// When the grace of a silent node ends.
-    expiries: BTreeMap<String, Wall>,
+    /// When the graces of silent nodes end.
+    expiries: BTreeMap<String, Expiry>,
     began: Option<Wall>,
     seen: Seen,
 }
@@ -98,23 +109,34 @@ impl Ledger {
         seen
     }
 
-    /// A silent node's grace ends then. One that is not Ready already is not waited for: it was told as early.
-    pub fn expect(&mut self, node: &str, expiry: Wall) {
-        if self.nodes.get(node).is_some_and(|node| node.is_ready) {
-            self.expiries.insert(node.to_owned(), expiry);
-        }
+    /// A node is silent, and renewed its Lease last then. What it posted later than that is a sign of life too. One that is not Ready
+    /// already is not waited for: it was told as early.
+    pub fn expect(&mut self, name: &str, renewed: Wall, grace: Duration) {
+        let Some(node) = self.nodes.get(name).filter(|node| node.is_ready) else {
+            return;
+        };
+        let (said, seen) = node.posted.unwrap_or((renewed, renewed));
+        // A grace beyond what the calendar holds does not end.
+        let after = |sign: Wall| sign.max(renewed).checked_add(grace).unwrap_or(Wall::MAX);
+        let expiry = Expiry {
+            earliest: after(said),
+            counted: after(seen),
+        };
+        self.expiries.insert(name.to_owned(), expiry);
     }
 
     /// A node is as it is.
     pub fn node(&mut self, now: Wall, name: &str, ready: ReadyStatus, taints: Vec<Taint>) {
         let node = self.nodes.entry(name.to_owned()).or_default();
         if ready == ReadyStatus::Unknown && node.is_ready && self.began.is_some() {
-            match self.expiries.remove(name).map(|expiry| seconds(now, expiry)) {
-                Some(late) if late < 0.0 => self
-                    .seen
-                    .early
-                    .push(format!("{name} was Unknown {:.3} s within its grace", -late)),
-                Some(late) => self.seen.detections.push(late),
+            match self.expiries.remove(name) {
+                Some(Expiry { earliest, .. }) if now < earliest => {
+                    let early = seconds(earliest, now);
+                    self.seen
+                        .early
+                        .push(format!("{name} was Unknown {early:.3} s within its grace"));
+                }
+                Some(Expiry { counted, .. }) => self.seen.detections.push(seconds(now, counted)),
                 None => self.seen.early.push(format!("{name} was Unknown, and was not silent")),
             }
         }
@@ -132,6 +154,17 @@ impl Ledger {
     /// A node is gone.
     pub fn node_gone(&mut self, name: &str) {
         self.nodes.remove(name);
+    }
+
+    /// A node's kubelet says when it posted its status last.
+    pub fn posted(&mut self, now: Wall, name: &str, said: Wall) {
+        let node = self.nodes.entry(name.to_owned()).or_default();
+        node.posted = match node.posted {
+            Some((known, seen)) if known == said => Some((known, seen)),
+            Some(_) => Some((said, now)),
+            // It may have been posted long before it was first seen.
+            None => Some((said, said)),
+        };
     }
 
     /// A pod is as it is.

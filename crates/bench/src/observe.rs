@@ -74,7 +74,11 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
 
 impl Told for NodeView {
     fn applied(self, ledger: &mut Ledger, now: Wall) {
-        ledger.node(now, &self.meta().name, self.ready(), self.evicting_taints());
+        let name = &self.meta().name;
+        if let Some(said) = self.posted() {
+            ledger.posted(now, name, said);
+        }
+        ledger.node(now, name, self.ready(), self.evicting_taints());
     }
 
     fn gone(ledger: &mut Ledger, name: &str, _: &str, _: Wall) {

@@ -246,8 +246,7 @@ impl Stand<'_> {
         let mut ledger = self.observer.ledger();
         for name in nodes {
             let renewed = renewals.get(name).ok_or_else(|| format!("node {name} has no Lease"))?;
-            let expiry = renewed.checked_add(grace).map_err(|error| error.to_string())?;
-            ledger.expect(name, expiry);
+            ledger.expect(name, *renewed, grace);
         }
         Ok(())
     }

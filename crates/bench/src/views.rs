@@ -1,7 +1,7 @@
 //! What is decoded of the objects that are looked at: the fields that tell what a controller did, and no others.
 
-use bailiff_cluster::{Decode, View};
 use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, condition, or_default};
+use bailiff_cluster::{Decode, View};
 use bailiff_model::{Effect, ReadyStatus, Taint, Toleration, Wall, wellknown};
 use serde::Deserialize;
 
@@ -124,6 +124,11 @@ impl NodeView {
     /// What its Ready condition says.
     pub(crate) fn ready(&self) -> ReadyStatus {
         condition(&self.status.conditions, wellknown::CONDITION_READY).map_or(ReadyStatus::Absent, Condition::ready_status)
+    }
+
+    /// When its kubelet posted its status last, by its own word.
+    pub(crate) fn posted(&self) -> Option<Wall> {
+        condition(&self.status.conditions, wellknown::CONDITION_READY)?.last_heartbeat_time
     }
 
     /// Its taints that make pods go.

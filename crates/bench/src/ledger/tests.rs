@@ -47,7 +47,7 @@ fn a_failure_is_timed_from_the_grace_and_from_the_taint() {
     ledger.pod(at(0.0), &pod("a", &thirty, false));
     ledger.pod(at(0.0), &pod("b", &[], false));
     ledger.begin(at(1.0));
-    ledger.expect("n-1", at(50.0));
+    ledger.expect("n-1", at(0.0), Duration::from_secs(50));
     assert_eq!((ledger.undetected(), ledger.staying(&["n-1".to_owned()])), (1, 2));
     ledger.node(at(50.25), "n-1", ReadyStatus::Unknown, Vec::new());
     ledger.node(at(51.5), "n-1", ReadyStatus::Unknown, vec![mk_taint(Some(51.0))]);
@@ -71,7 +71,7 @@ fn what_comes_before_its_time_is_told() {
         ledger.pod(at(0.0), &pod(uid, &thirty, false));
     }
     ledger.begin(at(0.0));
-    ledger.expect("n-1", at(50.0));
+    ledger.expect("n-1", at(0.0), Duration::from_secs(50));
     ledger.node(at(49.5), "n-1", ReadyStatus::Unknown, vec![mk_taint(Some(49.0))]);
     ledger.pod(at(78.9), &pod("a", &thirty, true));
     ledger.pod(at(79.1), &pod("b", &thirty, true));
@@ -87,12 +87,32 @@ fn what_comes_before_its_time_is_told() {
 }
 
 #[test]
+fn a_status_that_was_posted_after_the_last_renewal_is_a_sign_of_life() {
+    let mut ledger = Ledger::default();
+    for name in ["n-1", "n-2"] {
+        ledger.node(at(0.0), name, ReadyStatus::True, Vec::new());
+        ledger.posted(at(1.0), name, at(0.0));
+        // It says whole seconds.
+        ledger.posted(at(3.75), name, at(3.0));
+    }
+    ledger.begin(at(4.0));
+    for name in ["n-1", "n-2"] {
+        ledger.expect(name, at(2.0), Duration::from_secs(50));
+    }
+    ledger.node(at(52.5), "n-1", ReadyStatus::Unknown, Vec::new());
+    ledger.node(at(53.875), "n-2", ReadyStatus::Unknown, Vec::new());
+    let seen = ledger.end();
+    assert_eq!(seen.early, ["n-1 was Unknown 0.500 s within its grace"]);
+    close(&seen.detections, &[0.125]);
+}
+
+#[test]
 fn a_node_that_is_not_silent_is_not_unknown() {
     let mut ledger = Ledger::default();
     ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
     ledger.begin(at(0.0));
     ledger.node(at(1.0), "n-1", ReadyStatus::Unknown, Vec::new());
-    ledger.expect("n-1", at(50.0));
+    ledger.expect("n-1", at(0.0), Duration::from_secs(50));
     assert_eq!(ledger.undetected(), 0, "it is not waited for");
     assert_eq!(ledger.end().early, ["n-1 was Unknown, and was not silent"]);
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bailiff_cluster::{Decode, Kind};
 use bailiff_cluster::views::or_default;
+use bailiff_cluster::{Decode, Kind};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Deserialize;
 
