@@ -4,14 +4,14 @@
 //! time, and at the same time in that of places.
 //!
 //! ```text
-//!    near: a heap in exact order        far: by the highest digit in which they differ from the horizon, in no order
+//!    near: in exact order               far: by the highest digit in which they differ from the horizon, in no order
 //!   │ due first ▸ …        horizon ▸ │ 64 buckets of 8 ms │ 64 of half a second │ 64 of 34 s │ …
 //! ```
-//! When the heap is empty the horizon moves on to the next bucket that is not: what is in it goes to the heap if that is little, else to
-//! smaller buckets. So a deadline moves a few times in its life, and the heap is small. A few deadlines are in the heap all together, and
-//! there are no buckets.
+//! When nothing is near, the horizon moves on to the next bucket that is not empty: what is in it is put in order if that is little, and
+//! else goes to smaller buckets. So a deadline moves a few times in its life, and few are near. What is set for before the horizon goes
+//! to a heap besides. A few deadlines are in that heap all together, and there are no buckets.
 //!
-//! Heap and buckets hold places, or what was one: whether there is a deadline, and when, is kept by place, and what is not so any more is
+//! All of these hold places, or what was one: whether there is a deadline, and when, is kept by place, and what is not so any more is
 //! dropped where it is come upon. If that is too much, all is put in order anew.
 
 mod keyed;
@@ -39,6 +39,9 @@ const TICK: u32 = 23;
 /// So many are few: a heap of them lies in the processor's nearest cache. (For tests, few are.)
 const FEW: usize = if cfg!(test) { 4 } else { 512 };
 
+/// So many are put in order at once: that takes about a millisecond, and less than to move them to smaller buckets. (For tests, few are.)
+const MOST_NEAR: usize = if cfg!(test) { 2 } else { 1 << 14 };
+
 /// Instead of a deadline: none.
 const UNSET: u64 = u64::MAX;
 
@@ -51,10 +54,10 @@ pub struct Timers {
     len: usize,
     /// The earliest deadline, as long as it is known.
     earliest: Option<(u64, Place)>,
-    /// Deadlines before the horizon.
+    /// Deadlines of the bucket that the horizon has passed last, the earliest one last.
+    near: Vec<(u64, Place)>,
+    /// Deadlines that were set for before the horizon.
     heap: BinaryHeap<Reverse<(u64, Place)>>,
-    /// More than this in the heap were set for before the horizon, or dropped: it is to go back.
-    most_in_heap: usize,
     /// The tick from which on deadlines are in buckets.
     horizon: u64,
     /// Buckets, if there are any.
@@ -77,8 +80,8 @@ impl Default for Timers {
             by_place: Vec::new(),
             len: 0,
             earliest: None,
+            near: Vec::new(),
             heap: BinaryHeap::new(),
-            most_in_heap: 0,
             horizon: u64::MAX,
             far: Vec::new(),
             in_far: 0,
@@ -114,7 +117,7 @@ impl Timers {
         }
         // What that costs is little beside what was set since it was done last.
         let some = FEW.max(self.by_place.len() / 8);
-        if self.heap.len() > self.most_in_heap.max(some) || self.in_far > 2 * self.len + some {
+        if self.heap.len() > some || self.in_far > 2 * self.len + some {
             self.put_in_order();
         }
     }
@@ -174,9 +177,12 @@ impl Timers {
 
     fn find_earliest(&mut self) -> Option<(u64, Place)> {
         while self.earliest.is_none() {
-            match self.heap.peek() {
-                Some(Reverse((at, place))) if self.nanos_of(*place) == *at => self.earliest = Some((*at, *place)),
-                Some(_) => drop(self.heap.pop()),
+            let (near, late) = (self.near.last().copied(), self.heap.peek().map(|Reverse(first)| *first));
+            let is_late = late.is_some_and(|late| near.is_none_or(|near| late < near));
+            match if is_late { late } else { near } {
+                Some((at, place)) if self.nanos_of(place) == at => self.earliest = Some((at, place)),
+                Some(_) if is_late => drop(self.heap.pop()),
+                Some(_) => drop(self.near.pop()),
                 None if self.in_far == 0 => break,
                 None => self.move_on(),
             }
@@ -208,8 +214,8 @@ impl Timers {
         one != UNSET && one.min(other) >> TICK >= self.horizon && self.bucket(one) == self.bucket(other)
     }
 
-    /// Moves the horizon on to the next bucket that is not empty, and what is in it to smaller buckets; or beyond it, and what is in it to
-    /// the heap.
+    /// Moves the horizon on to the next bucket that is not empty, and what is in it to smaller buckets; or beyond it, and what is in it
+    /// is near then.
     fn move_on(&mut self) {
         let Some(level) = self.far.iter().position(|level| level.used != 0) else {
             return;
@@ -218,7 +224,7 @@ impl Timers {
         let bucket = self.far[level].used.trailing_zeros();
         let shift = DIGIT * level as u32;
         let begins = (self.horizon >> shift >> DIGIT << DIGIT | u64::from(bucket)) << shift;
-        let are_few = self.far[level].buckets[bucket as usize].len() <= FEW / 2;
+        let are_few = self.far[level].buckets[bucket as usize].len() <= MOST_NEAR;
         self.horizon = if level == 0 || are_few {
             begins + (1 << shift)
         } else {
@@ -231,7 +237,7 @@ impl Timers {
                 self.empty(level, self.horizon);
             }
         }
-        self.most_in_heap = 2 * self.heap.len();
+        self.near.sort_unstable_by(|one, other| other.cmp(one));
     }
 
     /// Puts those that are in the bucket of this tick, and belong there, where they belong by the present horizon.
@@ -244,7 +250,12 @@ impl Timers {
         let shift = DIGIT * level as u32;
         for place in places {
             let at = self.nanos_of(place);
-            if at != UNSET && at >> TICK >> shift == tick >> shift {
+            if at == UNSET || at >> TICK >> shift != tick >> shift {
+                continue;
+            }
+            if at >> TICK < self.horizon {
+                self.near.push((at, place));
+            } else {
                 self.put(place, at);
             }
         }
@@ -255,6 +266,7 @@ impl Timers {
         let set = self.by_place.iter().zip(0..).filter(|(at, _)| **at != UNSET);
         let set: Vec<(u64, Place)> = set.map(|(at, place)| (*at, place)).collect();
         self.earliest = set.iter().min().copied();
+        self.near.clear();
         self.heap.clear();
         self.in_far = 0;
         let are_few = set.len() <= FEW / 2;

@@ -36,6 +36,10 @@ fn rules(surging: bool) -> Rules<'static> {
     }
 }
 
+fn mk_stamp(second: i64) -> Stamp {
+    Wall::from_second(second).expect("in range").into()
+}
+
 /// A pod described by words: `old`, `ready`, `failed`, `succeeded`, `deleting`, `unbound`, `young`.
 fn mk_pod(name: &str, words: &str) -> Pod {
     let has = |word: &str| words.split(' ').any(|one| one == word);
@@ -56,15 +60,9 @@ fn mk_pod(name: &str, words: &str) -> Pod {
             _ => Phase::Active,
         },
         ready: has("ready"),
-        ready_changed: Some(
-            Wall::from_second(if has("recent") { 9_990 } else { 6_000 })
-                .expect("in range")
-                .into(),
-        ),
+        ready_changed: Some(mk_stamp(if has("recent") { 9_990 } else { 6_000 })),
         deleting: has("deleting"),
-        created: Wall::from_second(if has("young") { 8_000 } else { 7_000 })
-            .expect("in range")
-            .into(),
+        created: mk_stamp(if has("young") { 8_000 } else { 7_000 }),
         trouble: None,
     }
 }
