@@ -7,9 +7,11 @@
 )]
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
+use bailiff_processes::Server;
 use serde_json::Value;
 
 /// Programs of other packages stand beside ours.
@@ -110,6 +112,65 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
         assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
     }
     assert!(std::fs::read_to_string(plot).unwrap().ends_with("</svg>\n"));
+}
+
+/// An API server in which nothing lives. Dropping it kills it.
+struct Bare(Child);
+
+impl Bare {
+    fn start(kubeconfig: &Path) -> Self {
+        let mut command = Command::new(binaries().join("bailiff"));
+        command.args(["sandbox", "--bare", "--listen=127.0.0.1:0"]);
+        command.arg(format!("--write-kubeconfig={}", kubeconfig.display()));
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        // It ends with the process, whatever it says later: little.
+        assert!(log.any(|line| line.unwrap().contains("Served the sandbox")));
+        std::thread::spawn(move || log.count());
+        Self(child)
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn kubelets_of_an_api_server_are_a_process_that_removes_what_it_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let _server = Bare::start(&kubeconfig);
+    let output = bench(&[
+        "--nodes=10",
+        "--pods=20",
+        "--tainted=2",
+        "--situations=taint,rollout",
+        "--output=json",
+        &format!("--kubeconfig={}", kubeconfig.display()),
+        &format!("--binaries={}", binaries().display()),
+    ]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report = report(&output);
+    let situations = report["runs"][0]["situations"].as_array().unwrap();
+    let mut processes = BAILIFF;
+    processes[6] = "kubelets";
+    situations.iter().for_each(|played| check(played, &processes));
+    assert_eq!(situations[0]["eviction"]["count"], 4);
+    assert_eq!(situations[1]["creation"]["count"], 10);
+
+    let api = Server::of(&kubeconfig).unwrap();
+    for path in [
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/apis/apps/v1/daemonsets",
+        "/apis/coordination.k8s.io/v1/leases",
+    ] {
+        let list: Value = serde_json::from_str(&api.get(path).unwrap()).unwrap();
+        assert_eq!(list["items"], Value::Array(Vec::new()), "{path}");
+    }
 }
 
 #[test]
