@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
 use bailiff_model::timers::Keyed;
-use bailiff_model::{EvictionMode, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
+use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
 use indexmap::IndexMap;
 
 use crate::config::Config;
@@ -78,6 +78,8 @@ pub struct Evictor {
     inherited: inherit::Inherited,
     /// Holds from outside, and how often they changed.
     external: Holds,
+    /// This process only observes; not among the holds from outside.
+    observing: Option<Hold>,
     /// Zones that the monitor holds, by the nodes whose records say so.
     held_by_monitor: BTreeMap<Zone, holds::Monitored>,
     external_changes: u64,
@@ -117,6 +119,7 @@ impl Evictor {
             completed: false,
             inherited: inherit::Inherited::default(),
             external: Holds::NONE,
+            observing: None,
             held_by_monitor: BTreeMap::new(),
             external_changes: 0,
             gates: holds::Gates::default(),

@@ -6,7 +6,7 @@
 mod monitored;
 
 use bailiff_model::intent::{EvictionCause, PodEviction};
-use bailiff_model::{Hold, HoldReason, Holds, NodeName, Now, Profile, ReadyStatus, Toleration, Topic, Wall, Zone};
+use bailiff_model::{Hold, HoldReason, HoldScope, Holds, NodeName, Now, Profile, ReadyStatus, Toleration, Topic, Wall, Zone};
 
 use super::Evictor;
 use crate::config::AcceptIntents;
@@ -81,10 +81,18 @@ impl From<Reason> for Why {
 
 impl Evictor {
     pub(super) fn brake(&mut self, holds: Holds) {
-        if self.external != holds {
-            self.external = holds;
+        let observing = holds.get(&HoldScope::All, HoldReason::Observing).cloned();
+        let others = holds.iter().filter(|(_, hold)| hold.reason != HoldReason::Observing);
+        let external: Holds = others.map(|(scope, hold)| (scope.clone(), hold.clone())).collect();
+        if (&self.external, &self.observing) != (&external, &observing) {
+            (self.external, self.observing) = (external, observing);
             self.external_changes += 1;
         }
+    }
+
+    /// An observer says what would keep it from acting if it were none, and only where nothing would that it observes.
+    pub(super) fn observer_hold(&self) -> Option<Reason> {
+        self.observing.as_ref().map(Reason::from)
     }
 
     /// A health record of the node held its zone `before`, or does so by now.
@@ -216,6 +224,7 @@ impl Evictor {
                     .then(|| self.daemon_sets_hold().or_else(|| self.node_mode_hold(name)))
                     .flatten()
             })
+            .or_else(|| self.observer_hold())
     }
 
     /// A node that says that it is Ready is about to lose its health taints (NL-074): what they cause waits until it has lost them, or

@@ -281,7 +281,7 @@ impl Evictor {
 
     fn zone_hold(&self, zone: &Zone) -> Option<Reason> {
         let entry = self.zones.get(zone)?;
-        self.health_hold(zone).or_else(|| self.all_down_hold()).or_else(|| {
+        let of_rate = || {
             (entry.rate() <= 0.0 && entry.bucket.available_at(entry.ceiling) == Mono::FAR_FUTURE).then(|| {
                 let tally = self.votes.tally(zone);
                 let braked = entry.bucket.rate() > 0.0;
@@ -294,7 +294,11 @@ impl Evictor {
                 );
                 Reason::new(HoldReason::RateZero, detail)
             })
-        })
+        };
+        self.health_hold(zone)
+            .or_else(|| self.all_down_hold())
+            .or_else(of_rate)
+            .or_else(|| self.observer_hold())
     }
 
     /// Hands out what the zones' rates allow.
