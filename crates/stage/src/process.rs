@@ -156,7 +156,8 @@ impl Process {
         if !args.leader_elect {
             return Leadership::always(0);
         }
-        let options = lease::Options::new(args, name, Shard::WHOLE, self.identity.clone());
+        let name = lease_name(name, self.observes);
+        let options = lease::Options::new(args, &name, Shard::WHOLE, self.identity.clone());
         let (leadership, election) = self.candidates(client, 1).elect(options, release);
         self.elections.spawn("leader election", DeathPolicy::EndProcess, election);
         leadership
@@ -239,6 +240,16 @@ async fn drain(acting: &Tasks, elections: &Tasks, release: &CancellationToken, t
         elections.drain(Duration::ZERO).await;
     }
     unfinished
+}
+
+/// The Lease of a service unless its flags name one. An observer has one of its own: with that of the process that does the work it would
+/// stand by, or keep it from working.
+pub(crate) fn lease_name(service: &str, observes: bool) -> String {
+    if observes {
+        format!("observe-{service}")
+    } else {
+        service.to_owned()
+    }
 }
 
 #[cfg(test)]

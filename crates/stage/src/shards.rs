@@ -9,7 +9,7 @@ use bailiff_runtime::{DeathPolicy, LeaderElectionArgs, Leadership, Shutdown, Tas
 use tokio_util::sync::CancellationToken;
 
 use crate::env::{Env, Error, Host, Stage};
-use crate::process::api;
+use crate::process::{api, lease_name};
 
 /// One replica of a stage: a process, or its like in a world.
 #[derive(Clone, Debug)]
@@ -139,7 +139,9 @@ impl<O: Clone> Stand<O> {
         if !flags.leader_elect {
             return Leadership::always(0);
         }
-        let options = lease::Options::new(flags, S::NAME, self.shard, self.replica.host.identity.clone());
+        let host = &self.replica.host;
+        let name = lease_name(S::NAME, host.observes);
+        let options = lease::Options::new(flags, &name, self.shard, host.identity.clone());
         let (leadership, election) = self.replica.candidates.elect(options, release);
         self.replica
             .elections
