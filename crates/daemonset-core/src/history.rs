@@ -93,6 +93,8 @@ pub(crate) struct History {
     pub(crate) busy: bool,
     /// Over once the history is settled: a step that fails may come after others that do not.
     pub(crate) retry: Retry,
+    /// The last step was not asked of any server: this process does not lead, or only observes.
+    pub(crate) is_unsent: bool,
     /// Of deleting superfluous revisions, which holds nothing up.
     pub(crate) clean_retry: Retry,
     follow: Follow,

@@ -253,8 +253,11 @@ impl Set {
     }
 
     pub(crate) fn revisions_changed(&mut self) {
-        // Somebody else may have made the one that we could not: kube-controller-manager, beside an observer.
-        self.history.retry.reconsider();
+        // Somebody else may have made the one that we did not ask for: kube-controller-manager, beside an observer. A pause that a server
+        // asked for is kept.
+        if self.history.is_unsent {
+            self.history.retry.reconsider();
+        }
         self.history_dirty = true;
         self.surplus_dirty = true;
     }

@@ -397,7 +397,8 @@ impl Syncer {
     fn revision_applied(&mut self, revision: Revision) {
         let (known, is_kept) = self.world.apply_revision(revision.clone());
         if is_kept && known.as_ref() != Some(&revision) {
-            // One that appears with an owner wakes nobody (DS-032): it is looked at with the next change of its DaemonSet.
+            // One that appears with an owner wakes nobody (DS-032): it is looked at with the next change of its DaemonSet, unless that
+            // waits for one.
             let wakes = known.is_some() || revision.deleting || revision.controller == Controller::None;
             self.revision_changed(known.as_ref(), true);
             self.revision_changed(Some(&revision), wakes);

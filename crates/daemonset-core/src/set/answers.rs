@@ -72,6 +72,7 @@ impl Set {
 
     fn history_answered(&mut self, step: &Step, answer: &Answer, cx: &Cx<'_>) {
         self.history.busy = false;
+        self.history.is_unsent = matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::NotSent);
         self.history_dirty = true;
         self.surplus_dirty = true;
         let (ended, pause) = match answer {

@@ -315,3 +315,37 @@ fn upstreams_profile_acts_on_the_changes_of_nodes_that_upstream_does() {
     cluster.settle();
     assert_eq!(count(&cluster, "delete pods"), 1, "not missed: it may not stay");
 }
+
+/// DS-032, DS-155: what somebody else made, while our own request was refused and its pause runs, is taken at once: beside an observer,
+/// which writes nothing, kube-controller-manager makes the revisions.
+#[test]
+fn a_revision_that_somebody_else_made_is_taken_at_once() {
+    let mut probe = Cluster::at_rest(1, json!({}));
+    let old = probe.revisions()[0].name.clone();
+    probe.set_image("v2");
+    probe.rest();
+    let new = probe
+        .revisions()
+        .into_iter()
+        .find(|revision| revision.name != old)
+        .expect("two");
+    let path = format!("controllerrevisions/{}", new.name);
+    let mut made = probe.objects[&path].clone();
+
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    cluster.failures.push(("create controllerrevisions", FailureKind::NotSent));
+    cluster.retry_after = Some(Duration::from_secs(30));
+    cluster.set_image("v2");
+    cluster.settle();
+    assert_eq!(cluster.revisions().len(), 1, "ours was refused");
+    made["metadata"]["uid"] = json!("made");
+    made["metadata"]["ownerReferences"][0]["uid"] = json!(&*cluster.daemonset().uid);
+    cluster.put(&path, made);
+    cluster.settle();
+    assert_eq!(cluster.daemonset().status.observed_generation, 2);
+    assert!(
+        cluster.writes.iter().any(|write| write.starts_with("delete pods")),
+        "{:?}",
+        cluster.writes
+    );
+}
