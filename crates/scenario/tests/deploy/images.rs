@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::{path, read};
 
-/// What no image is made of.
-const CHORES: &str = "xtask";
+/// What no image is made of: chores, measurements, and examples.
+const WITHOUT: [&str; 4] = ["xtask", "bailiff-bench", "second-opinion", "smallest-stage"];
 
 /// The binaries of the workspace with the packages they are in.
 fn binaries() -> BTreeMap<String, String> {
@@ -34,7 +34,9 @@ fn binaries() -> BTreeMap<String, String> {
             binaries.insert(target, package);
         }
     }
-    binaries.remove(CHORES);
+    for name in WITHOUT {
+        assert!(binaries.remove(name).is_some(), "there is no {name}");
+    }
     binaries
 }
 
