@@ -11,7 +11,7 @@ use bailiff_runtime::port::Port;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Boxed, MESSAGE_MAX, Server};
+use super::{Boxed, MESSAGE_MAX, Server, serve};
 use crate::access::{Action, Roles};
 use crate::client::{Bus, Error};
 
@@ -57,12 +57,12 @@ impl EventBus for Shadow {
     type PublishStream = Boxed<pb::PublishResponse>;
 
     async fn subscribe(&self, request: Request<pb::SubscribeRequest>) -> Result<Response<Self::SubscribeStream>, Status> {
-        let caller = self.beside.caller(&request);
+        let (ending, caller) = (serve::ending(&request), self.beside.caller(&request));
         for topic in request.get_ref().topics.iter().filter_map(|topic| Topic::parse(topic)) {
             caller.check(&self.beside.inner.metrics, Action::Subscribe, topic)?;
         }
         let stream = self.bus.subscribe_raw(request.into_inner()).await.map_err(refused)?;
-        Ok(Response::new(Box::pin(stream)))
+        Ok(Response::new(serve::until(ending, Box::pin(stream))))
     }
 
     async fn publish(&self, request: Request<Streaming<pb::PublishRequest>>) -> Result<Response<Self::PublishStream>, Status> {
