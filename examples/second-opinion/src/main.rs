@@ -114,20 +114,18 @@ async fn follow(path: PathBuf, validity: Duration, env: &Env, probes: &watch::Se
         };
         let wrong = match read {
             Ok(None) => continue,
-            Ok(Some((stamp, text))) => {
-                let (mut wrong, now) = (Vec::new(), env.host.clock.now().mono);
+            Ok(Some((stamp, (said, wrong)))) => {
+                let now = env.host.clock.now().mono;
                 known = Some(stamp);
-                probes.send_modify(|probes| wrong = probes.take(&text, now, validity));
+                probes.send_modify(|probes| probes.take(said, now, validity));
                 wrong
             }
             Err(error) => {
                 known = None;
-                vec![error.to_string()]
+                Some(error.to_string())
             }
         };
-        let note = wrong
-            .first()
-            .map(|first| format!("{}: {} skipped: {first}", path.display(), wrong.len()));
+        let note = wrong.map(|wrong| format!("{}: {wrong}", path.display()));
         if let Some(note) = note.as_deref().filter(|_| note != said) {
             tracing::warn!("{note}");
         }

@@ -37,17 +37,9 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// Takes in what the file says; answers what is wrong with it, by line. What it does not say, or not so that it can be read, leaves
-    /// what was known: that grows too old by itself, after `validity`.
-    pub(crate) fn take(&mut self, text: &str, now: Mono, validity: Duration) -> Vec<String> {
-        let (mut said, mut wrong) = (BTreeMap::new(), Vec::new());
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-            match serde_json::from_str::<Line>(line) {
-                // Of two lines about a node the last counts, and no other: what both say in turn is no news.
-                Ok(Line { node, up, time }) => drop(said.insert(NodeName::from(node), (up, time))),
-                Err(error) => wrong.push(format!("line {number}: {error}")),
-            }
-        }
+    /// Takes in what the file says. What it does not say, or not so that it can be read, leaves what was known: that grows too old by
+    /// itself, after `validity`.
+    pub(crate) fn take(&mut self, said: BTreeMap<NodeName, (bool, String)>, now: Mono, validity: Duration) {
         self.by_node
             .retain(|name, probe| said.contains_key(name) || probe.age(now, validity).is_some());
         for (name, (up, time)) in said {
@@ -63,7 +55,6 @@ impl Probes {
                 }
             }
         }
-        wrong
     }
 
     /// How long ago the prober was seen to have reached the node, if that was within `validity` and is the last it said.
@@ -79,14 +70,32 @@ impl Probe {
     }
 }
 
+/// What a file says of each node, and what is wrong with it: how many lines, and the first of them.
+pub(crate) type Said = (BTreeMap<NodeName, (bool, String)>, Option<String>);
+
+pub(crate) fn parse(text: &str) -> Said {
+    let (mut said, mut skipped, mut first) = (BTreeMap::new(), 0, None);
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        match serde_json::from_str::<Line>(line) {
+            // Of two lines about a node the last counts, and no other: what both say in turn is no news.
+            Ok(Line { node, up, time }) => drop(said.insert(NodeName::from(node), (up, time))),
+            Err(error) => {
+                skipped += 1;
+                first.get_or_insert_with(|| format!("line {number}: {error}"));
+            }
+        }
+    }
+    (said, first.map(|first| format!("{skipped} skipped: {first}")))
+}
+
 /// By what a file is known to have changed.
 pub(crate) type Stamp = (SystemTime, u64);
 
-/// The text of the file, if it changed since it had this stamp.
+/// What the file says, if it changed since it had this stamp.
 ///
 /// # Errors
 /// It is not there, no file, larger than 8 MiB, or cannot be read.
-pub(crate) fn load(path: &Path, known: Option<Stamp>) -> io::Result<Option<(Stamp, String)>> {
+pub(crate) fn load(path: &Path, known: Option<Stamp>) -> io::Result<Option<(Stamp, Said)>> {
     // Before it is opened: a pipe would make whoever opens it wait.
     let about = std::fs::metadata(path)?;
     let stamp = (about.modified()?, about.len());
@@ -98,5 +107,5 @@ pub(crate) fn load(path: &Path, known: Option<Stamp>) -> io::Result<Option<(Stam
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(Some((stamp, String::from_utf8_lossy(&bytes).into_owned())))
+    Ok(Some((stamp, parse(&String::from_utf8_lossy(&bytes)))))
 }
