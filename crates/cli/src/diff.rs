@@ -2,7 +2,7 @@
 
 mod told;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,10 +13,10 @@ use bailiff_conformance::candidate::Candidate;
 use bailiff_diff::duties::Duties;
 use bailiff_diff::source::{OnBus, Source};
 use bailiff_diff::stage::StageRecords;
-use bailiff_diff::{Comparison, Score, Tolerance, dry_run, run};
+use bailiff_diff::{Comparison, Tolerance, dry_run, run};
 use bailiff_event_bus::{Bus, Roles, Server, ServerOptions, Shadow};
 use bailiff_model::Topic;
-use bailiff_runtime::args::{Error as Invalid, exit_invalid, listen_address};
+use bailiff_runtime::args::{Error as Invalid, exit_invalid, listen_address, require_private_listener};
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed, Shutdown};
 use clap::builder::PossibleValuesParser;
@@ -45,8 +45,10 @@ const STAGES: [(&str, Topic); 4] = [
 #[command(after_help = "Examples:
   bailiff diff --stage zone-evictor -- ./my-evictor           a program of yours beside the zone-evictor that works
   bailiff diff --stage zone-evictor -- zone-evictor --profile upstream
-  bailiff diff --stage zone-evictor --listen 127.0.0.1:7461   and, elsewhere: zone-evictor --observe --bus 127.0.0.1:7461
-  bailiff diff --against-cluster                              with, elsewhere: bailiff run --observe --bus-listen 127.0.0.1:7460
+  bailiff diff --stage zone-evictor --listen 127.0.0.1:7461   and, elsewhere:
+                                   zone-evictor --observe --leader-elect=false --bus 127.0.0.1:7461
+  bailiff diff --against-cluster                              with, elsewhere:
+                                   bailiff run --observe --leader-elect=false --bus-listen 127.0.0.1:7460
   bailiff diff --stage taint-manager --for 1h --min-agreement 0.99 --output json -- ./mine
 
 The second one hears the real bus, and what it publishes goes to a bus of its own. What is started here reaches the API server on a
@@ -117,6 +119,10 @@ struct Surroundings {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    if let Some(word) = args.command.iter().find(|word| leads_elsewhere(word)) {
+        let allowed = "the program is told by BAILIFF_BUS and KUBECONFIG where bus and API server are; allowed are flags about something else";
+        exit_invalid(&Invalid::new("COMMAND", word.to_string_lossy(), allowed));
+    }
     if args.within.get().is_zero() {
         exit_invalid(&Invalid::new("within", "0s", "wanted is more than zero"));
     }
@@ -138,6 +144,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         around.shutdown.trigger();
         done
     })
+}
+
+/// Would lead a program of ours past the shadow and the dry runs: a flag counts for more than the environment.
+fn leads_elsewhere(word: &OsStr) -> bool {
+    let word = word.to_string_lossy();
+    let flag = word.split('=').next().unwrap_or_default();
+    ["--kubeconfig", "--bus", "--config"].contains(&flag)
 }
 
 fn topic_of(stage: &str) -> Option<Topic> {
@@ -164,10 +177,12 @@ async fn beside_cluster(args: Args, around: &Surroundings) -> Result<ExitCode, F
 
 async fn beside_stage(args: Args, topic: Topic, around: &Surroundings) -> Result<ExitCode, Failure> {
     let beside = Server::new(ServerOptions::default(), &around.clock, &around.seed);
-    let address = open_shadow(&args.shared.bus, args.listen, &beside, around).await?;
+    let address = open_shadow(&args.shared.bus, (args.listen, !args.command.is_empty()), &beside, around).await?;
     let scratch = tempfile::tempdir()?;
     let program = if args.command.is_empty() {
-        eprintln!("waiting for a second one, to be started with BAILIFF_BUS={address}, and --observe if it is one of ours");
+        eprintln!(
+            "waiting for a second one, to be started with BAILIFF_BUS={address}, with --observe --leader-elect=false if it is one of ours"
+        );
         None
     } else {
         let kubeconfig = scratch.path().join("kubeconfig");
@@ -202,13 +217,28 @@ async fn beside_stage(args: Args, topic: Topic, around: &Surroundings) -> Result
 }
 
 /// Serves the shadow of the bus; returns where.
-async fn open_shadow(bus: &BusArgs, listen: SocketAddr, beside: &Server, around: &Surroundings) -> Result<SocketAddr, Failure> {
-    if let Err(error) = bus.tls.check(bus.insecure, &[("listen", listen)]) {
+async fn open_shadow(
+    bus: &BusArgs,
+    (listen, is_ours): (SocketAddr, bool),
+    beside: &Server,
+    around: &Surroundings,
+) -> Result<SocketAddr, Failure> {
+    let allowed = if is_ours {
+        require_private_listener("listen", listen, false)
+    } else {
+        bus.tls.check(bus.insecure, &[("listen", listen)])
+    };
+    if let Err(error) = allowed {
         exit_invalid(&error);
     }
     let listener = TcpListener::bind(listen).await?;
     let address = listener.local_addr()?;
-    let tls = bus.tls.load(&around.clock).unwrap_or_else(|error| exit_invalid(&error));
+    // What is started here is on this machine, and told no certificate.
+    let tls = if is_ours {
+        None
+    } else {
+        bus.tls.load(&around.clock).unwrap_or_else(|error| exit_invalid(&error))
+    };
     let port = Port::grpc("shadow", listener, tls, Bounds::BUS, &port::Metrics::default());
     let serving = Shadow::of(&around.bus, beside).serve_port(port, Roles::default(), around.shutdown.token().clone());
     // Ends with the command, whose end triggers the shutdown.
@@ -315,14 +345,9 @@ async fn compare(
     let score = comparison.score();
     told.ends(&score);
     ended?;
-    Ok(exit_code(&score, terms.min_agreement))
-}
-
-/// Without a decision the answers that stood speak for themselves.
-fn exit_code(score: &Score, min_agreement: f64) -> ExitCode {
-    let is_enough = match score.agreement() {
-        Some(agreement) => agreement >= min_agreement,
-        None => score.standing > 0,
-    };
-    if is_enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if score.suffices(terms.min_agreement) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -54,6 +54,13 @@ impl Candidate {
         let (out, err) = log.map_err(|source| self.error(source))?;
         let child = Command::new(program)
             .args(arguments)
+            // Of ours: it would find another cluster, or another way to the bus, than those that it is told.
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .env_remove("KUBERNETES_SERVICE_PORT")
+            .env_remove("BAILIFF_TLS_CERT_FILE")
+            .env_remove("BAILIFF_TLS_PRIVATE_KEY_FILE")
+            .env_remove("BAILIFF_TLS_CA_FILE")
+            .env_remove("BAILIFF_TLS_SERVER_NAME")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(out)

@@ -1,9 +1,10 @@
 //! Where two sides differ. Pure: what they answer and the time are inputs, findings are outputs.
 //!
 //! Two implementations never speak at the same moment. So an answer is *agreed* if the other side gives the same within the tolerance,
-//! before or after; *passing* if it was taken back sooner than that, and the other side never gave it; and *differs* if it still stands
-//! then and the other side answers otherwise. What is acted on in its turn has a longer tolerance of its own. Silence is no answer: while one side cannot be heard, nothing is judged, and the
-//! tolerance of all that is open begins anew when both are heard again.
+//! before or after; *passing* if it was taken back, the other side never gave it, and both gave the same answer meanwhile; and *differs* if
+//! they did not. What is acted on in its turn has a longer tolerance of its own. Silence is no answer: while one side cannot
+//! be heard nothing is judged, what it may have missed is never judged, and the tolerance of what stands begins anew when both are heard
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,7 +16,10 @@ use crate::answer::{Answer, Key, Side};
 use crate::score::Score;
 
 /// Answers remembered of one side to one question: whoever changes its mind more often within the tolerance is compared by the latest.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 32;
+
+/// Differences about objects that are gone which are remembered, so that one is not counted twice.
+const GONE: usize = 10_000;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +73,8 @@ pub struct Comparison {
     begun: bool,
     pairs: BTreeMap<Key, Pair>,
     due: BTreeSet<(Mono, Key)>,
+    /// Told to differ, and over: the oldest first.
+    gone: VecDeque<Key>,
     score: Score,
 }
 
@@ -78,6 +84,10 @@ struct Pair {
     courses: [Course; 2],
     /// Since when they differ, if that was told.
     told: Option<Mono>,
+    /// Since when they answer differently, without a moment in which they did not.
+    apart: Option<Mono>,
+    /// When it is to be judged.
+    due: Option<Mono>,
 }
 
 /// What one side answered; the last is what it answers.
@@ -88,6 +98,15 @@ struct Course {
     is_over: bool,
 }
 
+/// What a judgement found.
+#[derive(Debug)]
+struct Judged {
+    /// Answers that were taken back before they could be compared.
+    passing: u64,
+    /// The sides differ; whether they did before both were heard.
+    differs: Option<bool>,
+}
+
 /// An answer that was given.
 #[derive(Clone, Debug)]
 struct Given {
@@ -96,6 +115,8 @@ struct Given {
     until: Option<Mono>,
     /// It was compared.
     is_judged: bool,
+    /// It was given before both were heard.
+    stood: bool,
 }
 
 // === impl Comparison ===
@@ -109,6 +130,7 @@ impl Comparison {
             begun: false,
             pairs: BTreeMap::new(),
             due: BTreeSet::new(),
+            gone: VecDeque::new(),
             score: Score::default(),
         }
     }
@@ -122,20 +144,17 @@ impl Comparison {
         }
         if !self.begun {
             self.begun = true;
-            let stands = |pair: &&Pair| Side::BOTH.iter().all(|side| pair.course(*side).current().is_some());
+            let within = self.tolerance.within;
+            let stands = |pair: &&Pair| pair.course(Side::Incumbent).current().is_some() && pair.is_same(within);
             self.score.standing = self.pairs.values().filter(stands).count() as u64;
         }
-        let open: BTreeSet<Key> = std::mem::take(&mut self.due).into_iter().map(|(_, key)| key).collect();
+        let open: Vec<Key> = self.due.iter().map(|(_, key)| key.clone()).collect();
         for key in open {
-            let Some(pair) = self.pairs.get_mut(&key) else { continue };
-            for given in pair.courses.iter_mut().flat_map(|course| &mut course.given) {
-                if !given.is_judged {
-                    given.from = given.from.max(now);
-                }
+            if let Some(pair) = self.pairs.get_mut(&key) {
+                pair.begin_anew(now);
             }
-            if let Some(due) = pair.next_due(self.tolerance) {
-                self.due.insert((due, key));
-            }
+            self.plan(&key);
+            self.forget_if_over(&key);
         }
     }
 
@@ -145,21 +164,22 @@ impl Comparison {
     }
 
     /// A side answers; `None`: nothing is wanted.
-    pub fn answer(&mut self, side: Side, key: Key, answer: Option<Answer>, now: Mono) -> Option<Finding> {
-        let (tolerance, within) = (self.tolerance, self.tolerance.within);
+    pub fn answer(&mut self, side: Side, key: Key, answer: Option<Answer>, now: Mono) -> Vec<Finding> {
+        let (within, is_judging, begun) = (self.tolerance.within, self.is_judging(), self.begun);
         if answer.is_none() && !self.pairs.contains_key(&key) {
-            return None;
+            return Vec::new();
         }
         let pair = self.pairs.entry(key.clone()).or_insert_with(|| Pair::new(now));
         // What was done cannot be called off: this side stops wanting something because there is nothing left to want.
-        if answer.is_none() && pair.course(side.other()).current().is_some_and(|done| done.is_final) {
+        let is_done = |side| pair.course(side).current().is_some_and(|done| done.is_final);
+        if answer.is_none() && Side::BOTH.into_iter().any(is_done) {
             self.over(side, &key);
-            return None;
+            return Vec::new();
         }
-        if !pair.course_mut(side).give(answer, now, within) {
-            return None;
+        if !pair.course_mut(side).give(answer, now, within, begun) {
+            return Vec::new();
         }
-        let agrees = pair.find_counterpart(side, now, within).filter(|_| self.begun).map(|lag| {
+        let agrees = pair.find_counterpart(side, now, within).filter(|_| is_judging).map(|lag| {
             self.score.agree(side, lag);
             Finding::Agrees {
                 key: key.clone(),
@@ -168,15 +188,29 @@ impl Comparison {
                 lag,
             }
         });
-        if let Some(due) = pair.next_due(tolerance) {
-            self.due.insert((due, key.clone()));
-        }
-        let finding = pair.settle(&key, now, within);
-        if finding.is_some() {
-            self.score.settled += 1;
-        }
+        pair.apart = if pair.is_same(within) {
+            None
+        } else {
+            pair.apart.or(Some(now))
+        };
+        let settled = pair.settle(&key, now, within);
+        self.score.settled += u64::from(settled.is_some());
+        self.plan(&key);
         self.forget_if_over(&key);
-        finding.or(agrees)
+        agrees.into_iter().chain(settled).collect()
+    }
+
+    /// Notes when a question is to be judged next.
+    fn plan(&mut self, key: &Key) {
+        let Some(pair) = self.pairs.get_mut(key) else { return };
+        let due = pair.next_due(self.tolerance);
+        if due != pair.due {
+            if let Some(before) = pair.due {
+                self.due.remove(&(before, key.clone()));
+            }
+            self.due.extend(due.map(|due| (due, key.clone())));
+            pair.due = due;
+        }
     }
 
     /// The object of a question is gone: what a side answered last is what it decided, and it is not asked again.
@@ -207,22 +241,23 @@ impl Comparison {
         while self.next_due().is_some_and(|due| due <= now) {
             let Some((_, key)) = self.due.pop_first() else { break };
             let Some(pair) = self.pairs.get_mut(&key) else { continue };
-            self.score.passing += pair.let_pass(now, self.tolerance.within);
-            let differs = pair.differ(now, self.tolerance);
-            if let Some(due) = pair.next_due(self.tolerance).filter(|due| *due > now) {
-                self.due.insert((due, key.clone()));
-            }
-            if differs {
-                if pair.told.is_none() {
+            pair.due = None;
+            let judged = pair.judge(now, self.tolerance);
+            self.score.passing += judged.passing;
+            if let Some(stood) = judged.differs {
+                if stood {
+                    self.score.standing_differing += 1;
+                } else {
                     self.score.differing += 1;
-                    pair.told = Some(now);
                 }
+                pair.told.get_or_insert(now);
                 findings.push(Finding::Differs {
                     incumbent: pair.course(Side::Incumbent).current().cloned(),
                     candidate: pair.course(Side::Candidate).current().cloned(),
                     key: key.clone(),
                 });
             }
+            self.plan(&key);
             self.forget_if_over(&key);
         }
         findings
@@ -232,7 +267,9 @@ impl Comparison {
     pub fn score(&self) -> Score {
         let waits = |pair: &&Pair| pair.courses.iter().any(Course::waits);
         let differs = |pair: &&Pair| pair.told.is_some();
+        let is_open = |pair: &&Pair| pair.told.is_none() && !pair.is_same(self.tolerance.within) && !waits(pair);
         Score {
+            open: self.pairs.values().filter(is_open).count() as u64,
             waiting: self.pairs.values().filter(waits).count() as u64,
             still_differing: self.pairs.values().filter(differs).count() as u64,
             ..self.score.clone()
@@ -247,10 +284,20 @@ impl Comparison {
     /// Nothing is kept of what is decided and gone, nor of what nobody wants anything of.
     fn forget_if_over(&mut self, key: &Key) {
         let Some(pair) = self.pairs.get(key) else { return };
-        let is_open = pair.next_due(self.tolerance).is_some();
         let is_quiet = pair.courses.iter().all(|course| course.current().is_none() || course.is_over);
-        if is_quiet && !is_open && (pair.told.is_none() || pair.courses.iter().all(|course| course.is_over)) {
+        if !is_quiet || pair.due.is_some() {
+            return;
+        }
+        if pair.told.is_none() || pair.courses.iter().all(|course| course.is_over) {
             self.pairs.remove(key);
+        } else if !self.gone.contains(key) {
+            // The other side may still say the same, too late.
+            self.gone.push_back(key.clone());
+            if self.gone.len() > GONE
+                && let Some(oldest) = self.gone.pop_front()
+            {
+                self.pairs.remove(&oldest);
+            }
         }
     }
 }
@@ -262,6 +309,8 @@ impl Pair {
         Self {
             courses: [Course::new(now), Course::new(now)],
             told: None,
+            apart: None,
+            due: None,
         }
     }
 
@@ -289,50 +338,74 @@ impl Pair {
         let answer = self.course(side).current().cloned();
         let other = self.course_mut(side.other());
         let last = other.given.len().saturating_sub(1);
-        let found = other.given.iter_mut().enumerate().rev().find(|(place, given)| {
+        // Whoever follows repeats in order: the oldest that was not repeated yet comes first.
+        let found = other.given.iter().enumerate().position(|(place, given)| {
             let is_recent = given.until.is_none_or(|until| until + within >= now);
-            let is_free = *place == last || !given.is_judged;
+            let is_free = place == last || !given.is_judged;
             is_recent && is_free && same(given.answer.as_ref(), answer.as_ref(), within)
-        });
-        let (_, counterpart) = found?;
+        })?;
+        let counterpart = &mut other.given[found];
         let was_open = !counterpart.is_judged;
         counterpart.is_judged = true;
         let from = counterpart.from;
+        // It was taken back, and what came after it was held against what this side said before: that is to be seen again.
+        if found != last
+            && !answer.as_ref().is_some_and(|answer| answer.is_final)
+            && let Some(given) = other.given.back_mut()
+        {
+            given.is_judged = false;
+            given.from = now;
+        }
         if let Some(given) = self.course_mut(side).given.back_mut() {
             given.is_judged = true;
         }
         was_open.then(|| now.saturating_since(from))
     }
 
-    /// Answers that were taken back before they could be compared; returns how many.
-    fn let_pass(&mut self, now: Mono, within: Duration) -> u64 {
-        let mut passing = 0;
-        for given in self.courses.iter_mut().flat_map(|course| &mut course.given) {
-            if !given.is_judged && given.until.is_some_and(|until| until + within <= now) {
-                given.is_judged = true;
-                passing += u64::from(given.answer.is_some());
+    /// What one side may have missed is not judged, and what stands begins anew.
+    fn begin_anew(&mut self, now: Mono) {
+        self.apart = self.apart.map(|_| now);
+        let is_alone = |pair: &Self, side: Side| {
+            let other = pair.course(side.other());
+            other.given.len() == 1 && other.current().is_none()
+        };
+        for side in Side::BOTH {
+            let is_alone = is_alone(self, side);
+            let course = self.course_mut(side);
+            let is_past = is_alone && (course.is_over || course.current().is_some_and(|answer| answer.is_final));
+            for given in &mut course.given {
+                given.is_judged |= is_past || given.until.is_some();
+                if !given.is_judged {
+                    given.from = given.from.max(now);
+                }
             }
         }
-        passing
     }
 
-    /// True if an answer stands for long enough, and the other side's is another one; it is judged by that.
-    fn differ(&mut self, now: Mono, tolerance: Tolerance) -> bool {
+    /// Judges what is due: what was taken back in time, and what stands.
+    fn judge(&mut self, now: Mono, tolerance: Tolerance) -> Judged {
         let is_same = self.is_same(tolerance.within);
-        let mut found = false;
-        for given in self.courses.iter_mut().filter_map(|course| course.given.back_mut()) {
-            if !given.is_judged && given.due(tolerance) <= now {
-                given.is_judged = true;
-                found |= !is_same;
+        let is_apart = self.apart.is_some_and(|since| since + tolerance.within <= now);
+        let waits = self.courses.iter().any(Course::waits);
+        let (mut passing, mut differs) = (0, None);
+        for given in self.courses.iter_mut().flat_map(|course| &mut course.given) {
+            if given.is_judged || given.due(tolerance) > now {
+                continue;
+            }
+            given.is_judged = true;
+            if is_same || (given.until.is_some() && (waits || !is_apart)) {
+                passing += u64::from(given.until.is_some() && given.answer.is_some());
+            } else {
+                differs = Some(differs.unwrap_or(true) && given.stood);
             }
         }
-        if found {
+        if differs.is_some() {
             // Both are told.
-            for given in self.courses.iter_mut().filter_map(|course| course.given.back_mut()) {
+            for given in self.courses.iter_mut().flat_map(|course| &mut course.given) {
                 given.is_judged = true;
             }
         }
-        found
+        Judged { passing, differs }
     }
 
     /// They differed, and do not any more.
@@ -359,6 +432,7 @@ impl Course {
             from: now,
             until: None,
             is_judged: true,
+            stood: false,
         };
         Self {
             given: VecDeque::from([nothing]),
@@ -376,7 +450,7 @@ impl Course {
     }
 
     /// Takes an answer; returns false if it is the one that was given already, whatever else is said with it.
-    fn give(&mut self, answer: Option<Answer>, now: Mono, within: Duration) -> bool {
+    fn give(&mut self, answer: Option<Answer>, now: Mono, within: Duration, begun: bool) -> bool {
         if self.current().is_some_and(|current| current.is_final) {
             return false;
         }
@@ -404,6 +478,7 @@ impl Course {
             from: now,
             until: None,
             is_judged: false,
+            stood: !begun,
         });
         true
     }

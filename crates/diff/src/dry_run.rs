@@ -114,7 +114,8 @@ impl IntoResponse for Refusal {
 
 /// The same request, without an effect.
 fn harmless(method: &Method, uri: &Uri, kind: &str, body: Vec<u8>) -> Result<(String, String, Vec<u8>), Refusal> {
-    let part = part_of(uri.path());
+    let part = part_of(uri.path())?;
+    let part = part.as_str();
     if LIVE.contains(&part) {
         let message = format!("{part} cannot be tried: it has effects that a dry run does not keep away");
         return Err(refuse(StatusCode::FORBIDDEN, "Forbidden", message));
@@ -161,7 +162,7 @@ fn dry_options(kind: &str, body: Vec<u8>) -> Result<(String, Vec<u8>), Refusal> 
     Ok((JSON.to_owned(), options.to_string().into_bytes()))
 }
 
-/// `DeleteOptions` in protobuf, with `dryRun` (field 5) added. A document is its magic and a `runtime.Unknown`, whose field 2 is the
+/// `DeleteOptions` in protobuf, with `dryRun` (field 5) put before the rest. A document is its magic and a `runtime.Unknown`, whose field 2 is the
 /// message; fields that come twice are joined, the repeated ones by appending.
 fn dry_document(document: &[u8]) -> Option<Vec<u8>> {
     const DRY_RUN: &[u8] = b"\x2a\x03All";
@@ -176,7 +177,8 @@ fn dry_document(document: &[u8]) -> Option<Vec<u8>> {
         let (value, after) = after.split_at_checked(usize::try_from(length).ok()?)?;
         let value = if tag >> 3 == 2 {
             is_found = true;
-            [value, DRY_RUN].concat()
+            // First, so that no field before it can claim its bytes.
+            [DRY_RUN, value].concat()
         } else {
             value.to_vec()
         };
@@ -211,22 +213,35 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// The part of an object that a path names: `status` of `…/pods/web-1/status`; empty for the whole, and for collections.
-fn part_of(path: &str) -> &str {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
+/// The part of an object that a path names: `status` of `…/pods/web-1/status`; empty for the whole, and for collections. The server goes
+/// by the decoded path; one that means something else decoded than it says is refused.
+fn part_of(path: &str) -> Result<String, Refusal> {
+    let unclear = || {
+        let message = format!("allowed are paths without escapes, empty segments, and dots: {path:?}");
+        refuse(StatusCode::BAD_REQUEST, "BadRequest", message)
+    };
+    let segments: Vec<&str> = path.strip_prefix('/').ok_or_else(unclear)?.split('/').collect();
+    let is_unclear = |segment: &&str| segment.contains(['%', '\\']) || [".", "..", ""].contains(segment);
+    let (last, inner) = segments.split_last().ok_or_else(unclear)?;
+    // A path may end with a slash.
+    if inner.iter().any(is_unclear) || (!last.is_empty() && is_unclear(last)) {
+        return Err(unclear());
+    }
+    let mut parts = segments.into_iter().filter(|part| !part.is_empty());
     let rest: Vec<&str> = match parts.next() {
         Some("api") => parts.skip(1).collect(),
         Some("apis") => parts.skip(2).collect(),
         // Not an object's: only read.
-        _ => return if path.len() > 1 { "what is no object" } else { "" },
+        Some(_) => return Ok("what is no object".to_owned()),
+        None => return Ok(String::new()),
     };
     // Of a namespace itself there are two parts, and they are in the same place as kinds of objects in it.
     let of_object = match rest.as_slice() {
-        ["namespaces", _, part @ ("status" | "finalize")] => return part,
+        ["namespaces", _, part @ ("status" | "finalize")] => return Ok((*part).to_owned()),
         ["namespaces", _, of_object @ ..] if !of_object.is_empty() => of_object,
         of_object => of_object,
     };
-    of_object.get(2).copied().unwrap_or("")
+    Ok(of_object.get(2).copied().unwrap_or("").to_owned())
 }
 
 #[cfg(test)]

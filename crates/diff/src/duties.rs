@@ -68,7 +68,9 @@ impl Reader for Duties {
                     Some(body @ Body::Intent(Intent::Isolation(_))) => records::answer(body).1,
                     _ => None,
                 };
-                self.node(name).intent = wanted;
+                if wanted.is_some() || self.nodes.contains_key(name) {
+                    self.node(name).intent = wanted;
+                }
                 self.isolation(name)
             }
             (Topic::EvictionOutcomes, Some(name)) => {
@@ -76,7 +78,9 @@ impl Reader for Duties {
                     Some(body @ Body::Outcome(Outcome::Node(_))) => records::answer(body).1,
                     _ => None,
                 };
-                self.node(name).outcome = became;
+                if became.is_some() || self.nodes.contains_key(name) {
+                    self.node(name).outcome = became;
+                }
                 self.isolation(name)
             }
             (Topic::EvictionOutcomes, None) if record.key.starts_with("pod/") => self.other(record),

@@ -122,7 +122,8 @@ fn of_pod(outcome: &PodOutcome, why: String) -> Option<Answer> {
     let answer = match &outcome.state {
         PodOutcomeState::Evicting => Answer::new("goes", why),
         PodOutcomeState::Deleted | PodOutcomeState::Gone => Answer::new("goes", why).for_good(),
-        // What an observer would have deleted at this moment does not come back when its node does.
+        // Nothing else keeps it from that (it is the last reason there is): what an observer would have deleted at this moment does not
+        // come back when its node does.
         PodOutcomeState::Held(hold) if hold.reason == HoldReason::Observing => Answer::new("goes", why).for_good(),
         PodOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new("goes", why).in_turn(),
         PodOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),
@@ -139,9 +140,13 @@ fn of_sync(sync: &DaemonSetSync, why: String) -> Answer {
     Answer::new(says + &held(sync.held.as_ref()), why)
 }
 
-/// How far a DaemonSet is, by what its controller decides alone; readiness is the kubelets'.
+/// How far a DaemonSet is, by what its controller decides alone; readiness is the kubelets', and on the way from one revision to the next no
+/// two look at the same moment.
 pub(crate) fn rollout(generation: i64, desired: u32, updated: u32, misscheduled: u32) -> String {
-    format!("generation {generation}: {updated} of {desired} nodes run the current revision, {misscheduled} run it and should not")
+    let is_done = if updated >= desired { "all run" } else { "not all run" };
+    format!(
+        "generation {generation}: {desired} nodes should run it, {is_done} the current revision, {misscheduled} run it and should not"
+    )
 }
 
 /// It is decided, and acted on when others are done. An observer's nodes never get their turn: it grants none.

@@ -57,13 +57,13 @@ fn take(comparison: &mut Comparison, side: Side, news: News, now: Mono, teller: 
             missing.retain(|key| questions.contains(&key.question));
             for (key, answer) in answers {
                 missing.remove(&key);
-                tell(comparison.answer(side, key, Some(answer), now), teller);
+                tell(&comparison.answer(side, key, Some(answer), now), teller);
             }
             for key in missing {
-                tell(comparison.answer(side, key, None, now), teller);
+                tell(&comparison.answer(side, key, None, now), teller);
             }
         }
-        News::Says(key, answer) => tell(comparison.answer(side, key, answer, now), teller),
+        News::Says(key, answer) => tell(&comparison.answer(side, key, answer, now), teller),
         News::Over(key) => comparison.over(side, &key),
         News::Heard(heard) => {
             let was = comparison.is_judging();
@@ -77,8 +77,8 @@ fn take(comparison: &mut Comparison, side: Side, news: News, now: Mono, teller: 
     }
 }
 
-fn tell(finding: Option<Finding>, teller: &mut impl Teller) {
-    if let Some(finding) = finding {
-        teller.found(&finding);
+fn tell(findings: &[Finding], teller: &mut impl Teller) {
+    for finding in findings {
+        teller.found(finding);
     }
 }

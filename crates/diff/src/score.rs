@@ -13,16 +13,20 @@ const REMEMBERED: usize = 10_000;
 /// How well two sides agree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Score {
-    /// Questions to which one side answered something when the comparison began.
+    /// Questions that both answered the same when the comparison began.
     pub standing: u64,
+    /// Questions that they answered differently then, and for longer than the tolerance.
+    pub standing_differing: u64,
     /// Decisions that both made within the tolerance.
     pub agreed: u64,
-    /// Questions that were answered differently for longer than that.
+    /// Decisions that one made and the other did not for longer than that.
     pub differing: u64,
-    /// Of these, how often they came to be answered the same.
+    /// How often questions that were answered differently came to be answered the same.
     pub settled: u64,
     /// Questions that are answered differently at the moment.
     pub still_differing: u64,
+    /// Questions that are answered differently, and not for long enough to be judged.
+    pub open: u64,
     /// Answers of one side that were taken back within the tolerance, and that the other side never gave.
     pub passing: u64,
     /// Answers that are acted on when their turn comes, which the other side did not give yet.
@@ -47,10 +51,17 @@ impl Score {
 
     /// The share of decisions that both made, from 0 to 1; `None` if there were none.
     pub fn agreement(&self) -> Option<f64> {
-        let all = self.agreed + self.differing;
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let share = |part: u64| part as f64 / all as f64;
-        (all > 0).then(|| share(self.agreed))
+        share(self.agreed, self.differing)
+    }
+
+    /// Enough is the same: of the decisions, and of what stood when it began. Where nothing was compared, nothing is known.
+    pub fn suffices(&self, least: f64) -> bool {
+        let shares = [self.agreement(), share(self.standing, self.standing_differing)];
+        match shares {
+            [None, None] => false,
+            [None, Some(standing)] => standing >= least && self.open == 0,
+            [Some(decisions), standing] => decisions >= least && standing.is_none_or(|standing| standing >= least),
+        }
     }
 
     /// The `share` of decisions, from 0 to 1, that the candidate made at most so many milliseconds after the incumbent.
@@ -72,7 +83,8 @@ impl Score {
     pub fn json(&self) -> Value {
         json!({
             "agreement": self.agreement(), "agreed": self.agreed, "differing": self.differing, "settled": self.settled,
-            "stillDiffering": self.still_differing, "passing": self.passing, "waiting": self.waiting, "standing": self.standing,
+            "stillDiffering": self.still_differing, "passing": self.passing, "waiting": self.waiting, "open": self.open,
+            "standing": self.standing, "standingDiffering": self.standing_differing,
             "candidateLaterMillis": {"min": self.lag(0.0), "median": self.lag(0.5), "p99": self.lag(0.99), "max": self.lag(1.0)},
         })
     }
@@ -84,13 +96,18 @@ impl Score {
                 let (agreed, all) = (self.agreed, self.agreed + self.differing);
                 format!("agreement {:.1} %: {agreed} of {all} decisions\n", share * 100.0)
             }
-            None => format!("nothing was decided; {} answers stood when it began\n", self.standing),
+            None => "nothing was decided\n".to_owned(),
         };
+        text.push_str(&format!(
+            "  {} of {} answers that stood when it began were the same\n",
+            self.standing,
+            self.standing + self.standing_differing
+        ));
         let rows = [
             (
                 self.differing,
                 format!(
-                    "differed for longer than the tolerance, {} of them settled later",
+                    "differed for longer than the tolerance; {} questions came to be answered the same later",
                     self.settled
                 ),
             ),
@@ -115,6 +132,13 @@ impl Score {
         }
         text
     }
+}
+
+/// The share of `part` where `rest` is all else; `None` if there is nothing.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn share(part: u64, rest: u64) -> Option<f64> {
+    let all = part + rest;
+    (all > 0).then(|| part as f64 / all as f64)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people")]

@@ -1,5 +1,6 @@
 //! Where answers come from, and how they are kept up.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 
 use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Subscription, Update, subscribe};
@@ -55,6 +56,8 @@ pub struct OnBus<R> {
     subscription: Subscription,
     reader: R,
     shards: Vec<ShardStatus>,
+    /// Keys whose latest record cannot be read.
+    unread: BTreeSet<(Topic, String)>,
     clock: Clock,
     /// What was said last of whether it is heard.
     said: Option<Result<(), String>>,
@@ -72,6 +75,7 @@ impl<R: Reader> OnBus<R> {
             subscription: subscribe(bus, options, clock, seed),
             reader,
             shards: Vec::new(),
+            unread: BTreeSet::new(),
             clock: clock.clone(),
             said: None,
         }
@@ -80,12 +84,26 @@ impl<R: Reader> OnBus<R> {
     fn take(&mut self, update: Update) -> Vec<News> {
         let now = self.clock.now().mono;
         let (mut news, heard) = match update {
-            Update::Snapshot { records, shards, .. } => {
+            Update::Snapshot {
+                records,
+                skipped,
+                shards,
+            } => {
                 self.shards = shards;
+                self.unread = skipped.into_iter().map(|skipped| (skipped.topic, skipped.key)).collect();
                 (self.reader.all(&records, now), self.hears())
             }
-            Update::Changes { records, shards, .. } => {
+            Update::Changes {
+                records,
+                skipped,
+                shards,
+            } => {
                 keep(&mut self.shards, shards);
+                for record in &records {
+                    self.unread.remove(&(record.topic, record.key.clone()));
+                }
+                let skipped = skipped.into_iter().map(|skipped| (skipped.topic, skipped.key));
+                self.unread.extend(skipped);
                 let news = records.iter().flat_map(|record| self.reader.read(record, now)).collect();
                 (news, self.hears())
             }
@@ -108,6 +126,13 @@ impl<R: Reader> OnBus<R> {
             if !ShardStatus::is_topic_complete(*topic, &self.shards) {
                 return Err(format!("not everything was published on {topic} yet"));
             }
+        }
+        // Nothing may be concluded from a record that is skipped, not even that there is none.
+        if let Some((topic, key)) = self.unread.first() {
+            let many = self.unread.len();
+            return Err(format!(
+                "{many} of its records are of a newer contract, {key} on {topic} among them: use a newer bailiff"
+            ));
         }
         match self.shards.iter().find(|shard| !shard.live) {
             Some(shard) => Err(format!("{} on {} is not live: {}", shard.producer, shard.topic, shard.detail)),

@@ -4,12 +4,14 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use bailiff_diff::{Answer, Comparison, Finding, Key, Score, Side, run};
-use bailiff_model::Wall;
+use bailiff_model::{Mono, Wall};
 use bailiff_runtime::{Clock, GoDuration};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::bus::Output;
+
+const SHOW_EVERY: Duration = Duration::from_millis(500);
 
 /// Tells it.
 pub struct Told {
@@ -19,6 +21,8 @@ pub struct Told {
     clock: Clock,
     bar: ProgressBar,
     waits: [Option<String>; 2],
+    /// When the figures were shown last: adding them up costs as much as there are questions.
+    shown: Mono,
 }
 
 impl Told {
@@ -37,6 +41,7 @@ impl Told {
             clock: Clock::system(),
             bar,
             waits: [const { None }; 2],
+            shown: Mono::ORIGIN,
         }
     }
 
@@ -49,7 +54,8 @@ impl Told {
 
     fn say(&self, text: &str, object: &Value) {
         let line = match self.output {
-            Output::Text => text.to_owned(),
+            // What programs say is theirs: it must not move the cursor.
+            Output::Text => text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}"),
             Output::Json => object.to_string(),
         };
         // Whoever does not read any more is told by the exit code.
@@ -89,7 +95,9 @@ impl run::Teller for Told {
     }
 
     fn goes_on(&mut self, comparison: &Comparison) {
-        if !self.bar.is_hidden() {
+        let now = self.clock.now().mono;
+        if !self.bar.is_hidden() && now.saturating_since(self.shown) >= SHOW_EVERY {
+            self.shown = now;
             let score = comparison.score();
             self.bar.set_message(format!(
                 "{} agreed, {} differed, {} of them still do; {} wait for their turn",

@@ -27,7 +27,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start() -> Self {
+    /// Who does the work is told `more`.
+    fn start(more: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file: PathBuf = directory.path().join("kubeconfig");
         let write = format!("--write-kubeconfig={}", file.display());
@@ -48,7 +49,7 @@ impl Cluster {
             api.request("POST", PODS, "application/json", &mk_pod(node));
         }
         let kubeconfig = format!("--kubeconfig={}", file.display());
-        let incumbent = Serving::start(&[&["run", &kubeconfig, "--bus-listen=127.0.0.1:0"], &QUICK[..]].concat());
+        let incumbent = Serving::start(&[&["run", &kubeconfig, "--bus-listen=127.0.0.1:0"], &QUICK[..], more].concat());
         let bus = format!("--bus={}", field(&incumbent.until("Event bus is open"), "address"));
         Self {
             api,
@@ -111,6 +112,16 @@ fn parse(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
 }
 
+/// Waits until both say that it goes.
+fn until_agreed(diff: &Serving, object: &str) {
+    loop {
+        let line = parse(&diff.until(r#""found":"agrees""#));
+        if line["object"] == object && line["answer"]["says"] == "goes" {
+            return;
+        }
+    }
+}
+
 /// The score, which is said last.
 fn score_of(said: &[String]) -> Value {
     let last = parse(said.last().expect("the score"));
@@ -120,19 +131,14 @@ fn score_of(said: &[String]) -> Value {
 
 #[test]
 fn a_second_program_is_compared_and_changes_nothing() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::start(&[]);
     let epoch = cluster.epoch();
     let diff = cluster.beside("1m", &[]);
     diff.until(r#""found":"begins""#);
     cluster.silence("node-a-000");
     cluster.until_evicted("node-a-000");
     // The second one decides the same; what it writes is a dry run, so that nobody sees it.
-    loop {
-        let line = parse(&diff.until(r#""found":"agrees""#));
-        if line["object"] == "pod default/on-node-a-000" && line["answer"]["says"] == "goes" {
-            break;
-        }
-    }
+    until_agreed(&diff, "pod default/on-node-a-000");
     assert_eq!(cluster.epoch(), epoch, "nobody was fenced");
     let (code, said) = diff.end();
     assert_eq!((code, &score_of(&said)["differing"]), (Some(0), &json!(0)), "{said:?}");
@@ -156,10 +162,32 @@ fn a_second_program_is_compared_and_changes_nothing() {
     assert!(score["differing"].as_u64() >= Some(1), "{score}");
 }
 
+/// Whoever evicts in earnest, to what it knows, evicts nobody here: all that it writes is a dry run.
+#[test]
+fn what_a_second_program_writes_is_a_dry_run() {
+    let cluster = Cluster::start(&["--observe"]);
+    let diff = cluster.beside("1m", &[]);
+    diff.until(r#""found":"begins""#);
+    let taint = json!({"spec": {"taints": [{"key": "example.com/maintenance", "effect": "NoExecute"}]}});
+    cluster
+        .api
+        .request("PATCH", "/api/v1/nodes/node-a-000", "application/merge-patch+json", &taint);
+    until_agreed(&diff, "pod default/on-node-a-000");
+    let (code, said) = diff.end();
+    assert_eq!(code, Some(0), "{said:?}");
+    let pod = cluster.api.request("GET", &format!("{PODS}/on-node-a-000"), "", &Value::Null);
+    assert_eq!(
+        (&pod["metadata"]["deletionTimestamp"], &pod["metadata"]["name"]),
+        (&Value::Null, &json!("on-node-a-000")),
+        "{pod}"
+    );
+    assert!(!pod["status"]["conditions"].to_string().contains("DisruptionTarget"), "{pod}");
+}
+
 /// Whoever does the work stands for kube-controller-manager: what is compared is what stands in the API.
 #[test]
 fn an_observer_is_compared_with_what_stands_in_the_api() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::start(&[]);
     let observer = [
         &[
             "run",
@@ -199,7 +227,7 @@ fn an_observer_is_compared_with_what_stands_in_the_api() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 6] = [
         (&["diff"], 64, "--stage"),
         (&["diff", "--stage=scheduler"], 64, "zone-evictor"),
         (
@@ -208,6 +236,11 @@ fn what_cannot_be_meant_is_refused() {
             "allowed is a number from 0 to 1",
         ),
         (&["diff", "--stage=zone-evictor", "--within=0s"], 64, "--within"),
+        (
+            &["diff", "--stage=zone-evictor", "--", "mine", "--kubeconfig=x"],
+            64,
+            "'--kubeconfig=x' for '--COMMAND'",
+        ),
         (
             &["diff", "--stage=zone-evictor", "--listen=0.0.0.0:0", "--bus=127.0.0.1:1"],
             1,

@@ -88,7 +88,19 @@ fn who_is_late_agrees_and_who_never_comes_differs() {
             "both, one after the other, for a moment each",
             &[(20, C, "goes"), (21, C, ""), (25, I, "goes"), (26, I, "")],
             &[],
-            [1, 0, 0],
+            [2, 0, 0],
+        ),
+        (
+            "the other side comes to it when it is taken back, and stays",
+            &[(20, C, "goes"), (21, C, ""), (22, I, "goes")],
+            &["goes|"],
+            [1, 1, 0],
+        ),
+        (
+            "who changes its mind again and again, and who does not",
+            &[(20, C, "1"), (28, C, "2"), (36, C, "3"), (44, C, "4"), (52, C, "")],
+            &["|3", "="],
+            [0, 1, 1],
         ),
         (
             "the same for a moment each, too far apart",
@@ -118,7 +130,7 @@ fn who_is_late_agrees_and_who_never_comes_differs() {
             "a difference that becomes another one",
             &[(20, C, "goes"), (40, C, "stays"), (60, I, "stays")],
             &["|goes", "|stays", "=stays"],
-            [0, 1, 0],
+            [0, 2, 0],
         ),
         (
             "both take it back",
@@ -204,7 +216,9 @@ fn what_stood_already_is_counted_and_no_decision() {
     comparison.heard(Side::Candidate, true, at(2));
     assert_eq!(words(&comparison.judge(at(60))), ["ready|lost"]);
     let score = comparison.score();
-    assert_eq!((score.standing, score.agreed, score.differing), (2, 0, 1));
+    assert_eq!((score.standing, score.standing_differing), (1, 1));
+    assert_eq!((score.agreed, score.differing), (0, 0), "nothing was decided since");
+    assert!(!score.suffices(1.0) && score.suffices(0.5));
 }
 
 #[test]
@@ -232,6 +246,16 @@ fn a_pod_that_is_gone_was_decided_by_what_was_said_last() {
     assert_eq!(words(&comparison.judge(at(30))), ["|goes"], "being gone takes nothing back");
     comparison.over(Side::Incumbent, &mk_key());
     assert_eq!((comparison.pairs.len(), comparison.score().differing), (0, 1));
+
+    let mut comparison = mk_comparison();
+    comparison.heard(Side::Incumbent, false, at(10));
+    comparison.answer(Side::Candidate, mk_key(), mk_answer("goes").map(Answer::for_good), at(20));
+    comparison.heard(Side::Incumbent, true, at(30));
+    assert_eq!(
+        comparison.judge(at(90)),
+        [],
+        "it was decided while the other side could not be heard"
+    );
 
     let mut comparison = mk_comparison();
     for side in Side::BOTH {
@@ -299,8 +323,14 @@ proptest! {
         prop_assert_eq!(comparison.score().still_differing, u64::from(differs));
         prop_assert_eq!(comparison.next_due(), None, "nothing is left to be judged");
         // Each difference that was told and ended was told to have ended.
-        let begun = comparison.score().differing;
-        let ended = findings.iter().filter(|finding| matches!(finding, Finding::Settled { .. })).count() as u64;
-        prop_assert_eq!(begun - ended, u64::from(differs));
+        let mut told = false;
+        for finding in &findings {
+            match finding {
+                Finding::Differs { .. } => told = true,
+                Finding::Settled { .. } => prop_assert!(std::mem::take(&mut told)),
+                Finding::Agrees { .. } => {}
+            }
+        }
+        prop_assert_eq!(told, differs);
     }
 }

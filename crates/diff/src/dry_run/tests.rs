@@ -54,6 +54,18 @@ fn what_a_dry_run_does_not_keep_from_having_effects_is_refused() {
         let refused = try_it(method, &uri, JSON, b"{}").expect_err(&uri);
         assert_eq!(refused.code, StatusCode::FORBIDDEN, "{method} {uri}");
     }
+    // The server goes by what these mean when they are decoded.
+    for uri in [
+        "/api/v1/nodes%2Fa%2Fproxy%2Frun/x",
+        "/api/v1/nodes/a/%70roxy/pods",
+        "/api/v1/namespaces//pods/x/exec",
+        "/api/v1/nodes/a/../b/proxy",
+    ] {
+        for method in ["GET", "POST"] {
+            let refused = try_it(method, uri, JSON, b"{}").expect_err(uri);
+            assert_eq!(refused.code, StatusCode::BAD_REQUEST, "{method} {uri}");
+        }
+    }
 }
 
 #[test]
@@ -76,7 +88,10 @@ fn a_deletion_says_it_in_its_options_whatever_they_are_in() {
     // An envelope with a type (field 1) and options with gracePeriodSeconds 0 (field 1).
     let (kind, body) = options(PROTOBUF, b"k8s\0\x0a\x02\x0a\0\x12\x02\x08\0");
     assert_eq!(kind, PROTOBUF);
-    assert_eq!(body, b"k8s\0\x0a\x02\x0a\0\x12\x07\x08\0\x2a\x03All");
+    assert_eq!(body, b"k8s\0\x0a\x02\x0a\0\x12\x07\x2a\x03All\x08\0");
+    // A field that claims more bytes than there are does not get ours.
+    let (_, body) = options(PROTOBUF, b"k8s\0\x12\x02\x12\x05");
+    assert_eq!(body, b"k8s\0\x12\x07\x2a\x03All\x12\x05");
 
     for body in [&b"["[..], b"3", b"k8s\0\x0d", b"k8s\0\x12\x09\x08"] {
         let refused = try_it("DELETE", pod, JSON, body).expect_err("no options");
@@ -95,7 +110,16 @@ proptest! {
                 let read: Value = serde_json::from_slice(&body).expect("JSON");
                 prop_assert_eq!(&read["dryRun"], &json!(["All"]));
             } else {
-                prop_assert!(body.windows(5).any(|part| part == b"\x2a\x03All"));
+                // It is the first field of the message, or of each part of it.
+                let (mut rest, mut is_said) = (body.strip_prefix(MAGIC).expect("a document"), false);
+                while !rest.is_empty() {
+                    let (tag, after) = varint(rest).expect("a tag");
+                    let (length, after) = varint(after).expect("a length");
+                    let (value, after) = after.split_at(usize::try_from(length).expect("short"));
+                    is_said |= tag == 0x12 && value.starts_with(b"\x2a\x03All");
+                    rest = after;
+                }
+                prop_assert!(is_said);
             }
         }
     }
