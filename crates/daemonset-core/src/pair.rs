@@ -388,7 +388,9 @@ fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[L
             ([new], []) => is_available(rules, new.pod),
             _ => false,
         };
-        let is_unsure = facts.creating || grouped.iter().any(|look| look.work == Work::Asked);
+        // A pod that manage takes away may stay for as long as it is held: beside a new one it would be one too many.
+        let is_leaving = judgement.deletes.iter().any(|(_, cause)| *cause == Cause::Plain);
+        let is_unsure = facts.creating || is_leaving || grouped.iter().any(|look| look.work == Work::Asked);
         judgement.class = roll_surge(rules, facts, is_unsure, &new, &old);
     } else {
         judgement.class = roll_plain(rules, facts, &new, &old);

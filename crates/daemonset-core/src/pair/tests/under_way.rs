@@ -125,6 +125,12 @@ fn what_is_unsure_uses_up_the_budget() {
             Class::Surged,
         ),
         (
+            "of two old ones one is to go, and may be held",
+            surge(),
+            &[("old ready", None), ("old young ready", None)],
+            Class::Surged,
+        ),
+        (
             "old waits to go",
             surge(),
             &[("old ready", Busy), ("young ready", None)],
