@@ -13,6 +13,13 @@ pub struct NodeReady {
     pub stopped_posting: bool,
 }
 
+impl NodeReady {
+    /// True if a controller declared the node silent.
+    pub(crate) fn is_silent(self) -> bool {
+        self.status == ReadyStatus::Unknown && self.stopped_posting
+    }
+}
+
 /// Which conditions are True.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {

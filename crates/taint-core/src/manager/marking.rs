@@ -41,9 +41,8 @@ impl Manager {
         let upstream = self.config.profile == Profile::Upstream;
         let silent = self.nodes.iter().filter(|(_, node)| {
             let ready = node.facts.ready;
-            let is_silent = ready.status == ReadyStatus::Unknown && ready.stopped_posting;
             let is_not_ready = matches!(ready.status, ReadyStatus::False | ReadyStatus::Unknown);
-            node.present && (is_silent || (upstream && is_not_ready))
+            node.present && (ready.is_silent() || (upstream && is_not_ready))
         });
         let silent: Vec<NodeName> = silent.map(|(name, _)| name.clone()).collect();
         for name in silent {

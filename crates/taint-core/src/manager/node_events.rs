@@ -29,10 +29,22 @@ impl Manager {
             self.node_gone(&name, &uid);
         }
         for facts in list.all {
-            self.node_writes.listed(&facts.node.name);
+            let name = facts.node.name.clone();
+            // A Node that was made and declared silent between two lists: nobody here saw it Ready before (NL-085).
+            let fell_unseen = !first && facts.ready.is_silent() && !self.is_known(&facts);
+            self.node_writes.listed(&name);
             self.node_seen(facts, first);
+            if fell_unseen {
+                self.mark_all(&name);
+            }
         }
         self.finish_marking();
+    }
+
+    /// True if this very Node, not another of its name, is known.
+    fn is_known(&self, facts: &NodeFacts) -> bool {
+        let known = self.nodes.get(&facts.node.name).filter(|node| node.present);
+        known.is_some_and(|node| node.facts.node.uid == facts.node.uid)
     }
 
     /// A Node as the watch shows it; `first` in the first list of this process.
@@ -143,7 +155,7 @@ impl Manager {
         match (before, ready.status) {
             (None, _) | (_, ReadyStatus::True | ReadyStatus::Absent) if before != Some(ready.status) => self.clear_marks(name),
             // Only our own flip marks pods, never a Ready=False of the kubelet (NL-085, NL-086).
-            (Some(ReadyStatus::True), ReadyStatus::Unknown) if ready.stopped_posting => self.mark_all(name),
+            (Some(ReadyStatus::True), _) if ready.is_silent() => self.mark_all(name),
             _ => {}
         }
     }

@@ -57,6 +57,36 @@ fn only_a_node_that_fell_silent_while_ready_is_marked() {
     }
 }
 
+/// NL-085: a Node that was made and declared silent between two lists is one that fell silent, and so is one that came back.
+#[test]
+fn a_node_that_fell_silent_between_lists_is_marked() {
+    let anew = |status| {
+        let mut facts = mk(status);
+        facts.node.uid = "another".into();
+        facts
+    };
+    let by_hand = NodeFacts {
+        ready: NodeReady {
+            status: Unknown,
+            stopped_posting: false,
+        },
+        ..anew(Unknown)
+    };
+    let cases = [
+        (mk(Unknown), 1),
+        (anew(Unknown), 1),
+        (by_hand, 0),
+        (anew(False), 0),
+        (anew(True), 0),
+        (mk(True), 0),
+    ];
+    for (listed, wanted) in cases {
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], vec![mk_pod_ready("p", True)]);
+        h.apply(Input::Nodes(vec![listed.clone()].into()));
+        assert_eq!(h.marks.len(), wanted, "{listed:?}");
+    }
+}
+
 /// NL-087, NL-131
 #[test]
 fn a_pod_is_marked_once_and_said_to_be() {
