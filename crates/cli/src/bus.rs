@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_event_bus::{Body, Bus, Record, ShardStatus, SubscribeOptions, Update, subscribe};
-use bailiff_explain::Said;
+use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Update, subscribe};
 use bailiff_model::{Mono, Topic};
 use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed};
@@ -79,16 +78,6 @@ pub fn topic(text: &str) -> Result<Topic, String> {
 pub fn reach(args: &BusArgs, clock: &Clock) -> Bus {
     let tls = args.tls.load(clock).unwrap_or_else(|error| exit_invalid(&error));
     Bus::reach(args, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error))
-}
-
-/// What a record says, for whoever puts it into words.
-pub fn said(body: &Body) -> Said<'_> {
-    match body {
-        Body::NodeHealth(health) => Said::Health(health),
-        Body::Intent(intent) => Said::Intent(intent),
-        Body::Outcome(outcome) => Said::Outcome(outcome),
-        Body::DaemonSetSync(sync) => Said::Rollout(sync),
-    }
 }
 
 /// Runs the command.

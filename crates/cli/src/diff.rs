@@ -137,9 +137,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             shutdown: Shutdown::new(),
             bus,
         };
+        let terms = Terms::of(&args);
         let done = match args.stage.as_deref().and_then(topic_of) {
-            Some(topic) => beside_stage(args, topic, &around).await,
-            None => beside_cluster(args, &around).await,
+            Some(topic) => beside_stage(args, topic, &terms, &around).await,
+            None => beside_cluster(args, &terms, &around).await,
         };
         around.shutdown.trigger();
         done
@@ -157,25 +158,16 @@ fn topic_of(stage: &str) -> Option<Topic> {
     STAGES.iter().find(|(name, _)| *name == stage).map(|(_, topic)| *topic)
 }
 
-async fn beside_cluster(args: Args, around: &Surroundings) -> Result<ExitCode, Failure> {
+async fn beside_cluster(args: Args, terms: &Terms, around: &Surroundings) -> Result<ExitCode, Failure> {
     let client = args.kube.client("diff").await;
     let api = Api::new(client, around.clock.clone(), Metrics::default()).observing();
     let mut incumbent = bailiff_diff::cluster::Cluster::follow(&api, &around.seed);
     let mut candidate = OnBus::follow(&around.bus, Duties::default(), &around.clock, &around.seed);
     let told = Told::new(args.shared.output, "the cluster", "Bailiff");
-    let end = End::new(args.duration, None);
-    compare(
-        &mut incumbent,
-        &mut candidate,
-        &Terms::of(args.within, args.turn, args.min_agreement),
-        end,
-        told,
-        around,
-    )
-    .await
+    compare(&mut incumbent, &mut candidate, terms, None, told, around).await
 }
 
-async fn beside_stage(args: Args, topic: Topic, around: &Surroundings) -> Result<ExitCode, Failure> {
+async fn beside_stage(args: Args, topic: Topic, terms: &Terms, around: &Surroundings) -> Result<ExitCode, Failure> {
     let beside = Server::new(ServerOptions::default(), &around.clock, &around.seed);
     let address = open_shadow(&args.shared.bus, (args.listen, !args.command.is_empty()), &beside, around).await?;
     let scratch = tempfile::tempdir()?;
@@ -204,16 +196,7 @@ async fn beside_stage(args: Args, topic: Topic, around: &Surroundings) -> Result
     let beside = Bus::in_process(&beside);
     let mut candidate = OnBus::follow(&beside, StageRecords::of(topic), &around.clock, &around.seed);
     let told = Told::new(args.shared.output, "the incumbent", "the candidate");
-    let end = End::new(args.duration, program);
-    compare(
-        &mut incumbent,
-        &mut candidate,
-        &Terms::of(args.within, args.turn, args.min_agreement),
-        end,
-        told,
-        around,
-    )
-    .await
+    compare(&mut incumbent, &mut candidate, terms, program, told, around).await
 }
 
 /// Serves the shadow of the bus; returns where.
@@ -268,16 +251,20 @@ async fn open_dry_run(kube: Kube, kubeconfig: &std::path::Path, around: &Surroun
 struct Terms {
     tolerance: Tolerance,
     min_agreement: f64,
+    /// Without it, until somebody ends it.
+    duration: Option<Duration>,
 }
 
 impl Terms {
-    fn of(within: GoDuration, turn: GoDuration, min_agreement: f64) -> Self {
+    fn of(args: &Args) -> Self {
+        let within = args.within.get();
         Self {
             tolerance: Tolerance {
-                within: within.get(),
-                turn: turn.get().max(within.get()),
+                within,
+                turn: args.turn.get().max(within),
             },
-            min_agreement,
+            min_agreement: args.min_agreement,
+            duration: args.duration.map(GoDuration::get),
         }
     }
 }
@@ -289,13 +276,6 @@ struct End {
 }
 
 impl End {
-    fn new(after: Option<GoDuration>, program: Option<Candidate>) -> Self {
-        Self {
-            after: after.map(GoDuration::get),
-            program,
-        }
-    }
-
     /// Waits for it. An error is that of the program, which ends only if something is wrong.
     async fn comes(&mut self) -> Result<(), Failure> {
         let time_is_over = async {
@@ -329,11 +309,15 @@ async fn compare(
     incumbent: &mut impl Source,
     candidate: &mut impl Source,
     terms: &Terms,
-    mut end: End,
+    program: Option<Candidate>,
     mut told: Told,
     around: &Surroundings,
 ) -> Result<ExitCode, Failure> {
     let mut comparison = Comparison::new(terms.tolerance);
+    let mut end = End {
+        after: terms.duration,
+        program,
+    };
     let ended = tokio::select! {
         biased;
         ended = end.comes() => ended,

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use bailiff_diff::said;
 use bailiff_event_bus::{Bus, Record, Skipped, SubscribeOptions, TombstoneReason, Update, subscribe};
 use bailiff_explain::{json, sentence};
 use bailiff_model::Topic;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::signal;
 
 use crate::Failure;
-use crate::bus::{Output, Shared, reach, said, topic};
+use crate::bus::{Output, Shared, reach, topic};
 
 /// Flags of `bailiff events`.
 #[derive(Debug, clap::Args)]

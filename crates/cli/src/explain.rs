@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use bailiff_diff::said;
 use bailiff_event_bus::{Body, Bus, Record};
 use bailiff_explain::story::{Story, Told, keys};
 use bailiff_model::intent::Intent;
@@ -11,7 +12,7 @@ use bailiff_runtime::Clock;
 use clap::Subcommand;
 
 use crate::Failure;
-use crate::bus::{Output, Shared, reach, read_all, said};
+use crate::bus::{Output, Shared, reach, read_all};
 
 /// Flags of `bailiff explain`.
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bailiff_diff::said;
 use bailiff_event_bus::{Record, ShardStatus};
 use bailiff_explain::overview::{End, NodeStanding, Overview, PodStanding, Timer};
 use bailiff_explain::{Said, json, sentence};
@@ -14,7 +15,7 @@ use bailiff_runtime::{Clock, GoDuration};
 use serde_json::{Value, json};
 
 use crate::Failure;
-use crate::bus::{Output, Shared, reach, read_all, said};
+use crate::bus::{Output, Shared, reach, read_all};
 
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bailiff_diff::said;
 use bailiff_event_bus::{Body, ShardStatus};
 use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
 use bailiff_model::hold::{Hold, HoldReason};
@@ -11,7 +12,6 @@ use bailiff_model::rollout::{Counts, DaemonSetSync, WhyNot};
 use bailiff_model::{Mono, NodeRef, Now, PodRef, Topic, Wall, Zone, ZoneState};
 
 use super::view::View;
-use crate::bus::said;
 
 /// What time it is there.
 pub fn now() -> Now {

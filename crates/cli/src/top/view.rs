@@ -1,10 +1,9 @@
 //! What is shown: everything the bus told, and whether it is still there.
 
+use bailiff_diff::said;
 use bailiff_event_bus::{ShardStatus, Update};
 use bailiff_explain::overview::Overview;
 use bailiff_model::Mono;
-
-use crate::bus::said;
 
 /// Everything, as it is now.
 #[derive(Debug, Default)]
