@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 
-use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Subscription, Update, subscribe};
+use bailiff_event_bus::{Bus, Record, Shards, SubscribeOptions, Subscription, Update, subscribe};
 use bailiff_model::{Mono, Topic};
 use bailiff_runtime::{Clock, Seed};
 
@@ -55,7 +55,7 @@ pub trait Reader: Send {
 pub struct OnBus<R> {
     subscription: Subscription,
     reader: R,
-    shards: Vec<ShardStatus>,
+    shards: Shards,
     /// Keys whose latest record cannot be read.
     unread: BTreeSet<(Topic, String)>,
     clock: Clock,
@@ -74,7 +74,7 @@ impl<R: Reader> OnBus<R> {
         Self {
             subscription: subscribe(bus, options, clock, seed),
             reader,
-            shards: Vec::new(),
+            shards: Shards::default(),
             unread: BTreeSet::new(),
             clock: clock.clone(),
             said: None,
@@ -83,22 +83,13 @@ impl<R: Reader> OnBus<R> {
 
     fn take(&mut self, update: Update) -> Vec<News> {
         let now = self.clock.now().mono;
+        self.shards.take(&update);
         let (mut news, heard) = match update {
-            Update::Snapshot {
-                records,
-                skipped,
-                shards,
-            } => {
-                self.shards = shards;
+            Update::Snapshot { records, skipped, .. } => {
                 self.unread = skipped.into_iter().map(|skipped| (skipped.topic, skipped.key)).collect();
                 (self.reader.all(&records, now), self.hears())
             }
-            Update::Changes {
-                records,
-                skipped,
-                shards,
-            } => {
-                keep(&mut self.shards, shards);
+            Update::Changes { records, skipped, .. } => {
                 for record in &records {
                     self.unread.remove(&(record.topic, record.key.clone()));
                 }
@@ -107,10 +98,7 @@ impl<R: Reader> OnBus<R> {
                 let news = records.iter().flat_map(|record| self.reader.read(record, now)).collect();
                 (news, self.hears())
             }
-            Update::Status { shards } => {
-                self.shards = shards;
-                (Vec::new(), self.hears())
-            }
+            Update::Status { .. } => (Vec::new(), self.hears()),
             Update::Lost { .. } => (Vec::new(), Err("its bus cannot be reached".to_owned())),
         };
         if self.said.as_ref() != Some(&heard) {
@@ -123,7 +111,7 @@ impl<R: Reader> OnBus<R> {
     /// Every shard of every topic is complete and live.
     fn hears(&self) -> Result<(), String> {
         for topic in self.reader.topics() {
-            if !ShardStatus::is_topic_complete(*topic, &self.shards) {
+            if !self.shards.is_complete(*topic) {
                 return Err(format!("not everything was published on {topic} yet"));
             }
         }
@@ -134,7 +122,7 @@ impl<R: Reader> OnBus<R> {
                 "{many} of its records are of a newer contract, {key} on {topic} among them: use a newer bailiff"
             ));
         }
-        match self.shards.iter().find(|shard| !shard.live) {
+        match self.shards.statuses().find(|shard| !shard.live) {
             Some(shard) => Err(format!("{} on {} is not live: {}", shard.producer, shard.topic, shard.detail)),
             None => Ok(()),
         }
@@ -150,15 +138,5 @@ impl<R: Reader> Source for OnBus<R> {
             update = self.subscription.next() => self.take(update),
             () = tokio::time::sleep_until(due) => self.reader.wake(self.clock.now().mono),
         }
-    }
-}
-
-/// Takes what changed; those of another layout are void.
-fn keep(shards: &mut Vec<ShardStatus>, changed: Vec<ShardStatus>) {
-    for status in changed {
-        shards.retain(|known| {
-            known.topic != status.topic || (known.shard_count == status.shard_count && known.shard != status.shard)
-        });
-        shards.push(status);
     }
 }

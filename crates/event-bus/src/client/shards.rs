@@ -38,6 +38,11 @@ impl Shards {
         }
     }
 
+    /// What is known of each shard, in the order of topics and shards: for whoever tells people which of them is not as it should be.
+    pub fn statuses(&self) -> impl Iterator<Item = &ShardStatus> {
+        self.known.values()
+    }
+
     /// True if every shard of the topic is complete: then, and only then, a missing key means that there is nothing to say about it.
     pub fn is_complete(&self, topic: Topic) -> bool {
         ShardStatus::is_topic_complete(topic, self.known.values())
