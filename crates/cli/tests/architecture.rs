@@ -67,6 +67,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("cel", &[]),
         ("sandbox", &["model", "runtime", "cel"]),
         ("processes", &[]),
+        ("footprint", &["model"]),
         ("bench", &["model", "runtime", "cluster", "processes"]),
         ("scenario", WORLD),
         ("cli", CLI),

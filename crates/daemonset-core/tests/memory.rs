@@ -1,55 +1,34 @@
 //! What the daemonset-syncer keeps of a node, of a daemon pod and of a pair of DaemonSet and node at rest, in bytes of the allocator.
 
-use std::alloc::System;
-use std::time::Duration;
-
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::wire::Call;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Request, Revision, Syncer};
-use bailiff_model::{Mono, NodeName, Now, Wall};
-use cap::Cap;
+use bailiff_footprint::fleet::{self, NOW};
+use bailiff_footprint::{Bytes, held};
+use bailiff_model::NodeName;
 use serde_json::{Value, json};
-
-#[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const NODES: usize = 5_000;
 /// DaemonSets, each with a pod on every node.
 const SETS: usize = 4;
-/// What they took when this was last looked at, all indexes and their room to grow included, and what they may take at most.
 const NODE: Bytes = Bytes { known: 276, most: 512 };
 const POD: Bytes = Bytes { known: 238, most: 256 };
 const PAIR: Bytes = Bytes { known: 258, most: 512 };
-
-struct Bytes {
-    known: usize,
-    most: usize,
-}
-
-const NOW: Now = Now {
-    mono: Mono::from_origin(Duration::from_secs(1000)),
-    wall: Wall::UNIX_EPOCH,
-};
 
 fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     // Raw JSON members can only be taken from text.
     serde_json::from_str(&object.to_string()).expect("a valid object")
 }
 
-fn mk_name(nth: usize) -> String {
-    let (high, low) = (100 + nth / 250, nth % 250);
-    format!("ip-10-{high}-{low}-{low}.eu-west-1.compute.internal")
-}
-
 /// With the labels that nodes of a cloud have.
 fn mk_node(nth: usize) -> Node {
-    let name = mk_name(nth);
+    let name = fleet::name(nth);
     let (zone, id) = (["a", "b", "c"][nth % 3], ["euw1-az1", "euw1-az2", "euw1-az3"][nth % 3]);
     let kind = ["m6i.4xlarge", "c6i.8xlarge"][nth % 2];
     decode(&json!({
         "metadata": {
-            "name": name,
-            "uid": format!("{nth:08x}-5f02-4c8c-b8a2-9f0d6f2b{nth:04x}"),
+            "name": name.as_str(),
+            "uid": fleet::uid(nth).to_string(),
             "resourceVersion": "123456789",
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {
@@ -62,7 +41,7 @@ fn mk_node(nth: usize) -> Node {
                 "failure-domain.beta.kubernetes.io/zone": format!("eu-west-1{zone}"),
                 "k8s.io/cloud-provider-aws": "7c1d1ab5a9b6b2f5a3f2d7c1d1ab5a9b",
                 "kubernetes.io/arch": "amd64",
-                "kubernetes.io/hostname": name,
+                "kubernetes.io/hostname": name.as_str(),
                 "kubernetes.io/os": "linux",
                 "node.kubernetes.io/instance-type": kind,
                 "topology.ebs.csi.aws.com/zone": format!("eu-west-1{zone}"),
@@ -104,7 +83,7 @@ fn mk_owner(set: usize) -> String {
 fn mk_pod(mut pod: Value, nth: usize, node: &NodeName) -> Pod {
     let meta = &mut pod["metadata"];
     meta["namespace"] = json!("kube-system");
-    meta["uid"] = json!(format!("{nth:08x}-3a1b-4d52-9e77-0c5d8e1a{:04x}", nth % 0x1_0000));
+    meta["uid"] = json!(fleet::pod_uid(nth).to_string());
     meta["resourceVersion"] = json!("123456789");
     meta["creationTimestamp"] = json!("2026-01-01T00:00:30Z");
     pod["spec"]["nodeName"] = json!(node.as_str());
@@ -180,7 +159,7 @@ fn a_node_a_pod_and_a_pair_take_few_bytes() {
         sets: (0..SETS).map(mk_daemonset).collect(),
         pods: 0,
     };
-    let before = ALLOCATOR.allocated();
+    let before = held();
     for input in [
         Input::Nodes((0..NODES).map(mk_node).collect()),
         Input::Pods(Vec::new().into()),
@@ -189,12 +168,12 @@ fn a_node_a_pod_and_a_pair_take_few_bytes() {
     ] {
         cluster.give(input);
     }
-    let with_nodes = ALLOCATOR.allocated();
+    let with_nodes = held();
     for set in 0..SETS {
         let set: DaemonSet = decode(&cluster.sets[set]);
         cluster.give(Input::DaemonSetApplied(set));
     }
-    let with_pods = ALLOCATOR.allocated();
+    let with_pods = held();
     assert_eq!(cluster.pods, NODES * SETS, "every node runs a pod of each");
     // What is known of pods outlives the DaemonSets, what is known of pairs does not.
     for set in 0..SETS {
@@ -204,14 +183,8 @@ fn a_node_a_pod_and_a_pair_take_few_bytes() {
             uid: mk_owner(set).into(),
         });
     }
-    let without_pairs = ALLOCATOR.allocated();
-    for (what, bytes, of) in [
-        ("node", (with_nodes - before) / NODES, NODE),
-        ("pod", (without_pairs - with_nodes) / cluster.pods, POD),
-        ("pair", (with_pods - without_pairs) / cluster.pods, PAIR),
-    ] {
-        println!("{bytes} bytes per {what}");
-        let most = of.most.min(of.known + of.known / 20);
-        assert!(bytes <= most, "{bytes} bytes per {what}, {} before, {most} at most", of.known);
-    }
+    let without_pairs = held();
+    NODE.check("node", (with_nodes - before) / NODES);
+    POD.check("pod", (without_pairs - with_nodes) / cluster.pods);
+    PAIR.check("pair", (with_pods - without_pairs) / cluster.pods);
 }

@@ -1,19 +1,13 @@
 //! What the monitor keeps of a node at rest, in bytes of the allocator, and that a renewal of a lease takes none.
 
-use std::alloc::System;
 use std::time::Duration;
 
-use bailiff_model::{Listed, Mono, NodeName, Now, ReadyStatus, Wall, Zone};
+use bailiff_footprint::{Bytes, fleet, held, taken};
+use bailiff_model::{Listed, Mono, Now, ReadyStatus, Wall};
 use bailiff_node_health_core::{Config, Effect, Input, LeaseFacts, Monitor, NodeFacts, Pressures, ReadyFacts, TopicNews};
-use cap::Cap;
-
-#[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const NODES: usize = 20_000;
-/// What a node took when this was last looked at, all indexes and their room to grow included, and what it may take at most.
-const BYTES: usize = 460;
-const MOST_BYTES: usize = 512;
+const NODE: Bytes = Bytes { known: 460, most: 512 };
 
 struct Cluster {
     monitor: Monitor,
@@ -54,7 +48,7 @@ impl Cluster {
     fn lease(&mut self, nth: usize) -> LeaseFacts {
         self.version += 1;
         LeaseFacts {
-            name: mk_name(nth),
+            name: fleet::name(nth),
             resource_version: self.version.into(),
             renewed: Some(self.now().wall + Duration::from_micros(self.version)),
         }
@@ -68,9 +62,9 @@ impl Cluster {
             self.give(Input::Wake);
             for nth in (self.seconds as usize % 10..NODES).step_by(10) {
                 let renewal = Input::LeaseApplied(self.lease(nth));
-                let before = ALLOCATOR.total_allocated();
+                let before = taken();
                 let effects = self.give(renewal);
-                allocated += ALLOCATOR.total_allocated() - before;
+                allocated += taken() - before;
                 assert!(
                     effects
                         .iter()
@@ -82,22 +76,13 @@ impl Cluster {
     }
 }
 
-fn mk_name(nth: usize) -> NodeName {
-    NodeName::from(format!(
-        "ip-10-{}-{}-{}.eu-west-1.compute.internal",
-        100 + nth / 50_000,
-        100 + nth / 250 % 200,
-        nth % 250
-    ))
-}
-
 fn mk_node(nth: usize) -> NodeFacts {
     NodeFacts {
-        name: mk_name(nth),
-        uid: format!("{nth:08x}-5f02-4c8c-b8a2-9f0d6f2b{nth:04x}").into(),
+        name: fleet::name(nth),
+        uid: fleet::uid(nth),
         resource_version: "123456789".into(),
         created: Wall::UNIX_EPOCH,
-        zone: Zone::new("eu-west-1", ["eu-west-1a", "eu-west-1b", "eu-west-1c"][nth % 3]),
+        zone: fleet::zone(nth),
         excluded: false,
         ready: ReadyFacts {
             status: ReadyStatus::True,
@@ -115,14 +100,12 @@ fn mk_node(nth: usize) -> NodeFacts {
 
 #[test]
 fn a_node_takes_few_bytes_and_its_renewals_none() {
-    let before = ALLOCATOR.allocated();
+    let before = held();
     let mut cluster = Cluster::new();
     // Twice the grace: timers have moved, and what the start left to be said was said.
     cluster.renew(100);
-    let bytes = (ALLOCATOR.allocated() - before) / NODES;
-    println!("{bytes} bytes per node");
+    let bytes = (held() - before) / NODES;
     let renewals = cluster.renew(10);
     assert_eq!(renewals, 0, "bytes allocated by {NODES} renewals");
-    let most = MOST_BYTES.min(BYTES + BYTES / 20);
-    assert!(bytes <= most, "{bytes} bytes per node, {BYTES} before, {most} at most");
+    NODE.check("node", bytes);
 }
