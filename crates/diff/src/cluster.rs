@@ -5,7 +5,7 @@ use bailiff_cluster::views::{Condition, Meta, TaintView, condition, or_default};
 use bailiff_cluster::watch::{Event, Source as Collection};
 use bailiff_cluster::{Api, Decode, View, Watch};
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect, ReadyStatus, wellknown};
+use bailiff_model::{Effect, ReadyStatus, Wall, wellknown};
 use bailiff_runtime::Seed;
 use serde::Deserialize;
 
@@ -164,9 +164,7 @@ impl Answers for Node {
         let condition = condition(&self.status.conditions, wellknown::CONDITION_READY);
         let status = condition.map_or(ReadyStatus::Absent, Condition::ready_status);
         let why = condition.map_or_else(String::new, |ready| {
-            let since = ready
-                .last_transition_time
-                .map_or_else(String::new, |since| format!(" since {since:.0}"));
+            let since = since(ready.last_transition_time);
             format!("Ready is {}{since}: {}", ready.status, ready.reason)
         });
         // The one that is newer is the one that is meant: while one is exchanged for the other, both stand.
@@ -176,11 +174,9 @@ impl Answers for Node {
         };
         let taint = self.spec.taints.iter().filter(is_ours).max_by_key(|taint| taint.time_added);
         let isolation = taint.map(|taint| {
-            let since = taint
-                .time_added
-                .map_or_else(String::new, |since| format!(" since {since:.0}"));
+            let since = since(taint.time_added);
             Answer::new(
-                format!("taint {}:NoExecute", taint.key),
+                records::tainted(&taint.key),
                 format!("the node carries {}:NoExecute{since}", taint.key),
             )
         });
@@ -214,10 +210,8 @@ impl Answers for Pod {
         let target = condition(&self.status.conditions, "DisruptionTarget");
         let target = target.filter(|target| target.status == "True" && target.reason == "DeletionByTaintManager");
         let answer = target.map(|target| {
-            let since = target
-                .last_transition_time
-                .map_or_else(String::new, |since| format!(" since {since:.0}"));
-            Answer::new("goes", format!("DisruptionTarget{since}: {}", target.reason)).for_good()
+            let since = since(target.last_transition_time);
+            records::gone(format!("DisruptionTarget{since}: {}", target.reason))
         });
         vec![(of_pod(&self.metadata), answer)]
     }
@@ -228,7 +222,7 @@ impl Answers for Pod {
 }
 
 fn of_pod(meta: &Meta) -> Key {
-    Key::new(Question::Eviction, format!("pod {}/{}", meta.namespace, meta.name)).of_uid(meta.uid.as_str())
+    records::pod(&meta.namespace, &meta.name, meta.uid.as_str())
 }
 
 /// Read from JSON: the table of its message has no status.
@@ -260,5 +254,10 @@ impl Answers for DaemonSet {
 }
 
 fn of_set(meta: &Meta) -> Key {
-    Key::new(Question::Rollout, format!("daemonset {}/{}", meta.namespace, meta.name)).of_uid(meta.uid.as_str())
+    records::daemonset(&meta.namespace, &meta.name, meta.uid.as_str())
+}
+
+/// Since when something is so, for people; nothing if nobody said.
+fn since(at: Option<Wall>) -> String {
+    at.map_or_else(String::new, |at| format!(" since {at:.0}"))
 }

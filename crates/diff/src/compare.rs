@@ -51,7 +51,7 @@ pub enum Finding {
         key: Key,
         /// What both answer.
         answer: Option<Answer>,
-        /// How long they differed.
+        /// How long after that was told.
         after: Duration,
     },
 }

@@ -18,7 +18,7 @@ use crate::records;
 use crate::source::{News, Reader};
 
 /// The questions that are answered of a cluster, by either side.
-pub const QUESTIONS: [Question; 4] = [Question::Health, Question::Isolation, Question::Eviction, Question::Rollout];
+const QUESTIONS: [Question; 4] = [Question::Health, Question::Isolation, Question::Eviction, Question::Rollout];
 
 /// Reads all topics.
 #[derive(Debug, Default)]
@@ -33,8 +33,7 @@ pub struct Duties {
 /// What is said of a node.
 #[derive(Debug, Default)]
 struct Node {
-    /// How it is, and what it will be at a moment unless something is heard of it.
-    health: Option<Answer>,
+    /// What is to be said of a late one at a moment, unless something is heard of it before.
     lost: Option<(Mono, Answer)>,
     /// The taint that is wanted.
     intent: Option<Answer>,
@@ -101,7 +100,6 @@ impl Reader for Duties {
             let Some((_, answer)) = self.node(&name).lost.take() else {
                 continue;
             };
-            self.node(&name).health = Some(answer.clone());
             news.push(News::Says(records::node(Question::Health, &name), Some(answer)));
         }
         news
@@ -133,7 +131,6 @@ impl Duties {
             self.due.insert((due, name.to_owned()));
             self.node(name).lost = Some((due, lost));
         }
-        self.node(name).health = Some(answer.clone());
         vec![News::Says(key, Some(answer))]
     }
 
@@ -146,7 +143,7 @@ impl Duties {
         let answer = match (&node.intent, &node.outcome) {
             (None, _) => None,
             (Some(wanted), None) => Some(wanted.clone().in_turn()),
-            (Some(wanted), Some(became)) if became.says == "isolated" => Some(Answer {
+            (Some(wanted), Some(became)) if became.says == records::ISOLATED => Some(Answer {
                 why: became.why.clone(),
                 in_turn: became.in_turn,
                 ..wanted.clone()

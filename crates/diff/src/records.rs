@@ -1,5 +1,7 @@
 //! What the records of the bus answer.
 
+use std::fmt::Display;
+
 use bailiff_event_bus::Body;
 use bailiff_explain::{Said, sentence};
 use bailiff_model::health::{NodeHealth, Verdict};
@@ -10,13 +12,19 @@ use bailiff_model::{Hold, HoldReason, PodRef, Topic};
 
 use crate::answer::{Answer, Key, Question};
 
+/// A pod is deleted.
+const GOES: &str = "goes";
+
+/// A node has the taint that is wanted. Which one that is, is not said with it.
+pub(crate) const ISOLATED: &str = "isolated";
+
 /// The question that a record answers, and the answer; `None` if nothing is wanted any more.
 pub fn answer(body: &Body) -> (Key, Option<Answer>) {
     let why = || sentence::sentence(said(body));
     match body {
         Body::NodeHealth(health) => (node(Question::Health, &health.node.name), Some(of_health(health, why()))),
         Body::Intent(Intent::Isolation(isolation)) => {
-            let answer = Answer::new(format!("taint {}:NoExecute", isolation.taint.key()), why());
+            let answer = Answer::new(tainted(isolation.taint.key()), why());
             (node(Question::Isolation, &isolation.node.name), Some(answer))
         }
         Body::Intent(Intent::NodeEviction(eviction)) => (
@@ -26,23 +34,20 @@ pub fn answer(body: &Body) -> (Key, Option<Answer>) {
         Body::Intent(Intent::Pod(eviction)) => {
             let answer = match eviction.state {
                 IntentState::Scheduled => Some(Answer::new("goes when its toleration ends", why()).at(eviction.due_at)),
-                IntentState::Due => Some(Answer::new("goes", why())),
+                IntentState::Due => Some(Answer::new(GOES, why())),
                 IntentState::Withdrawn(_) => None,
             };
-            (pod(&eviction.pod), answer)
+            (of_ref(&eviction.pod), answer)
         }
         Body::Outcome(Outcome::Zone(zone)) => (
             Key::new(Question::Zone, format!("zone {}", zone.zone)),
             Some(of_zone(zone, why())),
         ),
         Body::Outcome(Outcome::Node(outcome)) => (node(Question::Isolation, &outcome.node.name), of_node(outcome, why())),
-        Body::Outcome(Outcome::Pod(outcome)) => (pod(&outcome.pod), of_pod(outcome, why())),
+        Body::Outcome(Outcome::Pod(outcome)) => (of_ref(&outcome.pod), of_pod(outcome, why())),
         Body::DaemonSetSync(sync) => {
-            let object = format!("daemonset {}/{}", sync.namespace, sync.name);
-            (
-                Key::new(Question::Rollout, object).of_uid(sync.uid.as_str()),
-                Some(of_sync(sync, why())),
-            )
+            let key = daemonset(&sync.namespace, &sync.name, sync.uid.as_str());
+            (key, Some(of_sync(sync, why())))
         }
     }
 }
@@ -51,7 +56,7 @@ pub fn answer(body: &Body) -> (Key, Option<Answer>) {
 /// any more.
 pub fn is_final(topic: Topic, key: &Key, answer: Option<&Answer>) -> bool {
     let is_pods = matches!(topic, Topic::EvictionIntents | Topic::EvictionOutcomes) && key.question == Question::Eviction;
-    is_pods && answer.is_some_and(|answer| answer.says == "goes")
+    is_pods && answer.is_some_and(|answer| answer.says == GOES)
 }
 
 /// What a record says, for whoever puts it into words.
@@ -64,12 +69,30 @@ pub fn said(body: &Body) -> Said<'_> {
     }
 }
 
-pub(crate) fn node(question: Question, name: impl std::fmt::Display) -> Key {
+pub(crate) fn node(question: Question, name: impl Display) -> Key {
     Key::new(question, format!("node {name}"))
 }
 
-pub(crate) fn pod(pod: &PodRef) -> Key {
-    Key::new(Question::Eviction, format!("pod {}/{}", pod.namespace, pod.name)).of_uid(pod.uid.to_string())
+pub(crate) fn pod(namespace: impl Display, name: impl Display, uid: impl Into<String>) -> Key {
+    Key::new(Question::Eviction, format!("pod {namespace}/{name}")).of_uid(uid)
+}
+
+pub(crate) fn daemonset(namespace: impl Display, name: impl Display, uid: impl Into<String>) -> Key {
+    Key::new(Question::Rollout, format!("daemonset {namespace}/{name}")).of_uid(uid)
+}
+
+fn of_ref(named: &PodRef) -> Key {
+    pod(&named.namespace, &named.name, named.uid.to_string())
+}
+
+/// A pod is deleted, whatever its node does then.
+pub(crate) fn gone(why: String) -> Answer {
+    Answer::new(GOES, why).for_good()
+}
+
+/// A node has the taint of this key that makes pods go.
+pub(crate) fn tainted(key: &str) -> String {
+    format!("taint {key}:NoExecute")
 }
 
 fn of_health(health: &NodeHealth, why: String) -> Answer {
@@ -108,10 +131,10 @@ fn of_zone(zone: &ZoneStatus, why: String) -> Answer {
 
 fn of_node(outcome: &NodeOutcome, why: String) -> Option<Answer> {
     let answer = match &outcome.state {
-        NodeOutcomeState::Isolated => Answer::new("isolated", why),
+        NodeOutcomeState::Isolated => Answer::new(ISOLATED, why),
         NodeOutcomeState::Evicted => Answer::new("all its pods go", why),
-        NodeOutcomeState::Queued { .. } => Answer::new("isolated", why).in_turn(),
-        NodeOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new("isolated", why).in_turn(),
+        NodeOutcomeState::Queued { .. } => Answer::new(ISOLATED, why).in_turn(),
+        NodeOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new(ISOLATED, why).in_turn(),
         NodeOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),
         NodeOutcomeState::Released => return None,
     };
@@ -120,12 +143,12 @@ fn of_node(outcome: &NodeOutcome, why: String) -> Option<Answer> {
 
 fn of_pod(outcome: &PodOutcome, why: String) -> Option<Answer> {
     let answer = match &outcome.state {
-        PodOutcomeState::Evicting => Answer::new("goes", why),
-        PodOutcomeState::Deleted | PodOutcomeState::Gone => Answer::new("goes", why).for_good(),
+        PodOutcomeState::Evicting => Answer::new(GOES, why),
+        PodOutcomeState::Deleted | PodOutcomeState::Gone => gone(why),
         // Nothing else keeps it from that (it is the last reason there is): what an observer would have deleted at this moment does not
         // come back when its node does.
-        PodOutcomeState::Held(hold) if hold.reason == HoldReason::Observing => Answer::new("goes", why).for_good(),
-        PodOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new("goes", why).in_turn(),
+        PodOutcomeState::Held(hold) if hold.reason == HoldReason::Observing => gone(why),
+        PodOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new(GOES, why).in_turn(),
         PodOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),
         PodOutcomeState::Blocked { by } => Answer::new(format!("stays, PodDisruptionBudget {by} forbids it"), why),
         PodOutcomeState::Refused(reason) => Answer::new(format!("stays, refused: {}", reason.as_str()), why),

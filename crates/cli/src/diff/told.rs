@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::bus::Output;
 
+/// How often the figures are shown anew: people cannot read them faster.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
 
 /// Tells it.

@@ -12,7 +12,7 @@ use crate::answer::{Key, Side};
 #[derive(Debug)]
 pub(super) struct Pair {
     pub(super) courses: [Course; 2],
-    /// Since when they differ, if that was told.
+    /// When it was told that they differ, if it was and they still do.
     pub(super) told: Option<Mono>,
     /// Since when they answer differently, without a moment in which they did not.
     apart: Option<Mono>,

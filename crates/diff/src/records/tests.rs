@@ -102,7 +102,7 @@ fn what_becomes_of_a_pod_is_compared_and_not_how_far_it_is() {
 
 #[test]
 fn a_tombstone_takes_back_what_was_not_decided() {
-    let key = pod(&mk_pod());
+    let key = of_ref(&mk_pod());
     let goes = Answer::new("goes", "");
     for topic in [Topic::EvictionIntents, Topic::EvictionOutcomes] {
         assert!(is_final(topic, &key, Some(&goes)));
