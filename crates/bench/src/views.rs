@@ -1,6 +1,8 @@
 //! What is decoded of the objects that are looked at: the fields that tell what a controller did, and no others.
 
-use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, condition, or_default};
+use bailiff_cluster::views::{
+    Condition, Conditions, Meta, OwnerReference, TaintView, Taints, TolerationView, condition, or_default,
+};
 use bailiff_cluster::{Decode, View};
 use bailiff_model::{Effect, ReadyStatus, Taint, Toleration, Wall, wellknown};
 use serde::Deserialize;
@@ -10,23 +12,9 @@ use serde::Deserialize;
 pub(crate) struct NodeView {
     metadata: Meta,
     #[serde(default, deserialize_with = "or_default")]
-    spec: NodeSpec,
+    spec: Taints,
     #[serde(default, deserialize_with = "or_default")]
-    status: NodeStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeSpec {
-    #[serde(deserialize_with = "or_default")]
-    taints: Vec<TaintView>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeStatus {
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
+    status: Conditions,
 }
 
 /// A Pod.

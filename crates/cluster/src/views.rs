@@ -76,6 +76,15 @@ impl Condition {
     }
 }
 
+/// `status` of an object, of which the conditions are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
+    /// `status.conditions`.
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+}
+
 /// The condition of type `kind`, if there is one.
 pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.kind == kind)
@@ -107,6 +116,15 @@ impl TaintView {
             time_added: self.time_added,
         })
     }
+}
+
+/// `spec` of a node, of which the taints are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Taints {
+    /// `spec.taints`.
+    #[serde(deserialize_with = "or_default")]
+    pub taints: Vec<TaintView>,
 }
 
 /// One entry of `spec.tolerations`.

@@ -1,7 +1,7 @@
 //! What the controllers of a cluster did, as it stands in the API.
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, Meta, TaintView, condition, or_default};
+use bailiff_cluster::views::{Condition, Conditions, Meta, TaintView, Taints, condition, or_default};
 use bailiff_cluster::watch::{Event, Source as Collection};
 use bailiff_cluster::{Api, Decode, View, Watch};
 use bailiff_model::intent::HealthTaint;
@@ -40,23 +40,9 @@ trait Answers: View {
 struct Node {
     metadata: Meta,
     #[serde(default, deserialize_with = "or_default")]
-    spec: NodeSpec,
+    spec: Taints,
     #[serde(default, deserialize_with = "or_default")]
     status: Conditions,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeSpec {
-    #[serde(deserialize_with = "or_default")]
-    taints: Vec<TaintView>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Conditions {
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
 }
 
 #[derive(Debug, Deserialize)]

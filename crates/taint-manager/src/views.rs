@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, Meta, TaintView, TolerationView, condition, or_default, time};
+use bailiff_cluster::views::{Condition, Conditions, Meta, TaintView, TolerationView, condition, or_default, time};
 use bailiff_cluster::{Decode, View};
 use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
@@ -38,7 +38,7 @@ struct RawNode {
     #[serde(default, deserialize_with = "or_default")]
     spec: NodeSpec,
     #[serde(default, deserialize_with = "or_default")]
-    status: Status,
+    status: Conditions,
 }
 
 /// Name and uid are what an object is known by: one without them cannot be decoded.
@@ -85,20 +85,13 @@ struct NodeSpec {
     unschedulable: bool,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
-}
-
 #[derive(Deserialize)]
 struct RawPod {
     metadata: PodMeta,
     #[serde(default, deserialize_with = "or_default")]
     spec: PodSpec,
     #[serde(default, deserialize_with = "or_default")]
-    status: Status,
+    status: Conditions,
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,9 @@
 //! What is decoded of a Node and of a Pod: the fields that the core knows, and no others.
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, Meta, SelectorView, TaintView, TolerationView, condition, or_default, time};
+use bailiff_cluster::views::{
+    Condition, Conditions, Meta, SelectorView, TaintView, Taints, TolerationView, condition, or_default, time,
+};
 use bailiff_cluster::{Decode, View};
 use bailiff_model::{ReadyStatus, Selector, Wall, Zone, wellknown};
 use bailiff_zone_core::{DISRUPTION_MESSAGE, DISRUPTION_REASON, DaemonSetFacts, NodeFacts, PodFacts};
@@ -46,9 +48,9 @@ pub(crate) struct PodView {
 struct RawNode {
     metadata: RawMeta<Labels>,
     #[serde(default, deserialize_with = "or_default")]
-    spec: NodeSpec,
+    spec: Taints,
     #[serde(default, deserialize_with = "or_default")]
-    status: NodeStatus,
+    status: Conditions,
 }
 
 #[derive(Debug, Deserialize)]
@@ -69,20 +71,6 @@ struct RawMeta<L> {
     #[serde(default, deserialize_with = "or_default")]
     #[serde(bound(deserialize = "L: Default + Deserialize<'de>"))]
     labels: L,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NodeSpec {
-    #[serde(deserialize_with = "or_default")]
-    taints: Vec<TaintView>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NodeStatus {
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
 }
 
 #[derive(Debug, Default, Deserialize)]

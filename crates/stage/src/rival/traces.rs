@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 
 use bailiff_cluster::Encoded;
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, JsonText, Meta, TaintView, or_default, time};
+use bailiff_cluster::views::{Condition, Conditions, JsonText, Meta, TaintView, Taints, or_default, time};
 use bailiff_model::{Wall, wellknown};
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -117,9 +117,9 @@ struct Entry<'a> {
 #[serde(default)]
 struct Values {
     #[serde(deserialize_with = "or_default")]
-    spec: Spec,
+    spec: Taints,
     #[serde(deserialize_with = "or_default")]
-    status: Status,
+    status: Conditions,
     #[serde(rename = "reportingComponent", deserialize_with = "or_default")]
     reporter: String,
     #[serde(deserialize_with = "or_default")]
@@ -155,20 +155,6 @@ struct StatusFields {
 struct ConditionFields {
     #[serde(rename = "f:status")]
     status: Option<IgnoredAny>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Spec {
-    #[serde(deserialize_with = "or_default")]
-    taints: Vec<TaintView>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    #[serde(deserialize_with = "or_default")]
-    conditions: Vec<Condition>,
 }
 
 #[derive(Default, Deserialize)]
