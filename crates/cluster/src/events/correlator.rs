@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bailiff_model::Mono;
+use bailiff_model::{Mono, Now, Wall};
 
 use super::{Draft, Regarding, Severity};
 
@@ -35,6 +35,8 @@ pub struct Saying {
     pub name: String,
     /// How often it was said, the first time included.
     pub count: u32,
+    /// When it was said last: it may be written long after.
+    pub at: Wall,
     /// It stands for several, so that its note changes.
     pub is_merged: bool,
 }
@@ -92,7 +94,8 @@ pub struct Correlator {
 
 impl Correlator {
     /// Takes in `draft`; `name` is the name to use should it become an Event of its own.
-    pub fn apply(&mut self, mut draft: Draft, name: String, now: Mono) -> Action {
+    pub fn apply(&mut self, mut draft: Draft, name: String, at: Now) -> Action {
+        let now = at.mono;
         let own = (kinship(&draft), Some(draft.note.clone()));
         let text = if self.is_said(&own, now) || self.is_distinct(&own.0, now) {
             own
@@ -103,11 +106,11 @@ impl Correlator {
         let (is_said, is_merged) = (self.is_said(&text, now), text.1.is_none());
         self.note_similar(&text, !is_said, now);
         if is_said && !is_merged {
-            return self.repeat(&text, draft, now);
+            return self.repeat(&text, draft, at);
         }
         let is_granted = self.take_token(&draft, now);
         if is_said {
-            return self.merge(&text, draft, is_granted, now);
+            return self.merge(&text, draft, is_granted, at);
         }
         if !is_granted {
             return Action::Drop;
@@ -117,6 +120,7 @@ impl Correlator {
             draft,
             name,
             count: 1,
+            at: at.wall,
             is_merged,
         };
         let said = Said {
@@ -157,28 +161,30 @@ impl Correlator {
         }
     }
 
-    fn repeat(&mut self, text: &Text, draft: Draft, now: Mono) -> Action {
+    fn repeat(&mut self, text: &Text, draft: Draft, at: Now) -> Action {
         let Some(said) = self.said.get_mut(text) else {
             return Action::Drop;
         };
         said.saying.count = said.saying.count.saturating_add(1);
+        said.saying.at = at.wall;
         said.saying.draft.about = draft.about;
-        said.last = now;
-        if said.is_unwritten || (said.saying.count > 2 && now.saturating_since(said.written) < SERIES_EVERY) {
+        said.last = at.mono;
+        if said.is_unwritten || (said.saying.count > 2 && at.mono.saturating_since(said.written) < SERIES_EVERY) {
             self.wait(text);
             return Action::Count;
         }
-        said.written = now;
+        said.written = at.mono;
         Action::Repeat(said.saying.clone())
     }
 
     /// What was merged says the newest, as soon as it may: a row of Events that differ should end with the last of them.
-    fn merge(&mut self, text: &Text, draft: Draft, is_granted: bool, now: Mono) -> Action {
+    fn merge(&mut self, text: &Text, draft: Draft, is_granted: bool, at: Now) -> Action {
         let Some(said) = self.said.get_mut(text) else {
             return Action::Drop;
         };
         said.saying.count = said.saying.count.saturating_add(1);
-        said.last = now;
+        said.saying.at = at.wall;
+        said.last = at.mono;
         if !is_granted {
             self.wait(text);
             return Action::Count;
@@ -187,7 +193,7 @@ impl Correlator {
         if std::mem::take(&mut said.is_unwritten) {
             self.due.remove(&(said.written + SERIES_EVERY, text.clone()));
         }
-        said.written = now;
+        said.written = at.mono;
         Action::Repeat(said.saying.clone())
     }
 
@@ -293,6 +299,13 @@ mod tests {
         Mono::from_origin(Duration::from_secs(seconds))
     }
 
+    fn now(seconds: u64) -> Now {
+        Now {
+            mono: at(seconds),
+            wall: Wall::UNIX_EPOCH + Duration::from_secs(seconds),
+        }
+    }
+
     /// An action as text: what, name, count.
     fn text(action: Action) -> String {
         match action {
@@ -315,7 +328,7 @@ mod tests {
     fn repetitions_become_a_series_whose_last_count_is_written() {
         let mut correlator = Correlator::default();
         let say =
-            |correlator: &mut Correlator, seconds| text(correlator.apply(mk_draft("n", "x"), format!("n.{seconds}"), at(seconds)));
+            |correlator: &mut Correlator, seconds| text(correlator.apply(mk_draft("n", "x"), format!("n.{seconds}"), now(seconds)));
         assert_eq!(say(&mut correlator, 0), r#"create n.0 "x""#);
         assert_eq!(say(&mut correlator, 1), "repeat n.0 2");
         assert_eq!(correlator.wake_at(), None);
@@ -323,7 +336,9 @@ mod tests {
         assert_eq!(say(&mut correlator, 3), "count");
         assert_eq!(correlator.wake_at(), Some(at(31)));
         assert_eq!(counts(correlator.unwritten(at(30))), Vec::<u32>::new());
-        assert_eq!(counts(correlator.unwritten(at(31))), [4]);
+        let sayings = correlator.unwritten(at(31));
+        assert_eq!(sayings[0].at, now(3).wall, "when it was said, not when it is written");
+        assert_eq!(counts(sayings), [4]);
         assert_eq!((correlator.wake_at(), counts(correlator.unwritten(at(90)))), (None, vec![]));
         assert_eq!(say(&mut correlator, 70), "repeat n.0 5");
         assert_eq!(say(&mut correlator, 900), r#"create n.900 "x""#);
@@ -333,17 +348,17 @@ mod tests {
     fn what_is_gone_counts_anew() {
         let mut correlator = Correlator::default();
         let draft = || mk_draft("n", "x");
-        correlator.apply(draft(), "n.0".to_owned(), at(0));
-        correlator.apply(draft(), "n.1".to_owned(), at(1));
+        correlator.apply(draft(), "n.0".to_owned(), now(0));
+        correlator.apply(draft(), "n.1".to_owned(), now(1));
         correlator.restart(&draft(), at(32));
-        assert_eq!(text(correlator.apply(draft(), "n.2".to_owned(), at(33))), "repeat n.0 2");
+        assert_eq!(text(correlator.apply(draft(), "n.2".to_owned(), now(33))), "repeat n.0 2");
     }
 
     /// NL-132, DS-187
     #[test]
     fn the_tenth_of_similar_events_and_what_follows_are_one_that_says_the_newest() {
         let mut correlator = Correlator::default();
-        let mut say = |note: &str, seconds| text(correlator.apply(mk_draft("n", note), format!("n.{note}"), at(seconds)));
+        let mut say = |note: &str, seconds| text(correlator.apply(mk_draft("n", note), format!("n.{note}"), now(seconds)));
         for n in 0..9 {
             assert_eq!(say(&n.to_string(), n), format!("create n.{n} \"{n}\""));
         }
@@ -365,7 +380,7 @@ mod tests {
     fn what_is_merged_uses_the_budget_up_and_is_counted_beyond() {
         let mut correlator = Correlator::default();
         let say = |correlator: &mut Correlator, n: u32, seconds| {
-            text(correlator.apply(mk_draft("n", &format!("note {n}")), format!("n.{n}"), at(seconds)))
+            text(correlator.apply(mk_draft("n", &format!("note {n}")), format!("n.{n}"), now(seconds)))
         };
         for n in 1..=BURST {
             say(&mut correlator, n, 1);
@@ -396,7 +411,7 @@ mod tests {
                 reason,
                 ..mk_draft(object, &n.to_string())
             };
-            let action = text(correlator.apply(draft, format!("{object}.{n}"), at(seconds)));
+            let action = text(correlator.apply(draft, format!("{object}.{n}"), now(seconds)));
             action.starts_with("create")
         };
         let created = (0..40).filter(|n| say("a", *n, 1)).count();
@@ -413,7 +428,7 @@ mod tests {
         let mut correlator = Correlator::default();
         for n in 0..3 * MAX_ENTRIES {
             for _ in 0..3 {
-                correlator.apply(mk_draft(&n.to_string(), "x"), n.to_string(), at(n as u64 / 1000));
+                correlator.apply(mk_draft(&n.to_string(), "x"), n.to_string(), now(n as u64 / 1000));
             }
         }
         assert!(correlator.said.len() <= MAX_ENTRIES);

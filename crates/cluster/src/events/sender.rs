@@ -91,7 +91,7 @@ impl Sender {
 
     fn take(&mut self, draft: Draft) {
         let name = format!("{}.{:016x}", draft.regarding.name, self.seed.next_u64());
-        match self.correlator.apply(draft, name, self.now()) {
+        match self.correlator.apply(draft, name, self.api.clock().now()) {
             Action::Create(saying) => self.push(Job {
                 saying,
                 count: 1,
@@ -136,15 +136,14 @@ impl Sender {
         while self.under_way.len() < UNDER_WAY {
             let Some(job) = self.ready.pop_front() else { return };
             let api = self.api.clone();
-            let now = api.clock().wall();
             self.under_way.push(match job.count {
                 1 => {
                     let path = collection(&job.saying.draft);
-                    let body = event(&job.saying.draft, &job.saying.name, &self.reporter, now);
+                    let body = event(&job.saying, &self.reporter);
                     Box::pin(async move { (job, api.create::<IgnoredAny>(&path, &body).await.map(drop)) })
                 }
                 count => {
-                    let (path, body) = repetition(&job.saying, count, now);
+                    let (path, body) = repetition(&job.saying, count);
                     let patch = Patch::Merge(body);
                     Box::pin(async move { (job, api.patch::<IgnoredAny>(&path, &patch).await.map(drop)) })
                 }

@@ -21,8 +21,9 @@ pub(super) fn collection(draft: &Draft) -> String {
     format!("/apis/events.k8s.io/v1/namespaces/{}/events", namespace(draft))
 }
 
-/// A new Event of this name.
-pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -> Value {
+/// A new Event. Its time, as that of a repetition, is when it was said, however late it is written.
+pub(super) fn event(saying: &Saying, reporter: &Reporter) -> Value {
+    let (draft, name) = (&saying.draft, &saying.name);
     let regarding = &draft.regarding;
     let mut reference = json!({"apiVersion": regarding.api_version, "kind": regarding.kind, "name": regarding.name});
     let optional = [
@@ -43,7 +44,7 @@ pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": metadata,
-        "eventTime": micro_time(now),
+        "eventTime": micro_time(saying.at),
         "reportingController": reporter.controller,
         "reportingInstance": reporter.instance,
         "action": draft.action,
@@ -58,11 +59,11 @@ pub(super) fn event(draft: &Draft, name: &str, reporter: &Reporter, now: Wall) -
 ///
 /// In events.k8s.io/v1 everything but its series and its annotations is immutable. What stands for several, and so says something
 /// else each time, is changed as the core/v1 Event that it is too: there a message may change.
-pub(super) fn repetition(saying: &Saying, count: u32, now: Wall) -> (String, Value) {
+pub(super) fn repetition(saying: &Saying, count: u32) -> (String, Value) {
     let (draft, name) = (&saying.draft, &saying.name);
     let mut patch = json!({
         "metadata": {"annotations": annotations::of_repeated(&draft.about)},
-        "series": {"count": count, "lastObservedTime": micro_time(now)},
+        "series": {"count": count, "lastObservedTime": micro_time(saying.at)},
     });
     if !saying.is_merged {
         return (format!("{}/{name}", collection(draft)), patch);
