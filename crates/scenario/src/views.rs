@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView};
+use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, time};
+use bailiff_model::Wall;
 use serde::Deserialize;
 
 /// A Node.
@@ -138,9 +139,21 @@ pub struct ConfigMapView {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventView {
+    #[serde(deserialize_with = "time")]
+    pub event_time: Option<Wall>,
+    pub series: Option<EventSeries>,
     pub reason: String,
     #[serde(alias = "message")]
     pub note: String,
     #[serde(alias = "reportingComponent")]
     pub reporting_controller: String,
+}
+
+/// What an Event repeats.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EventSeries {
+    pub count: u32,
+    #[serde(deserialize_with = "time")]
+    pub last_observed_time: Option<Wall>,
 }

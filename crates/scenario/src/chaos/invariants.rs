@@ -271,3 +271,6 @@ impl Verdict {
             .push(format!("{:.3} s: {what}", at.since_origin().as_secs_f64()));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use bailiff_model::{Mono, Topic, wellknown};
 use bailiff_runtime::{Clock, Seed};
 use bailiff_sandbox::driver::Options as ClusterOptions;
 use bailiff_sandbox::kubelet::KubeletSettings;
+use jiff::SignedDuration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -81,6 +82,8 @@ struct Player {
     published: BTreeMap<StageName, Vec<Duration>>,
     /// When stages were started again.
     starts: Vec<(Mono, StageName)>,
+    /// By what clocks were stepped.
+    steps: Vec<(StageName, SignedDuration)>,
     /// Pods that the zone-evictor says it gave up: name by uid.
     given_up: BTreeMap<String, String>,
     trouble: Trouble,
@@ -164,6 +167,7 @@ impl Player {
             acts: 0,
             published: BTreeMap::new(),
             starts: Vec::new(),
+            steps: Vec::new(),
             given_up: BTreeMap::new(),
             trouble: Trouble::of(story, began),
             questions: Vec::new(),
@@ -262,6 +266,7 @@ impl Player {
     fn end(self, story: &Story) -> Ended {
         let history = self.fixture.sandbox.history();
         let mut timeline = Timeline::new(&history, self.starts.clone(), self.fixture.clock.now().mono);
+        timeline.steps.clone_from(&self.steps);
         // What is said of the API is believed only if it is true.
         let is_true = |name: &String| self.faults.failed(name) >= ATTEMPTS;
         let given_up = self.given_up.iter().filter(|(_, name)| is_true(name));

@@ -1,18 +1,20 @@
 //! The API's history as what invariants are about: nodes, pods and daemon sets, who changed them, and since when what has held.
 
+mod decode;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_cluster::views::{self, Condition, TaintView, TolerationView};
 use bailiff_model::taint::{Effect, Taint, Toleration};
-use bailiff_model::{Mono, ReadyStatus, Zone, wellknown};
+use bailiff_model::{Mono, ReadyStatus, Wall, Zone, wellknown};
 use bailiff_sandbox::{Change as Kind, Observation};
-use bailiff_stage::brake::{self, pauses::Pause};
+use bailiff_stage::brake::pauses::Pause;
+use jiff::SignedDuration;
 
 use super::story::BLIND;
 use crate::StageName;
-use crate::views::{BudgetView, ConfigMapView, Container, DaemonSetView, EventView, NodeView, PodView};
 
 /// Former states are remembered for so long: what a stage acts on may be as old as its requests may take (5 s each, an eviction is
 /// two) and its watch may lag.
@@ -52,6 +54,12 @@ pub enum Object {
         reason: String,
         /// Note.
         note: String,
+        /// Name of the Event: what is said again is a series of one.
+        name: String,
+        /// How often it was said.
+        count: u32,
+        /// When it was said last, by the clock of who says it: it may be written long after.
+        said: Option<Wall>,
     },
     /// A Lease: written without anybody's being disturbed.
     Aside,
@@ -173,6 +181,10 @@ pub struct Timeline {
     pub changes: Vec<Change>,
     /// When stages were started, after the first time.
     pub starts: Vec<(Mono, StageName)>,
+    /// Wall time at the origin, by clocks that nobody steps.
+    pub origin: Wall,
+    /// By what the clocks of stages were stepped, in order.
+    pub steps: Vec<(StageName, SignedDuration)>,
     /// When it ended.
     pub end: Mono,
     /// Uids of pods whose evictions the API refused so often that the zone-evictor gave them up, and says so (TE-076).
@@ -193,9 +205,33 @@ impl Timeline {
         Self {
             changes: changes.collect(),
             starts,
+            origin: history
+                .first()
+                .map_or(Wall::UNIX_EPOCH, |seen| seen.at.wall - seen.at.mono.since_origin()),
             end,
-            given_up: BTreeSet::new(),
+            ..Self::default()
         }
+    }
+
+    /// When `change` was said, if it is an Event of `stage`: at latest when it was written. The stage's clock may have been stepped,
+    /// before or since.
+    pub fn said_at(&self, change: &Change, stage: StageName) -> Mono {
+        let Object::Said { said: Some(said), .. } = change.object else {
+            return change.at;
+        };
+        let steps = self.steps.iter().filter(|(of, _)| *of == stage);
+        let offsets = steps.scan(SignedDuration::ZERO, |offset, (_, by)| {
+            *offset += *by;
+            Some(*offset)
+        });
+        let written = SignedDuration::try_from(change.at.since_origin()).unwrap_or(SignedDuration::MAX);
+        let ages = once(SignedDuration::ZERO)
+            .chain(offsets)
+            .map(|offset| written - (said.duration_since(self.origin) - offset));
+        let age = ages.filter(|age| !age.is_negative()).min();
+        change
+            .at
+            .saturating_sub(age.map_or(Duration::ZERO, SignedDuration::unsigned_abs))
     }
 
     /// Goes through all changes with the world as it was before each, and returns the world at the end.
@@ -359,116 +395,7 @@ impl Pod {
     }
 }
 
-// === impl Object ===
-
-impl Object {
-    fn of(seen: &Observation) -> Self {
-        let object = &seen.event.object;
-        match &*seen.resource {
-            "nodes" => object
-                .decode::<NodeView>()
-                .map_or_else(|error| Self::Other(error.to_string()), |view| Self::Node(view.into())),
-            "pods" => object
-                .decode::<PodView>()
-                .map_or_else(|error| Self::Other(error.to_string()), |view| Self::Pod(view.into())),
-            "daemonsets.apps" => object.decode::<DaemonSetView>().map_or_else(
-                |error| Self::Other(error.to_string()),
-                |view| Self::daemon_set(object.uid(), view),
-            ),
-            "poddisruptionbudgets.policy" => object.decode::<BudgetView>().map_or_else(
-                |error| Self::Other(error.to_string()),
-                |view| Self::Budget(view.spec.min_available),
-            ),
-            "configmaps" if object.name() == brake::NAME => Self::Pauses(if seen.event.change == Kind::Deleted {
-                Pauses::new()
-            } else {
-                let view = object.decode::<ConfigMapView>().ok();
-                let entries = view.into_iter().flat_map(|view| view.data);
-                entries.map(|(key, text)| (key, Pause::parse(&text).ok())).collect()
-            }),
-            other if other.starts_with("events") => object.decode::<EventView>().map_or(Self::Aside, |view| Self::Said {
-                by: view.reporting_controller,
-                reason: view.reason,
-                note: view.note,
-            }),
-            other if other.starts_with("leases") => Self::Aside,
-            other => Self::Other(format!("{other} {}/{}", object.namespace(), object.name())),
-        }
-    }
-}
-
-impl Object {
-    fn daemon_set(uid: &str, view: DaemonSetView) -> Self {
-        let rolling = view.spec.update_strategy.rolling_update;
-        Self::DaemonSet(DaemonSet {
-            uid: uid.to_owned(),
-            image: image(&view.spec.template.spec.containers),
-            max_unavailable: rolling.max_unavailable,
-            max_surge: rolling.max_surge,
-        })
-    }
-}
-
-fn image(containers: &[Container]) -> String {
-    containers
-        .first()
-        .map(|container| container.image.clone())
-        .unwrap_or_default()
-}
-
 /// A taint that says how a node is.
 pub fn is_health(key: &str) -> bool {
     key == wellknown::TAINT_NOT_READY || key == wellknown::TAINT_UNREACHABLE
-}
-
-/// Where a daemon pod's affinity says which node it is for.
-const TARGET: &str = "/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
-
-impl From<NodeView> for Node {
-    fn from(view: NodeView) -> Self {
-        let ready = views::condition(&view.status.conditions, wellknown::CONDITION_READY);
-        Self {
-            zone: Zone::from_labels(|key| view.metadata.labels.get(key).map(String::as_str)),
-            name: view.metadata.name,
-            uid: view.metadata.uid,
-            labels: view.metadata.labels,
-            ready: ready.map(Condition::ready_status).unwrap_or_default(),
-            taints: view.spec.taints.iter().filter_map(TaintView::to_model).collect(),
-        }
-    }
-}
-
-impl From<PodView> for Pod {
-    fn from(view: PodView) -> Self {
-        let condition = |kind| views::condition(&view.status.conditions, kind).map_or("", |one| one.status.as_str());
-        let owners = view.metadata.owner_references.iter();
-        let target = view
-            .spec
-            .affinity
-            .pointer(TARGET)
-            .and_then(serde_json::Value::as_str)
-            .unwrap_or_default();
-        Self {
-            daemon_of: owners
-                .filter(|owner| owner.controller && owner.kind == "DaemonSet")
-                .map(|owner| owner.uid.clone())
-                .next(),
-            tolerations: view.spec.tolerations.iter().map(TolerationView::to_model).collect(),
-            ready: condition(wellknown::CONDITION_READY).to_owned(),
-            is_target: condition(wellknown::CONDITION_DISRUPTION_TARGET) == "True",
-            is_terminating: view.metadata.meta.deletion_timestamp.is_some(),
-            is_finished: matches!(view.status.phase.as_str(), "Failed" | "Succeeded"),
-            is_running: view.status.phase == "Running",
-            is_bound: !view.spec.node_name.is_empty(),
-            image: image(&view.spec.containers),
-            labels: view.metadata.labels,
-            node: if view.spec.node_name.is_empty() {
-                target.to_owned()
-            } else {
-                view.spec.node_name.clone()
-            },
-            uid: view.metadata.meta.uid,
-            name: view.metadata.meta.name,
-        }
-    }
 }

@@ -175,33 +175,51 @@ pub(super) fn rivals_hold(timeline: &Timeline, terms: &Terms) -> Verdict {
     judge(timeline, terms, &spans, is_known)
 }
 
-/// A loss is what the monitor says is one; what the silence before it caused already is in flight.
+/// A loss is what the monitor says is one; what the silence before it caused already is in flight. It ends when it is said to have ended,
+/// not when that is written: of what is said again and again every half minute the last is (NL-132), and of those before it only that
+/// they were.
 pub(super) fn losses_hold(timeline: &Timeline, terms: &Terms) -> Verdict {
-    let mut spans: Vec<Span> = Vec::new();
+    // With when they were said to have begun.
+    let mut spans: Vec<(Mono, Span)> = Vec::new();
+    let mut ends: BTreeMap<&str, (u32, Mono)> = BTreeMap::new();
     for change in timeline
         .changes
         .iter()
         .filter(|change| by(change, StageName::NodeHealthMonitor))
     {
-        let Object::Said { reason, note, .. } = &change.object else {
+        let Object::Said {
+            reason,
+            note,
+            name,
+            count,
+            ..
+        } = &change.object
+        else {
             continue;
         };
-        let scope = scope_of(note);
+        let (scope, said) = (scope_of(note), timeline.said_at(change, StageName::NodeHealthMonitor));
         match reason.as_str() {
-            "CorrelatedLoss" => spans.push(Span {
-                scope,
-                from: change.at,
-                // The Event comes a moment after the hold began.
-                until: (change.at + HELD_FOR).saturating_sub(terms.latency),
-            }),
+            "CorrelatedLoss" => {
+                let span = Span {
+                    scope,
+                    // From when everybody could know of it.
+                    from: change.at,
+                    // The Event comes a moment after the hold began.
+                    until: (said + HELD_FOR).saturating_sub(terms.latency),
+                };
+                spans.push((said, span));
+            }
             "CorrelatedLossEnded" => {
-                for span in spans.iter_mut().filter(|span| span.scope == scope) {
-                    span.until = span.until.min(change.at);
+                let (before, last) = ends.insert(name, (*count, said)).unwrap_or((0, said));
+                let first = if *count > before + 1 { last } else { said };
+                for (began, span) in spans.iter_mut().filter(|(began, span)| span.scope == scope && *began < said) {
+                    span.until = span.until.min(first.max(*began));
                 }
             }
             _ => {}
         }
     }
+    let mut spans: Vec<Span> = spans.into_iter().map(|(_, span)| span).collect();
     // A monitor that starts anew waits for those that were not heard yet, but it judges who is late (NL-034): a hold ends with its monitor.
     for span in &mut spans {
         let starts = timeline

@@ -82,7 +82,10 @@ impl Player {
                 self.plan(self.at() + span, Act::StartBus);
             }
             Deed::Disconnect => self.fixture.server.disconnect(),
-            Deed::Step(stage, by) => self.fixture.clock_of(stage).step(by),
+            Deed::Step(stage, by) => {
+                self.fixture.clock_of(stage).step(by);
+                self.steps.push((stage, by));
+            }
             Deed::Storm(storm) => self.faults.storm(storm),
             Deed::Cut(stage, cut) => self.cut(stage, cut, true),
             Deed::Mend(stage, cut) => self.cut(stage, cut, false),

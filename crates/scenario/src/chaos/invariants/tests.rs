@@ -1,0 +1,92 @@
+use std::sync::Arc;
+
+use bailiff_model::{Wall, Zone};
+use jiff::SignedDuration;
+
+use super::*;
+
+/// Milliseconds since the origin.
+fn mono(millis: u64) -> Mono {
+    Mono::from_origin(Duration::from_millis(millis))
+}
+
+fn mk_node(ready: ReadyStatus, taints: &[&str]) -> Object {
+    let taint = |key: &&str| Taint::new(key, Effect::NoExecute);
+    Object::Node(Node {
+        name: "n0".to_owned(),
+        uid: "n0-uid".to_owned(),
+        zone: Zone::new("r", "z0"),
+        ready,
+        taints: taints.iter().map(taint).collect(),
+        ..Node::default()
+    })
+}
+
+/// What the monitor says of zone z0, by a clock that is right.
+fn mk_news(reason: &str, count: u32, said: u64) -> Object {
+    Object::Said {
+        by: "node-controller".to_owned(),
+        reason: reason.to_owned(),
+        note: "2 of 2 leases of zone r:z0 stopped together".to_owned(),
+        name: format!("{reason}.1"),
+        count,
+        said: Some(Wall::UNIX_EPOCH + Duration::from_millis(said)),
+    }
+}
+
+/// Changes at times in milliseconds, each by somebody.
+fn mk_timeline(changes: Vec<(u64, &str, Object)>) -> Timeline {
+    let changes = changes.into_iter().map(|(at, actor, object)| Change {
+        at: mono(at),
+        actor: Arc::from(actor),
+        is_gone: false,
+        object,
+    });
+    Timeline {
+        changes: changes.collect(),
+        end: mono(100_000),
+        ..Timeline::default()
+    }
+}
+
+/// A zone that is held at 20 s, and its node that is isolated at 35 s; between them it is said that the hold ended.
+fn judge_loss(end: Option<(u64, u32, u64)>, steps: &[(StageName, SignedDuration)]) -> usize {
+    let monitor = StageName::NodeHealthMonitor.as_str();
+    let mut changes = vec![
+        (0, "admin", mk_node(ReadyStatus::True, &[])),
+        (10_000, monitor, mk_news("CorrelatedLossEnded", 2, 10_000)),
+        (20_000, monitor, mk_news("CorrelatedLoss", 1, 20_000)),
+        (30_000, monitor, mk_node(ReadyStatus::Unknown, &[])),
+    ];
+    let isolated = mk_node(ReadyStatus::Unknown, &[wellknown::TAINT_UNREACHABLE]);
+    changes.push((35_000, StageName::ZoneEvictor.as_str(), isolated));
+    changes.extend(end.map(|(at, count, said)| (at, monitor, mk_news("CorrelatedLossEnded", count, said))));
+    changes.sort_by_key(|(at, ..)| *at);
+    let timeline = Timeline {
+        steps: steps.to_vec(),
+        ..mk_timeline(changes)
+    };
+    holds::losses_hold(&timeline, &Terms::default()).violations.len()
+}
+
+/// NL-132: a hold ends when that is said, however late it is written: what is said again and again is written every half minute.
+#[test]
+fn a_hold_ends_when_it_is_said_to() {
+    let monitor = |by| [(StageName::NodeHealthMonitor, SignedDuration::from_secs(by))];
+    let other = [(StageName::TaintManager, SignedDuration::from_secs(16))];
+    assert_eq!(judge_loss(None, &[]), 2, "the node is marked Unknown, and isolated");
+    assert_eq!(judge_loss(Some((29_000, 3, 29_000)), &[]), 0);
+    assert_eq!(judge_loss(Some((40_000, 3, 29_000)), &[]), 0, "written late");
+    assert_eq!(judge_loss(Some((40_000, 3, 32_000)), &[]), 1);
+    assert_eq!(judge_loss(Some((40_000, 3, 40_000)), &[]), 2);
+    assert_eq!(judge_loss(Some((40_000, 3, 16_000)), &[]), 2, "an earlier one");
+    assert_eq!(
+        judge_loss(Some((40_000, 4, 39_000)), &[]),
+        0,
+        "one that is not told may lie anywhere before"
+    );
+    // What the monitor's own clock says is taken with what it was stepped by.
+    assert_eq!(judge_loss(Some((40_000, 3, 3_640_000)), &monitor(3_600)), 2);
+    assert_eq!(judge_loss(Some((40_000, 3, 3_629_000)), &monitor(3_600)), 0);
+    assert_eq!(judge_loss(Some((40_000, 3, 40_000)), &other), 2);
+}
