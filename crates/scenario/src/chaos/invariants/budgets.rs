@@ -2,7 +2,7 @@
 
 use super::super::story::{Method, Terms};
 use super::super::timeline::{Pod, PodNow, Timeline, World};
-use super::{Verdict, evictions::evictions};
+use super::{ROUNDING, Verdict, evictions::evictions};
 
 /// Whether the budget of the story is about this pod.
 pub(super) fn guards(world: &World, pod: &Pod) -> bool {
@@ -25,8 +25,13 @@ pub(super) fn budgets_are_respected(timeline: &Timeline, terms: &Terms) -> Verdi
             return;
         }
         verdict.premises += 1;
-        let waited = eviction.due.iter().min().map(|due| eviction.at.saturating_since(*due));
-        if waited >= patience && patience.is_some() {
+        // Who decides after a restart goes by `timeAdded`, which is up to a second early, and so is what waits since then (TE-102).
+        let waited = eviction
+            .due
+            .iter()
+            .min()
+            .map(|due| eviction.at.saturating_since(*due) + ROUNDING);
+        if patience.zip(waited).is_some_and(|(patience, waited)| waited >= patience) {
             return;
         }
         // What the API server counts is a moment old.

@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
+use bailiff_model::taint::{Operator, Toleration};
 use bailiff_model::{Wall, Zone};
 use jiff::SignedDuration;
 
+use super::super::story::Method;
+use super::super::timeline::Pod;
 use super::*;
 
 /// Milliseconds since the origin.
@@ -19,6 +22,29 @@ fn mk_node(ready: ReadyStatus, taints: &[&str]) -> Object {
         ready,
         taints: taints.iter().map(taint).collect(),
         ..Node::default()
+    })
+}
+
+/// The pod `app` on n0, which tolerates everything for 10 s.
+fn mk_pod(ready: &str, is_terminating: bool) -> Object {
+    Object::Pod(Pod {
+        uid: "uid".to_owned(),
+        name: "app".to_owned(),
+        node: "n0".to_owned(),
+        is_bound: true,
+        daemon_of: None,
+        tolerations: vec![Toleration {
+            operator: Operator::Exists,
+            seconds: Some(10),
+            ..Toleration::exists("", Effect::NoExecute)
+        }],
+        ready: ready.to_owned(),
+        is_target: is_terminating,
+        is_terminating,
+        is_finished: false,
+        is_running: true,
+        labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
+        image: String::new(),
     })
 }
 
@@ -89,4 +115,24 @@ fn a_hold_ends_when_it_is_said_to() {
     assert_eq!(judge_loss(Some((40_000, 3, 3_640_000)), &monitor(3_600)), 2);
     assert_eq!(judge_loss(Some((40_000, 3, 3_629_000)), &monitor(3_600)), 0);
     assert_eq!(judge_loss(Some((40_000, 3, 40_000)), &other), 2);
+}
+
+/// TE-102: what waits for a budget waits since `timeAdded`, in whole seconds, if its process was started since.
+#[test]
+fn a_budget_holds_until_the_wait_is_over_but_for_the_rounding() {
+    let terms = Terms {
+        method: Method::EvictThenDelete(Duration::from_secs(20)),
+        ..Terms::default()
+    };
+    for (at, broken) in [(35_000, 1), (41_799, 1), (41_900, 0), (43_000, 0)] {
+        let timeline = mk_timeline(vec![
+            (0, "admin", mk_node(ReadyStatus::True, &[])),
+            (0, "admin", mk_pod("True", false)),
+            (1_000, "admin", Object::Budget(1)),
+            (12_800, "admin", mk_node(ReadyStatus::True, &["example.com/a"])),
+            (at, StageName::ZoneEvictor.as_str(), mk_pod("True", true)),
+        ]);
+        let verdict = budgets::budgets_are_respected(&timeline, &terms);
+        assert_eq!((verdict.premises, verdict.violations.len()), (1, broken), "{at}");
+    }
 }
