@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Node};
 use crate::history::{self, Current, History, Next, View};
-use crate::pair::{Judgement, Rolled, Standing};
+use crate::pair::{Class, Judgement, Rolled, Standing};
 use crate::placement::Verdict;
 use crate::policy::{Complaint, Policy};
 use crate::retry::PodBackoff;
@@ -314,6 +314,10 @@ impl Set {
         }
         if !placement_changed || !world.nodes.contains_key(name) {
             return false;
+        }
+        // DS-139: a pass that failed because this node was missing is made again until it is there.
+        if self.pairs.get(name).is_some_and(|pair| pair.judgement.class == Class::Lost) {
+            return true;
         }
         let pods = self.pairs.get(name).map(|pair| pair.pods.as_slice()).unwrap_or_default();
         let is_bound = |key: &PodKey| world.pod_at(*key).is_some_and(|pod| pod.bound);

@@ -253,7 +253,7 @@ fn a_deleted_pod_is_replaced_at_once_while_surging() {
     assert_eq!(cluster.on("n0").len(), 2);
 }
 
-/// DS-139, DS-232: a pod left on a deleted node stops upstream's surge rollout, and not ours.
+/// DS-139, DS-232: a pod left on a deleted node stops upstream's surge rollout until the node is there again, and not ours.
 #[test]
 fn a_pod_on_a_deleted_node_does_not_stop_a_surge() {
     for (profile, created) in [(Profile::Bailiff, true), (Profile::Upstream, false)] {
@@ -263,6 +263,10 @@ fn a_pod_on_a_deleted_node_does_not_stop_a_surge() {
         cluster.set_image("v2");
         let (creates, _) = step(&mut cluster);
         assert_eq!(creates > 0, created, "{profile:?}");
+        cluster.add_node("n2", json!({}), json!([]));
+        cluster.rest();
+        let updated = cluster.daemonset().status.counts.updated;
+        assert_eq!(updated, 3, "{profile:?}");
     }
 }
 
