@@ -138,6 +138,7 @@ impl Cluster {
             facts.ready = NodeReady {
                 status: ReadyStatus::Unknown,
                 stopped_posting: true,
+                since: None,
             };
             facts.node.resource_version = "2".into();
             self.give(Input::Node(facts));
@@ -193,6 +194,7 @@ fn mk_node(nth: usize) -> NodeFacts {
         ready: NodeReady {
             status: ReadyStatus::True,
             stopped_posting: false,
+            since: None,
         },
         ..NodeFacts::default()
     }
@@ -218,6 +220,7 @@ fn mk_pod(nth: usize) -> PodFacts {
             tolerates("node.kubernetes.io/unreachable", Duration::from_secs(300)),
         ],
         ready: ReadyStatus::True,
+        ready_since: None,
         bound: Some(Wall::UNIX_EPOCH),
         terminating: false,
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, Taint, Toleration, Wall, Zone};
+use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, Stamp, Taint, Toleration, Wall, Zone};
 
 /// Condition Ready of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct NodeReady {
     pub status: ReadyStatus,
     /// Unknown because a controller found that the kubelet stopped posting (reason `NodeStatusUnknown`, NL-053).
     pub stopped_posting: bool,
+    /// `lastTransitionTime`.
+    pub since: Option<Stamp>,
 }
 
 impl NodeReady {
@@ -80,6 +82,8 @@ pub struct PodFacts {
     pub tolerations: Vec<Toleration>,
     /// Condition Ready.
     pub ready: ReadyStatus,
+    /// Its `lastTransitionTime`.
+    pub ready_since: Option<Wall>,
     /// When it was bound: `PodScheduled`'s transition, else creation.
     pub bound: Option<Wall>,
     /// It is being deleted. It is judged like any other (TE-077); this tells that its deletion did not fail.

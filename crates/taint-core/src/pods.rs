@@ -32,6 +32,8 @@ pub(crate) struct Pod {
     disruption_target: bool,
     /// Its Ready condition is to be set to False.
     pub(crate) mark: bool,
+    /// It was not ready when its node was known to be silent: there was nothing to mark.
+    pub(crate) spared: bool,
     /// When it was bound; kept until intents are decided for the first time.
     pub(crate) bound: Option<Box<Start>>,
     /// Its toleration time, running or over.
@@ -176,6 +178,7 @@ impl Pods {
             ready: facts.ready,
             disruption_target: facts.pod.disruption_target,
             mark: false,
+            spared: false,
             bound: bound.map(Box::new),
             armed: None,
             told: false,

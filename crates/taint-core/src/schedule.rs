@@ -116,6 +116,7 @@ mod tests {
             ready: NodeReady {
                 status,
                 stopped_posting: false,
+                since: None,
             },
             ..NodeFacts::default()
         }

@@ -20,6 +20,7 @@ fn mk_node(nth: usize) -> NodeFacts {
         ready: NodeReady {
             status: ReadyStatus::True,
             stopped_posting: false,
+            since: Some(Wall::UNIX_EPOCH.into()),
         },
         labels: PlatformLabels {
             os: text("linux"),
@@ -66,6 +67,7 @@ fn mk_pod(nth: usize) -> PodFacts {
         node: fleet::name(nth * 7_919 % NODES),
         tolerations,
         ready: ReadyStatus::True,
+        ready_since: Some(Wall::UNIX_EPOCH),
         bound: Some(Wall::UNIX_EPOCH),
         terminating: false,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{Condition, Conditions, Meta, TaintView, TolerationView, condition, or_default, time};
 use bailiff_cluster::{Decode, View};
-use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
+use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Stamp, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -140,6 +140,7 @@ impl From<RawNode> for NodeView {
             ready: NodeReady {
                 status: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
                 stopped_posting: ready.is_some_and(|ready| ready.reason == REASON_STOPPED_POSTING),
+                since: ready.and_then(|ready| ready.last_transition_time).map(Stamp::from),
             },
             pressure: Pressure {
                 memory: is_true(wellknown::CONDITION_MEMORY_PRESSURE),
@@ -214,6 +215,7 @@ impl From<RawPod> for PodView {
     fn from(raw: RawPod) -> Self {
         let RawPod { metadata, spec, status } = raw;
         let found = |kind| condition(&status.conditions, kind);
+        let ready = found(wellknown::CONDITION_READY);
         let scheduled = found(CONDITION_POD_SCHEDULED).filter(|scheduled| scheduled.status == "True");
         let facts = PodFacts {
             pod: PodRef {
@@ -226,7 +228,8 @@ impl From<RawPod> for PodView {
             },
             node: NodeName::from(spec.node_name),
             tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
-            ready: found(wellknown::CONDITION_READY).map_or(ReadyStatus::Absent, Condition::ready_status),
+            ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
+            ready_since: ready.and_then(|ready| ready.last_transition_time),
             bound: scheduled
                 .and_then(|scheduled| scheduled.last_transition_time)
                 .or(metadata.creation_timestamp),
@@ -294,7 +297,7 @@ mod tests {
                     {"key": "l", "effect": "NoSchedule"},
                 ]},
                 "status": {"conditions": [
-                    {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"},
+                    {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": "2024-05-01T11:30:00Z"},
                     {"type": "DiskPressure", "status": "True"},
                     {"type": "PIDPressure", "status": "Unknown"},
                 ]},
@@ -322,6 +325,7 @@ mod tests {
             ready: NodeReady {
                 status: ReadyStatus::Unknown,
                 stopped_posting: true,
+                since: Some(mk_wall("2024-05-01T11:30:00Z").into()),
             },
             pressure: Pressure {
                 disk: true,
@@ -362,7 +366,7 @@ mod tests {
             "spec": {"nodeName": "n1", "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": -1}]},
             "status": {"conditions": [
                 {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2024-05-01T10:00:05Z"},
-                {"type": "Ready", "status": "True"},
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2024-05-01T10:00:08Z"},
                 {"type": "DisruptionTarget", "status": "True"},
             ]},
         }), PodView::into_facts).expect("decodes");
@@ -381,6 +385,7 @@ mod tests {
                 ..Toleration::exists("k", Effect::NoExecute)
             }],
             ready: ReadyStatus::True,
+            ready_since: Some(mk_wall("2024-05-01T10:00:08Z")),
             bound: Some(mk_wall("2024-05-01T10:00:05Z")),
             terminating: false,
         };

@@ -3,12 +3,13 @@
 //! Upstream marks in the pass in which it flips a node's Ready to Unknown. Here the flip is read from the API: each pod of the node is
 //! wanted to be marked, once, and stays wanted until it is, or is gone, or the node is ready again. A process that starts and finds a
 //! node in that state wants the same, so marking is finished after a crash half-way. A pod whose kubelet sets it ready again
-//! afterwards is left alone, as upstream does.
+//! afterwards is left alone, as upstream does. One that was ready before the silence, by the times of both conditions, and is shown so only
+//! after it, because its watch is behind that of nodes, is marked all the same: else it would be ready for as long as the node is silent.
 //!
 //! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
 //! is still to be marked then.
 
-use bailiff_model::{About, Holds, NodeName, PodRef, PodUid, Profile, ReadyStatus, Zone};
+use bailiff_model::{About, Holds, NodeName, PodRef, PodUid, Profile, ReadyStatus, Stamp, Wall, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -28,6 +29,7 @@ impl Manager {
         let pods = self.pods.at(&node.pods);
         for uid in &pods {
             self.want_mark(uid);
+            self.note_spared(uid);
         }
     }
 
@@ -46,7 +48,11 @@ impl Manager {
         });
         let silent: Vec<NodeName> = silent.map(|(name, _)| name.clone()).collect();
         for name in silent {
-            self.mark_all(&name);
+            let Some(node) = self.nodes.get(&name) else { continue };
+            // One that is not ready may have been marked already.
+            for uid in &self.pods.at(&node.pods) {
+                self.want_mark(uid);
+            }
         }
     }
 
@@ -56,6 +62,30 @@ impl Manager {
         let Some(node) = self.nodes.get(&pod.node) else { return };
         if node.present && matches!(node.facts.ready.status, ReadyStatus::False | ReadyStatus::Unknown) {
             self.want_mark(uid);
+            self.note_spared(uid);
+        }
+    }
+
+    /// A pod of a silent node that was spared is ready: since before the silence?
+    pub(super) fn mark_overtaken(&mut self, uid: &PodUid, ready_since: Option<Wall>) {
+        let Some(pod) = self.pods.get_mut(uid) else { return };
+        if !std::mem::take(&mut pod.spared) {
+            return;
+        }
+        let node = self
+            .nodes
+            .get(&pod.node)
+            .filter(|node| node.present && node.facts.ready.is_silent());
+        let silent_since = node.and_then(|node| node.facts.ready.since).map(Stamp::wall);
+        if ready_since.zip(silent_since).is_some_and(|(ready, silent)| ready < silent) {
+            self.want_mark(uid);
+        }
+    }
+
+    /// Notes that there is nothing to mark at a pod of a node that fell silent.
+    fn note_spared(&mut self, uid: &PodUid) {
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.spared = !needs_mark(pod.ready);
         }
     }
 
@@ -79,6 +109,9 @@ impl Manager {
         let pods = self.pods.at(&node.pods);
         for uid in &pods {
             self.clear_mark(uid);
+            if let Some(pod) = self.pods.get_mut(uid) {
+                pod.spared = false;
+            }
         }
     }
 

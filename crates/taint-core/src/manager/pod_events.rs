@@ -66,12 +66,16 @@ impl Manager {
     /// TE-011: only tolerations matter; status, labels, deletion and resyncs do not.
     fn pod_changed(&mut self, facts: PodFacts) {
         let uid = facts.pod.uid.clone();
-        if matches!(facts.ready, ReadyStatus::False | ReadyStatus::Absent) {
+        let (ready, ready_since) = (facts.ready, facts.ready_since);
+        if matches!(ready, ReadyStatus::False | ReadyStatus::Absent) {
             self.clear_mark(&uid);
         }
         if self.pods.update(facts) {
             self.forget_what_was_tried(&uid);
             self.evaluate_pod(&uid);
+        }
+        if ready == ReadyStatus::True {
+            self.mark_overtaken(&uid, ready_since);
         }
     }
 

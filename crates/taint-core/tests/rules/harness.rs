@@ -245,6 +245,7 @@ pub fn mk_ready(status: ReadyStatus) -> NodeReady {
     NodeReady {
         status,
         stopped_posting: status == ReadyStatus::Unknown,
+        since: None,
     }
 }
 
@@ -309,6 +310,7 @@ pub fn mk_pod(uid: &str, node: &str, tolerations: &[(&str, Option<i64>)]) -> Pod
             .map(|(text, seconds)| mk_toleration(text, *seconds))
             .collect(),
         ready: ReadyStatus::True,
+        ready_since: None,
         bound: Some(wall(-800_000)),
         terminating: false,
     }

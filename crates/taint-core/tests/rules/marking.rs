@@ -37,6 +37,7 @@ fn only_a_node_that_fell_silent_while_ready_is_marked() {
         ready: NodeReady {
             status: Unknown,
             stopped_posting: false,
+            since: None,
         },
         ..mk_node("n1", &[])
     };
@@ -69,6 +70,7 @@ fn a_node_that_fell_silent_between_lists_is_marked() {
         ready: NodeReady {
             status: Unknown,
             stopped_posting: false,
+            since: None,
         },
         ..anew(Unknown)
     };
@@ -202,6 +204,66 @@ fn pods_bound_later_are_marked() {
     h.pod(mk_pod_ready("p", True));
     h.node(mk(Unknown));
     assert_eq!(h.marks.len(), 0, "a node that was never judged marks nothing");
+}
+
+/// NL-085, NL-089: a pod that was ready before its node fell silent, by their conditions, is marked although it is shown so afterwards:
+/// whether it was known when the node fell silent, or came later.
+#[test]
+fn a_pod_whose_watch_is_behind_is_marked() {
+    let silent = NodeFacts {
+        ready: NodeReady {
+            since: Some(wall(100).into()),
+            ..mk_ready(Unknown)
+        },
+        ..mk(Unknown)
+    };
+    let ready = |since: Option<i64>| PodFacts {
+        ready_since: since.map(wall),
+        ..mk_pod_ready("p", True)
+    };
+    for is_known in [true, false] {
+        for before in [Absent, False] {
+            for (since, wanted) in [(Some(99), 1), (Some(100), 0), (None, 0)] {
+                let young = mk_pod_ready("p", before);
+                let known = is_known.then(|| young.clone());
+                let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], known.into_iter().collect());
+                h.node(silent.clone());
+                h.pod(young);
+                h.pod(ready(since));
+                assert_eq!(h.marks.len(), wanted, "{is_known} {before:?} {since:?}");
+            }
+        }
+    }
+}
+
+/// NL-085: what its kubelet sets ready again after it was marked is left alone, whatever time it says, and so is what was not ready
+/// when this process began.
+#[test]
+fn what_was_marked_is_not_marked_again() {
+    let silent = NodeFacts {
+        ready: NodeReady {
+            since: Some(wall(100).into()),
+            ..mk_ready(Unknown)
+        },
+        ..mk(Unknown)
+    };
+    let ready = PodFacts {
+        ready_since: Some(wall(-1000)),
+        ..mk_pod_ready("p", True)
+    };
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk(True)], vec![ready.clone()]);
+    h.node(silent.clone());
+    answer(&mut h, "p", done("2"));
+    h.pod(mk_pod_ready("p", False));
+    h.pod(ready.clone());
+    assert_eq!(h.marks.len(), 1, "once");
+    let mut h = Harness::begun(Profile::Bailiff, vec![silent], vec![mk_pod_ready("p", False)]);
+    h.pod(ready.clone());
+    assert_eq!(h.marks.len(), 0, "by the process before, perhaps");
+    h.node(mk(True));
+    h.pod(mk_pod_ready("p", False));
+    h.pod(ready);
+    assert_eq!(h.marks.len(), 0, "its node is ready");
 }
 
 /// A node with a thousand pods does not open a thousand requests
