@@ -162,8 +162,8 @@ fn dry_options(kind: &str, body: Vec<u8>) -> Result<(String, Vec<u8>), Refusal> 
     Ok((JSON.to_owned(), options.to_string().into_bytes()))
 }
 
-/// `DeleteOptions` in protobuf, with `dryRun` (field 5) put before the rest. A document is its magic and a `runtime.Unknown`, whose field 2 is the
-/// message; fields that come twice are joined, the repeated ones by appending.
+/// `DeleteOptions` in protobuf, with `dryRun` (field 5) put before the rest. A document is its magic and a `runtime.Unknown`, whose field 2
+/// is the message; fields that come twice are joined, the repeated ones by appending.
 fn dry_document(document: &[u8]) -> Option<Vec<u8>> {
     const DRY_RUN: &[u8] = b"\x2a\x03All";
     let (mut rest, mut out, mut is_found) = (document.strip_prefix(MAGIC)?, MAGIC.to_vec(), false);

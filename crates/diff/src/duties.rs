@@ -13,9 +13,10 @@ use bailiff_model::outcome::Outcome;
 use bailiff_model::{Mono, ReadyStatus, Topic};
 use jiff::SignedDuration;
 
-use crate::answer::{Answer, Key, Question};
+use crate::answer::{Answer, Question};
 use crate::records;
 use crate::source::{News, Reader};
+use crate::stands::Stands;
 
 /// The questions that are answered of a cluster, by either side.
 const QUESTIONS: [Question; 4] = [Question::Health, Question::Isolation, Question::Eviction, Question::Rollout];
@@ -26,8 +27,8 @@ pub struct Duties {
     nodes: BTreeMap<String, Node>,
     /// When the grace of a late node is over.
     due: BTreeSet<(Mono, String)>,
-    /// Pods and DaemonSets by topic and key of the bus.
-    others: BTreeMap<(Topic, String), (Key, Option<Answer>)>,
+    /// Pods and DaemonSets.
+    others: Stands,
 }
 
 /// What is said of a node.
@@ -82,8 +83,8 @@ impl Reader for Duties {
                 }
                 self.isolation(name)
             }
-            (Topic::EvictionOutcomes, None) if record.key.starts_with("pod/") => self.other(record),
-            (Topic::DaemonRollouts, _) => self.other(record),
+            (Topic::EvictionOutcomes, None) if record.key.starts_with("pod/") => self.others.read(record),
+            (Topic::DaemonRollouts, _) => self.others.read(record),
             // A zone is not told by kube-controller-manager, and a pod is done for only with its outcome.
             (Topic::EvictionIntents | Topic::EvictionOutcomes, _) => Vec::new(),
         }
@@ -150,21 +151,6 @@ impl Duties {
             }),
             (Some(_), Some(became)) => Some(became.clone()),
         };
-        vec![News::Says(key, answer)]
-    }
-
-    /// Pods and DaemonSets.
-    fn other(&mut self, record: &Record) -> Vec<News> {
-        let place = (record.topic, record.key.clone());
-        let Some(body) = &record.body else {
-            return match self.others.remove(&place) {
-                Some((key, answer)) if records::is_final(record.topic, &key, answer.as_ref()) => vec![News::Over(key)],
-                Some((key, _)) => vec![News::Says(key, None)],
-                None => Vec::new(),
-            };
-        };
-        let (key, answer) = records::answer(body);
-        self.others.insert(place, (key.clone(), answer.clone()));
         vec![News::Says(key, answer)]
     }
 }

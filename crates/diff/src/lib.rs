@@ -14,6 +14,7 @@ pub mod run;
 pub mod score;
 pub mod source;
 pub mod stage;
+mod stands;
 
 pub use answer::{Answer, Key, Question, Side};
 pub use compare::{Comparison, Finding, Tolerance};

@@ -163,8 +163,8 @@ fn of_sync(sync: &DaemonSetSync, why: String) -> Answer {
     Answer::new(says + &held(sync.held.as_ref()), why)
 }
 
-/// How far a DaemonSet is, by what its controller decides alone; readiness is the kubelets', and on the way from one revision to the next no
-/// two look at the same moment.
+/// How far a DaemonSet is, by what its controller decides alone; readiness is the kubelets', and on the way from one revision to the next
+/// no two look at the same moment.
 pub(crate) fn rollout(generation: i64, desired: u32, updated: u32, misscheduled: u32) -> String {
     let is_done = if updated >= desired { "all run" } else { "not all run" };
     format!(

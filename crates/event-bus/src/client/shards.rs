@@ -131,5 +131,7 @@ mod tests {
             assert_eq!(found, (complete, trouble.map(str::to_owned)), "{update:?}");
         }
         assert_eq!(shards.trouble(Topic::EvictionIntents), None, "another topic's layout");
+        let known: Vec<_> = shards.statuses().map(|known| (known.topic, known.shard_count)).collect();
+        assert_eq!(known, [(HEALTH, 3), (Topic::EvictionIntents, 1)], "what is void is not shown");
     }
 }
