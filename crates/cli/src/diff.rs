@@ -163,7 +163,7 @@ async fn beside_cluster(args: Args, terms: &Terms, around: &Surroundings) -> Res
     let api = Api::new(client, around.clock.clone(), Metrics::default()).observing();
     let mut incumbent = bailiff_diff::cluster::Cluster::follow(&api, &around.seed);
     let mut candidate = OnBus::follow(&around.bus, Duties::default(), &around.clock, &around.seed);
-    let told = Told::new(args.shared.output, "the cluster", "Bailiff");
+    let told = Told::new(args.shared.output, ("the cluster", "Bailiff"), &around.clock);
     compare(&mut incumbent, &mut candidate, terms, None, told, around).await
 }
 
@@ -195,7 +195,7 @@ async fn beside_stage(args: Args, topic: Topic, terms: &Terms, around: &Surround
     let mut incumbent = OnBus::follow(&around.bus, StageRecords::of(topic), &around.clock, &around.seed);
     let beside = Bus::in_process(&beside);
     let mut candidate = OnBus::follow(&beside, StageRecords::of(topic), &around.clock, &around.seed);
-    let told = Told::new(args.shared.output, "the incumbent", "the candidate");
+    let told = Told::new(args.shared.output, ("the incumbent", "the candidate"), &around.clock);
     compare(&mut incumbent, &mut candidate, terms, program, told, around).await
 }
 
@@ -247,11 +247,11 @@ async fn open_dry_run(kube: Kube, kubeconfig: &std::path::Path, around: &Surroun
     Ok(())
 }
 
-/// What is asked of the sides.
+/// What the sides are held to, and for how long.
 struct Terms {
     tolerance: Tolerance,
     min_agreement: f64,
-    /// Without it, until somebody ends it.
+    /// Until somebody ends it, if it is not said.
     duration: Option<Duration>,
 }
 

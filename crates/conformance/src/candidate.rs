@@ -1,4 +1,4 @@
-//! The program that is judged: how it is started, what it is told, how it is killed.
+//! The program that is judged, or compared: how it is started, what it is told, how it is killed.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,8 +30,8 @@ pub struct Error {
 }
 
 impl Candidate {
-    /// A program that does not run yet. It inherits the environment of this process, with `environment` added; what it says goes to
-    /// the file `log`.
+    /// A program that does not run yet. It inherits the environment of this process, but for what leads to its cluster and is its
+    /// certificate, with `environment` added; what it says goes to the file `log`.
     pub fn new(command: &[OsString], environment: Vec<(String, OsString)>, log: &Path) -> Self {
         Self {
             command: command.to_vec(),

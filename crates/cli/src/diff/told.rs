@@ -27,8 +27,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// To whoever reads the output; the sides are called so.
-    pub fn new(output: Output, incumbent: &'static str, candidate: &'static str) -> Self {
+    /// To whoever reads the output; incumbent and candidate are called so.
+    pub fn new(output: Output, (incumbent, candidate): (&'static str, &'static str), clock: &Clock) -> Self {
         let bar = if std::io::stderr().is_terminal() {
             ProgressBar::new_spinner()
         } else {
@@ -39,7 +39,7 @@ impl Told {
             output,
             incumbent,
             candidate,
-            clock: Clock::system(),
+            clock: clock.clone(),
             bar,
             waits: [const { None }; 2],
             shown: Mono::ORIGIN,
@@ -108,56 +108,33 @@ impl run::Teller for Told {
     }
 
     fn found(&mut self, finding: &Finding) {
-        let now = self.clock.now().wall;
-        match finding {
+        let (found, key, text, more) = match finding {
             Finding::Differs {
                 key,
                 incumbent,
                 candidate,
-            } => self.say(
-                &format!(
-                    "{now:.0} differs: {key}\n{}\n{}",
-                    line(self.incumbent, incumbent.as_ref()),
-                    line(self.candidate, candidate.as_ref())
-                ),
-                &object(
-                    "differs",
-                    now,
-                    key,
-                    &json!({
-                        "incumbent": incumbent.as_ref().map(of_answer), "candidate": candidate.as_ref().map(of_answer),
-                    }),
-                ),
-            ),
+            } => {
+                let (one, other) = (incumbent.as_ref(), candidate.as_ref());
+                let lines = [line(self.incumbent, one), line(self.candidate, other)].join("\n");
+                let more = json!({"incumbent": one.map(of_answer), "candidate": other.map(of_answer)});
+                ("differs", key, format!("differs: {key}\n{lines}"), more)
+            }
             // Of interest to programs; people are told how many.
-            Finding::Agrees { .. } if self.output == Output::Text => {}
-            Finding::Agrees { key, answer, late, lag } => self.say(
-                "",
-                &object(
-                    "agrees",
-                    now,
-                    key,
-                    &json!({
-                        "answer": answer.as_ref().map(of_answer), "late": word(*late), "lagSeconds": lag.as_secs_f64(),
-                    }),
-                ),
-            ),
-            Finding::Settled { key, answer, after } => self.say(
-                &format!(
-                    "{now:.0} settled: {key}, after {}: {}",
-                    GoDuration::new(*after),
-                    answer.as_ref().map_or("nothing is wanted", |answer| answer.says.as_str())
-                ),
-                &object(
-                    "settled",
-                    now,
-                    key,
-                    &json!({
-                        "answer": answer.as_ref().map(of_answer), "afterSeconds": after.as_secs_f64(),
-                    }),
-                ),
-            ),
-        }
+            Finding::Agrees { .. } if self.output == Output::Text => return,
+            Finding::Agrees { key, answer, late, lag } => {
+                let answer = answer.as_ref().map(of_answer);
+                let more = json!({"answer": answer, "late": word(*late), "lagSeconds": lag.as_secs_f64()});
+                ("agrees", key, String::new(), more)
+            }
+            Finding::Settled { key, answer, after } => {
+                let says = answer.as_ref().map_or("nothing is wanted", |answer| answer.says.as_str());
+                let text = format!("settled: {key}, after {}: {says}", GoDuration::new(*after));
+                let more = json!({"answer": answer.as_ref().map(of_answer), "afterSeconds": after.as_secs_f64()});
+                ("settled", key, text, more)
+            }
+        };
+        let now = self.clock.now().wall;
+        self.say(&format!("{now:.0} {text}"), &object(found, now, key, &more));
     }
 }
 

@@ -2,21 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{ApiServer, Serving, bailiff, field};
+use crate::support::{ApiServer, Serving, bailiff, field, mk_pod};
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-
-/// A pod that tolerates no silent node.
-fn mk_pod(node: &str) -> Value {
-    let tolerations = ["node.kubernetes.io/not-ready", UNREACHABLE]
-        .map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}));
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "victim"},
-        "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "main", "image": "pause"}]},
-    })
-}
 
 fn condition(object: &Value, kind: &str) -> Option<String> {
     let conditions = object["status"]["conditions"].as_array()?;
@@ -45,7 +35,7 @@ fn a_silent_node_is_found_and_emptied_by_way_of_a_kubeconfig() {
     for node in ["node-a-000", "node-a-001", "node-b-000", "node-b-001"] {
         api.annotate(node, &json!({"sandbox.bailiff.dev/lease-interval": "500ms"}));
     }
-    api.request("POST", PODS, "application/json", &mk_pod("node-a-000"));
+    api.request("POST", PODS, "application/json", &mk_pod("victim", "node-a-000"));
 
     let kubeconfig = format!("--kubeconfig={}", file.display());
     let run = Serving::start(&[

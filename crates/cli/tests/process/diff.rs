@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{ApiServer, Serving, bailiff, field, path_of};
+use crate::support::{ApiServer, Serving, bailiff, field, mk_pod, path_of};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -46,7 +46,7 @@ impl Cluster {
             api.annotate(node, &json!({"sandbox.bailiff.dev/lease-interval": "500ms"}));
         }
         for node in ["node-a-000", "node-b-000"] {
-            api.request("POST", PODS, "application/json", &mk_pod(node));
+            api.request("POST", PODS, "application/json", &mk_pod(&format!("on-{node}"), node));
         }
         let kubeconfig = format!("--kubeconfig={}", file.display());
         let incumbent = Serving::start(&[&["run", &kubeconfig, "--bus-listen=127.0.0.1:0"], &QUICK[..], more].concat());
@@ -96,16 +96,6 @@ impl Cluster {
         let program = [evictor.to_str().unwrap(), "--node-eviction-rate=10"];
         Serving::start_telling(&[&ours[..], &program[..], more].concat())
     }
-}
-
-/// A pod that tolerates no silent node.
-fn mk_pod(node: &str) -> Value {
-    let tolerations = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
-        .map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}));
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("on-{node}")},
-        "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "main", "image": "pause"}]},
-    })
 }
 
 fn parse(line: &str) -> Value {

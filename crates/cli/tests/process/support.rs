@@ -141,6 +141,16 @@ impl Drop for Serving {
     }
 }
 
+/// A pod on a node, which tolerates no silent one.
+pub fn mk_pod(name: &str, node: &str) -> Value {
+    let tolerations = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+        .map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}));
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"nodeName": node, "tolerations": tolerations, "containers": [{"name": "main", "image": "pause"}]},
+    })
+}
+
 /// The value of a field of a log line.
 pub fn field(line: &str, name: &str) -> String {
     let after = line
