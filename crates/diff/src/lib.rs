@@ -9,6 +9,8 @@ pub mod cluster;
 pub mod compare;
 pub mod dry_run;
 pub mod duties;
+#[cfg(test)]
+mod fixture;
 mod records;
 pub mod run;
 pub mod score;

@@ -49,29 +49,14 @@ impl Stands {
 #[cfg(test)]
 mod tests {
     use bailiff_event_bus::Body;
+    use bailiff_model::Wall;
     use bailiff_model::rollout::{Counts, DaemonSetSync};
-    use bailiff_model::{Mono, Origin, Revision, Wall};
 
     use super::*;
+    use crate::fixture;
 
     fn mk_record(body: Option<Body>) -> Record {
-        Record {
-            topic: Topic::DaemonRollouts,
-            key: "default/agent".to_owned(),
-            route: String::new(),
-            incarnation: "i".into(),
-            revision: Revision(1),
-            derived_from: Origin::default(),
-            epoch: 1,
-            shard: 0,
-            producer: "p".to_owned(),
-            produced_at: Wall::UNIX_EPOCH,
-            age: None,
-            received_at: Mono::ORIGIN,
-            trace: None,
-            body,
-            tombstone: None,
-        }
+        fixture::mk_record(body, "default/agent", Topic::DaemonRollouts, (0, 0))
     }
 
     fn mk_sync(uid: &str) -> Record {

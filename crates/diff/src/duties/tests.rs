@@ -3,13 +3,10 @@ use std::time::Duration;
 use bailiff_model::health::{NodeHealth, Ready, Verdict};
 use bailiff_model::intent::{HealthTaint, NodeIsolation};
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState};
-use bailiff_model::{Hold, HoldReason, NodeRef, Origin, Revision, Wall, Zone};
+use bailiff_model::{Hold, HoldReason, NodeRef, Zone};
 
 use super::*;
-
-fn wall(second: i64) -> Wall {
-    Wall::from_second(1_700_000_000 + second).expect("in range")
-}
+use crate::fixture::{mk_record, wall};
 
 fn mono(second: u64) -> Mono {
     Mono::from_origin(Duration::from_secs(second))
@@ -19,27 +16,6 @@ fn mk_node() -> NodeRef {
     NodeRef {
         name: "a".into(),
         ..NodeRef::default()
-    }
-}
-
-/// A record that was made `age` seconds before it came, at this second of the reader's clock.
-fn mk_record(body: Option<Body>, key: &str, topic: Topic, (age, received): (u64, u64)) -> Record {
-    Record {
-        topic,
-        key: key.to_owned(),
-        route: String::new(),
-        incarnation: "i".into(),
-        revision: Revision(1),
-        derived_from: Origin::default(),
-        epoch: 1,
-        shard: 0,
-        producer: "p".to_owned(),
-        produced_at: wall(100),
-        age: Some(Duration::from_secs(age)),
-        received_at: mono(received),
-        trace: None,
-        body,
-        tombstone: None,
     }
 }
 
