@@ -3,8 +3,12 @@
 //! Wanted properties: (A) the latest draft of every key is on the bus when the outbox is settled, whatever broke in between;
 //! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else;
 //! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have.
+//!
+//! Of a key it keeps what is sent, encoded: the domain form takes several times as much, and is of no use here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::take;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{Mono, Now, Origin, Revision, Topic};
@@ -22,13 +26,13 @@ const BATCH_BYTES: usize = 512 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
 /// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
-/// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 1 kB each this is 10 MB.
+/// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 500 bytes each this is 5 MB.
 const TERMINAL_KEPT: usize = 10_000;
 /// News of refused drafts kept; each is logged besides.
 const REFUSED_KEPT: usize = 1_000;
 
 type Version = u64;
-type Sent = Vec<(String, Version)>;
+type Sent = Vec<(Arc<str>, Version)>;
 
 /// What to send next.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,15 +45,15 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Outbox {
     topic: Topic,
-    slots: BTreeMap<String, Slot>,
+    slots: BTreeMap<Arc<str>, Slot>,
     /// Keys to send, by version: in the order in which they were set.
-    queue: BTreeMap<Version, String>,
+    queue: BTreeMap<Version, Arc<str>>,
     last_version: Version,
     last_batch: u64,
     inflight: BTreeMap<u64, Sent>,
     /// Staged in the replace part of the present session.
     staged: Sent,
-    terminal: VecDeque<(String, Version)>,
+    terminal: VecDeque<(Arc<str>, Version)>,
     is_initial_state_set: bool,
     is_connected: bool,
     replace: Replace,
@@ -68,12 +72,14 @@ enum Replace {
     Ending(u64),
 }
 
+/// The latest draft of a key, or its removal.
 #[derive(Debug)]
 struct Slot {
-    /// As it was when it was made.
-    incoming: Incoming,
-    /// When that was: however often it is sent, it is not made again.
-    made: Now,
+    /// As it was when it was made: an envelope without topic, key and age, which are known or depend on when it is sent.
+    said: Box<[u8]>,
+    is_removal: bool,
+    /// When it was made: however often it is sent, it is not made again.
+    made: Mono,
     version: Version,
     /// Something of this key was sent: the bus may have it.
     is_known: bool,
@@ -84,8 +90,8 @@ struct Slot {
 struct News {
     connection: Option<Published>,
     refused: BTreeMap<String, String>,
-    by_key: BTreeMap<String, Revision>,
-    by_revision: BTreeSet<(Revision, String)>,
+    by_key: BTreeMap<Arc<str>, Revision>,
+    by_revision: BTreeSet<(Revision, Arc<str>)>,
     fenced: Option<String>,
 }
 
@@ -129,23 +135,24 @@ impl Outbox {
             trace,
             body: Some(body),
         };
+        let mut envelope = envelope::to_incoming(self.topic, &incoming);
+        let said = said(&mut envelope);
         // The very check that the bus makes: there a refusal would end the session and hold up every other key.
-        if let Err(error) = envelope::incoming(self.topic, envelope::to_incoming(self.topic, &incoming)) {
+        if let Err(error) = envelope::incoming(self.topic, envelope) {
             tracing::error!(topic = %self.topic, key = incoming.key, %error, "Draft was refused");
             self.news.refuse(incoming.key, error.to_string());
             return;
         }
-        let key = incoming.key.clone();
-        self.put(incoming, now);
+        let key = self.put(&incoming.key, said, false, now.mono);
         if is_terminal {
             self.terminal.push_back((key, self.last_version));
-            self.forget_old_outcomes();
+            self.forget_old_outcomes(now);
         }
     }
 
     pub(super) fn remove(&mut self, key: &str, now: Now) {
         let route = match self.slots.get(key) {
-            Some(slot) if slot.incoming.body.is_none() => return,
+            Some(slot) if slot.is_removal => return,
             // There is nothing to remove it from.
             Some(slot) if !slot.is_known => {
                 let version = slot.version;
@@ -153,7 +160,7 @@ impl Outbox {
                 self.slots.remove(key);
                 return;
             }
-            Some(slot) => slot.incoming.route.clone(),
+            Some(slot) => slot.envelope().route,
             None => String::new(),
         };
         if let Err(error) = envelope::key(self.topic, key) {
@@ -169,29 +176,33 @@ impl Outbox {
             trace: None,
             body: None,
         };
-        self.put(incoming, now);
+        let said = said(&mut envelope::to_incoming(self.topic, &incoming));
+        self.put(key, said, true, now.mono);
     }
 
-    fn put(&mut self, incoming: Incoming, made: Now) {
-        let key = incoming.key.clone();
+    fn put(&mut self, key: &str, said: Box<[u8]>, is_removal: bool, made: Mono) -> Arc<str> {
         self.last_version += 1;
         let version = self.last_version;
-        let is_known = self.slots.get(&key).is_some_and(|slot| slot.is_known);
+        let known = self.slots.get_key_value(key);
+        let is_known = known.is_some_and(|(_, slot)| slot.is_known);
+        let key = known.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
         let slot = Slot {
-            incoming,
+            said,
+            is_removal,
             made,
             version,
             is_known,
         };
-        if let Some(superseded) = self.slots.insert(key.clone(), slot) {
+        if let Some(superseded) = self.slots.insert(Arc::clone(&key), slot) {
             self.queue.remove(&superseded.version);
         }
-        self.queue.insert(version, key);
+        self.queue.insert(version, Arc::clone(&key));
+        key
     }
 
     /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send
     /// them to.
-    fn forget_old_outcomes(&mut self) {
+    fn forget_old_outcomes(&mut self, now: Now) {
         while self.terminal.len() > TERMINAL_KEPT {
             let Some((key, version)) = self.terminal.front() else { return };
             let is_latest = self.slots.get(key).is_some_and(|slot| slot.version == *version);
@@ -202,8 +213,7 @@ impl Outbox {
             let Some((key, _)) = self.terminal.pop_front() else { return };
             if is_latest && is_on_its_way {
                 // What the bus may have of it is not true any more.
-                let made = self.slots[&key].made;
-                self.remove(&key, made);
+                self.remove(&key, now);
             } else if is_latest {
                 self.slots.remove(&key);
             }
@@ -212,7 +222,7 @@ impl Outbox {
 
     fn is_sent(&self, key: &str, version: Version) -> bool {
         let mut sent = self.inflight.values().flatten().chain(&self.staged);
-        sent.any(|(sent_key, sent_version)| *sent_version == version && sent_key == key)
+        sent.any(|(sent_key, sent_version)| *sent_version == version && **sent_key == *key)
     }
 
     pub(super) fn complete(&mut self) {
@@ -238,18 +248,18 @@ impl Outbox {
         self.news.connection = Some(Published::Connected {
             incarnation: incarnation.to_owned(),
         });
-        let unacknowledged = std::mem::take(&mut self.inflight).into_values().flatten();
-        let unacknowledged: Sent = unacknowledged.chain(std::mem::take(&mut self.staged)).collect();
+        let unacknowledged = take(&mut self.inflight).into_values().flatten();
+        let unacknowledged: Sent = unacknowledged.chain(take(&mut self.staged)).collect();
         self.replace = Replace::No;
         if replace {
             self.replace = Replace::Staging;
             let topic = self.topic;
             self.slots
-                .retain(|key, slot| slot.incoming.body.is_some() || outlives_replace(topic, key));
+                .retain(|key, slot| !slot.is_removal || outlives_replace(topic, key));
             for slot in self.slots.values_mut() {
                 slot.is_known = false;
             }
-            self.queue = self.slots.iter().map(|(key, slot)| (slot.version, key.clone())).collect();
+            self.queue = self.slots.iter().map(|(key, slot)| (slot.version, Arc::clone(key))).collect();
             return;
         }
         for (key, version) in unacknowledged {
@@ -261,7 +271,7 @@ impl Outbox {
 
     /// The session broke.
     pub(super) fn disconnected(&mut self) {
-        if std::mem::take(&mut self.is_connected) {
+        if take(&mut self.is_connected) {
             self.news.connection = Some(Published::Lost);
         }
     }
@@ -294,10 +304,12 @@ impl Outbox {
             let Some((version, key)) = self.queue.pop_first() else { break };
             let Some(slot) = self.slots.get_mut(&key) else { continue };
             slot.is_known = true;
-            let age = now.saturating_since(slot.made.mono);
+            let age = now.saturating_since(slot.made);
             let record = pb::Envelope {
+                topic: self.topic.to_string(),
+                key: key.to_string(),
                 age: Some(scalar::to_duration(age)),
-                ..envelope::to_incoming(self.topic, &slot.incoming)
+                ..slot.envelope()
             };
             bytes += record.encoded_len();
             records.push(record);
@@ -316,7 +328,7 @@ impl Outbox {
         if self.replace == Replace::Ending(id) {
             self.replace = Replace::No;
             let revision = revisions.first().copied().unwrap_or_default();
-            for (key, version) in std::mem::take(&mut self.staged) {
+            for (key, version) in take(&mut self.staged) {
                 self.on_the_bus(key, version, Revision(revision));
             }
             return true;
@@ -332,16 +344,24 @@ impl Outbox {
         false
     }
 
-    fn on_the_bus(&mut self, key: String, version: Version, revision: Revision) {
+    fn on_the_bus(&mut self, key: Arc<str>, version: Version, revision: Revision) {
         let Some(slot) = self.slots.get(&key).filter(|slot| slot.version == version) else {
             // Superseded meanwhile: the newer draft is what the owner waits for.
             return;
         };
-        if slot.incoming.body.is_none() {
+        if slot.is_removal {
             self.slots.remove(&key);
         }
         self.news.acknowledge(key, revision);
     }
+}
+
+/// What a slot keeps of an envelope, which is left as it is.
+fn said(envelope: &mut pb::Envelope) -> Box<[u8]> {
+    let (topic, key, age) = (take(&mut envelope.topic), take(&mut envelope.key), take(&mut envelope.age));
+    let said = envelope.encode_to_vec().into_boxed_slice();
+    (envelope.topic, envelope.key, envelope.age) = (topic, key, age);
+    said
 }
 
 /// True if a replace that does not mention the key may leave it: terminal pod outcomes are exempt.
@@ -349,12 +369,21 @@ fn outlives_replace(topic: Topic, key: &str) -> bool {
     topic == Topic::EvictionOutcomes && key.starts_with("pod/")
 }
 
+// === impl Slot ===
+
+impl Slot {
+    /// The envelope, without topic, key and age.
+    fn envelope(&self) -> pb::Envelope {
+        pb::Envelope::decode(&*self.said).expect("it was encoded here")
+    }
+}
+
 // === impl News ===
 
 impl News {
-    fn acknowledge(&mut self, key: String, revision: Revision) {
-        if let Some(earlier) = self.by_key.insert(key.clone(), revision) {
-            self.by_revision.remove(&(earlier, key.clone()));
+    fn acknowledge(&mut self, key: Arc<str>, revision: Revision) {
+        if let Some(earlier) = self.by_key.insert(Arc::clone(&key), revision) {
+            self.by_revision.remove(&(earlier, Arc::clone(&key)));
         }
         self.by_revision.insert((revision, key));
     }
@@ -374,6 +403,7 @@ impl News {
         }
         if let Some((revision, key)) = self.by_revision.pop_first() {
             self.by_key.remove(&key);
+            let key = key.to_string();
             return Some(Published::Acknowledged { key, revision });
         }
         self.fenced.take().map(|detail| Published::Fenced { detail })
