@@ -213,12 +213,13 @@ impl Judge<'_> {
         let moment = |offset| {
             let after = case.wall.duration_since(told) + offset;
             match Duration::try_from(after) {
-                Ok(before) => case.at.saturating_sub(before),
-                Err(_) => case.at + after.unsigned_abs(),
+                // None before anything was: the clock was not that wrong then.
+                Ok(before) => (before <= case.at.since_origin()).then(|| case.at.saturating_sub(before)),
+                Err(_) => Some(case.at + after.unsigned_abs()),
             }
         };
         let bound = case.life.bound_at().unwrap_or(case.at);
-        let moments = self.trouble.offsets(stage).map(moment);
+        let moments = self.trouble.offsets(stage).filter_map(moment);
         moments.filter(|moment| *moment + MOMENT >= bound).collect()
     }
 }

@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use bailiff_model::taint::{Effect, Operator, Taint, Toleration};
 use bailiff_model::{ReadyStatus, Zone};
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
-use crate::chaos::story::Story;
+use crate::chaos::story::{Deed, Story};
 use crate::chaos::timeline::{Change, Node, Object, Pod};
 
 fn mono(second: u64) -> Mono {
@@ -102,6 +103,10 @@ fn mk_answer(wish: &Value, outcome: Option<&Value>, is_there: bool) -> Value {
 }
 
 fn judge(answer: Value, at: u64, timeline: &Timeline) -> Agreement {
+    judge_by(answer, at, timeline, &Terms::default(), &no_trouble())
+}
+
+fn judge_by(answer: Value, at: u64, timeline: &Timeline, terms: &Terms, trouble: &Trouble) -> Agreement {
     let question = Question {
         at: mono(at),
         wall: wall(at),
@@ -113,7 +118,7 @@ fn judge(answer: Value, at: u64, timeline: &Timeline) -> Agreement {
         answer: Answer(answer),
         is_live: true,
     };
-    Agreement::of(&[question], timeline, &Terms::default(), &no_trouble())
+    Agreement::of(&[question], timeline, terms, trouble)
 }
 
 fn assert_agrees(agreement: &Agreement, kind: &str) {
@@ -193,12 +198,35 @@ fn what_nobody_asked_about_is_missing() {
     assert_eq!(found.wrong, ["nobody asked about the pod of uid p-uid"]);
 }
 
+/// What is told by a clock that was stepped is not a time before anything was.
+#[test]
+fn a_time_that_only_a_wrong_clock_tells_is_taken_for_what_it_was() {
+    let stepped = mk_trouble(
+        Terms::default(),
+        vec![(1, Deed::Step(StageName::TaintManager, SignedDuration::from_hours(-1)))],
+    );
+    let mut timeline = mk_timeline(&[(22, "zone-evictor", mk_pod(true))]);
+    timeline.changes[1].at = mono(1);
+    let mut wish = mk_wish("due");
+    for time in ["dueAt", "decidedAt"] {
+        wish["podEviction"][time] = (wall(22) - SignedDuration::from_hours(1)).to_string().into();
+    }
+    let answer = mk_answer(&wish, Some(&mk_outcome("deleted", Value::Null)), false);
+    let found = judge_by(answer, 40, &timeline, &Terms::default(), &stepped);
+    assert_agrees(&found, "evicted when its time was over");
+}
+
 fn no_trouble() -> Trouble {
+    mk_trouble(Terms::default(), Vec::new())
+}
+
+/// Of a story in which this happens, at these seconds.
+fn mk_trouble(terms: Terms, deeds: Vec<(u64, Deed)>) -> Trouble {
     let story = Story {
         seed: 1,
-        terms: Terms::default(),
+        terms,
         nodes: Vec::new(),
-        deeds: Vec::new(),
+        deeds: deeds.into_iter().map(|(at, deed)| (Duration::from_secs(at), deed)).collect(),
         end: Duration::from_secs(60),
     };
     Trouble::of(&story, Mono::ORIGIN)
