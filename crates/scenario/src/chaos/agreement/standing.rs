@@ -163,11 +163,28 @@ impl Judge<'_> {
         Ok(agreed("to go: its time runs"))
     }
 
-    /// TE-057: upstream counts from the start of its process; and so does whoever has only a wrong clock to go by.
+    /// TE-057: upstream counts from the start of its process; and so does whoever has only a wrong clock to go by. TE-076: upstream
+    /// forgets what was tried, and counts a whole time when the taints change after that.
     fn counts_anew(&self, case: &Case<'_>) -> bool {
         let bound = case.life.bound_at().unwrap_or(case.at);
+        let is_upstream = self.terms.profile == Profile::Upstream;
         let is_wrong = self.trouble.offsets(StageName::TaintManager).count() > 1;
-        (self.terms.profile == Profile::Upstream || is_wrong) && self.trouble.is_amid(StageName::TaintManager, bound, case.at)
+        (is_upstream || is_wrong) && self.trouble.is_amid(StageName::TaintManager, bound, case.at)
+            || is_upstream && self.was_tried_before(case, bound)
+    }
+
+    /// True if it was due before the taints of its node changed last.
+    fn was_tried_before(&self, case: &Case<'_>, bound: Mono) -> bool {
+        let moments = self.lives.moments(&case.subject.node, bound, case.at);
+        let taints = |at: Mono| {
+            self.lives
+                .last_node(&case.subject.node, at)
+                .map(|node| no_execute(node).cloned().collect::<Vec<_>>())
+        };
+        moments.windows(2).any(|two| {
+            let due = self.lives.due(case.life, two[0], self.terms.profile);
+            taints(two[0]) != taints(two[1]) && due.is_some_and(|(first, _)| first <= two[1])
+        })
     }
 
     /// Nothing is said that has become of it.

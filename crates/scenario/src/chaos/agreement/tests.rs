@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::taint::{Effect, Operator, Taint, Toleration};
-use bailiff_model::{ReadyStatus, Zone};
+use bailiff_model::{Profile, ReadyStatus, Zone};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -214,6 +214,35 @@ fn a_time_that_only_a_wrong_clock_tells_is_taken_for_what_it_was() {
     let answer = mk_answer(&wish, Some(&mk_outcome("deleted", Value::Null)), false);
     let found = judge_by(answer, 40, &timeline, &Terms::default(), &stepped);
     assert_agrees(&found, "evicted when its time was over");
+}
+
+/// TE-063, TE-076: upstream counts a whole time when the taints change after it was tried, and goes on when they change before.
+#[test]
+fn upstream_counts_anew_what_was_tried() {
+    let terms = Terms {
+        profile: Profile::Upstream,
+        ..Terms::default()
+    };
+    for (changed, is_anew) in [(18, false), (30, true)] {
+        let mut both = mk_node(Some("1"));
+        if let Object::Node(node) = &mut both {
+            node.taints.push(Taint::new("example.com/b", Effect::NoExecute));
+        }
+        let timeline = mk_timeline(&[(changed, "", both)]);
+        let mut wish = mk_wish("scheduled");
+        wish["podEviction"]["cause"]["taints"] = json!([{"key": "example.com/a", "value": "1"}, {"key": "example.com/b"}]);
+        for (field, at) in [("decidedAt", changed), ("dueAt", changed + 10)] {
+            wish["podEviction"][field] = wall(at).to_string().into();
+        }
+        let mut answer = mk_answer(&wish, None, true);
+        answer["present"][1]["record"]["seen"]["taints"] = json!(["example.com/a=1:NoExecute", "example.com/b:NoExecute"]);
+        let found = judge_by(answer, 36, &timeline, &terms, &no_trouble());
+        if is_anew {
+            assert_agrees(&found, "to go: its time runs anew");
+        } else {
+            assert_eq!(found.wrong.len(), 1, "{found:?}");
+        }
+    }
 }
 
 fn no_trouble() -> Trouble {
