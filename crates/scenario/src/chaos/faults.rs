@@ -25,12 +25,15 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::boundary::{Boundary, Counts};
 use crate::StageName;
 
 /// How late a late event is: longer than what stages wait for on their way, shorter than what makes a watch stale.
 const LATE: Duration = Duration::from_secs(4);
+/// Ends of the paths of what stages list.
+const LISTED: [&str; 5] = ["/nodes", "/pods", "/leases", "/daemonsets", "/controllerrevisions"];
 /// Deaths that are not yet attended to; one fault kills once, so this is never reached.
 const DEATHS: usize = 64;
 
@@ -82,6 +85,14 @@ struct State {
     /// Requests about a pod that the zone-evictor got no good answer to, by the pod's name.
     failed: BTreeMap<String, u32>,
     deaths: mpsc::Sender<StageName>,
+    /// Which stage waited for an answer to a watch or a list that never comes, from when until when; `None`: it does.
+    waits: Vec<(StageName, Instant, Option<Instant>)>,
+}
+
+/// A request that is never answered: over when whoever made it gives it up.
+struct Unanswered {
+    faults: Faults,
+    nth: usize,
 }
 
 /// What happens to a request.
@@ -150,6 +161,7 @@ impl Faults {
             counts: Counts::default(),
             failed: BTreeMap::new(),
             deaths,
+            waits: Vec::new(),
         };
         let state = Arc::new(Mutex::new(state));
         (Self { state }, dead)
@@ -199,6 +211,24 @@ impl Faults {
     /// True if `stage` dies of its n-th record.
     pub fn kills(&self, stage: StageName, nth: u32) -> bool {
         self.state().boundary == Some(Boundary::AfterRecord(stage, nth))
+    }
+
+    /// Which stages waited for answers that never came, as far as that keeps them from hearing what happens.
+    pub fn waits(&self) -> Vec<(StageName, Instant, Option<Instant>)> {
+        self.state().waits.clone()
+    }
+
+    /// Never answers; `is_heard` of a watch or a list.
+    async fn never<T>(&self, stage: StageName, is_heard: bool) -> T {
+        let _waits = is_heard.then(|| {
+            let mut state = self.state();
+            state.waits.push((stage, Instant::now(), None));
+            Unanswered {
+                faults: self.clone(),
+                nth: state.waits.len() - 1,
+            }
+        });
+        pending().await
     }
 
     fn request(&self, stage: StageName, is_write: bool, is_watch: bool, is_event: bool) -> Fate {
@@ -311,6 +341,16 @@ impl State {
     }
 }
 
+// === impl Unanswered ===
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some((.., until)) = self.faults.state().waits.get_mut(self.nth) {
+            *until = Some(Instant::now());
+        }
+    }
+}
+
 // === impl Faulty ===
 
 type Answered = Pin<Box<dyn Future<Output = Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible>> + Send>>;
@@ -339,9 +379,10 @@ impl Faulty {
         if self.stage == StageName::ZoneEvictor && matches!(fate, Fate::Refused(_) | Fate::Unheard | Fate::Unanswered) {
             self.faults.failed_of(&path);
         }
+        let is_heard = is_watch || !is_write && LISTED.iter().any(|resource| path.ends_with(resource));
         match fate {
             Fate::Refused(code) => return Ok(refusal(code)),
-            Fate::Unheard => return pending().await,
+            Fate::Unheard => return self.faults.never(self.stage, is_heard).await,
             Fate::DeathBefore => {
                 self.faults.die(self.stage);
                 return pending().await;
@@ -357,7 +398,7 @@ impl Faulty {
         }
         let answer = tower::Service::call(&mut self.inner, request).await?;
         match fate {
-            Fate::Unanswered => pending().await,
+            Fate::Unanswered => self.faults.never(self.stage, is_heard).await,
             Fate::DeathAfter => {
                 self.faults.die(self.stage);
                 pending().await

@@ -16,6 +16,7 @@ use bailiff_sandbox::kubelet::KubeletSettings;
 use jiff::SignedDuration;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::agreement::{Agreement, Question, Trouble};
 use super::boundary::{Boundary, Counts};
@@ -263,7 +264,12 @@ impl Player {
         Ok(())
     }
 
-    fn end(self, story: &Story) -> Ended {
+    fn end(mut self, story: &Story) -> Ended {
+        let (now, instant) = (self.fixture.clock.now().mono, Instant::now());
+        let mono = |at: Instant| now.saturating_sub(instant.duration_since(at));
+        for (stage, from, until) in self.faults.waits() {
+            self.trouble.waited(stage, mono(from), until.map_or(now, mono));
+        }
         let history = self.fixture.sandbox.history();
         let mut timeline = Timeline::new(&history, self.starts.clone(), self.fixture.clock.now().mono);
         timeline.steps.clone_from(&self.steps);

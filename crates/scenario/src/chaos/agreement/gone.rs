@@ -144,7 +144,9 @@ impl Judge<'_> {
         let Some(first) = decided.filter(|at| *at <= when + MOMENT).min() else {
             return Ok(String::new());
         };
-        if when.saturating_since(first) <= SETTLED || self.trouble.is_amid(StageName::ZoneEvictor, first, when) {
+        // A wish that could not be told, or heard, waited for that.
+        let is_amid = |stage| self.trouble.is_amid(stage, first, when);
+        if when.saturating_since(first) <= SETTLED || is_amid(StageName::TaintManager) || is_amid(StageName::ZoneEvictor) {
             return Ok(String::new());
         }
         let reasons: BTreeSet<String> = case.answer.past("podOutcome").filter_map(reason).collect();

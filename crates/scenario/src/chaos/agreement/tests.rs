@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
+use crate::chaos::faults::Cut;
 use crate::chaos::story::{Deed, Story};
 use crate::chaos::timeline::{Change, Node, Object, Pod};
 
@@ -216,6 +217,26 @@ fn a_time_that_only_a_wrong_clock_tells_is_taken_for_what_it_was() {
     assert_agrees(&found, "evicted when its time was over");
 }
 
+/// What went late is told with what held it, unless the story kept the stages from telling each other.
+#[test]
+fn a_wish_that_could_not_be_told_waited_for_that() {
+    let timeline = mk_timeline(&[(31, "zone-evictor", mk_pod(true))]);
+    let mut outcome = mk_outcome("deleted", Value::Null);
+    outcome["podOutcome"]["since"] = wall(31).to_string().into();
+    let answer = mk_answer(&mk_wish("due"), Some(&outcome), false);
+    assert_eq!(judge(answer.clone(), 40, &timeline).wrong.len(), 1, "nothing held it");
+    for (stage, is_told) in [
+        (StageName::TaintManager, true),
+        (StageName::ZoneEvictor, true),
+        (StageName::DaemonsetSyncer, false),
+    ] {
+        let cut = vec![(15, Deed::Cut(stage, Cut::Bus)), (30, Deed::Mend(stage, Cut::Bus))];
+        let trouble = mk_trouble(Terms::default(), cut);
+        let found = judge_by(answer.clone(), 40, &timeline, &Terms::default(), &trouble);
+        assert_eq!(found.wrong.is_empty(), is_told, "{stage:?}");
+    }
+}
+
 /// TE-063, TE-076: upstream counts a whole time when the taints change after it was tried, and goes on when they change before.
 #[test]
 fn upstream_counts_anew_what_was_tried() {
@@ -243,6 +264,35 @@ fn upstream_counts_anew_what_was_tried() {
             assert_eq!(found.wrong.len(), 1, "{found:?}");
         }
     }
+}
+
+/// A layout that is another waits as long as a Lease lasts; the same one is handed over.
+#[test]
+fn who_divides_the_work_anew_is_longer_gone() {
+    let stage = StageName::ZoneEvictor;
+    let terms = Terms {
+        shards: Some([2; 4]),
+        ..Terms::default()
+    };
+    let deeds = vec![
+        (10, Deed::Divide(stage, 2)),
+        (30, Deed::Divide(stage, 3)),
+        (70, Deed::Divide(stage, 3)),
+    ];
+    let trouble = mk_trouble(terms, deeds);
+    let ends = |from: u64| (from..).find(|at| !trouble.is_amid(stage, mono(*at), mono(*at)));
+    assert_eq!([10, 30, 70].map(ends), [Some(19), Some(56), Some(79)]);
+    assert!(!trouble.is_amid(StageName::TaintManager, mono(0), mono(100)));
+}
+
+/// Who waited for a watch or a list tries again after a pause, and hears nothing until then.
+#[test]
+fn who_waits_for_an_answer_that_never_comes_hears_nothing() {
+    let mut trouble = no_trouble();
+    trouble.waited(StageName::TaintManager, mono(10), mono(40));
+    let is_deaf = |at| trouble.is_amid(StageName::TaintManager, mono(at), mono(at));
+    assert_eq!([9, 10, 40, 70, 71].map(is_deaf), [false, true, true, true, false]);
+    assert!(!trouble.is_amid(StageName::ZoneEvictor, mono(0), mono(100)));
 }
 
 fn no_trouble() -> Trouble {

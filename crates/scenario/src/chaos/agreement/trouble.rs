@@ -11,8 +11,11 @@ use crate::chaos::story::{BLIND, Deed, Story};
 
 /// Until another replica has the Leases of one that is gone: they run out after 15 s, and are looked at every few seconds.
 const LEASES: Duration = Duration::from_secs(25);
-/// Until the replicas of a stage are replaced, which give their Leases back, one after the other.
+/// Until the replicas of a stage are replaced, which give their Leases back, one after the other. Where they divide the work anew, they
+/// wait until those of another layout have surely stopped, as long as a Lease lasts.
 const ROLL: Duration = Duration::from_secs(8);
+/// A watch that could not be opened, or a list that could not be read, is tried again after a pause of up to so long.
+const PAUSE: Duration = Duration::from_secs(30);
 /// Until a stage that starts has heard everything, and said what it makes of it.
 const START: Duration = Duration::from_secs(5);
 
@@ -61,7 +64,8 @@ impl Trouble {
                 Deed::Kill(stage, gone) if story.terms.shards.is_some() => (Some(*stage), at + *gone + LEASES),
                 Deed::Kill(stage, gone) => (Some(*stage), at + *gone + START),
                 Deed::KillReplica(stage, _, gone) => (Some(*stage), at + *gone + LEASES),
-                Deed::Divide(stage, _) => (Some(*stage), at + ROLL),
+                Deed::Divide(stage, shards) if shards_before(story, nth, *stage) == Some(*shards) => (Some(*stage), at + ROLL),
+                Deed::Divide(stage, _) => (Some(*stage), at + LEASES),
                 Deed::KillBus(gone) => (None, at + *gone + START),
                 Deed::Disconnect => (None, at + START),
                 Deed::Storm(storm) if *storm != Storm::default() => (None, ends(&|later| matches!(later, Deed::Storm(_))) + START),
@@ -96,6 +100,15 @@ impl Trouble {
         }
         trouble.losses = losses(story).map(|at| began + at).collect();
         trouble
+    }
+
+    /// Adds that a stage waited for an answer to a watch or a list that never came: what it does not hear is no fault of what it tells.
+    pub(in crate::chaos) fn waited(&mut self, stage: StageName, from: Mono, until: Mono) {
+        self.spans.push(Span {
+            stage: Some(stage),
+            from,
+            until: until + PAUSE,
+        });
     }
 
     /// Every sum of steps is a way in which the clock may be wrong.
@@ -145,6 +158,21 @@ impl Trouble {
     pub(super) fn had_rival(&self, at: Mono) -> bool {
         self.rivals.iter().any(|from| *from <= at)
     }
+}
+
+/// Into how many shards the stage is divided before this deed.
+fn shards_before(story: &Story, nth: usize, stage: StageName) -> Option<u32> {
+    let divided = story.deeds[..nth].iter().rev().find_map(|(_, deed)| match deed {
+        Deed::Divide(of, shards) if *of == stage => Some(*shards),
+        _ => None,
+    });
+    let at_first = || {
+        StageName::ALL
+            .into_iter()
+            .zip(story.terms.shards?)
+            .find(|(of, _)| *of == stage)
+    };
+    divided.or_else(|| at_first().map(|(_, shards)| shards))
 }
 
 /// When the bus forgets: when it dies, and when it is started once more while it runs.
