@@ -19,7 +19,14 @@ pub enum Input {
     NodeApplied(Node),
     /// A node is gone.
     NodeDeleted(NodeName),
-    /// All pods there are.
+    /// Some of a list of pods that [`Input::Pods`] ends.
+    SomePods {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        pods: Vec<Pod>,
+    },
+    /// These, and those of [`Input::SomePods`] since the list began, if it came in parts, are all pods there are.
     Pods(Listed<Pod, PodUid>),
     /// A pod was created or changed.
     PodApplied(Pod),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard, Uid};
+use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard, Uid, Unlisted};
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Pod, Revision};
@@ -27,6 +27,8 @@ type Key = (Namespace, Arc<str>);
 ///
 /// # Guarantees
 /// - Nothing is decided before all nodes, pods, revisions and DaemonSets were listed once (DS-005).
+/// - Nothing is decided amid a list of pods that comes in parts: a pod that is gone and the one that came in its place are both known
+///   then, and look like one too many.
 /// - The same inputs give the same effects.
 /// - Applying [`Input::Tick`] with nothing changed and no time passed gives no effect.
 ///
@@ -38,6 +40,7 @@ pub struct Syncer {
     world: World,
     sets: BTreeMap<Key, Set>,
     listed: Seen,
+    unlisted: Unlisted<PodUid>,
     /// Why each watch that is not fresh is not.
     stale: BTreeMap<Watched, Hold>,
     holds: Holds,
@@ -79,10 +82,15 @@ impl Syncer {
     /// Takes one input and says what to do.
     pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
         self.route(input, now);
-        if self.is_ready() {
+        if self.is_ready() && self.may_decide() {
             self.sync(now);
         }
         std::mem::take(&mut self.out.effects)
+    }
+
+    /// What is known of the pods is of one time, or nothing is written anyway.
+    fn may_decide(&self) -> bool {
+        !self.unlisted.is_under_way() || !self.stale.is_empty()
     }
 
     fn route(&mut self, input: Input, now: Now) {
@@ -90,6 +98,7 @@ impl Syncer {
             Input::Nodes(nodes) => self.nodes_listed(nodes),
             Input::NodeApplied(node) => self.node_applied(node),
             Input::NodeDeleted(name) => self.node_deleted(&name),
+            Input::SomePods { first, pods } => self.some_pods_listed(first, pods),
             Input::Pods(pods) => self.pods_listed(pods, now.mono),
             Input::PodApplied(pod) => self.pod_applied(pod),
             Input::PodDeleted(uid) => self.pod_deleted(&uid),
@@ -238,10 +247,26 @@ impl Syncer {
 
     // === pods ===
 
+    fn some_pods_listed(&mut self, begins: bool, pods: Vec<Pod>) {
+        if begins {
+            self.unlisted.begin(self.world.pod_uids());
+        }
+        for pod in pods {
+            self.unlisted.saw(&pod.uid);
+            self.pod_applied(pod);
+        }
+    }
+
     fn pods_listed(&mut self, pods: Listed<Pod, PodUid>, now: Mono) {
         self.listed.pods = true;
-        let uids: BTreeSet<&PodUid> = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable).collect();
-        let gone: Vec<PodUid> = self.world.pod_uids().into_iter().filter(|uid| !uids.contains(uid)).collect();
+        if !self.unlisted.is_under_way() {
+            self.unlisted.begin(self.world.pod_uids());
+        }
+        for uid in pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable) {
+            self.unlisted.saw(uid);
+        }
+        let unlisted = self.unlisted.end();
+        let gone: Vec<PodUid> = self.world.pod_uids().filter(|uid| unlisted.contains(uid)).collect();
         for uid in gone {
             self.pod_deleted(&uid);
         }

@@ -84,8 +84,8 @@ impl World {
         holds.on_node(&zone, node).is_some()
     }
 
-    pub(crate) fn pod_uids(&self) -> Vec<PodUid> {
-        self.pods.values().map(|pod| pod.uid.clone()).collect()
+    pub(crate) fn pod_uids(&self) -> impl Iterator<Item = PodUid> {
+        self.pods.values().map(|pod| pod.uid.clone())
     }
 
     /// True if the pod was there already, whether it still is or not.

@@ -36,7 +36,7 @@ pub use duty::{Duties, EvictionMode, Profile};
 pub use health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
 pub use hold::{Hold, HoldReason, HoldScope, Holds};
 pub use ids::{Incarnation, Namespace, NodeName, NodeRef, NodeUid, PodName, PodRef, PodUid};
-pub use listed::Listed;
+pub use listed::{Listed, Unlisted};
 pub use selector::{Labels, Selector};
 pub use shard::Shard;
 pub use shared::Shared;

@@ -1,4 +1,6 @@
-//! What a list of a whole collection says.
+//! What a list of a whole collection says, at once or in parts.
+
+use std::collections::BTreeSet;
 
 /// All objects of a collection, and whose objects could not be read.
 ///
@@ -26,5 +28,66 @@ impl<T, K> From<Vec<T>> for Listed<T, K> {
 impl<T, K> FromIterator<T> for Listed<T, K> {
     fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
         Self::from(all.into_iter().collect::<Vec<T>>())
+    }
+}
+
+/// The objects that were known when a list that comes in parts began, and that it has not named yet.
+///
+/// A first list costs nothing: nothing was known before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlisted<K>(Option<BTreeSet<K>>);
+
+// === impl Unlisted ===
+
+impl<K> Default for Unlisted<K> {
+    /// No list has begun.
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<K: Ord> Unlisted<K> {
+    /// A list begins, and these are known. One that broke off counts for nothing.
+    pub fn begin(&mut self, known: impl Iterator<Item = K>) {
+        self.0 = Some(known.collect());
+    }
+
+    /// A list has begun and not ended.
+    pub fn is_under_way(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The list names this one.
+    pub fn saw(&mut self, key: &K) {
+        if let Some(unlisted) = &mut self.0 {
+            unlisted.remove(key);
+        }
+    }
+
+    /// The list ends: what it did not name is gone.
+    pub fn end(&mut self) -> BTreeSet<K> {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_list_does_not_name_is_gone() {
+        let mut unlisted = Unlisted::default();
+        unlisted.saw(&1);
+        assert!(!unlisted.is_under_way() && unlisted.end().is_empty());
+        unlisted.begin([1, 2, 3].into_iter());
+        unlisted.saw(&1);
+        assert!(unlisted.is_under_way());
+        // It broke off.
+        unlisted.begin([1, 2, 3].into_iter());
+        for named in [2, 4] {
+            unlisted.saw(&named);
+        }
+        assert_eq!(unlisted.end(), BTreeSet::from([1, 3]));
+        assert!(!unlisted.is_under_way());
     }
 }

@@ -21,7 +21,14 @@ pub enum Input {
         /// Uid of the one that is gone.
         uid: NodeUid,
     },
-    /// These are all Pods there are.
+    /// Some of a list of Pods that [`Input::Pods`] ends.
+    SomePods {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        pods: Vec<PodFacts>,
+    },
+    /// These, and those of [`Input::SomePods`] since the list began, if it came in parts, are all Pods there are.
     Pods(Listed<PodFacts, PodUid>),
     /// A Pod was created or changed.
     Pod(PodFacts),

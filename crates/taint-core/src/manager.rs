@@ -11,7 +11,7 @@ mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Shared, Wall};
+use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Shared, Unlisted, Wall};
 use indexmap::IndexMap;
 
 use crate::config::Config;
@@ -46,6 +46,7 @@ pub struct Manager {
     /// What nodes have in common.
     texts: Shared<str>,
     pods: Pods,
+    unlisted: Unlisted<PodUid>,
     /// Pods that were called off when they were being deleted already, which nothing undoes: what is told of each if it does not go.
     leaving: BTreeMap<PodUid, Told>,
     wishes: IndexMap<NodeName, Wish>,
@@ -106,6 +107,7 @@ impl Manager {
             nodes: IndexMap::new(),
             texts: Shared::default(),
             pods: Pods::default(),
+            unlisted: Unlisted::default(),
             leaving: BTreeMap::new(),
             wishes: IndexMap::new(),
             health: Health::default(),
@@ -130,6 +132,7 @@ impl Manager {
             Input::Nodes(nodes) => self.nodes_listed(nodes),
             Input::Node(facts) => self.node_seen(facts, false),
             Input::NodeGone { name, uid } => self.node_gone(&name, &uid),
+            Input::SomePods { first, pods } => self.some_pods_listed(first, pods),
             Input::Pods(pods) => self.pods_listed(pods),
             Input::Pod(facts) => self.pod_seen(facts, false),
             Input::PodGone(uid) => self.pod_gone(&uid),

@@ -9,6 +9,7 @@ mod lanes;
 mod late;
 mod lifecycle;
 mod model;
+mod parts;
 mod permissions;
 mod policies;
 mod properties;

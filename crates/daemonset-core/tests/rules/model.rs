@@ -132,6 +132,12 @@ impl Cluster {
 
     /// All watches break, and begin anew with what there is now.
     pub fn relist(&mut self) {
+        let pods = self.pods();
+        self.relist_as(vec![Input::Pods(pods.into())]);
+    }
+
+    /// The same, with this as the list of pods.
+    pub fn relist_as(&mut self, pods: Vec<Input>) {
         self.streams = Default::default();
         let all = |prefix: &str| -> Vec<Value> {
             self.objects
@@ -140,8 +146,10 @@ impl Cluster {
                 .map(|(_, object)| object.clone())
                 .collect()
         };
-        let (nodes, pods, sets, revisions) = (all("nodes/"), all("pods/"), all("daemonsets/"), all("controllerrevisions/"));
-        self.feed(Input::Pods(pods.iter().map(decode).collect()));
+        let (nodes, sets, revisions) = (all("nodes/"), all("daemonsets/"), all("controllerrevisions/"));
+        for input in pods {
+            self.feed(input);
+        }
         self.feed(Input::DaemonSets(sets.iter().map(decode).collect()));
         self.feed(Input::Revisions(revisions.iter().map(decode).collect()));
         self.feed(Input::Nodes(nodes.iter().map(decode).collect()));

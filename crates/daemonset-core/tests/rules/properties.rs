@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_daemonset_core::{FailureKind, Pod, Profile};
+use bailiff_daemonset_core::{FailureKind, Input, Pod, Profile, Syncer};
 use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::json;
 
-use crate::model::{Cluster, path_of};
+use crate::model::{Cluster, PODS, path_of};
 
 /// A small generator: what it draws depends on the seed alone.
 pub struct Dice(pub u64);
@@ -189,6 +190,21 @@ impl Story {
     }
 }
 
+/// A list of pods in parts that end at these places; what is behind the last of them ends it.
+fn cut(mut pods: Vec<Pod>, places: &[Index]) -> Vec<Input> {
+    let mut places: Vec<usize> = places.iter().map(|place| place.index(pods.len() + 1)).collect();
+    places.sort_unstable();
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for end in places {
+        let (first, part) = (parts.is_empty(), pods.drain(..end - begin).collect());
+        parts.push(Input::SomePods { first, pods: part });
+        begin = end;
+    }
+    parts.push(Input::Pods(pods.into()));
+    parts
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -210,6 +226,44 @@ proptest! {
         story.cluster.restart(Profile::Bailiff);
         story.cluster.rest();
         prop_assert_eq!(story.cluster.writes.len(), writes);
+    }
+
+    /// However a list of pods is cut, it is the whole list: after a watch that broke, and to a core that begins.
+    #[test]
+    fn a_list_in_parts_is_the_whole_list(seed in any::<u64>(), turns in 0..100_usize, places in prop::collection::vec(any::<Index>(), 1..4)) {
+        for begins in [false, true] {
+            let [whole, parts] = [false, true].map(|in_parts| {
+                let mut story = Story::new(seed, false);
+                for turn in 0..turns {
+                    story.act(turn);
+                }
+                let cluster = &mut story.cluster;
+                let pods = cluster.pods();
+                let list = if in_parts { cut(pods, &places) } else { vec![Input::Pods(pods.into())] };
+                let before = cluster.requests.len();
+                if begins {
+                    cluster.core = Syncer::default();
+                    cluster.wake = None;
+                    cluster.relist_as(list);
+                } else {
+                    // The watch missed what is still on its way.
+                    cluster.hold_back(PODS);
+                    for input in list {
+                        let is_end = matches!(input, Input::Pods(_));
+                        cluster.feed(input);
+                        assert!(is_end || cluster.requests.len() == before, "nothing is decided amid a list");
+                    }
+                }
+                let mut asked: Vec<String> = cluster.requests[before..].iter().map(|(_, what)| what.clone()).collect();
+                asked.sort_unstable();
+                cluster.failures.clear();
+                cluster.loses = None;
+                cluster.rest_longer();
+                assert_converged(&story.cluster, story.nodes());
+                (asked, story.cluster.writes.len())
+            });
+            prop_assert_eq!(parts, whole);
+        }
     }
 
     /// DS-135, DS-138: if nothing breaks by itself, never more nodes lack a pod than maxUnavailable allows.

@@ -1,7 +1,5 @@
 //! Pods come, change and go.
 
-use std::collections::BTreeSet;
-
 use bailiff_model::intent::IntentState;
 use bailiff_model::{EvictionMode, Listed, PodUid, Profile, ReadyStatus};
 
@@ -14,14 +12,31 @@ use crate::start::Start;
 use crate::told::Ending;
 
 impl Manager {
-    pub(super) fn pods_listed(&mut self, list: Listed<PodFacts, PodUid>) {
+    /// Some of a list. Each pod is judged by itself, so nothing waits for the others; who is gone shows only in the end.
+    pub(super) fn some_pods_listed(&mut self, begins: bool, pods: Vec<PodFacts>) {
+        if begins {
+            self.unlisted.begin(self.pods.uids().cloned());
+        }
         let first = !self.progress.pods_listed;
-        let uids = list.all.iter().map(|facts| &facts.pod.uid);
-        let listed: BTreeSet<&PodUid> = uids.chain(&list.unreadable).collect();
-        let gone: Vec<PodUid> = self.pods.uids().filter(|uid| !listed.contains(uid)).cloned().collect();
+        for facts in pods {
+            self.unlisted.saw(&facts.pod.uid);
+            self.pod_seen(facts, first);
+        }
+    }
+
+    pub(super) fn pods_listed(&mut self, list: Listed<PodFacts, PodUid>) {
+        if !self.unlisted.is_under_way() {
+            self.unlisted.begin(self.pods.uids().cloned());
+        }
+        for uid in list.all.iter().map(|facts| &facts.pod.uid).chain(&list.unreadable) {
+            self.unlisted.saw(uid);
+        }
+        let unlisted = self.unlisted.end();
+        let gone: Vec<PodUid> = self.pods.uids().filter(|uid| unlisted.contains(*uid)).cloned().collect();
         for uid in gone {
             self.pod_gone(&uid);
         }
+        let first = !self.progress.pods_listed;
         for facts in list.all {
             self.pod_seen(facts, first);
         }

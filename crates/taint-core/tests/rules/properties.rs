@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bailiff_model::intent::{Intent, IntentState, Trigger};
-use bailiff_model::{ReadyStatus, Tolerance, taint};
+use bailiff_model::{Listed, PodUid, ReadyStatus, Tolerance, taint};
 use bailiff_taint_core::{Effect, Input, NodeFacts, PodFacts, Profile};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -128,6 +128,29 @@ fn is_write(effect: &Effect) -> bool {
     !matches!(effect, Effect::WakeAt(_))
 }
 
+/// A list of pods in parts that end at these places; what is behind the last of them ends it.
+fn cut(mut pods: Vec<PodFacts>, places: &[Index], unreadable: Vec<PodUid>) -> Vec<Input> {
+    let mut places: Vec<usize> = places.iter().map(|place| place.index(pods.len() + 1)).collect();
+    places.sort_unstable();
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for end in places {
+        let (first, part) = (parts.is_empty(), pods.drain(..end - begin).collect());
+        parts.push(Input::SomePods { first, pods: part });
+        begin = end;
+    }
+    parts.push(Input::Pods(Listed { all: pods, unreadable }));
+    parts
+}
+
+/// What inputs lead to, in no order: that of what is independent of each other is not the same.
+fn effects(harness: &mut Harness, inputs: Vec<Input>) -> Vec<String> {
+    let effects = inputs.into_iter().flat_map(|input| harness.apply(input));
+    let mut effects: Vec<String> = effects.filter(is_write).map(|effect| format!("{effect:?}")).collect();
+    effects.sort_unstable();
+    effects
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -206,6 +229,61 @@ proptest! {
             harness.published
         };
         prop_assert_eq!(end(events), end(shuffled));
+    }
+
+    /// However a list of pods is cut, it is the whole list: to a manager that begins, and to one that missed something.
+    #[test]
+    fn a_list_in_parts_is_the_whole_list(
+        seen in proptest::collection::vec((0..9_u64, mk_step()), 0..30),
+        missed in proptest::collection::vec(mk_step(), 0..10),
+        places in proptest::collection::vec(any::<Index>(), 1..5),
+        broken in any::<Index>(),
+        is_unreadable in any::<u8>(),
+    ) {
+        for (profile, is_first) in [(Profile::Bailiff, false), (Profile::Upstream, false), (Profile::Bailiff, true)] {
+            let (_, mut world) = play(profile, &seen);
+            let before: Vec<PodFacts> = world.pods.values().cloned().collect();
+            for step in &missed {
+                world.apply(step);
+            }
+            let begin = || {
+                let mut harness = if is_first { Harness::new(mk_config(profile)) } else { play(profile, &seen).0 };
+                harness.at(1000);
+                let [nodes, _] = world.lists();
+                harness.apply(nodes);
+                harness
+            };
+            let (mut all, mut unreadable) = (Vec::new(), Vec::new());
+            for (index, pod) in world.pods.values().cloned().enumerate() {
+                if is_unreadable >> index & 1 == 0 {
+                    all.push(pod);
+                } else {
+                    unreadable.push(pod.pod.uid);
+                }
+            }
+            let end = |harness: &mut Harness| {
+                let effects = effects(harness, vec![Input::Inherit(Vec::new())]);
+                harness.at(2000);
+                (effects, format!("{:?}", harness.published), harness.manager.stats(), harness.manager.waits_for())
+            };
+
+            let (mut whole, mut parts) = (begin(), begin());
+            let list = Listed { all: all.clone(), unreadable: unreadable.clone() };
+            let expected = effects(&mut whole, vec![Input::Pods(list)]);
+            prop_assert_eq!(effects(&mut parts, cut(all.clone(), &places, unreadable.clone())), expected);
+            let expected = end(&mut whole);
+            prop_assert_eq!(end(&mut parts), expected);
+
+            // One that broke off, of an earlier moment, leaves no trace, but of what the next cannot read.
+            let mut broken_off = begin();
+            let shown = before[..broken.index(before.len() + 1)].iter();
+            let shown = shown.filter(|facts| !unreadable.contains(&facts.pod.uid)).cloned().collect();
+            broken_off.apply(Input::SomePods { first: true, pods: shown });
+            effects(&mut broken_off, cut(all, &places, unreadable));
+            end(&mut broken_off);
+            prop_assert_eq!(standing(&broken_off), standing(&whole));
+            prop_assert_eq!(broken_off.manager.stats().pods, whole.manager.stats().pods);
+        }
     }
 
     /// A restart with the bus's memory changes no state and moves no toleration time; only withdrawals are forgotten.

@@ -1,0 +1,79 @@
+//! Lists of pods that come in parts.
+
+use bailiff_daemonset_core::{Input, Watched};
+use bailiff_model::Listed;
+use serde_json::json;
+
+use crate::model::{Cluster, PODS};
+
+fn first(cluster: &Cluster) -> Input {
+    let pods = cluster.pods();
+    Input::SomePods { first: true, pods }
+}
+
+/// A cluster at rest but for this: unseen by the core, the pod of n0 is gone and another is in its place.
+fn mk_replaced() -> Cluster {
+    let mut cluster = Cluster::at_rest(2, json!({}));
+    let old = cluster.on("n0").remove(0);
+    let mut object = cluster.objects[&format!("pods/{}", old.name)].clone();
+    cluster.remove(&format!("pods/{}", old.name));
+    object["metadata"]["uid"] = json!("another");
+    object["metadata"]["name"] = json!("ds-another");
+    cluster.put("pods/ds-another", object);
+    cluster.hold_back(PODS);
+    cluster
+}
+
+/// DS-102: a pod that is gone and the one in its place look like one too many until the list ends.
+#[test]
+fn a_pod_and_the_one_in_its_place_are_not_one_too_many() {
+    let mut cluster = mk_replaced();
+    let input = first(&cluster);
+    cluster.feed(input);
+    cluster.pass_one_second();
+    // It broke off.
+    let input = first(&cluster);
+    cluster.feed(input);
+    cluster.pass_one_second();
+    cluster.feed(Input::Pods(Vec::new().into()));
+    cluster.rest();
+    assert_eq!(cluster.writes, [""; 0]);
+}
+
+/// What is gone shows in the end only, and what is there but unreadable is not gone.
+#[test]
+fn a_pod_in_no_part_is_gone_unless_it_is_unreadable() {
+    for (unreadable, wanted) in [(false, &["create pods n0"][..]), (true, &[])] {
+        let mut cluster = Cluster::at_rest(2, json!({}));
+        let (lost, kept) = (cluster.on("n0").remove(0), cluster.on("n1"));
+        cluster.feed(Input::SomePods { first: true, pods: kept });
+        cluster.pass_one_second();
+        assert_eq!(cluster.writes, [""; 0]);
+        cluster.feed(Input::Pods(Listed {
+            all: Vec::new(),
+            unreadable: if unreadable { vec![lost.uid] } else { Vec::new() },
+        }));
+        assert_eq!(cluster.writes, wanted, "{unreadable}");
+    }
+}
+
+/// While a list that broke off is waited for nothing is written, but that the watch is stale is said.
+#[test]
+fn a_stale_watch_is_told_amid_a_list() {
+    let mut cluster = mk_replaced();
+    let input = first(&cluster);
+    cluster.feed(input);
+    cluster.feed(Input::WatchStale {
+        watch: Watched::Pods,
+        reason: "silence".to_owned(),
+    });
+    cluster.pass(60);
+    let hold = cluster.published.as_ref().and_then(|sync| sync.held.as_ref());
+    assert!(hold.is_some_and(|hold| hold.detail.contains("silence")), "{hold:?}");
+    let input = first(&cluster);
+    cluster.feed(input);
+    cluster.feed(Input::Pods(Vec::new().into()));
+    cluster.feed(Input::WatchFresh(Watched::Pods));
+    cluster.rest();
+    assert_eq!(cluster.writes, [""; 0]);
+}
