@@ -14,17 +14,19 @@ use bailiff_model::{Now, Revision, Topic};
 
 pub mod cursor;
 pub mod etcd;
+mod kept;
 mod limits;
 mod memory;
 mod refusal;
 
 pub use self::etcd::Etcd;
 pub use cursor::{Position, SnapshotReason};
+pub use kept::Kept;
 pub use limits::Limits;
 pub use memory::Memory;
 pub use refusal::Refusal;
 
-use crate::record::{Incoming, Record, ShardStatus};
+use crate::record::{Incoming, ShardStatus};
 
 /// Number that ties an answer to its command; chosen by the caller.
 pub type Ticket = u64;
@@ -181,7 +183,7 @@ pub struct Set {
     /// Set if this is a snapshot and not a continuation.
     pub snapshot: Option<SnapshotReason>,
     /// Records in rising order of revision, each key once.
-    pub records: Vec<Arc<Record>>,
+    pub records: Vec<Arc<Kept>>,
     /// Shards whose state changed; in a snapshot all.
     pub shards: Vec<ShardStatus>,
     /// Position after this set.
@@ -246,7 +248,7 @@ pub trait Engine: Send + 'static {
     fn shards(&self, topics: &BTreeSet<Topic>, now: Now) -> Vec<ShardStatus>;
 
     /// The records kept of a key, oldest first.
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Record>>;
+    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>>;
 
     /// Figures of every topic, in pipeline order.
     fn figures(&self) -> Vec<TopicFigures>;

@@ -15,10 +15,10 @@ use bailiff_model::{
 use bailiff_runtime::{Clock, Seed};
 
 const KEYS: usize = 20_000;
-const IN_THE_BUS: Bytes = Bytes { known: 1151, most: 1280 };
-const INTENT: Bytes = Bytes { known: 1602, most: 1792 };
-const STAGED: Bytes = Bytes { known: 1145, most: 1280 };
-const SUPERSEDED: Bytes = Bytes { known: 902, most: 1024 };
+const IN_THE_BUS: Bytes = Bytes { known: 424, most: 512 };
+const INTENT: Bytes = Bytes { known: 713, most: 768 };
+const STAGED: Bytes = Bytes { known: 329, most: 384 };
+const SUPERSEDED: Bytes = Bytes { known: 351, most: 448 };
 const IN_THE_OUTBOX: Bytes = Bytes { known: 414, most: 512 };
 
 /// A pod that has to go from its node because that is unreachable.

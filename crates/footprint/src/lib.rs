@@ -1,4 +1,4 @@
-//! What a core keeps of an object, in bytes of the allocator: for `tests/memory.rs` of each core.
+//! What is kept of an object, in bytes of the allocator: for `tests/memory.rs` of each core and of the bus.
 //!
 //! Whoever uses this gets an allocator that counts. It counts the whole process: a test that asks it is alone in its binary.
 

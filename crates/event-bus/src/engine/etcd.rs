@@ -42,8 +42,8 @@ pub use self::service::{Status, serve};
 use self::log::Entry;
 use self::machine::Machine;
 use self::replica::{Append, Replica};
-use super::{Command, Effect, Engine, Position, Refusal, Selection, Set, Ticket, TopicFigures};
-use crate::record::{Record, ShardStatus};
+use super::{Command, Effect, Engine, Kept, Position, Refusal, Selection, Set, Ticket, TopicFigures};
+use crate::record::ShardStatus;
 
 /// Messages of what is kept in etcd.
 #[allow(clippy::all, missing_docs)]
@@ -327,7 +327,7 @@ impl Engine for Etcd {
         self.memory().shards(topics, self.time(now))
     }
 
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Record>> {
+    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
         self.memory().history(topic, key)
     }
 

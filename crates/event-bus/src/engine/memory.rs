@@ -1,7 +1,8 @@
 //! The engine that keeps everything in memory: one incarnation lives as long as the value.
 //!
 //! Per topic there is the latest record of every key and an index of keys by revision, so that a reader is no more than a position
-//! in the index: what it missed is found when it asks, coalesced per key, and costs nothing while it does not ask.
+//! in the index: what it missed is found when it asks, coalesced per key, and costs nothing while it does not ask. A record is one
+//! encoded piece that indexes and readers point to (ARCHITECTURE.md says how much a key may take).
 //!
 //! Wanted properties, proven in `tests/`:
 //! (A) every reader ends with the same latest-record map; (B) each key's revisions rise; (C) a replace is seen whole or not at all;
@@ -10,9 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Now, Revision, Topic};
+use bailiff_model::{Now, Revision, Shared, Topic};
 
 pub(super) mod image;
+mod index;
 mod read;
 mod replace;
 mod retention;
@@ -22,8 +24,9 @@ mod topic;
 
 use self::session::Session;
 use self::topic::TopicState;
+use super::kept::{By, Kept};
 use super::{Answer, Command, Effect, Engine, Limits, Position, Refusal, Selection, SessionId, Set, Ticket, TopicFigures};
-use crate::record::{Record, ShardStatus};
+use crate::record::ShardStatus;
 
 /// The engine that keeps everything in memory.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub struct Memory {
     topics: BTreeMap<Topic, TopicState>,
     sessions: BTreeMap<SessionId, Session>,
     last_session: u64,
+    /// Whoever said something that is kept.
+    writers: Shared<By>,
 }
 
 impl Memory {
@@ -48,6 +53,7 @@ impl Memory {
             topics: Topic::ALL.into_iter().map(|topic| (topic, TopicState::new(topic))).collect(),
             sessions: BTreeMap::new(),
             last_session: 0,
+            writers: Shared::default(),
         }
     }
 
@@ -139,7 +145,7 @@ impl Engine for Memory {
             .collect()
     }
 
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Record>> {
+    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
         self.topic(topic).history(key)
     }
 

@@ -16,8 +16,8 @@ use tonic::Status;
 
 use super::hub::{Hub, Seat};
 use super::status;
-use crate::engine::{Command, Position, Selection, Set, SnapshotReason, cursor};
-use crate::record::{Record, ShardStatus};
+use crate::engine::{Command, Kept, Position, Selection, Set, SnapshotReason, cursor};
+use crate::record::ShardStatus;
 use crate::wire::{self, envelope, scalar};
 
 /// Most records in one message; `chunk_bytes` is the other bound.
@@ -48,7 +48,7 @@ struct Reader {
 
 /// A set that is being sent.
 struct Pending {
-    records: std::vec::IntoIter<Arc<Record>>,
+    records: std::vec::IntoIter<Arc<Kept>>,
     shards: Vec<ShardStatus>,
     upto: Revision,
 }
@@ -222,7 +222,7 @@ impl Reader {
         let (mut records, mut bytes) = (Vec::new(), 0);
         while records.len() < CHUNK_RECORDS && bytes < self.hub.options.chunk_bytes {
             let Some(record) = pending.records.next() else { break };
-            let envelope = envelope::to_envelope(&record, now);
+            let envelope = record.to_envelope(now);
             bytes += envelope.encoded_len();
             records.push(envelope);
         }

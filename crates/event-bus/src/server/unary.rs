@@ -19,7 +19,7 @@ pub(super) fn history(hub: &Hub, caller: &Caller, request: &pb::GetHistoryReques
     let now = hub.time().mono;
     let (records, incarnation) = hub.read(|engine| (engine.history(topic, &key), engine.incarnation().to_owned()));
     Ok(pb::GetHistoryResponse {
-        records: records.iter().map(|record| envelope::to_envelope(record, now)).collect(),
+        records: records.iter().map(|record| record.to_envelope(now)).collect(),
         incarnation,
     })
 }

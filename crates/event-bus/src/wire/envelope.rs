@@ -242,6 +242,11 @@ fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<Tombst
     Ok((Some(body), None))
 }
 
+/// The wire form of what a key that is gone says.
+pub(crate) fn to_tombstone(reason: TombstoneReason) -> pb::envelope::Body {
+    to_body(None, Some(reason))
+}
+
 /// The wire form of a record that is delivered at `now`.
 pub fn to_envelope(record: &Record, now: Mono) -> pb::Envelope {
     pb::Envelope {

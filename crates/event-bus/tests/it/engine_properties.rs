@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_event_bus::engine::{Answer, Command, Limits, Position, Refusal, Report, Selection, SessionId, SnapshotReason, cursor};
@@ -166,7 +165,7 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, record: &Arc<Record>, is_snapshot: bool) {
+    fn take(&mut self, record: &Record, is_snapshot: bool) {
         let key = (record.topic, record.key.clone());
         let seen = self.seen.insert(key.clone(), record.revision);
         // A snapshot says again what is known already; it never goes back.
@@ -345,11 +344,12 @@ impl Run<'_> {
         }
         premises.too_old += usize::from(set.snapshot == Some(SnapshotReason::CursorTooOld));
         premises.foreign += usize::from(set.snapshot == Some(SnapshotReason::ForeignCursor));
-        assert!(set.records.is_sorted_by_key(|record| record.revision), "a set is in order");
-        for record in &set.records {
+        assert!(set.records.is_sorted_by_key(|record| record.revision()), "a set is in order");
+        for kept in &set.records {
+            let record = kept.to_record().unwrap();
             let left = Some(bailiff_event_bus::TombstoneReason::LeftFilter);
             premises.left_filter += usize::from(record.tombstone == left);
-            reader.take(record, is_snapshot);
+            reader.take(&record, is_snapshot);
         }
         for shard in set.shards {
             reader
@@ -393,7 +393,7 @@ impl Run<'_> {
         let Position::After(revision) = reader.position else { return };
         let set = self.rig.engine.read(&reader.selection, reader.position, self.rig.now);
         assert!(set.records.len() <= self.check_memory());
-        let keys: BTreeSet<_> = set.records.iter().map(|record| (record.topic, &record.key)).collect();
+        let keys: BTreeSet<_> = set.records.iter().map(|record| (record.topic(), record.key())).collect();
         assert_eq!(keys.len(), set.records.len(), "each key once");
         let changes = self.rig.engine.head().0 - revision.0;
         self.premises.borrow_mut().slept_through += usize::from(changes > 20 + set.records.len() as u64);

@@ -120,7 +120,7 @@ impl Rig {
     }
 
     pub fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<String> = self.snapshot().records.iter().map(|record| record.key.clone()).collect();
+        let mut keys: Vec<String> = self.snapshot().records.iter().map(|record| record.key().to_owned()).collect();
         keys.sort();
         keys
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bailiff_event_bus::engine::{Answer, Command, Limits, Position, Refusal, Selection, SessionId, SnapshotReason};
+use bailiff_event_bus::TombstoneReason;
+use bailiff_event_bus::engine::{Answer, Command, Kept, Limits, Position, Refusal, Selection, SessionId, SnapshotReason};
 use bailiff_event_bus::record::Incoming;
-use bailiff_event_bus::{Record, TombstoneReason};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
@@ -23,8 +23,8 @@ fn pod(name: &str, state: PodOutcomeState) -> Incoming {
     mk_incoming(mk_outcome(name, "n1", state, 0))
 }
 
-fn reasons(records: &[std::sync::Arc<Record>]) -> Vec<(&str, Option<TombstoneReason>)> {
-    records.iter().map(|record| (record.key.as_str(), record.tombstone)).collect()
+fn reasons(records: &[std::sync::Arc<Kept>]) -> Vec<(&str, Option<TombstoneReason>)> {
+    records.iter().map(|record| (record.key(), record.tombstone())).collect()
 }
 
 on_every_engine!(one_sequence_numbers_all_topics_and_shards);
@@ -38,7 +38,7 @@ fn one_sequence_numbers_all_topics_and_shards(kind: Kind) {
     let all: Vec<u64> = first.iter().chain(&second).map(|revision| revision.0 - before.0).collect();
     assert_eq!(all, [1, 2, 3]);
     let set = rig.after(before);
-    assert!(set.records.is_sorted_by_key(|record| record.revision));
+    assert!(set.records.is_sorted_by_key(|record| record.revision()));
     assert_eq!(set.records.len(), 3);
 }
 
@@ -48,7 +48,7 @@ fn what_is_the_same_changes_nothing(kind: Kind) {
     let session = rig.session(HEALTH, (0, 1), 1, true);
     rig.publish(session, vec![node("n1", 1)]);
     rig.end(session);
-    let first = rig.snapshot().records[0].revision;
+    let first = rig.snapshot().records[0].revision();
     let head = rig.engine.head();
     assert_eq!(rig.publish(session, vec![node("n1", 1)]), [first]);
     assert_eq!(rig.publish(session, vec![mk_removal("stranger")]), [head]);
@@ -88,10 +88,37 @@ fn sixteen_records_are_kept_of_a_key(kind: Kind) {
     }
     let history = rig.engine.history(HEALTH, "n1");
     assert_eq!(history.len(), 16);
-    assert!(history.is_sorted_by_key(|record| record.revision));
-    assert_eq!(history[15].body, Some(mk_health("n1", "a", 99)));
+    assert!(history.is_sorted_by_key(|record| record.revision()));
+    assert_eq!(history[15].to_record().unwrap().body, Some(mk_health("n1", "a", 99)));
     assert_eq!(rig.engine.figures()[0].records, 16);
     assert!(rig.engine.history(HEALTH, "stranger").is_empty());
+}
+
+on_every_engine!(history_is_bounded_by_bytes_and_the_oldest_goes_first);
+fn history_is_bounded_by_bytes_and_the_oldest_goes_first(kind: Kind) {
+    let limits = Limits {
+        history_bytes: 1_500,
+        ..Limits::default()
+    };
+    let mut rig = Rig::new(kind, limits);
+    let session = rig.session(HEALTH, (0, 1), 1, false);
+    rig.publish(session, vec![node("n1", 0), node("n1", 1), node("n1", 2), node("n9", 0)]);
+    let kept_of = |rig: &Rig, key| rig.engine.history(HEALTH, key).len();
+    assert_eq!(kept_of(&rig, "n1"), 3);
+    for content in 1..100 {
+        rig.publish(session, vec![node("n2", content)]);
+    }
+    assert_eq!((kept_of(&rig, "n1"), kept_of(&rig, "n9")), (1, 1), "the latest stay");
+    let history = rig.engine.history(HEALTH, "n2");
+    assert!((3..16).contains(&history.len()), "{}", history.len());
+    let newest = rig.engine.head().0;
+    let wanted = newest - history.len() as u64 + 1..=newest;
+    assert!(history.iter().map(|kept| kept.revision().0).eq(wanted), "without gaps");
+    assert_eq!(rig.engine.figures()[0].records, 2 + history.len());
+    // What is gone takes its history along.
+    rig.publish(session, vec![mk_removal("n2")]);
+    rig.pass(601);
+    assert_eq!(rig.engine.figures()[0].records, 2);
 }
 
 on_every_engine!(epochs_fence);
@@ -223,7 +250,12 @@ fn terminal_outcomes_are_exempt_from_replace_and_expire(kind: Kind) {
     let cursor = rig.engine.head();
     rig.now.mono = rig.now.mono + Duration::from_secs(24 * 3600);
     rig.pass(1);
-    let gone: Vec<String> = rig.after(cursor).records.iter().map(|record| record.key.clone()).collect();
+    let gone: Vec<String> = rig
+        .after(cursor)
+        .records
+        .iter()
+        .map(|record| record.key().to_owned())
+        .collect();
     assert_eq!(gone, ["pod/uid-p4", "pod/uid-p5"], "a day old");
     assert_eq!(rig.keys(), ["pod/uid-p3"]);
 }
@@ -370,7 +402,7 @@ fn leaving_a_filter_is_a_removal(kind: Kind) {
         [("n1", left), ("n2", left)],
         "a stranger's removal does no harm"
     );
-    assert!(next.records.iter().all(|record| record.body.is_none()));
+    assert!(next.records.iter().all(|record| record.tombstone().is_some()));
     assert!(read(&rig, start).records.is_empty(), "a snapshot needs no removals");
     // Removed while outside: told, because it was inside once.
     rig.publish(session, vec![mk_removal("n1")]);

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bailiff_event_bus::ShardStatus;
 use bailiff_event_bus::engine::etcd::{Config, connect};
-use bailiff_event_bus::engine::{Command, Effect, Engine, Etcd, Limits, Memory, Position, Selection, Set, Ticket, TopicFigures};
-use bailiff_event_bus::record::Record;
+use bailiff_event_bus::engine::{
+    Command, Effect, Engine, Etcd, Kept, Limits, Memory, Position, Selection, Set, Ticket, TopicFigures,
+};
 use bailiff_model::{Now, Revision, Topic};
 use bailiff_runtime::Seed;
 use tokio::runtime::Runtime;
@@ -179,7 +180,7 @@ impl Engine for Synchronous {
         self.engine.shards(topics, now)
     }
 
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Record>> {
+    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
         self.engine.history(topic, key)
     }
 

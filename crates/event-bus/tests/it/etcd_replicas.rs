@@ -306,7 +306,9 @@ async fn a_log_that_was_compacted_before_it_was_read_is_made_up_for() {
         loop {
             engine.poll(clock.now());
             let history = engine.history(HEALTH, "n1");
-            let is_there = history.last().is_some_and(|record| record.body == mk_body(59));
+            let is_there = history
+                .last()
+                .is_some_and(|kept| kept.to_record().unwrap().body == mk_body(59));
             if engine.is_member() && is_there {
                 break;
             }

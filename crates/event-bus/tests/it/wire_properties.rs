@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bailiff_event_bus::engine::Limits;
+use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::wire::{Wire, envelope};
 use bailiff_event_bus::{Body, Record, TombstoneReason};
 use bailiff_model::health::{NodeHealth, Ready, ReadyStatus, SignOfLife, Signal, Verdict};
@@ -20,6 +22,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use prost::Message as _;
+
+use crate::engine_rig::Rig;
+use crate::engines::Kind;
 
 fn name() -> impl Strategy<Value = String> {
     "[a-z0-9][a-z0-9.-]{0,40}"
@@ -436,5 +441,49 @@ proptest! {
             let again = Record::try_from(Wire(envelope::to_envelope(&accepted, Mono::ORIGIN)));
             prop_assert_eq!(again, Ok(accepted));
         }
+    }
+
+    /// An engine keeps records encoded. What it gives is what it was given, and two records are the same to it where their content,
+    /// origin and trace are.
+    #[test]
+    fn an_engine_gives_what_it_was_given(first in record(), other in record(), which in 0..5) {
+        prop_assume!(first.body.is_some());
+        let mut rig = Rig::new(Kind::Memory, Limits::default());
+        let session = rig.session(first.topic, (0, 1), 1, false);
+        let revision = rig.publish(session, vec![to_incoming(&first)])[0];
+        let kept = rig.engine.history(first.topic, &first.key)[0].to_record();
+        let wanted = Record {
+            revision,
+            epoch: 1,
+            shard: 0,
+            producer: "producer-1".to_owned(),
+            age: Some(first.age.unwrap_or_default()),
+            ..first.clone()
+        };
+        prop_assert_eq!(kept, Ok(wanted));
+
+        let mut again = first.clone();
+        match which {
+            0 => again.derived_from = other.derived_from,
+            1 => again.trace = other.trace,
+            2 => again.body = other.body,
+            3 => (again.produced_at, again.age) = (other.produced_at, other.age),
+            _ => {}
+        }
+        let is_same = (&again.derived_from, again.trace, &again.body) == (&first.derived_from, first.trace, &first.body);
+        let stands_at = rig.publish(session, vec![to_incoming(&again)])[0];
+        prop_assert_eq!(stands_at == revision, is_same);
+    }
+}
+
+fn to_incoming(record: &Record) -> Incoming {
+    Incoming {
+        key: record.key.clone(),
+        route: record.route.clone(),
+        derived_from: record.derived_from.clone(),
+        produced_at: record.produced_at,
+        age: record.age.unwrap_or_default(),
+        trace: record.trace,
+        body: record.body.clone(),
     }
 }

@@ -34,7 +34,7 @@ pub(super) enum Key {
 }
 
 /// What entries do. To be raised with every change of what the machine or the memory engine decides; `tests/rules.txt` shows one.
-pub(super) const RULES: u32 = 3;
+pub(super) const RULES: u32 = 4;
 /// What entries and snapshots look like: follows from `store.proto` and the contract.
 const SCHEMA: &str = env!("BAILIFF_STORED_SCHEMA");
 
@@ -129,6 +129,7 @@ fn digest(limits: &Limits) -> u64 {
         shards,
         batch,
         history,
+        history_bytes,
         stale_after,
         reconnect_grace,
         silent_after,
@@ -137,7 +138,17 @@ fn digest(limits: &Limits) -> u64 {
         terminal,
     } = limits;
     let shards = usize::try_from(*shards).unwrap_or(usize::MAX);
-    let counts = [*keys, *tombstones, *sessions, shards, *batch, *history, *terminal].map(|count| count as u64);
+    let counts = [
+        *keys,
+        *tombstones,
+        *sessions,
+        shards,
+        *batch,
+        *history,
+        *history_bytes,
+        *terminal,
+    ];
+    let counts = counts.map(|count| count as u64);
     let times = [stale_after, reconnect_grace, silent_after, tombstones_for, terminal_for].map(Duration::as_nanos);
     let counts = counts.into_iter().flat_map(u64::to_le_bytes);
     let bytes: Vec<u8> = counts.chain(times.into_iter().flat_map(u128::to_le_bytes)).collect();

@@ -1,6 +1,5 @@
 //! The whole state as values that can be stored, and back: what an engine that shares its state with others starts from.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,14 @@ use bailiff_model::{Mono, Revision, Topic};
 use bailiff_proto::v1 as wire_pb;
 
 use super::Memory;
+use super::index::ByKey;
 use super::session::Session;
 use super::shard::{Reported, Shard};
-use super::topic::{Entry, TopicState};
+use super::topic::{Rest, TopicState};
 use crate::engine::etcd::store as pb;
+use crate::engine::kept::{By, Kept};
 use crate::engine::{Limits, SessionId};
-use crate::record::Record;
-use crate::wire::{self, Wire, envelope, scalar};
+use crate::wire::{self, envelope, scalar};
 
 impl Memory {
     /// Everything but keys and what is staged. Who holds a session is not known here.
@@ -31,21 +31,23 @@ impl Memory {
 
     /// Every key with its records, topic by topic.
     pub(in crate::engine) fn save_keys(&self) -> impl Iterator<Item = pb::Key> {
-        self.topics.values().flat_map(TopicState::entries).map(|(_, entry)| pb::Key {
-            generation: entry.generation,
-            since: nanos(entry.since),
-            has_strayed: entry.has_strayed,
-            records: entry.records.iter().map(|record| save_record(record)).collect(),
-        })
+        self.topics
+            .values()
+            .flat_map(TopicState::entries)
+            .map(|(latest, rest)| pb::Key {
+                generation: rest.generation,
+                since: nanos(latest.received_at),
+                has_strayed: rest.has_strayed,
+                records: rest.earlier.iter().chain([latest]).map(|kept| save_record(kept)).collect(),
+            })
     }
 
     /// Everything that is staged.
     pub(in crate::engine) fn save_staged(&self) -> impl Iterator<Item = pb::Staged> {
         self.sessions.iter().flat_map(|(id, session)| {
-            let staged = session.staged.iter().flat_map(|staged| staged.values());
-            staged.map(|incoming| pb::Staged {
+            session.staged.iter().flatten().map(|ByKey(said)| pb::Staged {
                 session: id.0,
-                record: Some(envelope::to_incoming(session.topic, incoming)),
+                record: Some(said.to_envelope()),
             })
         })
     }
@@ -61,11 +63,14 @@ impl Memory {
             restore_topic(state, topic)?;
         }
         for session in &state.sessions {
+            let by = By {
+                producer: session.producer.clone(),
+                epoch: session.epoch,
+                shard: session.shard,
+            };
             let restored = Session {
                 topic: envelope::topic("topic", &session.topic)?,
-                shard: session.shard,
-                epoch: session.epoch,
-                producer: session.producer.clone(),
+                by: memory.writers.share(by),
                 staged: session.is_staging.then(Default::default),
                 heard_at: mono(session.heard_at),
             };
@@ -77,11 +82,7 @@ impl Memory {
     /// Adds what a chunk holds.
     pub(in crate::engine) fn restore_chunk(&mut self, chunk: pb::Chunk) -> Result<(), wire::Error> {
         for key in chunk.keys {
-            let entry = restore_entry(key)?;
-            let Some(topic) = entry.records.back().map(|record| record.topic) else {
-                continue;
-            };
-            self.topic_mut(topic).restore(entry);
+            self.restore_key(key)?;
         }
         for staged in chunk.staged {
             let record = staged.record.ok_or_else(|| wire::Error::absent("staged.record"))?;
@@ -89,10 +90,31 @@ impl Memory {
                 continue;
             };
             let incoming = envelope::accepted(record)?;
-            if let Some(all) = &mut session.staged {
-                all.insert(incoming.key.clone(), incoming);
+            let topic = self.topics.get_mut(&session.topic);
+            if let (Some(all), Some(topic)) = (&mut session.staged, topic) {
+                all.replace(ByKey(topic.said(&incoming)));
             }
         }
+        Ok(())
+    }
+
+    /// Adds a key as it was kept; one without a record is none.
+    fn restore_key(&mut self, key: pb::Key) -> Result<(), wire::Error> {
+        let mut records = Vec::with_capacity(key.records.len());
+        for kept in key.records {
+            let stored = kept.record.ok_or_else(|| wire::Error::absent("record"))?;
+            let topic = self.topics.get_mut(&envelope::topic("topic", &stored.topic)?);
+            let topic = topic.expect("all topics were made at the start");
+            let restored = Kept::restored(stored, mono(kept.received_at), &mut topic.routes, &mut self.writers)?;
+            records.push(Arc::new(restored));
+        }
+        let Some(latest) = records.pop() else { return Ok(()) };
+        let rest = Rest {
+            earlier: records.into_boxed_slice(),
+            generation: key.generation,
+            has_strayed: key.has_strayed,
+        };
+        self.topic_mut(latest.topic()).restore(latest, rest);
         Ok(())
     }
 }
@@ -107,30 +129,12 @@ pub(in crate::engine) const fn mono(nanos: u64) -> Mono {
     Mono::from_origin(Duration::from_nanos(nanos))
 }
 
-fn save_record(record: &Record) -> pb::Kept {
+fn save_record(kept: &Kept) -> pb::Kept {
     pb::Kept {
         // By then no time had passed since it came: its age is as it was told.
-        record: Some(envelope::to_envelope(record, record.received_at)),
-        received_at: nanos(record.received_at),
+        record: Some(kept.to_envelope(kept.received_at)),
+        received_at: nanos(kept.received_at),
     }
-}
-
-fn restore_entry(key: pb::Key) -> Result<Entry, wire::Error> {
-    let mut records = VecDeque::with_capacity(key.records.len());
-    for kept in key.records {
-        let envelope = kept.record.ok_or_else(|| wire::Error::absent("record"))?;
-        let record = Record::try_from(Wire(envelope))?;
-        records.push_back(Arc::new(Record {
-            received_at: mono(kept.received_at),
-            ..record
-        }));
-    }
-    Ok(Entry {
-        records,
-        generation: key.generation,
-        since: mono(key.since),
-        has_strayed: key.has_strayed,
-    })
 }
 
 fn save_topic(topic: Topic, state: &TopicState) -> pb::TopicState {
@@ -200,9 +204,9 @@ fn save_session(id: SessionId, session: &Session) -> pb::Session {
     pb::Session {
         id: id.0,
         topic: session.topic.to_string(),
-        shard: session.shard,
-        epoch: session.epoch,
-        producer: session.producer.clone(),
+        shard: session.by.shard,
+        epoch: session.by.epoch,
+        producer: session.by.producer.clone(),
         is_staging: session.staged.is_some(),
         heard_at: nanos(session.heard_at),
         replica: String::new(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bailiff_model::{Now, Revision};
 
 use super::Memory;
-use super::topic::Entry;
+use super::topic::TopicState;
+use crate::engine::kept::Kept;
 use crate::engine::{Position, Selection, Set, SnapshotReason};
-use crate::record::{Record, TombstoneReason};
 
 impl Memory {
     pub(super) fn read_from(&self, selection: &Selection, position: Position, now: Now) -> Set {
@@ -25,9 +25,9 @@ impl Memory {
         };
         for topic in &selection.topics {
             let state = self.topic(*topic);
-            let entries = state.entries_after(after);
+            let latest = state.latest_after(after);
             set.records
-                .extend(entries.filter_map(|entry| deliver(entry, selection, is_snapshot)));
+                .extend(latest.filter_map(|latest| deliver(state, latest, selection, is_snapshot)));
             let since = (!is_snapshot).then_some(after);
             set.shards.extend(state.statuses_after(since, &self.limits, now));
         }
@@ -37,23 +37,22 @@ impl Memory {
     }
 }
 
-/// What a reader is told of an entry. A reader that filters is told of a key outside its filter only if that key may once have
-/// been inside; the removal of a key that it never saw does no harm.
-fn deliver(entry: &Entry, selection: &Selection, is_snapshot: bool) -> Option<Arc<Record>> {
-    let latest = entry.latest();
-    if is_snapshot && latest.body.is_none() {
+/// What a reader is told of a key. A reader that filters is told of a key outside its filter only if that key may once have been
+/// inside; the removal of a key that it never saw does no harm.
+fn deliver(state: &TopicState, latest: &Arc<Kept>, selection: &Selection, is_snapshot: bool) -> Option<Arc<Kept>> {
+    if is_snapshot && latest.tombstone().is_some() {
         return None;
     }
-    if selection.passes(latest.topic, &latest.route) {
+    if selection.passes(latest.topic(), &latest.said.route) {
         return Some(Arc::clone(latest));
     }
-    if is_snapshot || !entry.has_strayed {
+    if is_snapshot || !state.has_strayed(latest) {
         return None;
     }
-    let removal = Record {
-        body: None,
-        tombstone: Some(latest.tombstone.unwrap_or(TombstoneReason::LeftFilter)),
-        ..Record::clone(latest)
-    };
-    Some(Arc::new(removal))
+    Some(Arc::new(Kept {
+        said: latest.said.left(),
+        revision: latest.revision,
+        by: Arc::clone(&latest.by),
+        received_at: latest.received_at,
+    }))
 }

@@ -1,35 +1,39 @@
 //! Replace parts: staged apart, visible as one change.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bailiff_model::{Now, Revision};
 
 use super::Memory;
+use super::index::ByKey;
 use super::session::Session;
-use super::topic::{Entry, Stamp, TopicState};
+use super::topic::{Rest, Stamp, TopicState};
+use crate::engine::kept::{Kept, Said};
 use crate::engine::{Answer, Limits, Refusal, SessionId};
 use crate::record::{Incoming, TombstoneReason};
 
 /// What a replace part staged so far: the latest of each key; removals are what it does not mention.
-pub(super) type Staged = BTreeMap<String, Incoming>;
+pub(super) type Staged = BTreeSet<ByKey<Said>>;
 
 impl Memory {
     /// Stages a batch. Staged keys of all sessions are bounded as the live ones are.
     pub(super) fn stage(&mut self, id: SessionId, records: Vec<Incoming>) -> Result<Answer, Refusal> {
         let most = self.limits.keys;
-        let staged_by = |session: &Session| session.staged.as_ref().map_or(0, BTreeMap::len);
+        let staged_by = |session: &Session| session.staged.as_ref().map_or(0, BTreeSet::len);
         let staged_by_all: usize = self.sessions.values().map(staged_by).sum();
         let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
         let staged = session.staged.as_mut().ok_or(Refusal::NotReplacing)?;
         if staged_by_all + records.len() > most {
             return Err(Refusal::Keys { most });
         }
+        let topic = self.topics.get_mut(&session.topic);
+        let topic = topic.expect("all topics were made at the start");
         for incoming in records {
             if incoming.body.is_some() {
-                staged.insert(incoming.key.clone(), incoming);
+                staged.replace(ByKey(topic.said(&incoming)));
             } else {
-                staged.remove(&incoming.key);
+                staged.remove(incoming.key.as_bytes());
             }
         }
         Ok(Answer::Published { revisions: Vec::new() })
@@ -47,43 +51,47 @@ impl Memory {
         let limits = self.limits.clone();
         let state = self.topic_mut(topic);
 
-        let unmentioned = unmentioned(state, stamp.shard, &staged);
-        let new = staged.keys().filter(|key| !state.is_live(key)).count();
+        let unmentioned = unmentioned(state, stamp.by.shard, &staged);
+        let new = staged.iter().filter(|said| !state.is_live(said.0.key())).count();
         if keys + new > most + unmentioned.len() {
             let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
             session.staged = Some(staged);
             return Err(Refusal::Keys { most });
         }
         let mut changed = !unmentioned.is_empty();
-        for key in unmentioned {
-            state.bury(&key, TombstoneReason::Replaced, &stamp, &limits, now);
+        for latest in unmentioned {
+            state.bury(&latest, TombstoneReason::Replaced, &stamp, &limits, now);
         }
-        for incoming in staged.into_values() {
-            changed |= state.write(incoming, &stamp, &limits, now) == Some(revision);
+        for ByKey(said) in staged {
+            changed |= state.write(said, &stamp, &limits, now) == Some(revision);
         }
         changed |= complete(state, &stamp, &limits, now);
         if changed {
             self.head = revision;
         }
-        self.shed_tombstones();
+        self.shed();
         Ok(Answer::Replaced { revision: self.head })
     }
 }
 
 /// Live keys that are the shard's in the present layout, may be replaced, and were not mentioned.
-fn unmentioned(state: &TopicState, shard: u32, staged: &Staged) -> Vec<Arc<str>> {
+fn unmentioned(state: &TopicState, shard: u32, staged: &Staged) -> Vec<Arc<Kept>> {
     let generation = state.layout.generation;
-    let is_ours = |entry: &Entry| entry.generation == generation && entry.latest().shard == shard;
-    let gone = state.entries().filter(|(key, entry)| {
-        let is_replaceable = entry.latest().body.as_ref().is_some_and(|body| !body.is_terminal());
-        is_replaceable && is_ours(entry) && !staged.contains_key(&***key)
+    let gone = state.entries().filter(|(latest, rest)| {
+        let is_ours = rest.generation == generation && latest.by.shard == shard;
+        is_replaceable(latest) && is_ours && !staged.contains(latest.said.key_bytes())
     });
-    gone.map(|(key, _)| Arc::clone(key)).collect()
+    gone.map(|(latest, _)| Arc::clone(latest)).collect()
+}
+
+/// It is live, and no terminal outcome.
+fn is_replaceable(latest: &Kept) -> bool {
+    latest.tombstone().is_none() && !latest.said.is_terminal
 }
 
 /// The shard is complete. The last shard of a new layout buries what no shard of it mentioned. True if anything changed.
 fn complete(state: &mut TopicState, stamp: &Stamp, limits: &Limits, now: Now) -> bool {
-    let Some(shard) = state.layout.shards.get_mut(&stamp.shard) else {
+    let Some(shard) = state.layout.shards.get_mut(&stamp.by.shard) else {
         return false;
     };
     let mut changed = false;
@@ -96,13 +104,11 @@ fn complete(state: &mut TopicState, stamp: &Stamp, limits: &Limits, now: Now) ->
     }
     state.layout.is_settling = false;
     let generation = state.layout.generation;
-    let left_behind = state.entries().filter(|(_, entry)| {
-        let is_replaceable = entry.latest().body.as_ref().is_some_and(|body| !body.is_terminal());
-        is_replaceable && entry.generation != generation
-    });
-    let left_behind: Vec<Arc<str>> = left_behind.map(|(key, _)| Arc::clone(key)).collect();
-    for key in left_behind {
-        state.bury(&key, TombstoneReason::LayoutChanged, stamp, limits, now);
+    let is_left = |(latest, rest): &(&Arc<Kept>, &Rest)| is_replaceable(latest) && rest.generation != generation;
+    let left_behind = state.entries().filter(is_left);
+    let left_behind: Vec<Arc<Kept>> = left_behind.map(|(latest, _)| Arc::clone(latest)).collect();
+    for latest in left_behind {
+        state.bury(&latest, TombstoneReason::LayoutChanged, stamp, limits, now);
         changed = true;
     }
     changed

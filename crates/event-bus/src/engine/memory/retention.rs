@@ -1,11 +1,12 @@
-//! What grows old: tombstones and terminal outcomes. Costs what expires, not what is kept.
+//! What grows old, or too much: tombstones, terminal outcomes and history. Costs what goes, not what is kept.
 
 use std::sync::Arc;
 
-use bailiff_model::{Now, Revision, Topic};
+use bailiff_model::{Now, Topic};
 
 use super::Memory;
-use super::topic::{Place, Stamp};
+use super::index::Place;
+use super::topic::{Stamp, TopicState};
 use crate::record::TombstoneReason;
 
 impl Memory {
@@ -13,17 +14,13 @@ impl Memory {
     pub(super) fn expire_terminal(&mut self, now: Now) {
         let limits = self.limits.clone();
         for topic in Topic::ALL {
-            while let Some(place) = self.oldest_expired_terminal(topic, now) {
-                let revision = self.next_revision();
-                let state = self.topic_mut(topic);
-                let latest = Arc::clone(state.entry(&place.1).expect("the index names entries only").latest());
+            while let Some(Place(latest)) = self.oldest_expired_terminal(topic, now) {
                 let stamp = Stamp {
-                    revision,
-                    epoch: latest.epoch,
-                    shard: latest.shard,
-                    producer: latest.producer.clone(),
+                    revision: self.next_revision(),
+                    by: Arc::clone(&latest.by),
                 };
-                state.bury(&place.1, TombstoneReason::Expired, &stamp, &limits, now);
+                self.topic_mut(topic)
+                    .bury(&latest, TombstoneReason::Expired, &stamp, &limits, now);
             }
         }
     }
@@ -31,8 +28,7 @@ impl Memory {
     pub(super) fn oldest_expired_terminal(&self, topic: Topic, now: Now) -> Option<Place> {
         let state = self.topic(topic);
         let place = state.terminal.first()?;
-        let entry = state.entry(&place.1)?;
-        let is_old = now.mono.saturating_since(entry.since) >= self.limits.terminal_for;
+        let is_old = now.mono.saturating_since(place.0.received_at) >= self.limits.terminal_for;
         let are_many = state.terminal.len() > self.limits.terminal;
         (is_old || are_many).then(|| place.clone())
     }
@@ -47,31 +43,38 @@ impl Memory {
     }
 
     pub(super) fn oldest_expired_tombstone(&self, topic: Topic, now: Now) -> Option<Place> {
-        let state = self.topic(topic);
-        let place = state.tombstones.first()?;
-        let entry = state.entry(&place.1)?;
-        let is_old = now.mono.saturating_since(entry.since) >= self.limits.tombstones_for;
+        let place = self.topic(topic).tombstones.first()?;
+        let is_old = now.mono.saturating_since(place.0.received_at) >= self.limits.tombstones_for;
         is_old.then(|| place.clone())
     }
 
-    /// Forgets the oldest tombstones beyond the bound: a burst of removals must not cost memory without end.
-    pub(super) fn shed_tombstones(&mut self) {
-        let kept = |memory: &Self| memory.topics.values().map(|topic| topic.tombstones.len()).sum::<usize>();
-        let surplus = kept(self).saturating_sub(self.limits.tombstones);
-        for _ in 0..surplus {
-            let oldest = Topic::ALL.into_iter().filter_map(|topic| {
-                let place = self.topic(topic).tombstones.first()?;
-                Some((place.clone(), topic))
-            });
-            if let Some((place, topic)) = oldest.min() {
-                self.forget(topic, &place);
-            }
+    /// Forgets the oldest tombstones and the oldest history beyond their bounds: no burst must cost memory without end.
+    pub(super) fn shed(&mut self) {
+        while self.sum(|topic| topic.tombstones.len()) > self.limits.tombstones {
+            let Some((place, topic)) = self.oldest(|topic| topic.tombstones.first()) else {
+                break;
+            };
+            self.forget(topic, &place);
+        }
+        while self.sum(|topic| topic.history_bytes) > self.limits.history_bytes {
+            let Some((place, topic)) = self.oldest(|topic| topic.superseded.first()) else {
+                break;
+            };
+            self.topic_mut(topic).forget_earlier(&place);
         }
     }
 
+    fn sum(&self, of: impl Fn(&TopicState) -> usize) -> usize {
+        self.topics.values().map(of).sum()
+    }
+
+    fn oldest<'a>(&'a self, first: impl Fn(&'a TopicState) -> Option<&'a Place>) -> Option<(Place, Topic)> {
+        let firsts = self.topics.iter().filter_map(|(topic, state)| Some((first(state)?, *topic)));
+        firsts.min().map(|(place, topic)| (place.clone(), topic))
+    }
+
     fn forget(&mut self, topic: Topic, place: &Place) {
-        let revision: Revision = place.0;
         self.topic_mut(topic).forget(place);
-        self.oldest_resumable = self.oldest_resumable.max(revision);
+        self.oldest_resumable = self.oldest_resumable.max(place.0.revision);
     }
 }

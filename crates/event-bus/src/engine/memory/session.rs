@@ -1,11 +1,14 @@
 //! Sessions: opening, fencing, keeping alive, ending.
 
+use std::sync::Arc;
+
 use bailiff_model::{Mono, Now, Revision, Topic};
 
 use super::Memory;
 use super::replace::Staged;
 use super::shard::Shard;
 use super::topic::Stamp;
+use crate::engine::kept::By;
 use crate::engine::{Answer, Effect, Open, Refusal, Report, SessionId};
 use crate::record::Incoming;
 
@@ -13,9 +16,7 @@ use crate::record::Incoming;
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) topic: Topic,
-    pub(super) shard: u32,
-    pub(super) epoch: u64,
-    pub(super) producer: String,
+    pub(super) by: Arc<By>,
     /// What the replace part staged so far.
     pub(super) staged: Option<Staged>,
     pub(super) heard_at: Mono,
@@ -25,9 +26,7 @@ impl Session {
     pub(super) fn stamp(&self, revision: Revision) -> Stamp {
         Stamp {
             revision,
-            epoch: self.epoch,
-            shard: self.shard,
-            producer: self.producer.clone(),
+            by: Arc::clone(&self.by),
         }
     }
 }
@@ -59,11 +58,14 @@ impl Memory {
                 refusal,
             });
         }
+        let by = By {
+            producer: open.producer,
+            epoch,
+            shard: open.shard,
+        };
         let opened = Session {
             topic: open.topic,
-            shard: open.shard,
-            epoch,
-            producer: open.producer,
+            by: self.writers.share(by),
             staged: open.replace.then(Staged::default),
             heard_at: now.mono,
         };
@@ -159,12 +161,13 @@ impl Memory {
         let state = self.topic_mut(topic);
         for incoming in records {
             stamp.revision = Revision(head.0 + 1);
-            let revision = state.write(incoming, &stamp, &limits, now).unwrap_or(head);
+            let said = state.said(&incoming);
+            let revision = state.write(said, &stamp, &limits, now).unwrap_or(head);
             head = head.max(revision);
             revisions.push(revision);
         }
         self.head = head;
-        self.shed_tombstones();
+        self.shed();
         Ok(Answer::Published { revisions })
     }
 
@@ -182,7 +185,7 @@ impl Memory {
     pub(super) fn keepalive(&mut self, id: SessionId, report: &Report, now: Now) -> Result<Answer, Refusal> {
         let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
         session.heard_at = now.mono;
-        let (topic, number) = (session.topic, session.shard);
+        let (topic, number) = (session.topic, session.by.shard);
         if let Some(shard) = self.topic_mut(topic).layout.shards.get_mut(&number) {
             shard.reported(report, now.mono);
         }
@@ -194,9 +197,9 @@ impl Memory {
     pub(super) fn close(&mut self, id: SessionId, now: Now) {
         let Some(session) = self.sessions.remove(&id) else { return };
         let shards = &mut self.topic_mut(session.topic).layout.shards;
-        if let Some(shard) = shards.get_mut(&session.shard).filter(|shard| shard.session == Some(id)) {
+        if let Some(shard) = shards.get_mut(&session.by.shard).filter(|shard| shard.session == Some(id)) {
             shard.broke_off(now.mono);
-            self.announce_liveness(session.topic, session.shard, now);
+            self.announce_liveness(session.topic, session.by.shard, now);
         }
     }
 
@@ -204,7 +207,7 @@ impl Memory {
     /// is no grace.
     pub(in crate::engine) fn abandon(&mut self, id: SessionId, now: Now) {
         let Some(session) = self.sessions.remove(&id) else { return };
-        self.forget_report(session.topic, session.shard, Some(id), now);
+        self.forget_report(session.topic, session.by.shard, Some(id), now);
     }
 
     /// Forgets what every producer reported: nobody is live until it reports again.

@@ -1,32 +1,36 @@
 //! One topic: the latest record per key, the index by revision, the shard layout.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bailiff_model::{Incarnation, Mono, Now, Origin, Revision, Topic};
+use bailiff_model::{Now, Revision, Shared, Topic};
 
+use super::index::{ByKey, Place};
 use super::session::Session;
 use super::shard::Shard;
+use crate::engine::kept::{By, Kept, Said};
 use crate::engine::{Limits, SessionId, TopicFigures};
-use crate::record::{Incoming, Record, ShardStatus, TombstoneReason};
-
-/// A place in an index: rising by revision, one replace after another by key.
-pub(super) type Place = (Revision, Arc<str>);
+use crate::record::{Incoming, ShardStatus, TombstoneReason};
 
 /// A topic.
 #[derive(Clone, Debug)]
 pub(super) struct TopicState {
     topic: Topic,
-    entries: BTreeMap<Arc<str>, Entry>,
-    /// Every entry by its latest record, tombstones included.
+    /// The latest record of each key.
+    entries: BTreeMap<ByKey<Arc<Kept>>, Rest>,
+    /// The same by their places, tombstones included.
     by_revision: BTreeSet<Place>,
-    /// Entries that are tombstones.
+    /// Those that are tombstones.
     pub(super) tombstones: BTreeSet<Place>,
-    /// Entries that are terminal outcomes.
+    /// Those that are terminal outcomes.
     pub(super) terminal: BTreeSet<Place>,
-    /// Records kept, history included.
-    records: usize,
+    /// Records that are kept and not the latest of their keys.
+    pub(super) superseded: BTreeSet<Place>,
+    /// What those count, in bytes.
+    pub(super) history_bytes: usize,
+    /// Routes: there are few.
+    pub(super) routes: Shared<str>,
     pub(super) layout: Layout,
     /// Lowest epoch each shard accepts. Outlives layouts: epochs only grow.
     pub(super) epochs: BTreeMap<u32, u64>,
@@ -43,15 +47,13 @@ pub(super) struct Layout {
     pub(super) is_settling: bool,
 }
 
-/// All that is kept of a key.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    /// Oldest first, the latest record last; never empty.
-    pub(super) records: VecDeque<Arc<Record>>,
+/// What is kept of a key besides its latest record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rest {
+    /// Earlier records, oldest first. Most keys have none.
+    pub(super) earlier: Box<[Arc<Kept>]>,
     /// Layout in which it was last mentioned.
     pub(super) generation: u64,
-    /// When the latest record was made, by the bus's clock.
-    pub(super) since: Mono,
     /// The key had another route once: a filter may have to be told that it left.
     pub(super) has_strayed: bool,
 }
@@ -60,17 +62,7 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 pub(super) struct Stamp {
     pub(super) revision: Revision,
-    pub(super) epoch: u64,
-    pub(super) shard: u32,
-    pub(super) producer: String,
-}
-
-// === impl Entry ===
-
-impl Entry {
-    pub(super) fn latest(&self) -> &Arc<Record> {
-        self.records.back().expect("an entry holds at least its latest record")
-    }
+    pub(super) by: Arc<By>,
 }
 
 // === impl Layout ===
@@ -95,7 +87,9 @@ impl TopicState {
             by_revision: BTreeSet::new(),
             tombstones: BTreeSet::new(),
             terminal: BTreeSet::new(),
-            records: 0,
+            superseded: BTreeSet::new(),
+            history_bytes: 0,
+            routes: Shared::default(),
             layout: Layout::default(),
             epochs: BTreeMap::new(),
         }
@@ -106,150 +100,150 @@ impl TopicState {
     }
 
     pub(super) fn is_live(&self, key: &str) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.latest().body.is_some())
+        let known = self.entries.get_key_value(key.as_bytes());
+        known.is_some_and(|(latest, _)| latest.0.tombstone().is_none())
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
-        self.entries.get(key)
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&Arc<Kept>, &Rest)> {
+        self.entries.iter().map(|(latest, rest)| (&latest.0, rest))
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
-        self.entries.iter()
+    /// Latest records after `revision`, in rising order.
+    pub(super) fn latest_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Kept>> {
+        let first = Place::before(Revision(revision.0.saturating_add(1)));
+        self.by_revision.range(first..).map(|place| &place.0)
     }
 
-    /// Entries whose latest record is after `revision`, in rising order.
-    pub(super) fn entries_after(&self, revision: Revision) -> impl Iterator<Item = &Entry> {
-        let first = (Revision(revision.0.saturating_add(1)), Arc::from(""));
-        let places = self.by_revision.range(first..);
-        places.map(|(_, key)| self.entries.get(key).expect("the index names entries only"))
+    /// The key of this record had another route once.
+    pub(super) fn has_strayed(&self, latest: &Kept) -> bool {
+        let rest = self.entries.get(latest.said.key_bytes());
+        rest.is_some_and(|rest| rest.has_strayed)
+    }
+
+    /// What a producer says, as it is kept.
+    pub(super) fn said(&mut self, incoming: &Incoming) -> Said {
+        Said::of(self.topic, incoming, &mut self.routes)
     }
 
     /// Writes what a producer published. The same content again changes nothing; nor does the removal of what is not there.
     /// Returns the revision at which the key stands, or `None` if it is unknown and stays so.
-    pub(super) fn write(&mut self, incoming: Incoming, stamp: &Stamp, limits: &Limits, now: Now) -> Option<Revision> {
+    pub(super) fn write(&mut self, mut said: Said, stamp: &Stamp, limits: &Limits, now: Now) -> Option<Revision> {
         let generation = self.layout.generation;
-        let known = self.entries.get_mut(incoming.key.as_str());
-        if incoming.body.is_none() && known.is_none() {
-            return None;
-        }
-        let mut route = incoming.route;
-        if let Some(entry) = known {
-            let latest = entry.latest();
-            if incoming.body.is_none() && route.is_empty() {
-                route = latest.route.clone();
-            }
-            let is_same = match (&incoming.body, &latest.body) {
-                (None, None) => true,
-                (new, old) => {
-                    let said = (&route, &incoming.derived_from, incoming.trace, stamp.shard);
-                    new == old && said == (&latest.route, &latest.derived_from, latest.trace, latest.shard)
+        let is_removal = said.tombstone.is_some();
+        let latest = self.entries.get_key_value(said.key_bytes()).map(|(latest, _)| &latest.0);
+        match latest {
+            None if is_removal => return None,
+            None => {}
+            Some(latest) => {
+                if is_removal && said.route.is_empty() {
+                    said.route = Arc::clone(&latest.said.route);
                 }
-            };
-            if is_same {
-                let revision = latest.revision;
-                entry.generation = generation;
-                return Some(revision);
+                let are_gone = is_removal && latest.tombstone().is_some();
+                if are_gone || (said.is_same(&latest.said) && stamp.by.shard == latest.by.shard) {
+                    let revision = latest.revision;
+                    if let Some(rest) = self.entries.get_mut(said.key_bytes()) {
+                        rest.generation = generation;
+                    }
+                    return Some(revision);
+                }
             }
         }
-        let tombstone = incoming.body.is_none().then_some(TombstoneReason::Withdrawn);
-        let record = Record {
-            topic: self.topic,
-            key: incoming.key,
-            route,
-            incarnation: Incarnation::default(),
-            revision: stamp.revision,
-            derived_from: incoming.derived_from,
-            epoch: stamp.epoch,
-            shard: stamp.shard,
-            producer: stamp.producer.clone(),
-            produced_at: incoming.produced_at,
-            age: Some(incoming.age),
-            received_at: now.mono,
-            trace: incoming.trace,
-            body: incoming.body,
-            tombstone,
-        };
-        self.put(record, generation, limits, now.mono);
+        self.put(said, stamp, limits, now);
         Some(stamp.revision)
     }
 
-    /// Tombstones a live key on the bus's own account.
-    pub(super) fn bury(&mut self, key: &str, reason: TombstoneReason, stamp: &Stamp, limits: &Limits, now: Now) {
-        let Some(entry) = self.entries.get(key) else { return };
-        let latest = entry.latest();
-        let record = Record {
-            revision: stamp.revision,
-            derived_from: Origin::default(),
-            epoch: stamp.epoch,
-            shard: stamp.shard,
-            producer: stamp.producer.clone(),
-            produced_at: now.wall,
-            age: Some(Duration::ZERO),
-            received_at: now.mono,
-            body: None,
-            tombstone: Some(reason),
-            ..Record::clone(latest)
-        };
-        self.put(record, self.layout.generation, limits, now.mono);
+    /// Tombstones a live key, whose latest record this is, on the bus's own account.
+    pub(super) fn bury(&mut self, latest: &Kept, reason: TombstoneReason, stamp: &Stamp, limits: &Limits, now: Now) {
+        self.put(latest.said.buried(reason, now.wall), stamp, limits, now);
     }
 
-    fn put(&mut self, record: Record, generation: u64, limits: &Limits, now: Mono) {
-        let key: Arc<str> = Arc::from(record.key.as_str());
-        let mut entry = self.entries.remove(&key).unwrap_or_else(|| Entry {
-            records: VecDeque::with_capacity(1),
-            generation,
-            since: now,
-            has_strayed: false,
+    fn put(&mut self, said: Said, stamp: &Stamp, limits: &Limits, now: Now) {
+        let known = self.entries.remove_entry(said.key_bytes());
+        let latest = Arc::new(Kept {
+            said,
+            revision: stamp.revision,
+            by: Arc::clone(&stamp.by),
+            received_at: now.mono,
         });
-        if let Some(previous) = entry.records.back() {
-            entry.has_strayed |= previous.route != record.route;
-            let place = (previous.revision, Arc::clone(&key));
+        let mut rest = Rest::default();
+        if let Some((ByKey(previous), known)) = known {
+            rest = known;
+            rest.has_strayed |= previous.said.route != latest.said.route;
+            let place = Place(Arc::clone(&previous));
             self.by_revision.remove(&place);
             self.tombstones.remove(&place);
             self.terminal.remove(&place);
+            let surplus = (rest.earlier.len() + 2).saturating_sub(limits.history);
+            let earlier = take(&mut rest.earlier).into_iter().chain([previous]);
+            let earlier: Vec<Arc<Kept>> = earlier.collect();
+            for forgotten in earlier.iter().take(surplus) {
+                self.unlist(forgotten);
+            }
+            rest.earlier = earlier.into_iter().skip(surplus).collect();
+            if !rest.earlier.is_empty() {
+                self.list(&place);
+            }
         }
-        let place = (record.revision, Arc::clone(&key));
-        match &record.body {
-            None => drop(self.tombstones.insert(place.clone())),
-            Some(body) if body.is_terminal() => drop(self.terminal.insert(place.clone())),
-            Some(_) => {}
-        }
-        self.by_revision.insert(place);
-        entry.records.push_back(Arc::new(record));
-        self.records += 1;
-        while entry.records.len() > limits.history {
-            entry.records.pop_front();
-            self.records -= 1;
-        }
-        (entry.generation, entry.since) = (generation, now);
-        self.entries.insert(key, entry);
+        rest.generation = self.layout.generation;
+        self.index(&latest);
+        self.entries.insert(ByKey(latest), rest);
     }
 
-    /// Takes an entry as it was kept elsewhere; one without a record is none.
-    pub(super) fn restore(&mut self, entry: Entry) {
-        let Some(latest) = entry.records.back() else { return };
-        let key: Arc<str> = Arc::from(latest.key.as_str());
-        let place = (latest.revision, Arc::clone(&key));
-        match &latest.body {
-            None => drop(self.tombstones.insert(place.clone())),
-            Some(body) if body.is_terminal() => drop(self.terminal.insert(place.clone())),
-            Some(_) => {}
+    /// Takes a key as it was kept elsewhere.
+    pub(super) fn restore(&mut self, latest: Arc<Kept>, rest: Rest) {
+        for superseded in &rest.earlier {
+            self.list(&Place(Arc::clone(superseded)));
+        }
+        self.index(&latest);
+        self.entries.insert(ByKey(latest), rest);
+    }
+
+    fn index(&mut self, latest: &Arc<Kept>) {
+        let place = Place(Arc::clone(latest));
+        if latest.tombstone().is_some() {
+            self.tombstones.insert(place.clone());
+        } else if latest.said.is_terminal {
+            self.terminal.insert(place.clone());
         }
         self.by_revision.insert(place);
-        self.records += entry.records.len();
-        self.entries.insert(key, entry);
+    }
+
+    /// Adds a superseded record to what is kept of all keys.
+    fn list(&mut self, place: &Place) {
+        if self.superseded.insert(place.clone()) {
+            self.history_bytes += place.0.bytes();
+        }
+    }
+
+    fn unlist(&mut self, superseded: &Arc<Kept>) {
+        if self.superseded.remove(&Place(Arc::clone(superseded))) {
+            self.history_bytes -= superseded.bytes();
+        }
     }
 
     /// Forgets a tombstone and the key's history.
     pub(super) fn forget(&mut self, place: &Place) {
-        let removed = self.entries.remove(&place.1);
-        self.records -= removed.map_or(0, |entry| entry.records.len());
+        if let Some(rest) = self.entries.remove(place.0.said.key_bytes()) {
+            for superseded in &rest.earlier {
+                self.unlist(superseded);
+            }
+        }
         self.by_revision.remove(place);
         self.tombstones.remove(place);
     }
 
-    pub(super) fn history(&self, key: &str) -> Vec<Arc<Record>> {
-        let kept = self.entries.get(key).map(|entry| entry.records.iter().cloned().collect());
+    /// Forgets a superseded record: the oldest of its key.
+    pub(super) fn forget_earlier(&mut self, place: &Place) {
+        self.unlist(&place.0);
+        if let Some(rest) = self.entries.get_mut(place.0.said.key_bytes()) {
+            let earlier = take(&mut rest.earlier).into_iter();
+            rest.earlier = earlier.filter(|kept| kept.revision != place.0.revision).collect();
+        }
+    }
+
+    pub(super) fn history(&self, key: &str) -> Vec<Arc<Kept>> {
+        let known = self.entries.get_key_value(key.as_bytes());
+        let kept = known.map(|(latest, rest)| rest.earlier.iter().chain([&latest.0]).cloned().collect());
         kept.unwrap_or_default()
     }
 
@@ -281,7 +275,7 @@ impl TopicState {
             topic: self.topic,
             keys: self.live_keys(),
             tombstones: self.tombstones.len(),
-            records: self.records,
+            records: self.entries.len() + self.superseded.len(),
             sessions: sessions.values().filter(|session| session.topic == self.topic).count(),
         }
     }

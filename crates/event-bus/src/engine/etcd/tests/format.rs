@@ -130,7 +130,7 @@ fn written(sim: &Sim) -> String {
     }
     for node in 0..8 {
         for record in machine.memory.history(HEALTH, &format!("n{node}")) {
-            let (age, revision, why) = (record.age_at(now.mono), record.revision, record.tombstone);
+            let (age, revision, why) = (Some(record.age_at(now.mono)), record.revision, record.tombstone());
             writeln!(text, "n{node} {revision} {age:?} {why:?}").expect("it is memory");
         }
     }

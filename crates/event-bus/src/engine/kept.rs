@@ -1,0 +1,266 @@
+//! Records as an engine keeps them: encoded. A body takes several times as much in its domain form, and nobody here looks into it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bailiff_model::{Mono, Revision, Shared, Topic, Wall};
+use bailiff_proto::v1 as pb;
+use prost::Message as _;
+
+use crate::record::{Incoming, Record, TombstoneReason};
+use crate::wire::{self, Wire, envelope, scalar};
+
+/// What a record counts for where the number of bytes is bounded, apart from what is encoded: about what it takes.
+const OVERHEAD: usize = 160;
+
+/// A record with its place in the sequence.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub(super) said: Said,
+    pub(super) revision: Revision,
+    pub(super) by: Arc<By>,
+    /// When it came, by the bus's clock.
+    pub(super) received_at: Mono,
+}
+
+/// What was said of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The key, and behind it an envelope that holds origin, trace and body, but no tombstone.
+    bytes: Box<[u8]>,
+    /// How much of it is the key.
+    key_len: u32,
+    pub(super) topic: Topic,
+    pub(super) is_terminal: bool,
+    /// Why the key is gone, if it is.
+    pub(super) tombstone: Option<TombstoneReason>,
+    pub(super) route: Arc<str>,
+    produced_at: Wall,
+    /// How long ago that was when it came.
+    age: Duration,
+}
+
+/// Who said it. All records of a session share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct By {
+    pub(super) producer: String,
+    pub(super) epoch: u64,
+    pub(super) shard: u32,
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// What stands before all records of this revision.
+    pub(super) fn before(revision: Revision) -> Self {
+        Self {
+            said: Said {
+                bytes: Box::default(),
+                key_len: 0,
+                topic: Topic::NodeHealth,
+                is_terminal: false,
+                tombstone: None,
+                route: Arc::default(),
+                produced_at: Wall::UNIX_EPOCH,
+                age: Duration::ZERO,
+            },
+            revision,
+            by: Arc::default(),
+            received_at: Mono::ORIGIN,
+        }
+    }
+
+    /// A record that was stored as an envelope.
+    pub(super) fn restored(
+        stored: pb::Envelope,
+        received_at: Mono,
+        routes: &mut Shared<str>,
+        writers: &mut Shared<By>,
+    ) -> Result<Self, wire::Error> {
+        let record = Record::try_from(Wire(stored))?;
+        let by = By {
+            producer: record.producer,
+            epoch: record.epoch,
+            shard: record.shard,
+        };
+        let incoming = Incoming {
+            key: record.key,
+            route: record.route,
+            derived_from: record.derived_from,
+            produced_at: record.produced_at,
+            age: record.age.ok_or_else(|| wire::Error::absent("age"))?,
+            trace: record.trace,
+            body: record.body,
+        };
+        let said = Said {
+            tombstone: record.tombstone,
+            ..Said::of(record.topic, &incoming, routes)
+        };
+        Ok(Self {
+            said,
+            revision: record.revision,
+            by: writers.share(by),
+            received_at,
+        })
+    }
+
+    /// Topic.
+    pub const fn topic(&self) -> Topic {
+        self.said.topic
+    }
+
+    /// Key within the topic.
+    pub fn key(&self) -> &str {
+        self.said.key()
+    }
+
+    /// Position in the bus's one revision sequence.
+    pub const fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Why the key is gone; `None`: it is not.
+    pub const fn tombstone(&self) -> Option<TombstoneReason> {
+        self.said.tombstone
+    }
+
+    /// How old it is at `now`, by the bus's clock.
+    pub const fn age_at(&self, now: Mono) -> Duration {
+        let here = now.saturating_since(self.received_at);
+        self.said.age.saturating_add(here)
+    }
+
+    /// The wire form, for delivery at `now`, by the bus's clock.
+    pub fn to_envelope(&self, now: Mono) -> pb::Envelope {
+        let said = self.said.to_envelope();
+        let tombstone = self.said.tombstone.map(envelope::to_tombstone);
+        pb::Envelope {
+            revision: self.revision.0,
+            epoch: self.by.epoch,
+            producer: self.by.producer.clone(),
+            shard: self.by.shard,
+            age: Some(scalar::to_duration(self.age_at(now))),
+            body: said.body.or(tombstone),
+            ..said
+        }
+    }
+
+    /// The domain form.
+    ///
+    /// # Errors
+    /// What the engine was given breaks the contract.
+    pub fn to_record(&self) -> Result<Record, wire::Error> {
+        let record = Record::try_from(Wire(self.to_envelope(self.received_at)))?;
+        Ok(Record {
+            received_at: self.received_at,
+            ..record
+        })
+    }
+
+    /// What it counts for where the number of bytes is bounded. The same on every machine: replicas have to agree.
+    pub(super) fn bytes(&self) -> usize {
+        OVERHEAD + self.said.bytes.len()
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// What a producer says on `topic`.
+    pub(super) fn of(topic: Topic, incoming: &Incoming, routes: &mut Shared<str>) -> Self {
+        let sent = envelope::to_incoming(topic, incoming);
+        let is_removal = incoming.body.is_none();
+        let kept = pb::Envelope {
+            derived_from: sent.derived_from,
+            derived_from_incarnation: sent.derived_from_incarnation,
+            traceparent: sent.traceparent,
+            body: sent.body.filter(|_| !is_removal),
+            ..pb::Envelope::default()
+        };
+        Self {
+            bytes: join(incoming.key.as_bytes(), &kept),
+            key_len: u32::try_from(incoming.key.len()).expect("a message is smaller than 4 GiB"),
+            topic,
+            is_terminal: incoming.body.as_ref().is_some_and(crate::record::Body::is_terminal),
+            tombstone: is_removal.then_some(TombstoneReason::Withdrawn),
+            route: routes.share(incoming.route.as_str()),
+            produced_at: incoming.produced_at,
+            age: incoming.age,
+        }
+    }
+
+    /// The removal of the same key by the bus itself.
+    pub(super) fn buried(&self, reason: TombstoneReason, at: Wall) -> Self {
+        let kept = pb::Envelope {
+            derived_from: 0,
+            derived_from_incarnation: String::new(),
+            body: None,
+            ..self.envelope()
+        };
+        Self {
+            produced_at: at,
+            age: Duration::ZERO,
+            ..self.gone(reason, &kept)
+        }
+    }
+
+    /// What is said to a reader whom the key has left.
+    pub(super) fn left(&self) -> Self {
+        let kept = pb::Envelope {
+            body: None,
+            ..self.envelope()
+        };
+        self.gone(self.tombstone.unwrap_or(TombstoneReason::LeftFilter), &kept)
+    }
+
+    fn gone(&self, reason: TombstoneReason, kept: &pb::Envelope) -> Self {
+        Self {
+            bytes: join(self.key_bytes(), kept),
+            is_terminal: false,
+            tombstone: Some(reason),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn key(&self) -> &str {
+        std::str::from_utf8(self.key_bytes()).expect("it was made of text")
+    }
+
+    /// Keys in this order are in the order of their texts.
+    pub(super) fn key_bytes(&self) -> &[u8] {
+        &self.bytes[..self.key_len as usize]
+    }
+
+    /// True if it is the same key, with the same content, origin and trace. Times do not matter.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.key_len == other.key_len && self.bytes == other.bytes && self.route == other.route
+    }
+
+    /// As a producer sent it; a removal without a body.
+    pub(super) fn to_envelope(&self) -> pb::Envelope {
+        pb::Envelope {
+            topic: self.topic.to_string(),
+            key: self.key().to_owned(),
+            route: self.route.to_string(),
+            produced_at: Some(scalar::to_time(self.produced_at)),
+            age: Some(scalar::to_duration(self.age)),
+            ..self.envelope()
+        }
+    }
+
+    fn envelope(&self) -> pb::Envelope {
+        pb::Envelope::decode(&self.bytes[self.key_len as usize..]).expect("it was encoded here")
+    }
+}
+
+fn join(key: &[u8], kept: &pb::Envelope) -> Box<[u8]> {
+    [key, &kept.encode_to_vec()].concat().into_boxed_slice()
+}
+
+// === impl By ===
+
+impl AsRef<Self> for By {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
