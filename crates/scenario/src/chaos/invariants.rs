@@ -226,6 +226,12 @@ fn is_owed(world: &World, node: &NodeNow) -> bool {
     !is_partial && !is_all_down
 }
 
+/// A daemon pod that waits to be bound to a node that will not take it: upstream hears nothing of a node that changes so (DS-225).
+fn is_stranded(world: &World, now: &PodNow) -> bool {
+    let takes_all = |node: &NodeNow| node.node.taints.is_empty();
+    now.pod.is_daemon() && !now.pod.is_bound && !world.nodes.get(&now.pod.node).is_some_and(takes_all)
+}
+
 /// What stages wrote since.
 fn written_since(timeline: &Timeline, terms: &Terms, since: Mono, verdict: &mut Verdict) {
     timeline.walk(|world, change| {
@@ -233,7 +239,10 @@ fn written_since(timeline: &Timeline, terms: &Terms, since: Mono, verdict: &mut 
         let is_upstreams = terms.profile == Profile::Upstream
             && match &change.object {
                 Object::DaemonSet(_) => true,
-                Object::Pod(pod) => world.pods.get(&pod.uid).is_some_and(|known| known.pod.is_terminating),
+                Object::Pod(pod) => {
+                    let known = world.pods.get(&pod.uid);
+                    known.is_some_and(|known| known.pod.is_terminating || is_stranded(world, known))
+                }
                 _ => false,
             };
         let is_aside = matches!(change.object, Object::Aside | Object::Said { .. });

@@ -136,3 +136,33 @@ fn a_budget_holds_until_the_wait_is_over_but_for_the_rounding() {
         assert_eq!((verdict.premises, verdict.violations.len()), (1, broken), "{at}");
     }
 }
+
+/// DS-225: what upstream leaves for its next start is a daemon pod that no node takes, and nothing else.
+#[test]
+fn a_stranded_daemon_pod_is_left_for_the_next_start_by_upstream_alone() {
+    let daemon = |is_bound, is_terminating| {
+        let mut object = mk_pod("", is_terminating);
+        if let Object::Pod(pod) = &mut object {
+            pod.is_bound = is_bound;
+            pod.daemon_of = Some("set".to_owned());
+            pod.labels = BTreeMap::from([("app".to_owned(), "agent".to_owned())]);
+        }
+        object
+    };
+    let judge = |profile, is_bound, taints: &[&str]| {
+        let timeline = mk_timeline(vec![
+            (0, "admin", mk_node(ReadyStatus::True, taints)),
+            (1_000, "daemonset-syncer", daemon(is_bound, false)),
+            (90_000, StageName::DaemonsetSyncer.as_str(), daemon(is_bound, true)),
+        ]);
+        let terms = Terms {
+            profile,
+            ..Terms::default()
+        };
+        a_quiet_world_is_not_written_to(&timeline, &terms).violations.len()
+    };
+    assert_eq!(judge(Profile::Upstream, false, &["example.com/a"]), 0);
+    assert_eq!(judge(Profile::Upstream, true, &["example.com/a"]), 1, "bound");
+    assert_eq!(judge(Profile::Upstream, false, &[]), 1, "its node takes it");
+    assert_eq!(judge(Profile::Bailiff, false, &["example.com/a"]), 1);
+}
