@@ -8,13 +8,17 @@
 //! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, a page of a
 //!   list, and the end of a stream that lasted: the server is asked to end every watch within [`WATCH_FOR`], and ends a quiet one
 //!   without a word. So silence beyond [`SILENT_AFTER`] means a broken connection, never a quiet cluster.
+//! - A watch that was started in parts shows a list while it is read, a few objects at a time ([`Event::Part`]), and waits for the
+//!   reader; [`Event::Snapshot`] is the end of it then. What is deleted meanwhile comes as [`Event::Deleted`], in its order. A list
+//!   that breaks off leaves what was shown as it is; the next one says that it begins.
 //! - [`Event::Fresh`] follows the snapshot that makes it true.
 //! - An object that cannot be decoded is skipped, counted and logged; what was known of it before stays: snapshots name it.
 //! - What goes wrong again and again is tried again ever more slowly: the pause shrinks only after a watch that lasted.
-//! - Memory: one page of a list, or one piece of a stream, as it came, the decoded objects of one list until the reader took them, and
-//!   a bounded channel.
+//! - Memory: one page of a list, or one piece of a stream, as it came, the decoded objects of one list (in parts: of one part) until
+//!   the reader took them, and a bounded channel.
 //! - Death policy: a panic (a bug in a view) is logged, said as [`Event::Stale`], and answered by a new list after the longest pause.
 
+mod collected;
 mod initial;
 mod list;
 mod task;
@@ -23,6 +27,7 @@ pub(crate) mod wire;
 
 pub use list::read_collection;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bailiff_model::Mono;
@@ -33,6 +38,7 @@ use tokio::task::AbortHandle;
 use crate::api::Api;
 use crate::decode::{Decode, Encoded};
 use crate::views::Meta;
+use collected::Way;
 use task::Task;
 use teller::{Life, Teller};
 
@@ -85,10 +91,12 @@ pub struct Source {
     pub field_selector: &'static str,
 }
 
-/// What happened.
+/// What happened. `P` is what lists come in: nothing, if they come whole.
 #[derive(Debug)]
-pub enum Event<T> {
-    /// This is all there is; forget the rest.
+pub enum Event<T, P = Infallible> {
+    /// Some of a list that is not read to its end.
+    Part(P),
+    /// This, with the parts of the list if it came in parts, is all there is; forget the rest.
     Snapshot(Snapshot<T>),
     /// The object was created or changed.
     Applied(T),
@@ -114,12 +122,24 @@ pub struct Snapshot<T> {
     pub malformed: Vec<Meta>,
 }
 
+/// Some objects of a list.
+///
+/// The parts since the `first` one and the snapshot that ends them are the whole. An object of an earlier part may be in a later one
+/// again, as it is then.
+#[derive(Debug)]
+pub struct ListPart<T> {
+    /// The list begins here. One that broke off counts for nothing.
+    pub first: bool,
+    /// Those that could be decoded; the end names the others.
+    pub objects: Vec<T>,
+}
+
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
-pub struct Watch<T> {
-    events: mpsc::Receiver<Vec<Event<T>>>,
+pub struct Watch<T, P = Infallible> {
+    events: mpsc::Receiver<Vec<Event<T, P>>>,
     /// Of the batch that was received last.
-    next: std::vec::IntoIter<Event<T>>,
+    next: std::vec::IntoIter<Event<T, P>>,
     shown: Life,
     clock: Clock,
     task: AbortHandle,
@@ -169,7 +189,7 @@ impl<T> Snapshot<T> {
 
 // === impl Watch ===
 
-impl<T> Drop for Watch<T> {
+impl<T, P> Drop for Watch<T, P> {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -183,10 +203,34 @@ impl<T: View> Watch<T> {
 
     /// The same, and `witness` sees what comes.
     pub fn start_with(api: &Api, source: Source, seed: &Seed, witness: impl Witness) -> Self {
+        Self::begin(api, source, seed, witness, None)
+    }
+}
+
+impl<T: View> Watch<T, ListPart<T>> {
+    /// As [`Watch::start_with`], of a collection that is never to be whole in memory.
+    pub fn start_in_parts(api: &Api, source: Source, seed: &Seed, witness: impl Witness) -> Self {
+        Self::begin(api, source, seed, witness, Some(|first, objects| ListPart { first, objects }))
+    }
+}
+
+impl<T: View, P: Send + 'static> Watch<T, P> {
+    fn begin(api: &Api, source: Source, seed: &Seed, witness: impl Witness, part: Option<fn(bool, Vec<T>) -> P>) -> Self {
         let (sender, events) = mpsc::channel(QUEUE);
         let (shown, clock) = (Life::default(), api.clock().clone());
+        let way = part.map(|part| Way {
+            sender: sender.clone(),
+            part,
+        });
         let teller = Teller::new(sender, shown.clone(), &clock);
-        let task = Task::new(api.clone(), source.clone(), seed.fork(source.path), teller, Box::new(witness));
+        let task = Task::new(
+            api.clone(),
+            source.clone(),
+            seed.fork(source.path),
+            teller,
+            Box::new(witness),
+            way,
+        );
         Self {
             events,
             next: Vec::new().into_iter(),
@@ -197,7 +241,7 @@ impl<T: View> Watch<T> {
     }
 
     /// The next event. Cancel-safe. Never ends while the process runs.
-    pub async fn next(&mut self) -> Event<T> {
+    pub async fn next(&mut self) -> Event<T, P> {
         loop {
             if let Some(event) = self.next.next() {
                 return event;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventSeverity};
-use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::watch::{Event, ListPart, Source};
 use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::rollouts::{Publication, Rollouts};
@@ -82,7 +82,7 @@ struct Watches {
     daemonsets: Watch<Viewed<DaemonSet>>,
     revisions: Watch<Kept>,
     nodes: Watch<Viewed<Node>>,
-    pods: Watch<Viewed<Pod>>,
+    pods: Watch<Viewed<Pod>, ListPart<Viewed<Pod>>>,
 }
 
 const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");
@@ -118,7 +118,7 @@ impl Loop {
                 daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.host.seed, brake.spy(What::DaemonSets)),
                 revisions: Watch::start(&env.api, REVISIONS, &env.host.seed),
                 nodes: Watch::start(&env.api, NODES, &env.host.seed),
-                pods: Watch::start(&env.api, PODS, &env.host.seed),
+                pods: Watch::start_in_parts(&env.api, PODS, &env.host.seed, ()),
             },
             dispatch: Dispatch::new(options.requests(), env.api.limiter().clone()),
             api: env.api.clone().with_limiter(Limiter::none(&env.host.clock)),
@@ -339,8 +339,12 @@ impl Loop {
         }
     }
 
-    fn pod(&mut self, event: Event<Viewed<Pod>>) -> Turn {
+    fn pod(&mut self, event: Event<Viewed<Pod>, ListPart<Viewed<Pod>>>) -> Turn {
         match event {
+            Event::Part(ListPart { first, objects }) => Turn::Input(Input::SomePods {
+                first,
+                pods: objects.into_iter().map(|view| view.facts).collect(),
+            }),
             Event::Snapshot(all) => Turn::Input(Input::Pods(
                 all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str())),
             )),

@@ -1,7 +1,7 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
 use bailiff_cluster::Watch;
-use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::watch::{Event, ListPart, Source};
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Shards, Subscription, Update};
 use bailiff_model::{Duties, NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
@@ -26,7 +26,7 @@ pub(crate) struct Shell {
     env: Env,
     manager: Manager,
     nodes: Watch<NodeView>,
-    pods: Watch<PodView>,
+    pods: Watch<PodView, ListPart<PodView>>,
     health: Subscription,
     shards: Shards,
     /// The own topic, until what it remembers was taken over.
@@ -73,7 +73,7 @@ impl Shell {
         Self {
             manager: Manager::new(config),
             nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
-            pods: Watch::start_with(&env.api, Source::all(requests::PODS), &seed, brake.spy(What::Pods)),
+            pods: Watch::start_in_parts(&env.api, Source::all(requests::PODS), &seed, brake.spy(What::Pods)),
             health: subscribe(Topic::NodeHealth),
             shards: Shards::default(),
             past: Some(subscribe(Topic::EvictionIntents)),
@@ -276,8 +276,12 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
     })
 }
 
-fn from_pods(event: Event<PodView>) -> Turn {
+fn from_pods(event: Event<PodView, ListPart<PodView>>) -> Turn {
     Turn::Input(match event {
+        Event::Part(ListPart { first, objects }) => Input::SomePods {
+            first,
+            pods: objects.into_iter().map(PodView::into_facts).collect(),
+        },
         Event::Snapshot(all) => Input::Pods(all.into_listed(PodView::into_facts, |meta| PodUid::from(meta.uid.as_str()))),
         Event::Applied(pod) => Input::Pod(pod.into_facts()),
         Event::Deleted(pod) => Input::PodGone(PodUid::from(pod.uid)),

@@ -3,24 +3,24 @@
 //! It spares the server a list in its memory, and the client a request: the stream goes on as the watch. Servers before 1.34 may not have
 //! it; then pages are read. What is asked for is as consistent as a list without a `resourceVersion` (DS-201).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bailiff_runtime::Seed;
 use serde::Deserialize;
 
-use super::list::{Listed, decode};
+use super::collected::{Collected, Way};
+use super::list::{Listed, take};
 use super::task::OPEN_WITHIN;
 use super::teller::Life;
 use super::wire::{Part, Stream, Told};
-use super::{Snapshot, Source, View, WATCH_FOR, Witness};
+use super::{Source, View, WATCH_FOR, Witness};
 use crate::api::Api;
-use crate::decode::Encoded;
 use crate::error::{Error, Kind};
 use crate::scan::schema;
-use crate::views::{Meta, or_default};
+use crate::views::or_default;
 
-/// How long it may take altogether: longer than the server is asked to keep any watch open, less than what counts as silence.
+/// How long it may take altogether, with the time that the reader takes for its parts: longer than the server is asked to keep any
+/// watch open, less than what counts as silence.
 const WITHIN: Duration = Duration::from_secs(50);
 
 /// Why a list did not come as a stream.
@@ -30,9 +30,6 @@ pub(super) enum Unstreamed {
     /// It failed, as any request may.
     Failed(Error),
 }
-
-/// What was told so far. What cannot be decoded is kept by what identifies it.
-struct Collected<T>(BTreeMap<(String, String), Result<T, Meta>>);
 
 /// The metadata of a bookmark.
 #[derive(Deserialize)]
@@ -56,23 +53,25 @@ struct Annotations {
 }
 
 /// Reads everything that there is.
-pub(super) async fn read<T: View>(
+pub(super) async fn read<T: View, P>(
     api: &Api,
     source: &Source,
     seed: &Seed,
     heard: &Life,
     witness: &mut dyn Witness,
+    way: Option<&Way<T, P>>,
 ) -> Result<Listed<T>, Unstreamed> {
     let mut stream = open(api, source, seed, T::ACCEPT).await?;
     heard.beat(api.clock().now().mono);
-    let mut told = Collected(BTreeMap::new());
+    let mut told = Collected::told(way);
     let all = async {
         loop {
             while let Some(part) = stream.cut() {
                 heard.beat(api.clock().now().mono);
-                if let Some(position) = told.take(api, source, &part, witness)? {
+                if let Some(position) = hear(api, source, &part, witness, &mut told)? {
                     return Ok(position);
                 }
+                told.show().await;
             }
             if stream.is_too_long() {
                 return Err(unreadable("an event is too long"));
@@ -90,7 +89,7 @@ pub(super) async fn read<T: View>(
         }
     };
     Ok(Listed {
-        snapshot: told.into_snapshot(),
+        snapshot: told.end().await,
         position,
         stream: Some(stream),
     })
@@ -121,63 +120,38 @@ fn unreadable(what: &str) -> Unstreamed {
     Unstreamed::Unknown(Error::new(Kind::Unavailable, what))
 }
 
-impl<T: View> Collected<T> {
-    /// Takes an event; answers with the position once that was all.
-    fn take(&mut self, api: &Api, source: &Source, part: &Part, witness: &mut dyn Witness) -> Result<Option<String>, Unstreamed> {
-        let Ok(Told { kind, object }) = Told::read(part) else {
-            return Err(unreadable("an unreadable event"));
-        };
-        match &*kind {
-            "ADDED" | "MODIFIED" => self.put(api, source, &object, witness),
-            "DELETED" => match object.identity().filter(|meta| !meta.name.is_empty()) {
-                Some(meta) => {
-                    witness.gone(&meta);
-                    self.0.remove(&(meta.namespace, meta.name));
-                }
-                None => return Err(unreadable("something is gone and nobody can say what")),
-            },
-            "BOOKMARK" => {
-                let Ok(Bookmark { metadata }) = object.read(Some(&schema::OBJECT)) else {
-                    return Err(unreadable("an unreadable bookmark"));
-                };
-                let is_end = metadata.annotations.end.as_deref() == Some("true");
-                return match metadata.resource_version {
-                    version if is_end && version.is_empty() => Err(unreadable("its end has no resourceVersion")),
-                    version => Ok(is_end.then_some(version)),
-                };
+/// Hears an event; answers with the position once that was all.
+fn hear<T: View, P>(
+    api: &Api,
+    source: &Source,
+    part: &Part,
+    witness: &mut dyn Witness,
+    told: &mut Collected<T, P>,
+) -> Result<Option<String>, Unstreamed> {
+    let Ok(Told { kind, object }) = Told::read(part) else {
+        return Err(unreadable("an unreadable event"));
+    };
+    match &*kind {
+        "ADDED" | "MODIFIED" => take(api, source, &object, witness, told),
+        "DELETED" => match object.identity().filter(|meta| !meta.name.is_empty()) {
+            Some(meta) => {
+                witness.gone(&meta);
+                told.remove(meta);
             }
-            "ERROR" => return Err(Unstreamed::Failed(Error::from_status(&object))),
-            _ => {}
+            None => return Err(unreadable("something is gone and nobody can say what")),
+        },
+        "BOOKMARK" => {
+            let Ok(Bookmark { metadata }) = object.read(Some(&schema::OBJECT)) else {
+                return Err(unreadable("an unreadable bookmark"));
+            };
+            let is_end = metadata.annotations.end.as_deref() == Some("true");
+            return match metadata.resource_version {
+                version if is_end && version.is_empty() => Err(unreadable("its end has no resourceVersion")),
+                version => Ok(is_end.then_some(version)),
+            };
         }
-        Ok(None)
+        "ERROR" => return Err(Unstreamed::Failed(Error::from_status(&object))),
+        _ => {}
     }
-
-    fn put(&mut self, api: &Api, source: &Source, object: &Encoded<'_>, witness: &mut dyn Witness) {
-        witness.saw(object);
-        match decode::<T>(api, source, object) {
-            Ok(view) => {
-                let key = (view.meta().namespace.clone(), view.meta().name.clone());
-                self.0.insert(key, Ok(view));
-            }
-            Err(_) => {
-                if let Some(meta) = object.identity() {
-                    self.0.insert((meta.namespace.clone(), meta.name.clone()), Err(meta));
-                }
-            }
-        }
-    }
-
-    fn into_snapshot(self) -> Snapshot<T> {
-        let mut snapshot = Snapshot {
-            objects: Vec::with_capacity(self.0.len()),
-            malformed: Vec::new(),
-        };
-        for object in self.0.into_values() {
-            match object {
-                Ok(view) => snapshot.objects.push(view),
-                Err(meta) => snapshot.malformed.push(meta),
-            }
-        }
-        snapshot
-    }
+    Ok(None)
 }

@@ -1,11 +1,11 @@
 //! Lists a whole collection: as a stream where the server has that, else page by page.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use bailiff_model::heeded_retry_after;
 use bailiff_runtime::Seed;
 
+use super::collected::{Collected, Way};
 use super::initial::{self, Unstreamed};
 use super::teller::Life;
 use super::wire::{Page, Stream};
@@ -27,7 +27,7 @@ const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(800);
 
 /// Reads the lists of one watch.
-pub(super) struct Lister<T> {
+pub(super) struct Lister<T, P> {
     api: Api,
     source: Source,
     seed: Seed,
@@ -35,13 +35,14 @@ pub(super) struct Lister<T> {
     pub(super) witness: Box<dyn Witness>,
     /// The server was not found to have no lists as streams.
     streams: bool,
-    view: PhantomData<fn() -> T>,
+    /// Where parts are shown; `None` if lists come whole.
+    way: Option<Way<T, P>>,
 }
 
 /// A list and the position to watch from.
 type Positioned<T> = (Snapshot<T>, String);
 
-/// A list, and where the watch begins.
+/// A list, or what remains of one that was shown in parts, and where the watch begins.
 pub(super) struct Listed<T> {
     pub(super) snapshot: Snapshot<T>,
     pub(super) position: String,
@@ -49,8 +50,15 @@ pub(super) struct Listed<T> {
     pub(super) stream: Option<Stream>,
 }
 
-impl<T: View> Lister<T> {
-    pub(super) fn new(api: Api, source: Source, seed: Seed, heard: Life, witness: Box<dyn Witness>) -> Self {
+impl<T: View, P> Lister<T, P> {
+    pub(super) fn new(
+        api: Api,
+        source: Source,
+        seed: Seed,
+        heard: Life,
+        witness: Box<dyn Witness>,
+        way: Option<Way<T, P>>,
+    ) -> Self {
         Self {
             api,
             source,
@@ -58,14 +66,15 @@ impl<T: View> Lister<T> {
             heard,
             witness,
             streams: true,
-            view: PhantomData,
+            way,
         }
     }
 
     /// Lists everything.
     pub(super) async fn list(&mut self) -> Result<Listed<T>, Error> {
         if self.streams {
-            match initial::read(&self.api, &self.source, &self.seed, &self.heard, &mut *self.witness).await {
+            let (witness, way) = (&mut *self.witness, self.way.as_ref());
+            match initial::read(&self.api, &self.source, &self.seed, &self.heard, witness, way).await {
                 Ok(begun) => {
                     self.witness.saw_all();
                     return Ok(begun);
@@ -104,10 +113,7 @@ impl<T: View> Lister<T> {
 
     /// Lists page by page; an error comes with whether it was in the middle.
     async fn pages(&mut self, mut limit: Option<usize>) -> Result<Positioned<T>, (Error, bool)> {
-        let mut snapshot = Snapshot {
-            objects: Vec::new(),
-            malformed: Vec::new(),
-        };
+        let mut listed = Collected::listed(self.way.as_ref());
         let mut token = String::new();
         loop {
             let page = read_page::<T>(&self.api, &self.source, &self.seed, &token, &mut limit)
@@ -115,11 +121,8 @@ impl<T: View> Lister<T> {
                 .map_err(|error| (error, !token.is_empty()))?;
             self.heard.beat(self.api.clock().now().mono);
             for item in page.items() {
-                self.witness.saw(&item);
-                match decode(&self.api, &self.source, &item) {
-                    Ok(object) => snapshot.objects.push(object),
-                    Err(_) => snapshot.malformed.extend(item.identity()),
-                }
+                take(&self.api, &self.source, &item, &mut *self.witness, &mut listed);
+                listed.show().await;
             }
             token = page.next;
             if !token.is_empty() {
@@ -130,7 +133,7 @@ impl<T: View> Lister<T> {
                 let message = format!("the list of {} has no resourceVersion", self.source.path);
                 return Err((Error::new(Kind::Unavailable, message), false));
             }
-            return Ok((snapshot, position));
+            return Ok((listed.end().await, position));
         }
     }
 }
@@ -193,6 +196,25 @@ async fn read_page<T: Decode>(
         tracing::warn!(resource = source.resource(), ?limit, %error, "Page of a list was not read");
         let pause = PAUSE.max(heeded_retry_after(error.retry_after));
         tokio::time::sleep(seed.jitter(pause, 0.5)).await;
+    }
+}
+
+/// Takes an object of a list.
+pub(super) fn take<T: View, P>(
+    api: &Api,
+    source: &Source,
+    object: &Encoded<'_>,
+    witness: &mut dyn Witness,
+    listed: &mut Collected<T, P>,
+) {
+    witness.saw(object);
+    match decode(api, source, object) {
+        Ok(view) => listed.put(Ok(view)),
+        Err(_) => {
+            if let Some(meta) = object.identity() {
+                listed.put(Err(meta));
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use bailiff_runtime::Seed;
 use futures::FutureExt;
 use prometheus_client::metrics::counter::Counter;
 
+use super::collected::Way;
 use super::list::{Lister, decode};
 use super::teller::{Teller, Unwanted};
 use super::wire::{Part, Stream, Told};
@@ -38,12 +39,12 @@ const SETTLED: Duration = Duration::from_secs(10);
 /// Watches that failed in a row before the position itself is doubted and everything is listed again.
 const STRIKES: u32 = 3;
 
-pub(super) struct Task<T> {
+pub(super) struct Task<T, P> {
     api: Api,
     source: Source,
     seed: Seed,
-    lister: Lister<T>,
-    teller: Teller<T>,
+    lister: Lister<T, P>,
+    teller: Teller<T, P>,
     changes: Counter,
     /// A watch that the last list has begun.
     begun: Option<Stream>,
@@ -61,10 +62,24 @@ enum Ended {
     Lost(Error),
 }
 
-impl<T: View> Task<T> {
-    pub(super) fn new(api: Api, source: Source, seed: Seed, teller: Teller<T>, witness: Box<dyn Witness>) -> Self {
+impl<T: View, P> Task<T, P> {
+    pub(super) fn new(
+        api: Api,
+        source: Source,
+        seed: Seed,
+        teller: Teller<T, P>,
+        witness: Box<dyn Witness>,
+        way: Option<Way<T, P>>,
+    ) -> Self {
         let changes = api.metrics().watch(source.resource());
-        let lister = Lister::new(api.clone(), source.clone(), seed.clone(), teller.heard().clone(), witness);
+        let lister = Lister::new(
+            api.clone(),
+            source.clone(),
+            seed.clone(),
+            teller.heard().clone(),
+            witness,
+            way,
+        );
         Self {
             api,
             source,
@@ -112,6 +127,8 @@ impl<T: View> Task<T> {
 
     /// Lists until it succeeds; returns the position to watch from.
     async fn list(&mut self) -> Result<String, Unwanted> {
+        // Its parts do not pass the teller.
+        self.teller.flush().await?;
         loop {
             match self.teller.mind("a list is not answered", self.lister.list()).await? {
                 Ok(listed) => {

@@ -36,10 +36,10 @@ const BATCH: usize = 64;
 pub(super) struct Unwanted;
 
 /// The way to the reader.
-pub(super) struct Teller<T> {
-    sender: mpsc::Sender<Vec<Event<T>>>,
+pub(super) struct Teller<T, P> {
+    sender: mpsc::Sender<Vec<Event<T, P>>>,
     /// What happened and is not shown yet.
-    held: Vec<Event<T>>,
+    held: Vec<Event<T, P>>,
     clock: Clock,
     /// When the server last gave a sign of life, a page of a list included.
     heard: Life,
@@ -49,8 +49,8 @@ pub(super) struct Teller<T> {
     stale: bool,
 }
 
-impl<T> Teller<T> {
-    pub(super) fn new(sender: mpsc::Sender<Vec<Event<T>>>, shown: Life, clock: &Clock) -> Self {
+impl<T, P> Teller<T, P> {
+    pub(super) fn new(sender: mpsc::Sender<Vec<Event<T, P>>>, shown: Life, clock: &Clock) -> Self {
         Self {
             sender,
             held: Vec::new(),
@@ -67,7 +67,7 @@ impl<T> Teller<T> {
         &self.heard
     }
 
-    /// [`Event::Stale`] was said, and [`Event::Fresh`] not yet. What is shown next must be a snapshot.
+    /// [`Event::Stale`] was said, and [`Event::Fresh`] not yet. What is shown next must be a list.
     pub(super) fn is_stale(&self) -> bool {
         self.stale
     }
@@ -80,7 +80,7 @@ impl<T> Teller<T> {
     }
 
     /// Takes what happened, to be shown with what is taken before [`Teller::flush`]. Waking the reader costs more than an event does.
-    pub(super) async fn take(&mut self, event: Event<T>) -> Result<(), Unwanted> {
+    pub(super) async fn take(&mut self, event: Event<T, P>) -> Result<(), Unwanted> {
         self.held.push(event);
         if self.held.len() >= BATCH {
             self.flush().await?;
@@ -97,13 +97,13 @@ impl<T> Teller<T> {
         self.sender.send(held).await.map_err(|_| Unwanted)
     }
 
-    async fn show(&mut self, event: Event<T>) -> Result<(), Unwanted> {
+    async fn show(&mut self, event: Event<T, P>) -> Result<(), Unwanted> {
         self.take(event).await?;
         self.flush().await
     }
 
     /// Shows all there is; ends a stale time.
-    pub(super) async fn show_all(&mut self, snapshot: Event<T>) -> Result<(), Unwanted> {
+    pub(super) async fn show_all(&mut self, snapshot: Event<T, P>) -> Result<(), Unwanted> {
         self.alive();
         self.show(snapshot).await?;
         if std::mem::take(&mut self.stale) {

@@ -1,6 +1,7 @@
 //! The watch against a scripted API server, in paused time.
 
 mod initial;
+mod parts;
 mod protobuf;
 
 use std::collections::VecDeque;
@@ -18,6 +19,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use kube::client::Body;
 use serde::Deserialize;
+
+const THINGS: Source = Source::all("/api/v1/things");
 
 #[derive(Debug, Deserialize)]
 struct Thing {
@@ -69,8 +72,13 @@ fn mk_measured_watch<T: View>(answers: Vec<Answer>, metrics: Metrics) -> (Watch<
     mk_watch_with(answers, metrics, false)
 }
 
-/// A server that has no lists as streams refuses them beside the script.
 fn mk_watch_with<T: View>(answers: Vec<Answer>, metrics: Metrics, streams: bool) -> (Watch<T>, Asked) {
+    let (api, asked) = mk_api(answers, metrics, streams);
+    (Watch::start(&api, THINGS, &Seed::new(1)), asked)
+}
+
+/// A server that has no lists as streams refuses them beside the script.
+fn mk_api(answers: Vec<Answer>, metrics: Metrics, streams: bool) -> (Api, Asked) {
     let script = Arc::new(Mutex::new(VecDeque::from(answers)));
     let asked = Asked::default();
     let log = asked.clone();
@@ -92,8 +100,7 @@ fn mk_watch_with<T: View>(answers: Vec<Answer>, metrics: Metrics, streams: bool)
     });
     let client = kube::Client::new(service, "default");
     let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
-    let api = Api::new(client, clock, metrics);
-    (Watch::start(&api, Source::all("/api/v1/things"), &Seed::new(1)), asked)
+    (Api::new(client, clock, metrics), asked)
 }
 
 type TestBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -132,18 +139,24 @@ fn mk_line(kind: &str, object: &str) -> String {
     format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
-/// The events up to the first that is not there within an hour, as text.
+/// So many events as text; one that is not there within an hour is nothing.
 async fn read(watch: &mut Watch<Thing>, count: usize) -> Vec<String> {
+    read_with(watch, count, |never| match never {}).await
+}
+
+/// The same, where lists come in `P`.
+async fn read_with<P: Send + 'static>(watch: &mut Watch<Thing, P>, count: usize, part: impl Fn(P) -> String) -> Vec<String> {
     let mut seen = Vec::new();
     for _ in 0..count {
         let event = tokio::time::timeout(Duration::from_secs(3600), watch.next()).await;
         seen.push(match event {
+            Ok(Event::Part(some)) => part(some),
             Ok(Event::Snapshot(Snapshot { objects, malformed })) => {
-                let things = objects.iter().map(|thing| format!("{}={}", thing.metadata.name, thing.size));
                 let broken = malformed.iter().map(|meta| format!("{}:{}=?", meta.name, meta.uid));
-                format!("snapshot {}", things.chain(broken).collect::<Vec<_>>().join(" "))
+                let all: Vec<String> = objects.iter().map(show).chain(broken).collect();
+                format!("snapshot {}", all.join(" "))
             }
-            Ok(Event::Applied(thing)) => format!("applied {}={}", thing.metadata.name, thing.size),
+            Ok(Event::Applied(thing)) => format!("applied {}", show(&thing)),
             Ok(Event::Deleted(meta)) => format!("deleted {}", meta.name),
             Ok(Event::Stale { since, .. }) => format!("stale {}", since.is_some()),
             Ok(Event::Fresh) => "fresh".to_owned(),
@@ -151,6 +164,10 @@ async fn read(watch: &mut Watch<Thing>, count: usize) -> Vec<String> {
         });
     }
     seen
+}
+
+fn show(thing: &Thing) -> String {
+    format!("{}={}", thing.metadata.name, thing.size)
 }
 
 /// Each of these pairs of answers to a list and a watch makes the next list necessary.
