@@ -165,10 +165,7 @@ fn main() {
             .spawn(move || serve(&listener, rate))
             .expect("a thread");
         // As a stage's own.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let (seen, used) = runtime
             .expect("a runtime")
             .block_on(async { tokio::spawn(read(address)).await })

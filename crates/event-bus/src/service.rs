@@ -84,11 +84,8 @@ pub fn main() -> ExitCode {
         Ok(engine) => engine,
         Err(error) => exit_invalid(&error),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // The engine is one; a second thread encodes for subscribers meanwhile.
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    // One thread, as the engine is one: to wake another one for each record costs more than to encode it there.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = match runtime {
         Ok(runtime) => runtime.block_on(run(args, engine)),
         Err(source) => Err(Error::Runtime(source)),

@@ -4,12 +4,17 @@
 
 mod bucket;
 mod limit;
+mod paced;
 
 use std::time::Duration;
 
-use kube::client::{Body, ClientBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tower::{BoxError, ServiceBuilder};
 
 use crate::Clock;
 use crate::args::KubeArgs;
@@ -62,8 +67,29 @@ pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Clien
 /// # Errors
 /// As [`connect`].
 pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
-    let builder = ClientBuilder::try_from(config(args, user).await?).map_err(Error::Build)?;
-    Ok(builder.build())
+    let config = config(args, user).await?;
+    if config.proxy_url.is_some() {
+        return Ok(ClientBuilder::try_from(config).map_err(Error::Build)?.build());
+    }
+    paced(&config).map_err(Error::Build)
+}
+
+/// As kube builds it by itself, but for the connections.
+fn paced(config: &Config) -> Result<Client, kube::Error> {
+    let connector = config.rustls_https_connector_with_connector(paced::Connector::new())?;
+    let mut connector = TimeoutConnector::new(connector);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, &config.default_namespace).build())
 }
 
 async fn config(args: &KubeArgs, user: &str) -> Result<Config, Error> {

@@ -120,11 +120,9 @@ pub fn main<S: Stage>() -> ExitCode {
         let allowed = "without leader election (--leader-elect=false) allowed is 1: Leases decide who works on which shard";
         exit_invalid(&FlagError::new("shards", args.shards, allowed));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        // One thread decides, one decodes what the watches bring.
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    // One thread: what comes is handed from task to task some hundred times a second, and to wake another thread for it costs many
+    // times what is done with it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),

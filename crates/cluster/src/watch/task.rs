@@ -20,13 +20,6 @@ use crate::error::{Error, Kind};
 /// How long the head of a watch may take; it comes at once from a server that is well.
 pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often a busy stream is read. A renewal of a Lease costs a microsecond or two, to be woken for it several times that; decisions
-/// are about seconds.
-const GULP: Duration = Duration::from_millis(5);
-
-/// Times that others get their turn before a stream counts as read for now: its connection is read by a task of its own.
-const TURNS: u32 = 2;
-
 /// First and longest pause between attempts, as client-go's reflector.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
 
@@ -198,8 +191,7 @@ impl<T: View, P> Task<T, P> {
 
     async fn read(&mut self, mut stream: Stream, position: &mut String) -> Result<Ended, Unwanted> {
         loop {
-            let woken = self.now();
-            if let Some(ended) = self.take_all(&mut stream, position).await? {
+            if let Some(ended) = self.gulp(&mut stream, position).await? {
                 return Ok(ended);
             }
             self.teller.flush().await?;
@@ -217,35 +209,24 @@ impl<T: View, P> Task<T, P> {
                 Ok(false) => return Ok(Ended::Done),
                 Err(error) => return Ok(Ended::Broken(error)),
             }
-            let since = self.now().saturating_since(woken);
-            if since < GULP {
-                tokio::time::sleep(GULP.saturating_sub(since)).await;
-                if let Some(ended) = self.gulp(&mut stream, position).await? {
-                    return Ok(ended);
-                }
-            }
         }
     }
 
-    /// Takes what has come meanwhile.
+    /// Takes what has come. Its connection is read by a task of its own: once everybody else had a turn, nothing more is here.
     async fn gulp(&mut self, stream: &mut Stream, position: &mut String) -> Result<Option<Ended>, Unwanted> {
-        let mut turns = TURNS;
         loop {
-            match stream.fill().now_or_never() {
-                Some(Ok(true)) => turns = TURNS,
-                Some(Ok(false)) => {
-                    let ended = self.take_all(stream, position).await?;
-                    return Ok(ended.or(Some(Ended::Done)));
-                }
-                Some(Err(error)) => return Ok(Some(Ended::Broken(error))),
-                None if turns == 0 => return Ok(None),
-                None => {
-                    turns -= 1;
-                    tokio::task::yield_now().await;
-                }
-            }
             if let Some(ended) = self.take_all(stream, position).await? {
                 return Ok(Some(ended));
+            }
+            let filled = tokio::select! {
+                biased;
+                filled = stream.fill() => filled,
+                () = tokio::task::yield_now() => return Ok(None),
+            };
+            match filled {
+                Ok(true) => {}
+                Ok(false) => return Ok(Some(Ended::Done)),
+                Err(error) => return Ok(Some(Ended::Broken(error))),
             }
         }
     }
