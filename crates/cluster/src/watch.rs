@@ -4,7 +4,9 @@
 //! - The first event is a [`Event::Snapshot`] of the whole collection, as consistent as the server's store (no `resourceVersion`,
 //!   DS-201): as a stream where the server has that, else page by page. Every later change comes once, in order. After a gap (410, an
 //!   error, a silence) a new snapshot says all there is.
-//! - Of a stream that is busy events are shown a few at a time, every 5 ms; what comes after a quiet time is shown at once.
+//! - What comes together is shown together, a few events at a time. A connection that is busy is read every 20 ms (`bailiff_runtime`'s
+//!   client); what comes after a quiet time is shown at once.
+//! - While lists fail, or break off, for [`SILENT_AFTER`], the watch counts as stale, whatever signs of life they give.
 //! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, a page of a
 //!   list, and the end of a stream that lasted: the server is asked to end every watch within [`WATCH_FOR`], and ends a quiet one
 //!   without a word. So silence beyond [`SILENT_AFTER`] means a broken connection, never a quiet cluster.
@@ -48,7 +50,7 @@ pub const WATCH_FOR: Duration = Duration::from_secs(45);
 /// A stream that gave no sign of life for so long is dropped, and the watch counts as stale: [`WATCH_FOR`] and a third.
 pub const SILENT_AFTER: Duration = Duration::from_secs(60);
 
-/// Batches of events waiting for the reader, of 64 at most. The reader is a decision loop that never blocks; this only smooths bursts.
+/// Batches of events waiting for the reader, of 64 at most, or parts of a list. The reader is a decision loop that never blocks; this only smooths bursts.
 const QUEUE: usize = 8;
 
 /// A trimmed view of one kind of object.

@@ -74,7 +74,7 @@ pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Er
     paced(&config).map_err(Error::Build)
 }
 
-/// As kube builds it by itself, but for the connections.
+/// As kube builds it by itself, but for the connections, and without spans of its own: what a request means is told by who sends it.
 fn paced(config: &Config) -> Result<Client, kube::Error> {
     let connector = config.rustls_https_connector_with_connector(paced::Connector::new())?;
     let mut connector = TimeoutConnector::new(connector);

@@ -130,7 +130,13 @@ impl<T: View, P> Task<T, P> {
                     self.teller.show_all(Event::Snapshot(listed.snapshot)).await?;
                     return Ok(listed.position);
                 }
-                Err(error) => self.failed(&error).await?,
+                Err(error) => {
+                    // Lists that break off one after the other are signs of life, and show nothing.
+                    if self.teller.is_behind() {
+                        self.teller.went_stale(error.to_string()).await?;
+                    }
+                    self.failed(&error).await?;
+                }
             }
         }
     }
@@ -212,7 +218,7 @@ impl<T: View, P> Task<T, P> {
         }
     }
 
-    /// Takes what has come. Its connection is read by a task of its own: once everybody else had a turn, nothing more is here.
+    /// Takes what has come. Its connection is read by a task of its own: once others had a turn, what is not here comes another time.
     async fn gulp(&mut self, stream: &mut Stream, position: &mut String) -> Result<Option<Ended>, Unwanted> {
         loop {
             if let Some(ended) = self.take_all(stream, position).await? {

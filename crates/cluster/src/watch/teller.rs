@@ -72,6 +72,12 @@ impl<T, P> Teller<T, P> {
         self.stale
     }
 
+    /// True if what was shown has not been the present for [`SILENT_AFTER`].
+    pub(super) fn is_behind(&self) -> bool {
+        let shown = self.shown.last().unwrap_or(self.started);
+        self.clock.now().mono.saturating_since(shown) >= SILENT_AFTER
+    }
+
     /// Notes a sign of life of a stream that continues what was shown.
     pub(super) fn alive(&self) {
         let now = self.clock.now().mono;

@@ -163,3 +163,14 @@ async fn a_list_waits_for_its_reader() {
     );
     assert_eq!(seen[50], "snapshot ");
 }
+
+/// Lists that break off show that a server is there, and nothing of the cluster: a reader that waits for their end is told.
+#[tokio::test(start_paused = true)]
+async fn lists_that_break_off_again_and_again_make_the_watch_stale() {
+    let refused = || Answer::Whole(403, r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#.to_owned());
+    let broken = (0..20).flat_map(|_| [mk_page(&mk_things(0..100), "x"), refused()]);
+    let (mut watch, _) = mk_parts(broken.chain([mk_page(&mk_things(0..1), "")]).collect(), false);
+    let mut seen = read_parts(&mut watch, 24).await;
+    seen.retain(|event| !event.starts_with("first"));
+    assert_eq!(seen, ["stale true", "snapshot t0=0", "fresh"]);
+}

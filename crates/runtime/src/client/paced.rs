@@ -17,14 +17,15 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 use tower::{BoxError, Service};
 
 /// How often a busy stream is read: 50 times a second.
 const GULP: Duration = Duration::from_millis(20);
 
-/// Reads without a write after which a connection counts as a stream. Answers to single requests take fewer, but for pages of lists, and
-/// those come at once.
+/// How often all is read, without a write in between, before a connection counts as a stream. The answer to a single request is there
+/// sooner, a page of a list too.
 const STREAMS_AFTER: u32 = 16;
 
 /// Connects as [`HttpConnector`] does.
@@ -57,8 +58,8 @@ impl Service<Uri> for Connector {
 #[derive(Debug)]
 pub(super) struct Paced {
     socket: Socket,
-    /// Reads since something was written.
-    reads: u32,
+    /// How often all was read since something was written.
+    drains: u32,
     /// A write waits for the socket.
     is_full: bool,
     /// Something was read since all was read.
@@ -83,7 +84,7 @@ impl Paced {
     fn new(io: TokioIo<TcpStream>) -> Self {
         Self {
             socket: Socket::Watched(io),
-            reads: 0,
+            drains: 0,
             is_full: false,
             has_news: false,
             drained: None,
@@ -91,12 +92,15 @@ impl Paced {
         }
     }
 
-    /// The socket, awake.
+    /// The socket, awake. Whoever reads waits for the end of the rest, which this is.
     fn watched(&mut self) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
         if let Socket::Resting(_) = self.socket
             && let Socket::Resting(socket) = std::mem::replace(&mut self.socket, Socket::Broken)
         {
             self.socket = Socket::Watched(TokioIo::new(TcpStream::from_std(socket)?));
+            if !self.rest.is_elapsed() {
+                self.rest.as_mut().reset(Instant::now());
+            }
         }
         match &mut self.socket {
             Socket::Watched(io) => Ok(Pin::new(io)),
@@ -112,7 +116,8 @@ impl Paced {
         let now = Instant::now();
         let last = self.drained.replace(now);
         let is_busy = last.is_some_and(|last| now.saturating_duration_since(last) < GULP * 2);
-        self.reads >= STREAMS_AFTER && is_busy && !self.is_full
+        self.drains = self.drains.saturating_add(1);
+        self.drains >= STREAMS_AFTER && is_busy && !self.is_full
     }
 
     fn begin_rest(&mut self) -> io::Result<()> {
@@ -125,7 +130,7 @@ impl Paced {
 
     /// Notes whether a write waits.
     fn wrote<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        self.reads = 0;
+        self.drains = 0;
         self.is_full = written.is_pending();
         written
     }
@@ -138,14 +143,16 @@ impl Read for Paced {
         }
         let read = self.watched()?.poll_read(cx, buffer)?;
         if read.is_ready() {
-            self.reads = self.reads.saturating_add(1);
             self.has_news = true;
             return Poll::Ready(Ok(()));
         }
-        if self.may_rest() {
+        // Without a budget nothing is read, whether there is something or not.
+        if coop::has_budget_remaining() && self.may_rest() {
             self.begin_rest()?;
-            // It has just begun: whoever reads is woken when it ends.
-            let _ = self.rest.as_mut().poll(cx);
+            // Whoever reads is woken when it ends.
+            if self.rest.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
         }
         Poll::Pending
     }
