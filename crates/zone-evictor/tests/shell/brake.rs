@@ -20,6 +20,7 @@ async fn a_pause_holds_isolation_and_eviction() {
     world.fall_silent("n1").await;
     world.pass(1).await;
     pause_for_a_minute(&world);
+    world.pass(1).await;
     let pod = world.put_pod("p", "n1");
     world.due(pod, "n1");
     world.fall_silent("n2").await;
