@@ -51,6 +51,7 @@ impl Cluster {
         let kubeconfig = format!("--kubeconfig={}", file.display());
         let incumbent = Serving::start(&[&["run", &kubeconfig, "--bus-listen=127.0.0.1:0"], &QUICK[..], more].concat());
         let bus = format!("--bus={}", field(&incumbent.until("Event bus is open"), "address"));
+        incumbent.until("Publishing eviction outcomes");
         Self {
             api,
             kubeconfig,
@@ -123,6 +124,7 @@ fn score_of(said: &[String]) -> Value {
 fn a_second_program_is_compared_and_changes_nothing() {
     let cluster = Cluster::start(&[]);
     let epoch = cluster.epoch();
+    assert!(epoch.is_number(), "somebody does the work");
     let diff = cluster.beside("1m", &[]);
     diff.until(r#""found":"begins""#);
     cluster.silence("node-a-000");
