@@ -50,7 +50,8 @@ pub const WATCH_FOR: Duration = Duration::from_secs(45);
 /// A stream that gave no sign of life for so long is dropped, and the watch counts as stale: [`WATCH_FOR`] and a third.
 pub const SILENT_AFTER: Duration = Duration::from_secs(60);
 
-/// Batches of events waiting for the reader, of 64 at most, or parts of a list. The reader is a decision loop that never blocks; this only smooths bursts.
+/// Batches of events waiting for the reader, of 64 at most, or parts of a list. The reader is a decision loop that never blocks; this only
+/// smooths bursts.
 const QUEUE: usize = 8;
 
 /// A trimmed view of one kind of object.

@@ -259,13 +259,8 @@ impl Syncer {
 
     fn pods_listed(&mut self, pods: Listed<Pod, PodUid>, now: Mono) {
         self.listed.pods = true;
-        if !self.unlisted.is_under_way() {
-            self.unlisted.begin(self.world.pod_uids());
-        }
-        for uid in pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable) {
-            self.unlisted.saw(uid);
-        }
-        let unlisted = self.unlisted.end();
+        let named = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable);
+        let unlisted = self.unlisted.end(|| self.world.pod_uids(), named);
         let gone: Vec<PodUid> = self.world.pod_uids().filter(|uid| unlisted.contains(uid)).collect();
         for uid in gone {
             self.pod_deleted(&uid);

@@ -10,7 +10,7 @@ use bailiff_event_bus::{Body, Bus, Draft, PublishOptions, Published, Server, Ser
 use bailiff_footprint::{Bytes, fleet, held};
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
 use bailiff_model::{
-    Effect as TaintEffect, Incarnation, Origin, PodRef, Revision, Taint, Toleration, Topic, TraceContext, Wall, wellknown,
+    Effect as TaintEffect, Incarnation, Origin, Revision, Taint, Toleration, Topic, TraceContext, Wall, wellknown,
 };
 use bailiff_runtime::{Clock, Seed};
 
@@ -28,14 +28,7 @@ fn mk_intent(nth: usize) -> Intent {
         ..Toleration::exists(key, TaintEffect::NoExecute)
     };
     Intent::Pod(PodEviction {
-        pod: PodRef {
-            namespace: ["kube-system", "default", "payments"][nth % 3].into(),
-            name: format!("coredns-{:010x}-{:05x}", nth / 10, nth).into(),
-            uid: fleet::pod_uid(nth),
-            resource_version: "123456789".into(),
-            disruption_target: false,
-            generation: 1,
-        },
+        pod: fleet::pod(nth),
         node: fleet::reference(nth),
         zone: fleet::zone(nth),
         cause: EvictionCause::Taints {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::health::{NodeHealth, Ready, SignOfLife, Signal};
-use bailiff_model::{Effect, Mono, NodeName, NodeRef, NodeUid, Now, PodUid, ReadyStatus, Taint, Verdict, Wall, Zone};
+use bailiff_model::{Effect, Mono, NodeName, NodeRef, NodeUid, Now, PodRef, PodUid, ReadyStatus, Taint, Verdict, Wall, Zone};
 
 /// What time it is.
 pub const NOW: Now = Now {
@@ -64,6 +64,18 @@ pub fn health(nth: usize) -> NodeHealth {
         grace: Duration::from_secs(50),
         decided_at: Wall::UNIX_EPOCH,
         held: None,
+    }
+}
+
+/// A pod of a Deployment, of one of three namespaces.
+pub fn pod(nth: usize) -> PodRef {
+    PodRef {
+        namespace: ["kube-system", "default", "payments"][nth % 3].into(),
+        name: format!("coredns-{:010x}-{:05x}", nth / 10, nth).into(),
+        uid: pod_uid(nth),
+        resource_version: "123456789".into(),
+        disruption_target: false,
+        generation: 1,
     }
 }
 

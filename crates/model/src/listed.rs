@@ -64,9 +64,17 @@ impl<K: Ord> Unlisted<K> {
         }
     }
 
-    /// The list ends: what it did not name is gone.
-    pub fn end(&mut self) -> BTreeSet<K> {
-        self.0.take().unwrap_or_default()
+    /// The list ends and names these last: what it did not name is gone. One that did not come in parts begins here, and `known` is what
+    /// is known then.
+    pub fn end<'a, I: Iterator<Item = K>>(&mut self, known: impl FnOnce() -> I, named: impl Iterator<Item = &'a K>) -> BTreeSet<K>
+    where
+        K: 'a,
+    {
+        let mut unlisted = self.0.take().unwrap_or_else(|| known().collect());
+        for key in named {
+            unlisted.remove(key);
+        }
+        unlisted
     }
 }
 
@@ -76,18 +84,19 @@ mod tests {
 
     #[test]
     fn what_a_list_does_not_name_is_gone() {
+        let known = || [1, 2, 3].into_iter();
         let mut unlisted = Unlisted::default();
         unlisted.saw(&1);
-        assert!(!unlisted.is_under_way() && unlisted.end().is_empty());
-        unlisted.begin([1, 2, 3].into_iter());
+        assert!(!unlisted.is_under_way());
+        assert_eq!(unlisted.end(known, [2].iter()), BTreeSet::from([1, 3]), "a whole list");
+        unlisted.begin(known());
         unlisted.saw(&1);
         assert!(unlisted.is_under_way());
         // It broke off.
-        unlisted.begin([1, 2, 3].into_iter());
-        for named in [2, 4] {
-            unlisted.saw(&named);
-        }
-        assert_eq!(unlisted.end(), BTreeSet::from([1, 3]));
+        unlisted.begin(known());
+        unlisted.saw(&2);
+        unlisted.saw(&4);
+        assert_eq!(unlisted.end(known, [3].iter()), BTreeSet::from([1]));
         assert!(!unlisted.is_under_way());
     }
 }

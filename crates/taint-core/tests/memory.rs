@@ -2,7 +2,7 @@
 
 use bailiff_footprint::fleet::{self, NOW};
 use bailiff_footprint::{Bytes, held};
-use bailiff_model::{Effect as TaintEffect, Origin, PodRef, ReadyStatus, Revision, Toleration, Wall, wellknown};
+use bailiff_model::{Effect as TaintEffect, Origin, ReadyStatus, Revision, Toleration, Wall, wellknown};
 use bailiff_taint_core::{Config, HealthRecord, Input, Manager, NodeFacts, NodeReady, PlatformLabels, PodFacts};
 
 const NODES: usize = 20_000;
@@ -55,14 +55,7 @@ fn mk_pod(nth: usize) -> PodFacts {
         tolerations.push(tolerates("nvidia.com/gpu", None));
     }
     PodFacts {
-        pod: PodRef {
-            namespace: ["kube-system", "default", "payments"][nth % 3].into(),
-            name: format!("coredns-{:010x}-{:05x}", nth / 10, nth).into(),
-            uid: fleet::pod_uid(nth),
-            resource_version: "123456789".into(),
-            disruption_target: false,
-            generation: 1,
-        },
+        pod: fleet::pod(nth),
         // In no order, as they come in time.
         node: fleet::name(nth * 7_919 % NODES),
         tolerations,

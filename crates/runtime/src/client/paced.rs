@@ -94,14 +94,15 @@ impl Paced {
 
     /// The socket, awake. Whoever reads waits for the end of the rest, which this is.
     fn watched(&mut self) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
-        if let Socket::Resting(_) = self.socket
-            && let Socket::Resting(socket) = std::mem::replace(&mut self.socket, Socket::Broken)
-        {
-            self.socket = Socket::Watched(TokioIo::new(TcpStream::from_std(socket)?));
-            if !self.rest.is_elapsed() {
-                self.rest.as_mut().reset(Instant::now());
+        self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
+            Socket::Resting(socket) => {
+                if !self.rest.is_elapsed() {
+                    self.rest.as_mut().reset(Instant::now());
+                }
+                Socket::Watched(TokioIo::new(TcpStream::from_std(socket)?))
             }
-        }
+            socket => socket,
+        };
         match &mut self.socket {
             Socket::Watched(io) => Ok(Pin::new(io)),
             Socket::Resting(_) | Socket::Broken => Err(io::ErrorKind::NotConnected.into()),
@@ -219,16 +220,21 @@ mod tests {
         polled.is_ready().then(|| buffer.filled().len())
     }
 
+    /// Waits until there is something, or the end, and says how much.
+    async fn read_some(paced: &mut Paced) -> usize {
+        let mut room = [0_u8; 64];
+        let mut buffer = ReadBuf::new(&mut room);
+        poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))
+            .await
+            .expect("it is open, or closed in good order");
+        buffer.filled().len()
+    }
+
     /// Reads until nothing is left, and says how much it was.
     async fn read_all(paced: &mut Paced, wanted: usize) -> usize {
         let mut total = 0;
         while total < wanted {
-            let mut room = [0_u8; 64];
-            let mut buffer = ReadBuf::new(&mut room);
-            poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))
-                .await
-                .expect("it is open");
-            total += buffer.filled().len();
+            total += read_some(paced).await;
         }
         assert_eq!(read(paced).await, None);
         total
@@ -250,16 +256,7 @@ mod tests {
         }
         assert!(rested >= 80, "{rested} of 100");
         drop(server);
-        assert_eq!(read_end(&mut paced).await, 0, "the end of the stream is read as ever");
-    }
-
-    async fn read_end(paced: &mut Paced) -> usize {
-        let mut room = [0_u8; 8];
-        let mut buffer = ReadBuf::new(&mut room);
-        poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))
-            .await
-            .expect("closed in good order");
-        buffer.filled().len()
+        assert_eq!(read_some(&mut paced).await, 0, "the end of the stream is read as ever");
     }
 
     #[tokio::test(start_paused = true)]

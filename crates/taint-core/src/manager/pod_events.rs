@@ -25,13 +25,8 @@ impl Manager {
     }
 
     pub(super) fn pods_listed(&mut self, list: Listed<PodFacts, PodUid>) {
-        if !self.unlisted.is_under_way() {
-            self.unlisted.begin(self.pods.uids().cloned());
-        }
-        for uid in list.all.iter().map(|facts| &facts.pod.uid).chain(&list.unreadable) {
-            self.unlisted.saw(uid);
-        }
-        let unlisted = self.unlisted.end();
+        let named = list.all.iter().map(|facts| &facts.pod.uid).chain(&list.unreadable);
+        let unlisted = self.unlisted.end(|| self.pods.uids().cloned(), named);
         let gone: Vec<PodUid> = self.pods.uids().filter(|uid| unlisted.contains(*uid)).cloned().collect();
         for uid in gone {
             self.pod_gone(&uid);
