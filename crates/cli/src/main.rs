@@ -18,8 +18,11 @@ mod top;
 
 use std::process::ExitCode;
 
-use bailiff_runtime::{parse_or_exit, shutdown::chain};
+use bailiff_runtime::{Allocator, parse_or_exit, shutdown::chain};
 use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// Due process for pod eviction: node health, taint eviction and DaemonSets as four services around an event bus.
 #[derive(Debug, Parser)]

@@ -76,12 +76,13 @@ pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Er
 
 /// As kube builds it by itself, but for the connections, and without spans of its own: what a request means is told by who sends it.
 fn paced(config: &Config) -> Result<Client, kube::Error> {
-    let connector = config.rustls_https_connector_with_connector(paced::Connector::new())?;
+    let patience = paced::Patience {
+        read: READ_TIMEOUT,
+        write: WRITE_TIMEOUT,
+    };
+    let connector = config.rustls_https_connector_with_connector(paced::Connector::new(patience))?;
     let mut connector = TimeoutConnector::new(connector);
     connector.set_connect_timeout(config.connect_timeout);
-    connector.set_read_timeout(config.read_timeout);
-    connector.set_write_timeout(config.write_timeout);
-    connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())

@@ -5,6 +5,7 @@
 //! its shell.
 
 pub mod admin;
+mod alarm;
 mod alloc;
 pub mod args;
 pub mod client;
@@ -21,6 +22,8 @@ pub mod tls;
 pub mod trace;
 
 pub use admin::Readiness;
+pub use alarm::{Alarm, Timer};
+pub use alloc::Allocator;
 pub use args::{BusArgs, CommonArgs, GoDuration, KubeArgs, LeaderElectionArgs, TlsArgs, parse_or_exit};
 pub use clock::Clock;
 pub use identity::identity;

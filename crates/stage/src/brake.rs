@@ -15,11 +15,10 @@ use std::collections::BTreeMap;
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Decode, View, Watch, views::Meta};
 use bailiff_model::{Duties, Hold, HoldReason, HoldScope, Holds, Now, Wall};
-use bailiff_runtime::Clock;
+use bailiff_runtime::{Alarm, Clock};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::alarm::Alarm;
 use crate::env::Env;
 use crate::rival::{Scout, Spy, What};
 use pauses::Book;

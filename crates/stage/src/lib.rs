@@ -3,7 +3,6 @@
 //!
 //! Nothing here knows a particular stage, decides anything about the cluster, or sees a record's meaning.
 
-pub mod alarm;
 pub mod beacon;
 pub mod brake;
 pub mod env;
@@ -17,8 +16,8 @@ pub mod service;
 pub mod settle;
 pub mod shards;
 
-pub use alarm::Alarm;
 pub use bailiff_model::Shard;
+pub use bailiff_runtime::Alarm;
 pub use beacon::Beacon;
 pub use brake::Brake;
 pub use env::{Env, Error, Host, Stage, idle};

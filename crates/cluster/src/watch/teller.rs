@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bailiff_model::Mono;
-use bailiff_runtime::Clock;
+use bailiff_runtime::{Alarm, Clock};
 use tokio::sync::mpsc;
 
 use super::{Event, SILENT_AFTER};
@@ -41,6 +41,8 @@ pub(super) struct Teller<T, P> {
     /// What happened and is not shown yet.
     held: Vec<Event<T, P>>,
     clock: Clock,
+    /// When the silence will have lasted too long, as far as was known when somebody last waited.
+    alarm: Alarm,
     /// When the server last gave a sign of life, a page of a list included.
     heard: Life,
     /// When it last did while what was shown was the present.
@@ -55,6 +57,7 @@ impl<T, P> Teller<T, P> {
             sender,
             held: Vec::new(),
             clock: clock.clone(),
+            alarm: Alarm::new(clock),
             heard: Life::default(),
             shown,
             started: clock.now().mono,
@@ -134,7 +137,8 @@ impl<T, P> Teller<T, P> {
             if end <= self.clock.now().mono {
                 return;
             }
-            tokio::time::sleep_until(self.clock.instant_of(end)).await;
+            self.alarm.set(Some(end));
+            self.alarm.due().await;
         }
     }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use bailiff_model::{Incarnation, Mono, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::subscribe_response::Step;
-use bailiff_runtime::{Clock, Seed};
+use bailiff_runtime::{Clock, Seed, Timer};
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
@@ -98,6 +98,8 @@ pub struct Subscription {
     has_spoken: bool,
     /// Last sign of life of the bus.
     heard: Mono,
+    /// Of the end of what the connection waits for.
+    timer: Timer,
     lost: Option<Lost>,
     malformed: u64,
 }
@@ -150,6 +152,7 @@ pub fn subscribe(bus: &Bus, options: SubscribeOptions, clock: &Clock, seed: &See
         partial: Partial::default(),
         has_spoken: false,
         heard: clock.now().mono,
+        timer: Timer::default(),
         lost: None,
         malformed: 0,
     }
@@ -202,12 +205,12 @@ impl Subscription {
             State::Waiting(until) => tokio::select! {
                 biased;
                 () = stale => Event::Stale,
-                () = tokio::time::sleep_until(*until) => Event::Retry,
+                () = self.timer.until(*until) => Event::Retry,
             },
             State::Opening(opening, until) => tokio::select! {
                 biased;
                 opened = opening => Event::Opened(opened),
-                () = tokio::time::sleep_until(*until) => Event::Opened(Err(Status::deadline_exceeded("the bus did not answer"))),
+                () = self.timer.until(*until) => Event::Opened(Err(Status::deadline_exceeded("the bus did not answer"))),
                 () = stale => Event::Stale,
             },
             State::Streaming(stream) => {
@@ -215,7 +218,7 @@ impl Subscription {
                 tokio::select! {
                     biased;
                     message = stream.message() => Event::Message(message),
-                    () = tokio::time::sleep_until(silent_at) => Event::Message(Err(Status::unavailable("the bus is silent"))),
+                    () = self.timer.until(silent_at) => Event::Message(Err(Status::unavailable("the bus is silent"))),
                     () = stale => Event::Stale,
                 }
             }

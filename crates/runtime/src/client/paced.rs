@@ -2,10 +2,13 @@
 //!
 //! A watch of Leases brings a packet of some hundred bytes every millisecond or two. To be woken for each of them costs a sleeping process
 //! many times what the packet itself does, and whoever wants Leases decides about seconds. So a connection on which more and more comes
-//! that nobody asked for anew rests for [`GULP`] whenever all was read, and is not registered with the kernel meanwhile. One that is
+//! that nobody asked for anew rests for [`GULP`] whenever all was read, and is not registered with the kernel until a rest brought nothing. One that is
 //! written to (every connection that answers single requests) never rests.
+//!
+//! A connection that brings nothing for too long, or takes nothing of what is written, is dead.
 
-use std::io;
+use std::future::Future;
+use std::io::{self, Read as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -21,22 +24,39 @@ use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 use tower::{BoxError, Service};
 
+use crate::Timer;
+
 /// How often a busy stream is read: 50 times a second.
 const GULP: Duration = Duration::from_millis(20);
+
+/// What is read at once from a connection that rests; TLS asks for no more.
+const MOUTHFUL: usize = 4096;
 
 /// How often all is read, without a write in between, before a connection counts as a stream. The answer to a single request is there
 /// sooner, a page of a list too.
 const STREAMS_AFTER: u32 = 16;
 
+/// How long a connection is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// To bring something, since something was brought or written.
+    pub(super) read: Duration,
+    /// To take what is written.
+    pub(super) write: Duration,
+}
+
 /// Connects as [`HttpConnector`] does.
 #[derive(Clone, Debug)]
-pub(super) struct Connector(HttpConnector);
+pub(super) struct Connector {
+    connector: HttpConnector,
+    patience: Patience,
+}
 
 impl Connector {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(patience: Patience) -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        Self(connector)
+        Self { connector, patience }
     }
 }
 
@@ -46,11 +66,13 @@ impl Service<Uri> for Connector {
     type Future = BoxFuture<'static, Result<Paced, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx).map_err(Into::into)
+        self.connector.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        self.0.call(uri).map_ok(Paced::new).map_err(Into::into).boxed()
+        let patience = self.patience;
+        let connected = self.connector.call(uri).map_ok(move |io| Paced::new(io, patience));
+        connected.map_err(Into::into).boxed()
     }
 }
 
@@ -58,15 +80,20 @@ impl Service<Uri> for Connector {
 #[derive(Debug)]
 pub(super) struct Paced {
     socket: Socket,
+    patience: Patience,
     /// How often all was read since something was written.
     drains: u32,
-    /// A write waits for the socket.
-    is_full: bool,
     /// Something was read since all was read.
     has_news: bool,
     /// When all was read the last time.
     drained: Option<Instant>,
     rest: Pin<Box<Sleep>>,
+    /// When something was read or written the last time, as far as that was looked at.
+    heard: Instant,
+    silence: Timer,
+    /// Since when a write waits for the socket.
+    full: Option<Instant>,
+    fullness: Timer,
 }
 
 /// The socket.
@@ -74,28 +101,33 @@ pub(super) struct Paced {
 enum Socket {
     /// Somebody is told when there is something to read.
     Watched(TokioIo<TcpStream>),
-    /// Nobody is.
-    Resting(std::net::TcpStream),
+    /// Nobody is; whoever reads looks for himself, into this.
+    Resting(std::net::TcpStream, Box<[u8; MOUTHFUL]>),
     /// It could not be put to rest or woken: the error was said.
     Broken,
 }
 
 impl Paced {
-    fn new(io: TokioIo<TcpStream>) -> Self {
+    fn new(io: TokioIo<TcpStream>, patience: Patience) -> Self {
         Self {
             socket: Socket::Watched(io),
+            patience,
             drains: 0,
-            is_full: false,
             has_news: false,
             drained: None,
             rest: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            heard: Instant::now(),
+            silence: Timer::default(),
+            full: None,
+            fullness: Timer::default(),
         }
     }
 
-    /// The socket, awake. Whoever reads waits for the end of the rest, which this is.
+    /// The socket, awake.
     fn watched(&mut self) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
         self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
-            Socket::Resting(socket) => {
+            Socket::Resting(socket, _) => {
+                // Whoever reads waits for the end of the rest, which this is.
                 if !self.rest.is_elapsed() {
                     self.rest.as_mut().reset(Instant::now());
                 }
@@ -105,69 +137,102 @@ impl Paced {
         };
         match &mut self.socket {
             Socket::Watched(io) => Ok(Pin::new(io)),
-            Socket::Resting(_) | Socket::Broken => Err(io::ErrorKind::NotConnected.into()),
+            Socket::Resting(..) | Socket::Broken => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
-    /// All was read: true if the connection rests. After a rest it takes a turn of the runtime to see that there is something.
-    fn may_rest(&mut self) -> bool {
+    /// Looks whether there is something once the rest is over; true if so, or if it is the end.
+    fn look(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<bool>> {
+        let Socket::Resting(socket, mouthful) = &mut self.socket else {
+            return Poll::Ready(Ok(false));
+        };
+        ready!(self.rest.as_mut().poll(cx));
+        let budget = ready!(coop::poll_proceed(cx));
+        let room = buffer.remaining().min(MOUTHFUL);
+        loop {
+            match socket.read(&mut mouthful[..room]) {
+                Ok(read) => {
+                    budget.made_progress();
+                    buffer.put_slice(&mouthful[..read]);
+                    return Poll::Ready(Ok(true));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Ready(Ok(false)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// All was read: if that was something, on a connection that streams, it rests. Whoever reads is woken at the end of the rest.
+    fn rest_if_busy(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         if !std::mem::take(&mut self.has_news) {
-            return false;
+            return Ok(false);
         }
         let now = Instant::now();
+        self.heard = now;
+        self.drains = self.drains.saturating_add(1);
         let last = self.drained.replace(now);
         let is_busy = last.is_some_and(|last| now.saturating_duration_since(last) < GULP * 2);
-        self.drains = self.drains.saturating_add(1);
-        self.drains >= STREAMS_AFTER && is_busy && !self.is_full
-    }
-
-    fn begin_rest(&mut self) -> io::Result<()> {
-        if let Socket::Watched(io) = std::mem::replace(&mut self.socket, Socket::Broken) {
-            self.socket = Socket::Resting(io.into_inner().into_std()?);
+        if self.drains < STREAMS_AFTER || !is_busy || self.full.is_some() {
+            return Ok(false);
         }
-        self.rest.as_mut().reset(Instant::now() + GULP);
-        Ok(())
+        self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
+            Socket::Watched(io) => Socket::Resting(io.into_inner().into_std()?, Box::new([0; MOUTHFUL])),
+            socket => socket,
+        };
+        self.rest.as_mut().reset(now + GULP);
+        if self.rest.as_mut().poll(cx).is_ready() {
+            cx.waker().wake_by_ref();
+        }
+        Ok(true)
     }
 
-    /// Notes whether a write waits.
-    fn wrote<T>(&mut self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Notes what became of a write, and ends one that has waited too long.
+    fn wrote<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let now = Instant::now();
         self.drains = 0;
-        self.is_full = written.is_pending();
-        written
+        if written.is_ready() {
+            (self.full, self.heard) = (None, now);
+            return written;
+        }
+        let end = *self.full.get_or_insert(now) + self.patience.write;
+        self.fullness
+            .poll_until(end, cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl Read for Paced {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        if matches!(self.socket, Socket::Resting(_)) {
-            ready!(self.rest.as_mut().poll(cx));
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        if ready!(self.look(cx, &mut buffer))? {
+            self.has_news = true;
+            return Poll::Ready(Ok(()));
         }
-        let read = self.watched()?.poll_read(cx, buffer)?;
-        if read.is_ready() {
+        if matches!(self.socket, Socket::Resting(..)) && self.rest_if_busy(cx)? {
+            return Poll::Pending;
+        }
+        if self.watched()?.poll_read(cx, buffer)?.is_ready() {
             self.has_news = true;
             return Poll::Ready(Ok(()));
         }
         // Without a budget nothing is read, whether there is something or not.
-        if coop::has_budget_remaining() && self.may_rest() {
-            self.begin_rest()?;
-            // Whoever reads is woken when it ends.
-            if self.rest.as_mut().poll(cx).is_ready() {
-                cx.waker().wake_by_ref();
-            }
+        if !coop::has_budget_remaining() || self.rest_if_busy(cx)? {
+            return Poll::Pending;
         }
-        Poll::Pending
+        let end = self.heard + self.patience.read;
+        self.silence.poll_until(end, cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl Write for Paced {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.watched()?.poll_write(cx, bytes);
-        self.wrote(written)
+        self.wrote(cx, written)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let written = self.watched()?.poll_write_vectored(cx, bytes);
-        self.wrote(written)
+        self.wrote(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -188,7 +253,7 @@ impl Connection for Paced {
     fn connected(&self) -> Connected {
         match &self.socket {
             Socket::Watched(io) => io.connected(),
-            Socket::Resting(_) | Socket::Broken => Connected::new(),
+            Socket::Resting(..) | Socket::Broken => Connected::new(),
         }
     }
 }
@@ -203,10 +268,15 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: Patience = Patience {
+        read: Duration::from_secs(330),
+        write: Duration::from_secs(30),
+    };
+
     async fn connection() -> (Paced, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let uri = format!("http://{}", listener.local_addr().expect("an address"));
-        let mut connector = Connector::new();
+        let mut connector = Connector::new(PATIENCE);
         let connecting = connector.call(uri.parse().expect("a URI"));
         let (paced, accepted) = tokio::join!(connecting, listener.accept());
         (paced.expect("connected"), accepted.expect("accepted").0)
@@ -241,7 +311,7 @@ mod tests {
     }
 
     fn rests(paced: &Paced) -> bool {
-        matches!(paced.socket, Socket::Resting(_))
+        matches!(paced.socket, Socket::Resting(..))
     }
 
     /// Time is the test's, so rests take none.
@@ -277,6 +347,44 @@ mod tests {
             assert_eq!(read_all(&mut paced, 5).await, 5);
             assert!(!rests(&paced));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_brings_nothing_or_takes_nothing_ends() {
+        let (mut paced, mut server) = connection().await;
+        let began = Instant::now();
+        // Resting or not, each event begins the patience anew, and so does what is written.
+        for _ in 0..40 {
+            server.write_all(b"event").await.expect("written");
+            read_all(&mut paced, 5).await;
+        }
+        tokio::time::advance(PATIENCE.read / 2).await;
+        poll_fn(|cx| Pin::new(&mut paced).poll_write(cx, b"request"))
+            .await
+            .expect("written");
+        let wrote = Instant::now();
+        let mut room = [0_u8; 64];
+        let mut buffer = ReadBuf::new(&mut room);
+        let ended = poll_fn(|cx| Pin::new(&mut paced).poll_read(cx, buffer.unfilled())).await;
+        assert_eq!(ended.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        assert_eq!(wrote.elapsed(), PATIENCE.read, "{:?} after the beginning", began.elapsed());
+
+        let (mut paced, _nobody_reads) = connection().await;
+        let mut full = None;
+        let ended = loop {
+            let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut paced).poll_write(cx, &[0; 1 << 16]))).await;
+            match written {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => break error,
+                Poll::Pending => {
+                    let since = *full.get_or_insert_with(Instant::now);
+                    assert!(since.elapsed() < PATIENCE.write);
+                    tokio::time::advance(PATIENCE.write / 4).await;
+                }
+            }
+        };
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(full.map(|since| since.elapsed()), Some(PATIENCE.write));
     }
 
     #[tokio::test(start_paused = true)]
