@@ -1,6 +1,6 @@
-//! The memory of every binary of ours.
+//! The memory of our binaries.
 
-/// What every binary names as its `#[global_allocator]`.
+/// What the bus, the stages, `bailiff` and its benchmark name as their `#[global_allocator]`.
 ///
 /// What a stage keeps is some ten thousand small records, made between buffers that come and go. glibc's own allocator keeps much of what
 /// is free between them, and spends a tenth of a stage's processor time at rest; musl's, in images, has one lock for all threads. Pages

@@ -2,8 +2,8 @@
 //!
 //! A watch of Leases brings a packet of some hundred bytes every millisecond or two. To be woken for each of them costs a sleeping process
 //! many times what the packet itself does, and whoever wants Leases decides about seconds. So a connection on which more and more comes
-//! that nobody asked for anew rests for [`GULP`] whenever all was read, and is not registered with the kernel until a rest brought nothing. One that is
-//! written to (every connection that answers single requests) never rests.
+//! that nobody asked for anew rests for [`GULP`] whenever all was read, and is not registered with the kernel until a rest brought
+//! nothing. One that is written to (every connection that answers single requests) never rests.
 //!
 //! A connection that brings nothing for too long, or takes nothing of what is written, is dead.
 
@@ -261,6 +261,9 @@ impl Connection for Paced {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Wake, Waker};
 
     use hyper::rt::ReadBuf;
     use tokio::io::AsyncWriteExt;
@@ -283,35 +286,53 @@ mod tests {
     }
 
     /// Reads once; nothing if there is nothing.
-    async fn read(paced: &mut Paced) -> Option<usize> {
-        let mut room = [0_u8; 64];
+    async fn read(paced: &mut Paced) -> Option<io::Result<Vec<u8>>> {
+        let mut room = [0_u8; 2 * MOUTHFUL];
         let mut buffer = ReadBuf::new(&mut room);
         let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))).await;
-        polled.is_ready().then(|| buffer.filled().len())
-    }
-
-    /// Waits until there is something, or the end, and says how much.
-    async fn read_some(paced: &mut Paced) -> usize {
-        let mut room = [0_u8; 64];
-        let mut buffer = ReadBuf::new(&mut room);
-        poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))
-            .await
-            .expect("it is open, or closed in good order");
-        buffer.filled().len()
-    }
-
-    /// Reads until nothing is left, and says how much it was.
-    async fn read_all(paced: &mut Paced, wanted: usize) -> usize {
-        let mut total = 0;
-        while total < wanted {
-            total += read_some(paced).await;
+        match polled {
+            Poll::Ready(read) => Some(read.map(|()| buffer.filled().to_vec())),
+            Poll::Pending => None,
         }
-        assert_eq!(read(paced).await, None);
-        total
+    }
+
+    /// Waits until there is something, or the end.
+    async fn read_some(paced: &mut Paced) -> io::Result<Vec<u8>> {
+        let mut room = [0_u8; 2 * MOUTHFUL];
+        let mut buffer = ReadBuf::new(&mut room);
+        poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled())).await?;
+        Ok(buffer.filled().to_vec())
+    }
+
+    /// Sends this, and reads until nothing is left, which is all of it.
+    async fn bring(server: &mut TcpStream, paced: &mut Paced, bytes: &[u8]) {
+        server.write_all(bytes).await.expect("written");
+        let mut read_so_far = Vec::new();
+        while read_so_far.len() < bytes.len() {
+            read_so_far.extend(read_some(paced).await.expect("it is open"));
+        }
+        assert_eq!(read_so_far, bytes);
+        assert!(read(paced).await.is_none());
+    }
+
+    async fn write(paced: &mut Paced, bytes: &[u8]) {
+        poll_fn(|cx| Pin::new(&mut *paced).poll_write(cx, bytes))
+            .await
+            .expect("written");
     }
 
     fn rests(paced: &Paced) -> bool {
         matches!(paced.socket, Socket::Resting(..))
+    }
+
+    /// A connection that rests.
+    async fn resting() -> (Paced, TcpStream) {
+        let (mut paced, mut server) = connection().await;
+        for _ in 0..STREAMS_AFTER * 2 {
+            bring(&mut server, &mut paced, b"event").await;
+        }
+        assert!(rests(&paced));
+        (paced, server)
     }
 
     /// Time is the test's, so rests take none.
@@ -319,62 +340,60 @@ mod tests {
     async fn a_busy_stream_rests_and_loses_nothing() {
         let (mut paced, mut server) = connection().await;
         let mut rested = 0;
-        for turn in 1..=100_u8 {
-            server.write_all(&vec![turn; usize::from(turn)]).await.expect("written");
-            assert_eq!(read_all(&mut paced, usize::from(turn)).await, usize::from(turn));
+        for turn in 1..=100_usize {
+            let size = if turn % 10 == 0 { 3 * MOUTHFUL + turn } else { turn };
+            let bytes: Vec<u8> = (0..size).map(|n| (n + turn) as u8).collect();
+            bring(&mut server, &mut paced, &bytes).await;
             rested += u32::from(rests(&paced));
         }
         assert!(rested >= 80, "{rested} of 100");
         drop(server);
-        assert_eq!(read_some(&mut paced).await, 0, "the end of the stream is read as ever");
+        let end = read_some(&mut paced).await.expect("it was closed in good order");
+        assert!(end.is_empty(), "the end of the stream is read as ever");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_written_to_or_quiet_does_not_rest() {
         let (mut paced, mut server) = connection().await;
         for _ in 0..100 {
-            poll_fn(|cx| Pin::new(&mut paced).poll_write(cx, b"request"))
-                .await
-                .expect("written");
-            server.write_all(b"answer").await.expect("written");
-            assert_eq!(read_all(&mut paced, 6).await, 6);
+            write(&mut paced, b"request").await;
+            bring(&mut server, &mut paced, b"answer").await;
             assert!(!rests(&paced));
         }
         let (mut paced, mut server) = connection().await;
         for _ in 0..100 {
             tokio::time::advance(GULP * 3).await;
-            server.write_all(b"event").await.expect("written");
-            assert_eq!(read_all(&mut paced, 5).await, 5);
+            bring(&mut server, &mut paced, b"event").await;
             assert!(!rests(&paced));
         }
     }
 
+    /// What comes and what is sent begins the patience anew, whether the connection rests or not.
     #[tokio::test(start_paused = true)]
-    async fn what_brings_nothing_or_takes_nothing_ends() {
-        let (mut paced, mut server) = connection().await;
-        let began = Instant::now();
-        // Resting or not, each event begins the patience anew, and so does what is written.
-        for _ in 0..40 {
-            server.write_all(b"event").await.expect("written");
-            read_all(&mut paced, 5).await;
+    async fn a_connection_that_brings_nothing_ends() {
+        for (is_resting, is_written_to) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (mut paced, mut server) = if is_resting { resting().await } else { connection().await };
+            tokio::time::advance(PATIENCE.read * 2 / 3).await;
+            if is_written_to {
+                write(&mut paced, b"request").await;
+            } else {
+                bring(&mut server, &mut paced, b"event").await;
+            }
+            let began = Instant::now();
+            let ended = read_some(&mut paced).await.expect_err("nothing comes");
+            assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(began.elapsed(), PATIENCE.read, "{is_resting} {is_written_to}");
         }
-        tokio::time::advance(PATIENCE.read / 2).await;
-        poll_fn(|cx| Pin::new(&mut paced).poll_write(cx, b"request"))
-            .await
-            .expect("written");
-        let wrote = Instant::now();
-        let mut room = [0_u8; 64];
-        let mut buffer = ReadBuf::new(&mut room);
-        let ended = poll_fn(|cx| Pin::new(&mut paced).poll_read(cx, buffer.unfilled())).await;
-        assert_eq!(ended.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
-        assert_eq!(wrote.elapsed(), PATIENCE.read, "{:?} after the beginning", began.elapsed());
+    }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_takes_nothing_ends() {
         let (mut paced, _nobody_reads) = connection().await;
         let mut full = None;
         let ended = loop {
             let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut paced).poll_write(cx, &[0; 1 << 16]))).await;
             match written {
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(_)) => full = None,
                 Poll::Ready(Err(error)) => break error,
                 Poll::Pending => {
                     let since = *full.get_or_insert_with(Instant::now);
@@ -387,16 +406,29 @@ mod tests {
         assert_eq!(full.map(|since| since.elapsed()), Some(PATIENCE.write));
     }
 
+    /// Whether somebody was woken.
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whoever reads sleeps until the end of the rest; a write is that end.
     #[tokio::test(start_paused = true)]
     async fn a_write_ends_a_rest() {
-        let (mut paced, mut server) = connection().await;
-        while !rests(&paced) {
-            server.write_all(b"event").await.expect("written");
-            read_all(&mut paced, 5).await;
-        }
-        poll_fn(|cx| Pin::new(&mut paced).poll_write(cx, b"more"))
-            .await
-            .expect("written");
+        let (mut paced, mut server) = resting().await;
+        let reader = Arc::new(Woken::default());
+        let mut room = [0_u8; 64];
+        let mut buffer = ReadBuf::new(&mut room);
+        let waker = Waker::from(Arc::clone(&reader));
+        let polled = Pin::new(&mut paced).poll_read(&mut Context::from_waker(&waker), buffer.unfilled());
+        assert!(polled.is_pending());
+        write(&mut paced, b"more").await;
+        tokio::time::sleep(GULP / 10).await;
+        assert!(reader.0.load(Ordering::Relaxed), "the reader looks at what is awake");
         assert!(!rests(&paced));
         let mut heard = [0; 4];
         tokio::io::AsyncReadExt::read_exact(&mut server, &mut heard)
