@@ -16,7 +16,7 @@ usage: cargo xtask <chore>
   rules [--check]  write docs/rules.md: which test proves which rule; with --check only see that it is fresh and none is missing
   soak             scenarios made up from seeds, played with a release build: --seeds N, --from S,
                    --seed S for one's story, --places for a fault at every place of fixed situations
-  scaling          what shards cost and bring in a sandbox of 50,000 nodes, measured with a release build (docs/scaling.md);
+  scaling          what shards cost and bring in a sandbox of 50,000 nodes, measured with binaries as images hold them (docs/scaling.md);
                    minutes and some GB of memory; --nodes=N for fewer, and more flags
 ";
 

@@ -111,7 +111,7 @@ pub struct BenchFlags {
     #[arg(long)]
     pub direct: bool,
 
-    /// Measure the binaries in this directory, instead of building a release of them
+    /// Measure the binaries in this directory, instead of building them as images hold them
     #[arg(long, value_name = "DIRECTORY")]
     pub binaries: Option<PathBuf>,
 

@@ -114,6 +114,6 @@ fn binaries(flag: Option<&Path>) -> Result<PathBuf, String> {
     let packages = PACKAGES.map(|package| format!("-p {package}")).join(" ");
     let (missing, directory) = (missing.join(", "), directory.display());
     Err(format!(
-        "{directory} has no {missing}: cargo build --release {packages}, or --binaries DIRECTORY"
+        "{directory} has no {missing}: cargo build --profile dist {packages}, or --binaries DIRECTORY"
     ))
 }

@@ -1,4 +1,4 @@
-//! Where the programs come from: a release build.
+//! Where the programs come from: a build as images hold it.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,12 +10,18 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds the binaries of `packages` as they are released, and says where they are. Cargo shows its progress itself.
+/// Builds the binaries of `packages` as they are shipped, and says where they are. Cargo shows its progress itself.
 ///
 /// # Errors
 /// When cargo cannot be run, or says why there is no binary.
 pub fn build(packages: &[&str]) -> Result<PathBuf, String> {
-    let mut command = cargo(&["build", "--release", "--locked", "--message-format=json-render-diagnostics"]);
+    let mut command = cargo(&[
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "--message-format=json-render-diagnostics",
+    ]);
     command.args(packages.iter().flat_map(|package| ["--package", package]));
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
@@ -40,8 +46,8 @@ mod tests {
 
     #[test]
     fn cargo_says_where_the_binaries_are() {
-        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n{\"reason\":\"compiler-artifact\",\"executable\":\"/t/release/bailiff\"}\n";
-        assert_eq!(directory_of(messages), Some(PathBuf::from("/t/release")));
+        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n{\"reason\":\"compiler-artifact\",\"executable\":\"/t/dist/bailiff\"}\n";
+        assert_eq!(directory_of(messages), Some(PathBuf::from("/t/dist")));
         assert_eq!(directory_of("no JSON\n"), None);
     }
 }
