@@ -1,5 +1,6 @@
 //! Creates the cluster, and then does what kubelets and a scheduler do.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bailiff_cluster::watch::{Event, Source, Watch};
@@ -18,7 +19,8 @@ use crate::views::PodView;
 
 /// How often it is looked whose turn it is: a small part of the pause between two looks of anybody else.
 const TICK: Duration = Duration::from_millis(20);
-/// Requests of pods under way, beyond which no more changes of pods are taken: each is one that waits for nothing but its answer.
+/// Requests for pods, and of nodes that are back, under way at once: what a server is asked at the same time must not grow with what came
+/// back at the same time, or the load is all that is measured. Whatever is beyond waits, and no more changes of pods are taken.
 const JOBS: usize = 4 * HANDS;
 /// After so many objects it is said how far it is.
 const TOLD: usize = 5_000;
@@ -29,6 +31,13 @@ const PODS: Source = Source {
     label_selector: "app.kubernetes.io/managed-by=bailiff-bench",
     field_selector: "",
 };
+
+/// What waits for its turn.
+enum Chore {
+    Pod(Job),
+    /// The status of a node that is back.
+    Post(usize),
+}
 
 /// What was asked for and is answered.
 enum Answer {
@@ -91,8 +100,17 @@ pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Resul
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut pods: Watch<PodView> = Watch::start(api, PODS, seed);
     let mut input = BufReader::new(tokio::io::stdin()).lines();
-    let mut answers: JoinSet<Answer> = JoinSet::new();
+    // Renewals and posts have turns of their own, evenly spread; the rest comes when it comes.
+    let (mut turns, mut others): (JoinSet<Answer>, JoinSet<Answer>) = (JoinSet::new(), JoinSet::new());
+    let mut chores: VecDeque<Chore> = VecDeque::new();
     loop {
+        while others.len() < JOBS {
+            match chores.pop_front() {
+                Some(Chore::Pod(job)) => others.spawn(perform(server.clone(), job)),
+                Some(Chore::Post(index)) => others.spawn(post(api.clone(), fleet.kubelets[index].name.clone(), true)),
+                None => break,
+            };
+        }
         tokio::select! {
             biased;
             line = next_line(&mut input) => {
@@ -100,33 +118,26 @@ pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Resul
                 let command: Command = serde_json::from_str(&line).map_err(|error| format!("not a command: {error}: {line}"))?;
                 let (back, jobs) = fleet.silence(&command.nodes, command.is_silent);
                 for index in back {
-                    renew(api, &mut fleet, index, &mut answers);
-                    answers.spawn(post(api.clone(), fleet.kubelets[index].name.clone(), true));
+                    renew(api, &mut fleet, index, &mut turns);
+                    chores.push_back(Chore::Post(index));
                 }
-                jobs.into_iter().for_each(|job| drop(answers.spawn(perform(server.clone(), job))));
+                chores.extend(jobs.into_iter().map(Chore::Pod));
             }
             _ = tick.tick() => {
                 let (elapsed, nodes) = (began.elapsed(), fleet.kubelets.len());
                 for index in renewals.until(elapsed, nodes) {
-                    renew(api, &mut fleet, index, &mut answers);
+                    renew(api, &mut fleet, index, &mut turns);
                 }
                 for index in posts.until(elapsed, nodes) {
                     let kubelet = &fleet.kubelets[index];
                     if !kubelet.is_silent {
-                        answers.spawn(post(api.clone(), kubelet.name.clone(), false));
+                        turns.spawn(post(api.clone(), kubelet.name.clone(), false));
                     }
                 }
             }
-            Some(answer) = answers.join_next() => {
-                if let Some(job) = answered(&mut fleet, answer) {
-                    answers.spawn(perform(server.clone(), job));
-                }
-            }
-            event = pods.next(), if answers.len() < JOBS + fleet.kubelets.len() => {
-                for job in changed(&mut fleet, event) {
-                    answers.spawn(perform(server.clone(), job));
-                }
-            }
+            Some(answer) = turns.join_next() => chores.extend(answered(&mut fleet, answer).map(Chore::Pod)),
+            Some(answer) = others.join_next() => chores.extend(answered(&mut fleet, answer).map(Chore::Pod)),
+            event = pods.next(), if chores.is_empty() => chores.extend(changed(&mut fleet, event).into_iter().map(Chore::Pod)),
         }
     }
 }
