@@ -180,7 +180,7 @@ fn a_wrong_flag_ends_with_64_and_a_missing_binary_says_how_to_build_it() {
     let output = bench(&[&format!("--binaries={}", empty.path().display())]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        said(&output).contains("cargo build --release -p bailiff-cli"),
+        said(&output).contains("cargo build --profile dist -p bailiff-cli"),
         "{}",
         said(&output)
     );
