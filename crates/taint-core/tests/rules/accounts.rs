@@ -1,10 +1,10 @@
 //! What a manager says of itself, and the references that what it says carries.
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger, WithdrawnReason};
-use bailiff_model::{Hold, HoldReason, HoldScope, ReadyStatus, Verdict};
+use bailiff_model::{HoldScope, ReadyStatus, Verdict};
 use bailiff_taint_core::{Answer, Config, Effect, Input, NodeFacts, PodFacts, Profile, Reading};
 
-use crate::harness::{FAILED, Harness, at_version, done, mk_health, mk_node, mk_pod, mk_ready, recreated, wall};
+use crate::harness::{FAILED, Harness, at_version, brake, done, mk_health, mk_node, mk_pod, mk_ready, recreated, wall};
 
 fn mk_silent(name: &str) -> NodeFacts {
     NodeFacts {
@@ -121,20 +121,14 @@ fn a_mark_that_is_tried_again_waits_for_a_hold() {
     });
     h.at(100);
     assert!(h.reads.contains(&"pod/p".to_owned()), "{:?}", h.reads);
-    let hold = Hold {
-        reason: HoldReason::Paused,
-        detail: "as the test wanted".to_owned(),
-        since: h.now().wall,
-        until: None,
-    };
-    h.apply(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
+    brake(&mut h, Some(HoldScope::All));
     h.apply(Input::PodRead {
         uid: "p".into(),
         reading: Reading::Found(mk_pod("p", "n1", &[])),
     });
     let stats = h.manager.stats();
     assert_eq!((h.marks.len(), stats.pod_marks, stats.held_marks), (1, 1, 1));
-    h.apply(Input::Braked(std::iter::empty().collect()));
+    brake(&mut h, None);
     assert_eq!((h.marks.len(), h.manager.stats().held_marks), (2, 0));
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bailiff_model::intent::{Intent, IntentState, PodEviction};
 use bailiff_model::{
-    Effect as TaintEffect, Mono, NodeHealth, NodeName, NodeRef, Now, Operator, Origin, PodRef, Ready, ReadyStatus, Revision, Taint,
-    Toleration, TraceContext, Verdict, Wall, Zone,
+    Effect as TaintEffect, Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeRef, Now, Operator, Origin, PodRef, Ready,
+    ReadyStatus, Revision, Taint, Toleration, TraceContext, Verdict, Wall, Zone,
 };
 use bailiff_taint_core::{
     Answer, Config, Effect, Event, HealthRecord, Inherited, Input, Manager, NodeFacts, NodePatch, NodeReady, PodFacts, PodMark,
@@ -295,6 +295,30 @@ pub fn mk_toleration(text: &str, seconds: Option<i64>) -> Toleration {
 }
 
 /// Pod `uid` on `node`, named like its uid, Ready, bound long ago.
+/// What is held from outside, if anything.
+pub fn brake(h: &mut Harness, scope: Option<HoldScope>) {
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: h.now().wall,
+        until: None,
+    };
+    h.apply(Input::Braked(scope.map(|scope| (scope, hold)).into_iter().collect()));
+}
+
+/// What became of marking a pod not ready.
+pub fn answer(h: &mut Harness, uid: &str, answer: Answer) {
+    h.apply(Input::PodMarked { uid: uid.into(), answer });
+}
+
+/// A pod on `n1` with this condition Ready.
+pub fn mk_pod_ready(uid: &str, ready: ReadyStatus) -> PodFacts {
+    PodFacts {
+        ready,
+        ..mk_pod(uid, "n1", &[])
+    }
+}
+
 pub fn mk_pod(uid: &str, node: &str, tolerations: &[(&str, Option<i64>)]) -> PodFacts {
     PodFacts {
         pod: PodRef {

@@ -6,7 +6,7 @@ use bailiff_model::About;
 use bailiff_model::ReadyStatus::{self, Absent, False, True, Unknown};
 use bailiff_taint_core::{Answer, Component, Config, Input, NodeFacts, NodeReady, PodFacts, Profile, Reading, Severity};
 
-use crate::harness::{FAILED, Harness, done, mk_node, mk_pod, mk_ready, wall};
+use crate::harness::{FAILED, Harness, answer, done, mk_node, mk_pod, mk_pod_ready, mk_ready, wall};
 
 fn mk(status: ReadyStatus) -> NodeFacts {
     NodeFacts {
@@ -15,19 +15,8 @@ fn mk(status: ReadyStatus) -> NodeFacts {
     }
 }
 
-fn mk_pod_ready(uid: &str, ready: ReadyStatus) -> PodFacts {
-    PodFacts {
-        ready,
-        ..mk_pod(uid, "n1", &[])
-    }
-}
-
 fn marked(h: &Harness) -> Vec<String> {
     h.marks.iter().map(|mark| mark.pod.uid.to_string()).collect()
-}
-
-fn answer(h: &mut Harness, uid: &str, answer: Answer) {
-    h.apply(Input::PodMarked { uid: uid.into(), answer });
 }
 
 /// NL-085, NL-086: only the controller's own flip from True marks

@@ -1,11 +1,13 @@
 //! What is told of traces: what waited, for how long, and how that ended.
 
 use bailiff_model::ReadyStatus::{True, Unknown};
-use bailiff_model::{Hold, HoldReason, HoldScope, TraceContext, Verdict};
+use bailiff_model::{HoldScope, TraceContext, Verdict};
 use bailiff_taint_core::told::{Counts, Ending, Part};
-use bailiff_taint_core::{Answer, Config, EvictionMode, Input, NodeFacts, PodFacts, Profile, Told};
+use bailiff_taint_core::{Config, EvictionMode, Input, NodeFacts, PodFacts, Profile, Told};
 
-use crate::harness::{FAILED, Harness, done, mk_health, mk_node, mk_pod, mk_ready, recreated, seconds};
+use crate::harness::{
+    FAILED, Harness, answer, brake, done, mk_health, mk_node, mk_pod, mk_pod_ready, mk_ready, recreated, seconds,
+};
 
 /// What was told since the last call: what, from when to when, in seconds of the test, and how it ended.
 fn told(h: &mut Harness) -> Vec<String> {
@@ -266,27 +268,6 @@ fn mk(status: bailiff_model::ReadyStatus) -> NodeFacts {
         ready: mk_ready(status),
         ..mk_node("n1", &[])
     }
-}
-
-fn mk_pod_ready(uid: &str, ready: bailiff_model::ReadyStatus) -> PodFacts {
-    PodFacts {
-        ready,
-        ..mk_pod(uid, "n1", &[])
-    }
-}
-
-fn answer(h: &mut Harness, uid: &str, answer: Answer) {
-    h.apply(Input::PodMarked { uid: uid.into(), answer });
-}
-
-fn brake(h: &mut Harness, scope: Option<HoldScope>) {
-    let hold = Hold {
-        reason: HoldReason::Paused,
-        detail: "as the test wanted".to_owned(),
-        since: h.now().wall,
-        until: None,
-    };
-    h.apply(Input::Braked(scope.map(|scope| (scope, hold)).into_iter().collect()));
 }
 
 /// NL-084: the marks of a node are told once for all its pods, when the last one is answered; the verdict may come in between.

@@ -4,18 +4,10 @@ use bailiff_model::ReadyStatus::{self, False, True, Unknown};
 use bailiff_model::{Hold, HoldReason, HoldScope, Verdict, Zone};
 use bailiff_taint_core::{Answer, Config, HealthRecord, Input, NodeFacts, PodFacts, Profile, Reading};
 
-use super::{answer, marked, mk, mk_pod_ready};
-use crate::harness::{FAILED, Harness, done, mk_health, mk_node, mk_pod, mk_ready, mk_tombstone, wall};
-
-fn brake(h: &mut Harness, scope: Option<HoldScope>) {
-    let hold = Hold {
-        reason: HoldReason::Paused,
-        detail: "as the test wanted".to_owned(),
-        since: h.now().wall,
-        until: None,
-    };
-    h.apply(Input::Braked(scope.map(|scope| (scope, hold)).into_iter().collect()));
-}
+use super::{marked, mk};
+use crate::harness::{
+    FAILED, Harness, answer, brake, done, mk_health, mk_node, mk_pod, mk_pod_ready, mk_ready, mk_tombstone, wall,
+};
 
 /// Pause: pods of what is held are not marked; when it ends what is true then counts.
 #[test]
