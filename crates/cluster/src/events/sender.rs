@@ -1,4 +1,4 @@
-//! Sends Events: a few at a time, each again if nobody answered, none in the way of another.
+//! Sends Events: a few at a time, each again if nobody answered, none in the way of another, nor of what the server is busy with.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,9 +17,14 @@ use super::{Draft, QUEUE};
 use crate::api::{Api, Patch};
 use crate::error::{Error, Kind};
 
-/// Requests under way at a time: one slow answer must not hold up the rest, and Events must not take the client's rate limit from
-/// what matters.
+/// Requests under way at a time: Events must not take the client's rate limit from what matters, and an answer that never comes must not
+/// hold up the rest.
 const UNDER_WAY: usize = 4;
+
+/// Who takes so long to answer (with the rate limit's turn) is busy with what matters: a server that is well takes a few milliseconds.
+/// Then it is one request at a time, as client-go's recorder always has, until an answer is quick. What comes faster than it goes out
+/// waits in the queue, or is dropped and counted (NL-132).
+const SLOW: Duration = Duration::from_millis(100);
 
 /// Attempts to send one Event if there was no HTTP answer, and the pause between them (NL-132).
 const ATTEMPTS: u32 = 12;
@@ -34,6 +39,9 @@ struct Job {
     attempt: u32,
 }
 
+/// A request about a job, since when, and its answer.
+type Ended = (Job, Mono, Result<(), Error>);
+
 /// Sends what the correlator decides.
 pub(super) struct Sender {
     api: Api,
@@ -43,7 +51,9 @@ pub(super) struct Sender {
     ready: VecDeque<Job>,
     /// To be tried again, in the order they came.
     deferred: VecDeque<(Mono, Job)>,
-    under_way: FuturesUnordered<BoxFuture<'static, (Job, Result<(), Error>)>>,
+    under_way: FuturesUnordered<BoxFuture<'static, Ended>>,
+    /// How many may be.
+    room: usize,
     /// Names of Events that are ready, deferred or under way: one request per Event at a time. With what is to be written next.
     busy: BTreeMap<String, Option<Saying>>,
 }
@@ -58,6 +68,7 @@ impl Sender {
             ready: VecDeque::new(),
             deferred: VecDeque::new(),
             under_way: FuturesUnordered::new(),
+            room: UNDER_WAY,
             busy: BTreeMap::new(),
         }
     }
@@ -69,7 +80,7 @@ impl Sender {
             let wake = self.wake_at();
             tokio::select! {
                 biased;
-                Some((job, result)) = self.under_way.next() => self.ended(job, result),
+                Some(ended) = self.under_way.next() => self.ended(ended),
                 () = tokio::time::sleep_until(self.api.clock().instant_of(wake)), if wake < Mono::FAR_FUTURE => self.wake(),
                 draft = drafts.recv() => match draft {
                     Some(draft) => self.take(draft),
@@ -82,7 +93,8 @@ impl Sender {
             self.repeat(saying);
         }
         self.begin();
-        while let Some((job, result)) = self.under_way.next().await {
+        while let Some((job, since, result)) = self.under_way.next().await {
+            self.gauge(since, &result);
             self.count(&job, &result);
             self.follow(&job.saying.name);
             self.begin();
@@ -133,25 +145,26 @@ impl Sender {
 
     /// Begins what is ready while there is room.
     fn begin(&mut self) {
-        while self.under_way.len() < UNDER_WAY {
+        while self.under_way.len() < self.room {
             let Some(job) = self.ready.pop_front() else { return };
-            let api = self.api.clone();
+            let (api, since) = (self.api.clone(), self.now());
             self.under_way.push(match job.count {
                 1 => {
                     let path = collection(&job.saying.draft);
                     let body = event(&job.saying, &self.reporter);
-                    Box::pin(async move { (job, api.create::<IgnoredAny>(&path, &body).await.map(drop)) })
+                    Box::pin(async move { (job, since, api.create::<IgnoredAny>(&path, &body).await.map(drop)) })
                 }
                 count => {
                     let (path, body) = repetition(&job.saying, count);
                     let patch = Patch::Merge(body);
-                    Box::pin(async move { (job, api.patch::<IgnoredAny>(&path, &patch).await.map(drop)) })
+                    Box::pin(async move { (job, since, api.patch::<IgnoredAny>(&path, &patch).await.map(drop)) })
                 }
             });
         }
     }
 
-    fn ended(&mut self, job: Job, result: Result<(), Error>) {
+    fn ended(&mut self, (job, since, result): Ended) {
+        self.gauge(since, &result);
         match &result {
             Err(error) if error.kind == Kind::NotFound && job.count > 1 => {
                 // The first one expired on the server: begin again under its name, with what is said by now.
@@ -173,6 +186,15 @@ impl Sender {
                 self.count(&job, &result);
                 self.follow(&job.saying.name);
             }
+        }
+    }
+
+    /// How many may be under way after an answer to what began then. No answer says nothing.
+    fn gauge(&mut self, since: Mono, result: &Result<(), Error>) {
+        let is_answer = result.as_ref().err().is_none_or(|error| error.answered.is_some());
+        if is_answer {
+            let is_slow = self.now().saturating_since(since) > SLOW;
+            self.room = if is_slow { 1 } else { UNDER_WAY };
         }
     }
 

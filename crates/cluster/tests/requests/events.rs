@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_cluster::Recorder;
 use bailiff_cluster::events::{Draft, Regarding, Severity};
-use bailiff_model::{About, Effect, Taint, TraceContext};
+use bailiff_model::{About, Effect, Mono, Taint, TraceContext};
 use bailiff_runtime::Seed;
 use serde_json::{Value, json};
 
@@ -184,6 +184,76 @@ async fn a_slow_answer_does_not_hold_up_the_rest() {
     }
     pass(1).await;
     assert_eq!((server.asked().len(), server.events("created")), (6, 4));
+}
+
+/// A server that takes a second for each is asked for one at a time, until it is quick again; nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_for_one_event_at_a_time() {
+    let server = Server::new([Answer::Later(1, 201, "{}"); 7]);
+    let recorder = mk_recorder(&server);
+    for n in 0..20 {
+        recorder.emit(Draft {
+            reason: ["R", "S", "T"][n % 3],
+            ..mk_draft(&format!("note {n}"))
+        });
+    }
+    pass(60).await;
+    let at: Vec<u64> = server
+        .asked()
+        .iter()
+        .map(|one| one.at.saturating_since(Mono::ORIGIN).as_secs())
+        .collect();
+    let four_then_one_by_one = [0, 0, 0, 0, 1, 2, 3];
+    assert_eq!(
+        (at[..7].to_vec(), at[7..].to_vec()),
+        (four_then_one_by_one.to_vec(), vec![4; 13])
+    );
+    assert_eq!(server.events("created"), 20);
+}
+
+/// Also at the end there is room for four, as soon as the server is quick.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_for_a_server_that_was_busy_is_sent_too() {
+    let later = Answer::Later(1, 201, "{}");
+    let server = Server::new([
+        later,
+        later,
+        later,
+        later,
+        later,
+        Answer::Says(201, "{}"),
+        later,
+        later,
+        later,
+        later,
+    ]);
+    let recorder = mk_recorder(&server);
+    for n in 0..10 {
+        recorder.emit(Draft {
+            reason: ["R", "S"][n % 2],
+            ..mk_draft(&format!("note {n}"))
+        });
+    }
+    pass(1).await;
+    drop(recorder);
+    pass(60).await;
+    let at = server
+        .asked()
+        .into_iter()
+        .map(|one| one.at.saturating_since(Mono::ORIGIN).as_secs());
+    assert_eq!(at.collect::<Vec<_>>(), [0, 0, 0, 0, 1, 2, 2, 2, 2, 2]);
+}
+
+/// Who does not answer is not busy: it says nothing about the next.
+#[tokio::test(start_paused = true)]
+async fn no_answer_leaves_room_for_the_rest() {
+    let server = Server::new([Answer::Never, Answer::Never, Answer::Never, Answer::Never]);
+    let recorder = mk_recorder(&server);
+    for note in ["a", "b", "c", "d", "e", "f", "g"] {
+        recorder.emit(mk_draft(note));
+    }
+    pass(6).await;
+    assert_eq!((server.asked().len(), server.events("created")), (7, 3));
 }
 
 #[tokio::test(start_paused = true)]
