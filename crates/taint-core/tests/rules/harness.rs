@@ -294,7 +294,6 @@ pub fn mk_toleration(text: &str, seconds: Option<i64>) -> Toleration {
     }
 }
 
-/// Pod `uid` on `node`, named like its uid, Ready, bound long ago.
 /// What is held from outside, if anything.
 pub fn brake(h: &mut Harness, scope: Option<HoldScope>) {
     let hold = Hold {
@@ -319,6 +318,7 @@ pub fn mk_pod_ready(uid: &str, ready: ReadyStatus) -> PodFacts {
     }
 }
 
+/// Pod `uid` on `node`, named like its uid, Ready, bound long ago.
 pub fn mk_pod(uid: &str, node: &str, tolerations: &[(&str, Option<i64>)]) -> PodFacts {
     PodFacts {
         pod: PodRef {
