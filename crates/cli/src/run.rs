@@ -143,7 +143,7 @@ struct System<'a> {
 impl System<'_> {
     /// Runs a stage once this process leads.
     async fn lead<S: Stage>(&self, options: S::Options) {
-        let api = match self.process.connect(S::NAME, self.kube, self.leadership).await {
+        let api = match self.process.connect::<S>(self.kube, self.leadership).await {
             Ok(api) => api,
             Err(error) => exit_invalid(&error),
         };

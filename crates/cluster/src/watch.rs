@@ -4,8 +4,8 @@
 //! - The first event is a [`Event::Snapshot`] of the whole collection, as consistent as the server's store (no `resourceVersion`,
 //!   DS-201): as a stream where the server has that, else page by page. Every later change comes once, in order. After a gap (410, an
 //!   error, a silence) a new snapshot says all there is.
-//! - What comes together is shown together, a few events at a time. A connection that is busy is read every 20 ms (`bailiff_runtime`'s
-//!   client); what comes after a quiet time is shown at once.
+//! - What comes together is shown together, a few events at a time. A connection that is busy may be read in turns (`Pace` of
+//!   `bailiff_runtime`'s client); what comes after a quiet time, and what a watch begins with, is shown at once.
 //! - While lists fail, or break off, for [`SILENT_AFTER`], the watch counts as stale, whatever signs of life they give.
 //! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, a page of a
 //!   list, and the end of a stream that lasted: the server is asked to end every watch within [`WATCH_FOR`], and ends a quiet one

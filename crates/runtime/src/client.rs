@@ -21,6 +21,8 @@ use crate::args::KubeArgs;
 
 pub use bucket::TokenBucket;
 pub use limit::{Limiter, RateLimit};
+use paced::Looks;
+pub use paced::Pace;
 
 /// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -67,20 +69,32 @@ pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Clien
 /// # Errors
 /// As [`connect`].
 pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
-    let config = config(args, user).await?;
+    build(config(args, user).await?, None)
+}
+
+/// As [`connect_unlimited`], whose busy streams are looked at in turns of `clock`.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_paced(args: &KubeArgs, user: &str, pace: Pace, clock: &Clock) -> Result<Client, Error> {
+    let clock = clock.clone();
+    build(config(args, user).await?, Some(Looks { clock, pace }))
+}
+
+fn build(config: Config, looks: Option<Looks>) -> Result<Client, Error> {
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config).map_err(Error::Build)?.build());
     }
-    paced(&config).map_err(Error::Build)
+    paced(&config, looks).map_err(Error::Build)
 }
 
 /// As kube builds it by itself, but for the connections, and without spans of its own: what a request means is told by who sends it.
-fn paced(config: &Config) -> Result<Client, kube::Error> {
+fn paced(config: &Config, looks: Option<Looks>) -> Result<Client, kube::Error> {
     let patience = paced::Patience {
         read: READ_TIMEOUT,
         write: WRITE_TIMEOUT,
     };
-    let connector = config.rustls_https_connector_with_connector(paced::Connector::new(patience))?;
+    let connector = config.rustls_https_connector_with_connector(paced::Connector::new(looks, patience))?;
     let mut connector = TimeoutConnector::new(connector);
     connector.set_connect_timeout(config.connect_timeout);
     let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);

@@ -5,10 +5,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use bailiff_model::{Mono, Now, Wall};
 use jiff::SignedDuration;
 use tokio::time::Instant;
+
+/// What tokio's timer counts in.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A clock; cloning it gives the same clock.
 #[derive(Clone, Debug)]
@@ -58,10 +62,23 @@ impl Clock {
     /// tokio's instant for a monotonic point of this clock; far points are clamped to what tokio's timer can hold.
     pub fn instant_of(&self, mono: Mono) -> Instant {
         // tokio panics beyond roughly 795 days ahead; a waker that fires early only asks again (TE-120).
-        const LONGEST: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
         let now = Instant::now();
         let ahead = mono.saturating_since(Mono::from_origin(now.duration_since(self.origin)));
         now + ahead.min(LONGEST)
+    }
+
+    /// When to wake with the present turn of `every`. Turns are counted since this clock began, so that who waits for the end of one wakes
+    /// together with others who do.
+    ///
+    /// It is a millisecond before the turn ends: tokio's timer, if it began less than that before the clock, rounds up to a multiple of
+    /// `every` by its own count. If that is a power of two, up to 64 ms, or a multiple of 64 ms, it needs no other wake on the way (its
+    /// wheels have 64 slots). A clock that began later costs such wakes, and nothing else.
+    pub fn end_of_turn(&self, every: Duration) -> Instant {
+        let (now, every) = (Instant::now(), every.max(TICK));
+        let elapsed = now.saturating_duration_since(self.origin) + TICK;
+        let left = every.as_nanos() - elapsed.as_nanos() % every.as_nanos();
+        now + Duration::from_nanos_u128(left)
     }
 
     /// Steps a virtual wall clock, as an operator or NTP might. The system's clock is not touched.
@@ -94,5 +111,26 @@ impl Clock {
                 start.checked_add(elapsed.saturating_add(stepped)).unwrap_or(Wall::MAX)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever waits within one turn wakes at one instant, which is a multiple of tokio's own count, where the clock is a little younger.
+    #[tokio::test(start_paused = true)]
+    async fn turns_end_together() {
+        let (every, micros) = (Duration::from_millis(32), Duration::from_micros);
+        let runtime = Instant::now();
+        tokio::time::advance(micros(300)).await;
+        let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
+        for (passed, turn) in [(0, 1), (1, 1), (30_998, 1), (1, 2), (1, 2), (32_000, 3), (64_000, 5)] {
+            tokio::time::advance(micros(passed)).await;
+            let end = clock.end_of_turn(every);
+            let ticks = end.duration_since(runtime).as_nanos().div_ceil(1_000_000);
+            assert_eq!(ticks, turn * 32, "after {passed} more microseconds");
+        }
+        assert!(clock.end_of_turn(Duration::ZERO) > Instant::now(), "never the present");
     }
 }

@@ -16,7 +16,7 @@ use bailiff_runtime::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::env::Host;
+use crate::env::{Host, Stage};
 use crate::shards::Replica;
 use bailiff_model::Shard;
 
@@ -163,14 +163,14 @@ impl Process {
         leadership
     }
 
-    /// The API server as the stage called `name` reaches it: with a rate limit of its own, and writes only while `leadership` holds.
+    /// The API server as the stage `S` reaches it: with a rate limit of its own, and writes only while `leadership` holds.
     ///
     /// # Errors
     /// The configuration cannot be read or used.
-    pub async fn connect(&self, name: &str, args: &KubeArgs, leadership: &Leadership) -> Result<Api, client::Error> {
-        let client = client::connect_unlimited(args, name).await?;
+    pub async fn connect<S: Stage>(&self, args: &KubeArgs, leadership: &Leadership) -> Result<Api, client::Error> {
+        let client = client::connect_paced(args, S::NAME, S::PACE, &self.clock).await?;
         let limiter = Limiter::of(args, &self.clock);
-        Ok(api(name, client, &self.clock, limiter, &self.metrics, leadership))
+        Ok(api(S::NAME, client, &self.clock, limiter, &self.metrics, leadership))
     }
 
     /// What the stage called `name` shares with everything else in this process.

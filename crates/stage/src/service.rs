@@ -160,7 +160,10 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
     process.tasks.spawn_infallible("grpc health", DeathPolicy::EndProcess, health);
     let clients = async {
         let election = client::connect(&kube, "leader-election", &process.clock).await?;
-        Ok::<_, client::Error>((election, client::connect_unlimited(&kube, S::NAME).await?))
+        Ok::<_, client::Error>((
+            election,
+            client::connect_paced(&kube, S::NAME, S::PACE, &process.clock).await?,
+        ))
     };
     let (election, client) = match clients.await {
         Ok(clients) => clients,

@@ -2,8 +2,8 @@
 //!
 //! A watch of Leases brings a packet of some hundred bytes every millisecond or two. To be woken for each of them costs a sleeping process
 //! many times what the packet itself does, and whoever wants Leases decides about seconds. So a connection on which more and more comes
-//! that nobody asked for anew rests for [`GULP`] whenever all was read, and is not registered with the kernel until a rest brought
-//! nothing. One that is written to (every connection that answers single requests) never rests.
+//! that nobody asked for anew rests for a while (the [`Pace`]) whenever all was read, and is not registered with the kernel until a rest
+//! brought nothing. Nothing rests for a while after it was written to, so that answers to single requests come at once.
 //!
 //! A connection that brings nothing for too long, or takes nothing of what is written, is dead.
 
@@ -24,17 +24,50 @@ use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 use tower::{BoxError, Service};
 
-use crate::Timer;
-
-/// How often a busy stream is read: 50 times a second.
-const GULP: Duration = Duration::from_millis(20);
+use crate::{Clock, Timer};
 
 /// What is read at once from a connection that rests; TLS asks for no more.
 const MOUTHFUL: usize = 4096;
 
-/// How often all is read, without a write in between, before a connection counts as a stream. The answer to a single request is there
-/// sooner, a page of a list too.
-const STREAMS_AFTER: u32 = 16;
+/// How long nothing rests after a write. The answer to a single request is there sooner, and mostly also what a watch begins with, the
+/// state of the cluster, for which somebody waits: kube-apiserver streams some 20,000 pods a second.
+const AWAKE_FOR: Duration = Duration::from_secs(2);
+
+/// Who finds so much at one look is in the middle of such a state, and does not rest for as long either: no server should have to wait
+/// for room. It is five times what 13,000 renewals of Leases a second bring between two looks of the prompt.
+const MUCH: usize = 1 << 20;
+
+/// How often streams are looked at on which more comes than two things in that time. What is rare is seen at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// 31 times a second: for who judges by when something came, and whose streams are so busy that each look finds much.
+    Prompt,
+    /// Eight times a second: for who acts on what came. Each look costs the same, whatever it finds: caches are cold by then.
+    Leisurely,
+}
+
+impl Pace {
+    /// From one look to the next. Powers of two, one a multiple of the other (see [`Clock::end_of_turn`]).
+    const fn rest(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Prompt => 32,
+            Self::Leisurely => 128,
+        })
+    }
+}
+
+/// When connections are looked at: all at the same instants.
+#[derive(Clone, Debug)]
+pub(super) struct Looks {
+    pub(super) clock: Clock,
+    pub(super) pace: Pace,
+}
+
+impl Looks {
+    fn next(&self) -> Instant {
+        self.clock.end_of_turn(self.pace.rest())
+    }
+}
 
 /// How long a connection is given.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +82,20 @@ pub(super) struct Patience {
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     connector: HttpConnector,
+    looks: Option<Looks>,
     patience: Patience,
 }
 
 impl Connector {
-    pub(super) fn new(patience: Patience) -> Self {
+    /// Without looks nothing ever rests.
+    pub(super) fn new(looks: Option<Looks>, patience: Patience) -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
-        Self { connector, patience }
+        Self {
+            connector,
+            looks,
+            patience,
+        }
     }
 }
 
@@ -70,8 +109,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let patience = self.patience;
-        let connected = self.connector.call(uri).map_ok(move |io| Paced::new(io, patience));
+        let (looks, patience) = (self.looks.clone(), self.patience);
+        let connected = self.connector.call(uri).map_ok(move |io| Paced::new(io, looks, patience));
         connected.map_err(Into::into).boxed()
     }
 }
@@ -80,11 +119,14 @@ impl Service<Uri> for Connector {
 #[derive(Debug)]
 pub(super) struct Paced {
     socket: Socket,
+    looks: Option<Looks>,
     patience: Patience,
-    /// How often all was read since something was written.
-    drains: u32,
+    /// When something was written, or much was found, the last time.
+    stirred: Instant,
     /// Something was read since all was read.
     has_news: bool,
+    /// Bytes found since the last rest.
+    found: usize,
     /// When all was read the last time.
     drained: Option<Instant>,
     rest: Pin<Box<Sleep>>,
@@ -108,12 +150,14 @@ enum Socket {
 }
 
 impl Paced {
-    fn new(io: TokioIo<TcpStream>, patience: Patience) -> Self {
+    fn new(io: TokioIo<TcpStream>, looks: Option<Looks>, patience: Patience) -> Self {
         Self {
             socket: Socket::Watched(io),
+            looks,
             patience,
-            drains: 0,
+            stirred: Instant::now(),
             has_news: false,
+            found: 0,
             drained: None,
             rest: Box::pin(tokio::time::sleep(Duration::ZERO)),
             heard: Instant::now(),
@@ -153,6 +197,7 @@ impl Paced {
             match socket.read(&mut mouthful[..room]) {
                 Ok(read) => {
                     budget.made_progress();
+                    self.found += read;
                     buffer.put_slice(&mouthful[..read]);
                     return Poll::Ready(Ok(true));
                 }
@@ -170,17 +215,23 @@ impl Paced {
         }
         let now = Instant::now();
         self.heard = now;
-        self.drains = self.drains.saturating_add(1);
         let last = self.drained.replace(now);
-        let is_busy = last.is_some_and(|last| now.saturating_duration_since(last) < GULP * 2);
-        if self.drains < STREAMS_AFTER || !is_busy || self.full.is_some() {
+        if std::mem::take(&mut self.found) >= MUCH {
+            self.stirred = now;
+        }
+        let Some(looks) = &self.looks else { return Ok(false) };
+        // Two things in half a rest make it busy; it stays so while looks find something.
+        let is_dense = last.is_some_and(|last| now.saturating_duration_since(last) < looks.pace.rest() / 2);
+        let is_busy = is_dense || matches!(self.socket, Socket::Resting(..));
+        let is_stirred = now.saturating_duration_since(self.stirred) < AWAKE_FOR;
+        if is_stirred || !is_busy || self.full.is_some() {
             return Ok(false);
         }
+        self.rest.as_mut().reset(looks.next());
         self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
             Socket::Watched(io) => Socket::Resting(io.into_inner().into_std()?, Box::new([0; MOUTHFUL])),
             socket => socket,
         };
-        self.rest.as_mut().reset(now + GULP);
         if self.rest.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
@@ -190,7 +241,7 @@ impl Paced {
     /// Notes what became of a write, and ends one that has waited too long.
     fn wrote<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         let now = Instant::now();
-        self.drains = 0;
+        self.stirred = now;
         if written.is_ready() {
             (self.full, self.heard) = (None, now);
             return written;
@@ -271,15 +322,33 @@ mod tests {
 
     use super::*;
 
+    const PACE: Pace = Pace::Leisurely;
     const PATIENCE: Patience = Patience {
         read: Duration::from_secs(330),
         write: Duration::from_secs(30),
     };
 
+    fn mk_looks() -> Looks {
+        Looks {
+            clock: Clock::system(),
+            pace: PACE,
+        }
+    }
+
     async fn connection() -> (Paced, TcpStream) {
+        connection_looked_at(Some(mk_looks())).await
+    }
+
+    async fn connection_looked_at(looks: Option<Looks>) -> (Paced, TcpStream) {
+        // Else time that nobody needs passes in one piece while a packet is under way.
+        tokio::spawn(async {
+            loop {
+                tokio::time::sleep(PACE.rest() / 16).await;
+            }
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let uri = format!("http://{}", listener.local_addr().expect("an address"));
-        let mut connector = Connector::new(PATIENCE);
+        let mut connector = Connector::new(looks, PATIENCE);
         let connecting = connector.call(uri.parse().expect("a URI"));
         let (paced, accepted) = tokio::join!(connecting, listener.accept());
         (paced.expect("connected"), accepted.expect("accepted").0)
@@ -328,7 +397,8 @@ mod tests {
     /// A connection that rests.
     async fn resting() -> (Paced, TcpStream) {
         let (mut paced, mut server) = connection().await;
-        for _ in 0..STREAMS_AFTER * 2 {
+        tokio::time::advance(AWAKE_FOR).await;
+        for _ in 0..2 {
             bring(&mut server, &mut paced, b"event").await;
         }
         assert!(rests(&paced));
@@ -338,7 +408,7 @@ mod tests {
     /// Time is the test's, so rests take none.
     #[tokio::test(start_paused = true)]
     async fn a_busy_stream_rests_and_loses_nothing() {
-        let (mut paced, mut server) = connection().await;
+        let (mut paced, mut server) = resting().await;
         let mut rested = 0;
         for turn in 1..=100_usize {
             let size = if turn % 10 == 0 { 3 * MOUTHFUL + turn } else { turn };
@@ -346,10 +416,57 @@ mod tests {
             bring(&mut server, &mut paced, &bytes).await;
             rested += u32::from(rests(&paced));
         }
-        assert!(rested >= 80, "{rested} of 100");
+        assert_eq!(rested, 100);
         drop(server);
         let end = read_some(&mut paced).await.expect("it was closed in good order");
         assert!(end.is_empty(), "the end of the stream is read as ever");
+    }
+
+    /// What comes in masses must not have to wait for room on its way.
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_much_does_not_rest() {
+        for (found, is_at_rest) in [(MUCH - 6, true), (MUCH - 5, false)] {
+            let (mut paced, mut server) = resting().await;
+            paced.found = found;
+            bring(&mut server, &mut paced, b"event").await;
+            assert_eq!((rests(&paced), paced.found), (is_at_rest, 0), "{found}");
+        }
+    }
+
+    /// All that rest are looked at at the same instants.
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_ends_with_the_turn() {
+        let (mut paced, mut server) = resting().await;
+        for _ in 0..3 {
+            bring(&mut server, &mut paced, b"event").await;
+            let looks = paced.looks.as_ref().expect("it has some");
+            assert_eq!(paced.rest.deadline(), looks.next());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_looks_nothing_rests() {
+        let (mut paced, mut server) = connection_looked_at(None).await;
+        tokio::time::advance(AWAKE_FOR).await;
+        for _ in 0..10 {
+            bring(&mut server, &mut paced, b"event").await;
+            assert!(!rests(&paced));
+        }
+    }
+
+    /// Somebody waits for the answer to a request, and for the state that a watch begins with.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_just_asked_for_does_not_rest() {
+        let (mut paced, mut server) = resting().await;
+        write(&mut paced, b"request").await;
+        let asked = Instant::now();
+        while asked.elapsed() < AWAKE_FOR {
+            assert!(!rests(&paced), "after {:?}", asked.elapsed());
+            bring(&mut server, &mut paced, b"event").await;
+            tokio::time::advance(PACE.rest() / 8).await;
+        }
+        bring(&mut server, &mut paced, b"event").await;
+        assert!(rests(&paced));
     }
 
     #[tokio::test(start_paused = true)]
@@ -362,7 +479,7 @@ mod tests {
         }
         let (mut paced, mut server) = connection().await;
         for _ in 0..100 {
-            tokio::time::advance(GULP * 3).await;
+            tokio::time::advance(PACE.rest()).await;
             bring(&mut server, &mut paced, b"event").await;
             assert!(!rests(&paced));
         }
@@ -420,6 +537,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_ends_a_rest() {
         let (mut paced, mut server) = resting().await;
+        assert!(
+            paced.rest.deadline() > Instant::now() + PACE.rest() / 10,
+            "it goes on for a while"
+        );
         let reader = Arc::new(Woken::default());
         let mut room = [0_u8; 64];
         let mut buffer = ReadBuf::new(&mut room);
@@ -427,7 +548,7 @@ mod tests {
         let polled = Pin::new(&mut paced).poll_read(&mut Context::from_waker(&waker), buffer.unfilled());
         assert!(polled.is_pending());
         write(&mut paced, b"more").await;
-        tokio::time::sleep(GULP / 10).await;
+        tokio::time::sleep(PACE.rest() / 10).await;
         assert!(reader.0.load(Ordering::Relaxed), "the reader looks at what is awake");
         assert!(!rests(&paced));
         let mut heard = [0; 4];
