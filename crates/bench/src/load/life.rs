@@ -17,7 +17,7 @@ use super::fleet::{Fleet, Job, Kubelet, POST, Pod, RENEW, Turns};
 use super::{Command, HANDS, LoadFlags, Server, objects, version_of};
 use crate::views::PodView;
 
-/// How often it is looked whose turn it is: a small part of the pause between two looks of anybody else.
+/// How often it is looked whose turn it is: a small part of the pause between two renewals of a node.
 const TICK: Duration = Duration::from_millis(20);
 /// Requests for pods, and of nodes that are back, under way at once: what a server is asked at the same time must not grow with what came
 /// back at the same time, or the load is all that is measured. Whatever is beyond waits, and no more changes of pods are taken.

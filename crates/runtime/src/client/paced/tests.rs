@@ -1,0 +1,246 @@
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use hyper::rt::ReadBuf;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::*;
+
+const PACE: Pace = Pace::Leisurely;
+const PATIENCE: Patience = Patience {
+    read: Duration::from_secs(330),
+    write: Duration::from_secs(30),
+};
+
+fn mk_looks() -> Looks {
+    Looks {
+        clock: Clock::system(),
+        pace: PACE,
+    }
+}
+
+async fn connection() -> (Paced, TcpStream) {
+    connection_looked_at(Some(mk_looks())).await
+}
+
+async fn connection_looked_at(looks: Option<Looks>) -> (Paced, TcpStream) {
+    // Else time that nobody needs passes in one piece while a packet is under way.
+    tokio::spawn(async {
+        loop {
+            tokio::time::sleep(PACE.rest() / 16).await;
+        }
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let uri = format!("http://{}", listener.local_addr().expect("an address"));
+    let mut connector = Connector::new(looks, PATIENCE);
+    let connecting = connector.call(uri.parse().expect("a URI"));
+    let (paced, accepted) = tokio::join!(connecting, listener.accept());
+    (paced.expect("connected"), accepted.expect("accepted").0)
+}
+
+/// Reads once; nothing if there is nothing.
+async fn read(paced: &mut Paced) -> Option<io::Result<Vec<u8>>> {
+    let mut room = [0_u8; 2 * MOUTHFUL];
+    let mut buffer = ReadBuf::new(&mut room);
+    let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))).await;
+    match polled {
+        Poll::Ready(read) => Some(read.map(|()| buffer.filled().to_vec())),
+        Poll::Pending => None,
+    }
+}
+
+/// Waits until there is something, or the end.
+async fn read_some(paced: &mut Paced) -> io::Result<Vec<u8>> {
+    let mut room = [0_u8; 2 * MOUTHFUL];
+    let mut buffer = ReadBuf::new(&mut room);
+    poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled())).await?;
+    Ok(buffer.filled().to_vec())
+}
+
+/// Sends this, and reads until nothing is left, which is all of it.
+async fn bring(server: &mut TcpStream, paced: &mut Paced, bytes: &[u8]) {
+    server.write_all(bytes).await.expect("written");
+    let mut read_so_far = Vec::new();
+    while read_so_far.len() < bytes.len() {
+        read_so_far.extend(read_some(paced).await.expect("it is open"));
+    }
+    assert_eq!(read_so_far, bytes);
+    assert!(read(paced).await.is_none());
+}
+
+async fn write(paced: &mut Paced, bytes: &[u8]) {
+    poll_fn(|cx| Pin::new(&mut *paced).poll_write(cx, bytes))
+        .await
+        .expect("written");
+}
+
+fn rests(paced: &Paced) -> bool {
+    matches!(paced.socket, Socket::Resting(..))
+}
+
+/// A connection that rests.
+async fn resting() -> (Paced, TcpStream) {
+    let (mut paced, mut server) = connection().await;
+    tokio::time::advance(AWAKE_FOR).await;
+    for _ in 0..2 {
+        bring(&mut server, &mut paced, b"event").await;
+    }
+    assert!(rests(&paced));
+    (paced, server)
+}
+
+/// Time is the test's, so rests take none.
+#[tokio::test(start_paused = true)]
+async fn a_busy_stream_rests_and_loses_nothing() {
+    let (mut paced, mut server) = resting().await;
+    let mut rested = 0;
+    for turn in 1..=100_usize {
+        let size = if turn % 10 == 0 { 3 * MOUTHFUL + turn } else { turn };
+        let bytes: Vec<u8> = (0..size).map(|n| (n + turn) as u8).collect();
+        bring(&mut server, &mut paced, &bytes).await;
+        rested += u32::from(rests(&paced));
+    }
+    assert_eq!(rested, 100);
+    drop(server);
+    let end = read_some(&mut paced).await.expect("it was closed in good order");
+    assert!(end.is_empty(), "the end of the stream is read as ever");
+}
+
+/// What comes in masses must not have to wait for room on its way.
+#[tokio::test(start_paused = true)]
+async fn who_finds_much_does_not_rest() {
+    for (found, is_at_rest) in [(MUCH - 6, true), (MUCH - 5, false)] {
+        let (mut paced, mut server) = resting().await;
+        paced.found = found;
+        bring(&mut server, &mut paced, b"event").await;
+        assert_eq!((rests(&paced), paced.found), (is_at_rest, 0), "{found}");
+    }
+}
+
+/// All that rest are looked at at the same instants.
+#[tokio::test(start_paused = true)]
+async fn a_rest_ends_with_the_turn() {
+    let (mut paced, mut server) = resting().await;
+    for _ in 0..3 {
+        bring(&mut server, &mut paced, b"event").await;
+        let looks = paced.looks.as_ref().expect("it has some");
+        assert_eq!(paced.rest.deadline(), looks.next());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_looks_nothing_rests() {
+    let (mut paced, mut server) = connection_looked_at(None).await;
+    tokio::time::advance(AWAKE_FOR).await;
+    for _ in 0..10 {
+        bring(&mut server, &mut paced, b"event").await;
+        assert!(!rests(&paced));
+    }
+}
+
+/// Somebody waits for the answer to a request, and for the state that a watch begins with.
+#[tokio::test(start_paused = true)]
+async fn what_was_just_asked_for_does_not_rest() {
+    let (mut paced, mut server) = resting().await;
+    write(&mut paced, b"request").await;
+    let asked = Instant::now();
+    while asked.elapsed() < AWAKE_FOR {
+        assert!(!rests(&paced), "after {:?}", asked.elapsed());
+        bring(&mut server, &mut paced, b"event").await;
+        tokio::time::advance(PACE.rest() / 8).await;
+    }
+    bring(&mut server, &mut paced, b"event").await;
+    assert!(rests(&paced));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_to_or_quiet_does_not_rest() {
+    let (mut paced, mut server) = connection().await;
+    for _ in 0..100 {
+        write(&mut paced, b"request").await;
+        bring(&mut server, &mut paced, b"answer").await;
+        assert!(!rests(&paced));
+    }
+    let (mut paced, mut server) = connection().await;
+    for _ in 0..100 {
+        tokio::time::advance(PACE.rest()).await;
+        bring(&mut server, &mut paced, b"event").await;
+        assert!(!rests(&paced));
+    }
+}
+
+/// What comes and what is sent begins the patience anew, whether the connection rests or not.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_brings_nothing_ends() {
+    for (is_resting, is_written_to) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut paced, mut server) = if is_resting { resting().await } else { connection().await };
+        tokio::time::advance(PATIENCE.read * 2 / 3).await;
+        if is_written_to {
+            write(&mut paced, b"request").await;
+        } else {
+            bring(&mut server, &mut paced, b"event").await;
+        }
+        let began = Instant::now();
+        let ended = read_some(&mut paced).await.expect_err("nothing comes");
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed(), PATIENCE.read, "{is_resting} {is_written_to}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_takes_nothing_ends() {
+    let (mut paced, _nobody_reads) = connection().await;
+    let mut full = None;
+    let ended = loop {
+        let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut paced).poll_write(cx, &[0; 1 << 16]))).await;
+        match written {
+            Poll::Ready(Ok(_)) => full = None,
+            Poll::Ready(Err(error)) => break error,
+            Poll::Pending => {
+                let since = *full.get_or_insert_with(Instant::now);
+                assert!(since.elapsed() < PATIENCE.write);
+                tokio::time::advance(PATIENCE.write / 4).await;
+            }
+        }
+    };
+    assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(full.map(|since| since.elapsed()), Some(PATIENCE.write));
+}
+
+/// Whether somebody was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whoever reads sleeps until the end of the rest; a write is that end.
+#[tokio::test(start_paused = true)]
+async fn a_write_ends_a_rest() {
+    let (mut paced, mut server) = resting().await;
+    assert!(
+        paced.rest.deadline() > Instant::now() + PACE.rest() / 10,
+        "it goes on for a while"
+    );
+    let reader = Arc::new(Woken::default());
+    let mut room = [0_u8; 64];
+    let mut buffer = ReadBuf::new(&mut room);
+    let waker = Waker::from(Arc::clone(&reader));
+    let polled = Pin::new(&mut paced).poll_read(&mut Context::from_waker(&waker), buffer.unfilled());
+    assert!(polled.is_pending());
+    write(&mut paced, b"more").await;
+    tokio::time::sleep(PACE.rest() / 10).await;
+    assert!(reader.0.load(Ordering::Relaxed), "the reader looks at what is awake");
+    assert!(!rests(&paced));
+    let mut heard = [0; 4];
+    tokio::io::AsyncReadExt::read_exact(&mut server, &mut heard)
+        .await
+        .expect("heard");
+    assert_eq!(&heard, b"more");
+}
