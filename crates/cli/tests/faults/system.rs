@@ -218,7 +218,7 @@ impl System {
     }
 
     /// Waits until somebody who is asked over and over answers that it is so, taking in what happens.
-    fn until_answered(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+    pub fn until_answered(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
         let end = clock::now() + DEADLINE;
         while !is_so(self) {
             assert!(clock::now() < end, "{what} was not seen: {self}");

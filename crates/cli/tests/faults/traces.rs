@@ -7,6 +7,8 @@ mod judge;
 mod receiver;
 mod span;
 
+use std::collections::BTreeSet;
+
 use crate::alone;
 use crate::clock;
 use crate::judge::Premises;
@@ -41,6 +43,7 @@ fn play(collector: &dyn Collector, kills: bool) -> Premises {
     system.until_evicted(SOME);
     system.wake();
     system.until_recovered();
+    until_told(&mut system, collector);
     system.end_all();
     collector.settle();
     let facts = Facts {
@@ -49,6 +52,22 @@ fn play(collector: &dyn Collector, kills: bool) -> Premises {
         killed,
     };
     system.witness.with(|seen| judge::judge(collector, seen, &facts))
+}
+
+/// Waits until it was told of each pod that was evicted that it is gone: whoever ends before it sees that has nothing to tell.
+fn until_told(system: &mut System, collector: &dyn Collector) {
+    system.until_answered("the end of every evicted pod in its trace", |system| {
+        let spans = collector.all();
+        let of_pods = spans.iter().filter(|span| span.name == "pod termination");
+        let told: BTreeSet<&str> = of_pods.map(|span| span.get("k8s.pod.uid")).collect();
+        system.witness.with(|seen| {
+            let mut evicted = seen
+                .pods
+                .iter()
+                .filter(|(_, pod)| pod.daemon_set.is_none() && pod.deleted.is_some());
+            evicted.all(|(uid, _)| told.contains(&**uid))
+        })
+    });
 }
 
 /// Plays it for each collector there is.

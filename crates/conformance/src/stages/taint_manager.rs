@@ -301,7 +301,7 @@ async fn node_is_tainted(stand: &mut Stand) -> Result<(), Stop> {
 }
 
 async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
-    const TOLERATED: u32 = 8;
+    const TOLERATED: u32 = 6;
     begin(stand).await?;
     let name = &names(stand)[1];
     let brief = pod(stand, "brief", name, Tolerates::Seconds(TOLERATED)).await?;
