@@ -40,6 +40,8 @@ struct Pod {
     node: String,
     /// Which of the sets of tolerations it has.
     tolerations: usize,
+    /// Its kubelet started it.
+    is_started: bool,
     is_leaving: bool,
     is_daemon: bool,
 }
@@ -53,6 +55,8 @@ pub struct PodSeen<'a> {
     pub node: &'a str,
     /// What it tolerates.
     pub tolerations: &'a [Toleration],
+    /// Its kubelet started it.
+    pub is_started: bool,
     /// It was told to go.
     pub is_leaving: bool,
     /// It is a DaemonSet's.
@@ -78,6 +82,8 @@ pub struct Seen {
 pub struct Ledger {
     nodes: BTreeMap<String, Node>,
     pods: BTreeMap<String, Pod>,
+    /// Of these, those that were started.
+    started: usize,
     /// Few are different: pods are made from templates.
     sets: Vec<Vec<Toleration>>,
     /// When the graces of silent nodes end.
@@ -176,6 +182,12 @@ impl Ledger {
         if !self.pods.contains_key(seen.uid) {
             self.add(now, seen);
         }
+        if let Some(pod) = self.pods.get_mut(seen.uid)
+            && seen.is_started
+            && !std::mem::replace(&mut pod.is_started, true)
+        {
+            self.started += 1;
+        }
         if seen.is_leaving {
             self.leave(now, seen.uid);
         }
@@ -184,7 +196,8 @@ impl Ledger {
     /// A pod is gone.
     pub fn pod_gone(&mut self, now: Wall, uid: &str) {
         self.leave(now, uid);
-        self.pods.remove(uid);
+        let was_started = self.pods.remove(uid).is_some_and(|pod| pod.is_started);
+        self.started -= usize::from(was_started);
     }
 
     /// Names of all nodes, those of several zones in turns: names end with a number within their zone.
@@ -197,9 +210,9 @@ impl Ledger {
         names
     }
 
-    /// Nodes that are known, and pods.
+    /// Nodes that are known, and pods that were started.
     pub fn sizes(&self) -> (usize, usize) {
-        (self.nodes.len(), self.pods.len())
+        (self.nodes.len(), self.started)
     }
 
     /// Nodes that are Ready and have no taint that makes pods go.
@@ -235,6 +248,7 @@ impl Ledger {
         let pod = Pod {
             node: seen.node.to_owned(),
             tolerations: self.set_of(seen.tolerations),
+            is_started: false,
             is_leaving: false,
             is_daemon: seen.is_daemon,
         };

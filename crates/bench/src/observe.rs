@@ -92,6 +92,7 @@ impl Told for PodView {
             uid: &self.meta.uid,
             node: &self.node,
             tolerations: &self.tolerations,
+            is_started: self.phase == "Running",
             is_leaving: self.is_leaving,
             is_daemon: self.is_daemon,
         };

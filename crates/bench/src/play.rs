@@ -114,7 +114,7 @@ async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Pat
     Ok(())
 }
 
-/// Waits until the cluster is there and all its kubelets renew: while it was filled nobody did.
+/// Waits until the cluster is there, its pods run, and all its kubelets renew: while it was filled nobody did.
 async fn fill(
     flags: &BenchFlags,
     clock: &Clock,
@@ -140,13 +140,16 @@ async fn fill(
             progress.see(&format!("{renewed} of {} Leases renewed", wanted.nodes));
             tokio::time::sleep(REST).await;
         } else {
-            progress.see(&format!("{nodes} of {} nodes, {pods} of {} pods", wanted.nodes, wanted.pods));
+            progress.see(&format!(
+                "{nodes} of {} nodes, {pods} of {} pods run",
+                wanted.nodes, wanted.pods
+            ));
             tokio::time::sleep(LOOK).await;
         }
         if clock.now().mono > end {
             let last = cluster.program.last_line().unwrap_or_default();
             return Err(format!(
-                "the cluster was not there within {}: {nodes} nodes, {pods} pods; {} said last: {last}",
+                "the cluster was not there within {}: {nodes} nodes, {pods} pods that run; {} said last: {last}",
                 flags.patience,
                 cluster.name()
             ));

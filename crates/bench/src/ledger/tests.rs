@@ -30,6 +30,7 @@ fn pod<'a>(uid: &'a str, tolerations: &'a [Toleration], is_leaving: bool) -> Pod
         uid,
         node: "n-1",
         tolerations,
+        is_started: true,
         is_leaving,
         is_daemon: false,
     }
@@ -156,6 +157,24 @@ fn daemon_pods_come_and_go_as_their_rollout_wants() {
     let seen = ledger.end();
     close(&seen.creations, &[0.25]);
     assert_eq!((seen.evictions.len(), seen.early.len()), (0, 0));
+}
+
+#[test]
+fn pods_count_while_they_run() {
+    let mut ledger = Ledger::default();
+    let waiting = PodSeen {
+        is_started: false,
+        ..pod("a", &[], false)
+    };
+    for seen in [&waiting, &pod("b", &[], false), &pod("b", &[], false)] {
+        ledger.pod(at(0.0), seen);
+    }
+    assert_eq!(ledger.sizes(), (1, 1));
+    ledger.pod(at(1.0), &pod("a", &[], false));
+    assert_eq!(ledger.sizes(), (1, 2));
+    ledger.pod_gone(at(2.0), "a");
+    ledger.pod_gone(at(2.0), "unknown");
+    assert_eq!(ledger.sizes(), (1, 1));
 }
 
 #[test]
