@@ -4,7 +4,7 @@
 //! - The first event is a [`Event::Snapshot`] of the whole collection, as consistent as the server's store (no `resourceVersion`,
 //!   DS-201): as a stream where the server has that, else page by page. Every later change comes once, in order. After a gap (410, an
 //!   error, a silence) a new snapshot says all there is.
-//! - What comes together is shown together, a few events at a time. A connection that is busy may be read in turns (`Pace` of
+//! - What comes together is shown together, a few events at a time. A connection that is busy may be read in turns (`LOOK` of
 //!   `bailiff_runtime`'s client); what comes after a quiet time, and what a watch begins with, is shown at once.
 //! - While lists fail, or break off, for [`SILENT_AFTER`], the watch counts as stale, whatever signs of life they give.
 //! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, a page of a
@@ -255,6 +255,11 @@ impl<T: View, P: Send + 'static> Watch<T, P> {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// The next event of those that came together with the last one, if there is one.
+    pub fn at_hand(&mut self) -> Option<Event<T, P>> {
+        self.next.next()
     }
 
     /// How fresh what was shown is: now while the server keeps the watch's contract, that is, gave a sign of life within

@@ -12,7 +12,7 @@ use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Reques
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Subscription, Update, publish, subscribe};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
-use bailiff_runtime::client::{Limiter, Pace};
+use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
 
@@ -30,7 +30,6 @@ pub struct DaemonsetSyncer;
 impl Stage for DaemonsetSyncer {
     const NAME: &'static str = "daemonset-syncer";
     const ABOUT: &'static str = "The daemonset-syncer: keeps the pods of DaemonSets where they belong, and rolls them out";
-    const PACE: Pace = Pace::Leisurely;
 
     type Options = Options;
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, Profile};
+use bailiff_model::{Mono, Now, Profile, Wall};
 
 use crate::config::Config;
 
@@ -17,6 +17,8 @@ const JUST_AFTER: Duration = Duration::from_nanos(1);
 pub(crate) struct Cadence {
     /// The first pass and the pause between passes; `None` if there are none.
     passes: Option<(Mono, Duration)>,
+    /// How long what is seen may have waited.
+    look: Duration,
 }
 
 impl Cadence {
@@ -24,6 +26,7 @@ impl Cadence {
     pub(crate) fn beginning_at(now: Mono, config: &Config) -> Self {
         Self {
             passes: (config.profile == Profile::Upstream).then_some((now, config.period)),
+            look: config.look,
         }
     }
 
@@ -36,6 +39,22 @@ impl Cadence {
                 let pass = since.div_ceil(period.as_nanos().max(1));
                 nth(first, period, pass)
             }
+        }
+    }
+
+    /// When a renewal came that is seen now, after `last`, from when on its node was silent. Within the time that it may have waited its
+    /// own time says it: no other clock knows. So it is never before `renewed`, nor by more than that before now, whatever the clocks of
+    /// nodes show.
+    pub(crate) fn came(&self, renewed: Option<Wall>, last: Mono, now: Now) -> Now {
+        let since = renewed.map(|renewed| now.wall.duration_since(renewed));
+        let waited = match since {
+            Some(since) if self.passes.is_none() && since.is_positive() => since.unsigned_abs().min(self.look),
+            _ => return now,
+        };
+        let waited = waited.min(now.mono.saturating_since(last));
+        Now {
+            mono: now.mono.saturating_sub(waited),
+            wall: now.wall.checked_sub(waited).unwrap_or(now.wall),
         }
     }
 
@@ -88,5 +107,42 @@ mod tests {
         let events = Cadence::beginning_at(at(1_000), &Config::default());
         assert_eq!(events.notices(at(1_001)), at(1_001));
         assert_eq!(events.acts_after(at(1_001)), at(1_001) + JUST_AFTER);
+    }
+
+    /// NL-040: by how much earlier than it is seen a renewal came, at most as long as it may have waited.
+    #[test]
+    fn a_renewal_came_when_it_says_within_the_time_that_it_may_have_waited() {
+        let millis = Duration::from_millis;
+        let now = Now {
+            mono: at(60_000),
+            wall: Wall::from_second(1_000).expect("a time"),
+        };
+        let ago = |by: i64| Some(now.wall - jiff::SignedDuration::from_millis(by));
+        let cases = [
+            ("none", None, 0),
+            ("ahead", ago(-7_000), 0),
+            ("just now", ago(0), 0),
+            ("between two looks", ago(90), 90),
+            ("before the last sign of life, or by a clock that is behind", ago(7_000), 100),
+        ];
+        for (what, renewed, earlier) in cases {
+            for (look, profile, earlier) in [
+                (millis(128), Profile::Bailiff, earlier),
+                (millis(128), Profile::Upstream, 0),
+                (Duration::ZERO, Profile::Bailiff, 0),
+            ] {
+                let config = Config {
+                    look,
+                    profile,
+                    ..Config::default()
+                };
+                let came = Cadence::beginning_at(at(0), &config).came(renewed, at(59_900), now);
+                let wanted = Now {
+                    mono: at(60_000 - earlier),
+                    wall: now.wall - millis(earlier),
+                };
+                assert_eq!(came, wanted, "{what}, {look:?}, {profile:?}");
+            }
+        }
     }
 }

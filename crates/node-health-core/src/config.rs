@@ -15,6 +15,9 @@ pub struct Config {
     pub startup_grace: Duration,
     /// How much later than its grace a node may be judged, and the longest pause between retries: `--node-monitor-period`.
     pub period: Duration,
+    /// How long a renewal may have waited when it is seen, because streams are looked at in turns. Within that its own `renewTime` says
+    /// when it came (NL-040); profile `upstream` counts from when it is seen.
+    pub look: Duration,
     /// The nodes judged here.
     pub shard: Shard,
     /// Which differences apply.
@@ -29,6 +32,7 @@ impl Default for Config {
             grace: Duration::from_secs(50),
             startup_grace: Duration::from_secs(60),
             period: Duration::from_secs(5),
+            look: Duration::ZERO,
             shard: Shard::WHOLE,
             profile: Profile::Bailiff,
             loss: None,

@@ -2,8 +2,8 @@
 
 use bailiff_model::Shard;
 use bailiff_node_health_core::{Config, ConfigError, LossLimit};
-use bailiff_runtime::GoDuration;
 use bailiff_runtime::args::{Error, Valid, Validate};
+use bailiff_runtime::{GoDuration, client};
 use bailiff_stage::SharedArgs;
 use clap::Args;
 
@@ -91,6 +91,7 @@ impl Flags {
             grace: node_monitor_grace_period.get(),
             startup_grace: node_startup_grace_period.get(),
             period: node_monitor_period.get(),
+            look: client::LOOK,
             shard,
             profile: shared.profile,
             loss: *hold_on_correlated_loss,
@@ -134,7 +135,11 @@ mod tests {
     fn defaults_are_those_of_kube_controller_manager() {
         Cli::command().debug_assert();
         let options = parse(&[]).expect("defaults are allowed");
-        assert_eq!(options.config(Shard::WHOLE), Config::default());
+        let wanted = Config {
+            look: client::LOOK,
+            ..Config::default()
+        };
+        assert_eq!(options.config(Shard::WHOLE), wanted);
     }
 
     #[test]
@@ -157,6 +162,7 @@ mod tests {
                 window: Duration::from_secs(30),
                 hold: Duration::from_secs(1200),
             }),
+            look: client::LOOK,
             ..Config::default()
         };
         assert_eq!(config, wanted);

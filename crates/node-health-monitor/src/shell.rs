@@ -49,6 +49,7 @@ pub(crate) struct Shell {
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
+    Leases(Event<LeaseView>),
     Topic(Update),
     Published(Published),
     Report,
@@ -96,6 +97,7 @@ impl Shell {
         loop {
             match self.turn().await {
                 Turn::Input(input) => self.apply(input),
+                Turn::Leases(first) => self.take_leases(first),
                 Turn::Topic(update) => self.follow(update),
                 Turn::Published(news) => published(news)?,
                 Turn::Report => self.report(),
@@ -125,7 +127,7 @@ impl Shell {
             holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
-            event = self.leases.next() => from_leases(event),
+            event = self.leases.next() => Turn::Leases(event),
             update = next_of(&mut self.topic) => Turn::Topic(update),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
@@ -150,6 +152,18 @@ impl Shell {
         }
         for effect in effects {
             self.perform(effect);
+        }
+    }
+
+    /// Renewals come in crowds: those that are here are taken one after the other, without a look at everything else in between.
+    fn take_leases(&mut self, first: Event<LeaseView>) {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            if let Some(input) = from_leases(event) {
+                self.apply(input);
+            }
+            self.in_a_row += 1;
+            next = (self.in_a_row < BURST).then(|| self.leases.at_hand()).flatten();
         }
     }
 
@@ -303,16 +317,16 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
     }
 }
 
-fn from_leases(event: Event<LeaseView>) -> Turn {
+fn from_leases(event: Event<LeaseView>) -> Option<Input> {
     match event {
-        Event::Snapshot(all) => Turn::Input(Input::Leases(all.into_listed(LeaseView::into_facts, name))),
-        Event::Applied(lease) => Turn::Input(Input::LeaseApplied(lease.into_facts())),
-        Event::Deleted(lease) => Turn::Input(Input::LeaseDeleted(name(&lease))),
+        Event::Snapshot(all) => Some(Input::Leases(all.into_listed(LeaseView::into_facts, name))),
+        Event::Applied(lease) => Some(Input::LeaseApplied(lease.into_facts())),
+        Event::Deleted(lease) => Some(Input::LeaseDeleted(name(&lease))),
         Event::Stale { since, reason } => {
             tracing::warn!(?since, %reason, "Watch of leases went stale");
-            Turn::Nothing
+            None
         }
-        Event::Fresh => Turn::Nothing,
+        Event::Fresh => None,
     }
 }
 

@@ -21,8 +21,7 @@ use crate::args::KubeArgs;
 
 pub use bucket::TokenBucket;
 pub use limit::{Limiter, RateLimit};
-use paced::Looks;
-pub use paced::Pace;
+pub use paced::LOOK;
 
 /// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,16 +71,15 @@ pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Er
     build(config(args, user).await?, None)
 }
 
-/// As [`connect_unlimited`], whose busy streams are looked at in turns of `clock`.
+/// As [`connect_unlimited`], whose busy streams are looked at in turns of `clock`, each [`LOOK`] long.
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn connect_paced(args: &KubeArgs, user: &str, pace: Pace, clock: &Clock) -> Result<Client, Error> {
-    let clock = clock.clone();
-    build(config(args, user).await?, Some(Looks { clock, pace }))
+pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Client, Error> {
+    build(config(args, user).await?, Some(clock.clone()))
 }
 
-fn build(config: Config, looks: Option<Looks>) -> Result<Client, Error> {
+fn build(config: Config, looks: Option<Clock>) -> Result<Client, Error> {
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config).map_err(Error::Build)?.build());
     }
@@ -89,7 +87,7 @@ fn build(config: Config, looks: Option<Looks>) -> Result<Client, Error> {
 }
 
 /// As kube builds it by itself, but for the connections, and without spans of its own: what a request means is told by who sends it.
-fn paced(config: &Config, looks: Option<Looks>) -> Result<Client, kube::Error> {
+fn paced(config: &Config, looks: Option<Clock>) -> Result<Client, kube::Error> {
     let patience = paced::Patience {
         read: READ_TIMEOUT,
         write: WRITE_TIMEOUT,

@@ -6,7 +6,6 @@
 use bailiff_cluster::Api;
 use bailiff_event_bus::{Bus, PublishOptions, SubscribeOptions};
 use bailiff_model::{Shard, Topic};
-use bailiff_runtime::client::Pace;
 use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
 
 /// The surroundings of a stage; cloning it gives the same ones.
@@ -162,10 +161,6 @@ pub trait Stage: 'static {
 
     /// What it is for, in one line: the head of `--help`.
     const ABOUT: &'static str;
-
-    /// How often what it watches in the cluster is looked at, where much comes: promptly if it judges by when something came, leisurely
-    /// if it acts on what came, as that costs less.
-    const PACE: Pace = Pace::Prompt;
 
     /// Flags of its own.
     type Options: clap::Args + Clone + Send + Sync + 'static;

@@ -168,7 +168,7 @@ impl Process {
     /// # Errors
     /// The configuration cannot be read or used.
     pub async fn connect<S: Stage>(&self, args: &KubeArgs, leadership: &Leadership) -> Result<Api, client::Error> {
-        let client = client::connect_paced(args, S::NAME, S::PACE, &self.clock).await?;
+        let client = client::connect_paced(args, S::NAME, &self.clock).await?;
         let limiter = Limiter::of(args, &self.clock);
         Ok(api(S::NAME, client, &self.clock, limiter, &self.metrics, leadership))
     }

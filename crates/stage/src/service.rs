@@ -160,10 +160,7 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
     process.tasks.spawn_infallible("grpc health", DeathPolicy::EndProcess, health);
     let clients = async {
         let election = client::connect(&kube, "leader-election", &process.clock).await?;
-        Ok::<_, client::Error>((
-            election,
-            client::connect_paced(&kube, S::NAME, S::PACE, &process.clock).await?,
-        ))
+        Ok::<_, client::Error>((election, client::connect_paced(&kube, S::NAME, &process.clock).await?))
     };
     let (election, client) = match clients.await {
         Ok(clients) => clients,

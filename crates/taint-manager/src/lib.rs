@@ -12,7 +12,6 @@ mod shell;
 mod telling;
 mod views;
 
-use bailiff_runtime::client::Pace;
 use bailiff_stage::{Env, Error, Stage};
 
 pub use options::{Flags, Options};
@@ -24,7 +23,6 @@ pub struct TaintManager;
 impl Stage for TaintManager {
     const NAME: &'static str = "taint-manager";
     const ABOUT: &'static str = "The taint-manager: decides what the health of a node means for its pods, and when";
-    const PACE: Pace = Pace::Leisurely;
     type Options = Options;
 
     fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {

@@ -13,7 +13,6 @@ mod shell;
 mod telling;
 mod views;
 
-use bailiff_runtime::client::Pace;
 use bailiff_stage::{Env, Error, Stage};
 
 pub use options::{EvictionFlags, Flags, Options};
@@ -26,7 +25,6 @@ impl Stage for ZoneEvictor {
     const NAME: &'static str = "zone-evictor";
     const ABOUT: &'static str =
         "The zone-evictor: decides by zone and rate whether what should go may go now, isolates nodes and evicts pods";
-    const PACE: Pace = Pace::Leisurely;
     type Options = Options;
 
     fn run(options: Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send {

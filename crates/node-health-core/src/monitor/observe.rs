@@ -87,7 +87,7 @@ impl Monitor {
             return;
         }
         if posted {
-            self.note_sign(name, Signal::Status, now, out);
+            self.note_sign(name, Signal::Status, now, now, out);
         }
         if was != ReadyStatus::Unknown && facts.ready.status == ReadyStatus::Unknown {
             self.unknown_arrived(name, now, out);
@@ -161,16 +161,17 @@ impl Monitor {
             return;
         }
         let quiet = node.heard && node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
-        self.note_sign(&lease.name, Signal::Lease, now, out);
+        let came = self.cadence.came(lease.renewed, node.count.mono, now);
+        self.note_sign(&lease.name, Signal::Lease, came, now, out);
         if !quiet {
             self.refresh(&lease.name, now, out);
         }
     }
 
-    /// A sign of life: grace begins again (NL-040).
-    fn note_sign(&mut self, name: &NodeName, signal: Signal, now: Now, out: &mut Vec<Effect>) {
+    /// A sign of life that came, or was noticed, at `at`: grace begins again (NL-040).
+    fn note_sign(&mut self, name: &NodeName, signal: Signal, at: Now, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let mut noticed = self.cadence.notices(now.mono);
+        let mut noticed = self.cadence.notices(at.mono);
         if signal == Signal::Status && self.config.profile == Profile::Upstream {
             let with_lease = node
                 .sign
@@ -181,10 +182,10 @@ impl Monitor {
             }
             node.lease.drop_saved();
         }
-        node.count_from(Count::anew(noticed, now.wall));
+        node.count_from(Count::anew(noticed, at.wall));
         node.sign = Some(Sign {
-            wall: now.wall.into(),
-            mono: now.mono,
+            wall: at.wall.into(),
+            mono: at.mono,
             signal,
         });
         node.changed |= !std::mem::replace(&mut node.heard, true);

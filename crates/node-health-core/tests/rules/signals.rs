@@ -1,6 +1,8 @@
 //! What is a sign of life and what is not.
 
-use bailiff_model::ReadyStatus;
+use std::time::Duration;
+
+use bailiff_model::{Profile, ReadyStatus};
 use bailiff_node_health_core::{Config, Effect, Input};
 use jiff::SignedDuration;
 
@@ -23,6 +25,32 @@ fn either_signal_alone_keeps_a_node_alive() {
         assert_eq!(world.verdict(node), "healthy", "{node}");
     }
     assert_eq!(world.verdict("none"), "unreachable");
+}
+
+/// NL-040: what is looked at in turns is judged as if it had been seen at once.
+#[test]
+fn a_renewal_that_waited_to_be_looked_at_counts_from_its_own_time() {
+    let look = Duration::from_millis(128);
+    for (what, profile, seconds_ago, judged) in [
+        ("seen when it came", Profile::Bailiff, 0.0, 60.0),
+        ("seen later", Profile::Bailiff, 0.1, 59.9),
+        ("by a clock that is behind", Profile::Bailiff, 20.0, 59.872),
+        ("by one that is ahead", Profile::Bailiff, -20.0, 60.0),
+        ("seen by a pass", Profile::Upstream, 0.1, 65.0),
+    ] {
+        let config = Config {
+            look,
+            profile,
+            ..Config::default()
+        };
+        let mut world = World::running(config, &["n1"]);
+        world.pass(10.0);
+        let renewed = world.now.wall - SignedDuration::from_secs_f64(seconds_ago);
+        world.renew_at("n1", Some(renewed));
+        world.pass(60.0);
+        let (node, at) = world.writes.first().cloned().expect("it is silent");
+        assert_eq!((node, (at * 1000.0).round() / 1000.0), (name("n1"), judged), "{what}");
+    }
 }
 
 /// NL-045, NL-046, NL-048

@@ -2,7 +2,7 @@
 //!
 //! A watch of Leases brings a packet of some hundred bytes every millisecond or two. To be woken for each of them costs a sleeping process
 //! many times what the packet itself does, and whoever wants Leases decides about seconds. So a connection on which more and more comes
-//! that nobody asked for anew rests for a while (the [`Pace`]) whenever all was read, and is not registered with the kernel until a rest
+//! that nobody asked for anew rests for a while ([`LOOK`]) whenever all was read, and is not registered with the kernel until a rest
 //! brought nothing. Nothing rests for a while after it was written to, so that answers to single requests come at once.
 //!
 //! A connection that brings nothing for too long, or takes nothing of what is written, is dead.
@@ -34,40 +34,12 @@ const MOUTHFUL: usize = 4096;
 const AWAKE_FOR: Duration = Duration::from_secs(2);
 
 /// Who finds so much at one look is in the middle of such a state, and does not rest for as long either: no server should have to wait
-/// for room. It is five times what 13,000 renewals of Leases a second bring between two looks of the prompt.
+/// for room. It is what 13,000 renewals of Leases a second bring between two looks.
 const MUCH: usize = 1 << 20;
 
-/// How often streams are looked at on which two things came in half that time. What is rare is seen at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// 31 times a second: for who judges by when something came, and whose streams are so busy that each look finds much.
-    Prompt,
-    /// Eight times a second: for who acts on what came. Each look costs the same, whatever it finds: caches are cold by then.
-    Leisurely,
-}
-
-impl Pace {
-    /// From one look to the next. Powers of two, one a multiple of the other (see [`Clock::end_of_turn`]).
-    const fn rest(self) -> Duration {
-        Duration::from_millis(match self {
-            Self::Prompt => 32,
-            Self::Leisurely => 128,
-        })
-    }
-}
-
-/// When connections are looked at: all at the same instants.
-#[derive(Clone, Debug)]
-pub(super) struct Looks {
-    pub(super) clock: Clock,
-    pub(super) pace: Pace,
-}
-
-impl Looks {
-    fn next(&self) -> Instant {
-        self.clock.end_of_turn(self.pace.rest())
-    }
-}
+/// From one look to the next at a stream on which two things came in half that time; what is rare is seen at once. Each look costs the
+/// same, whatever it finds: caches are cold by then. A power of two (see [`Clock::end_of_turn`]).
+pub const LOOK: Duration = Duration::from_millis(128);
 
 /// How long a connection is given.
 #[derive(Clone, Copy, Debug)]
@@ -82,13 +54,13 @@ pub(super) struct Patience {
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     connector: HttpConnector,
-    looks: Option<Looks>,
+    looks: Option<Clock>,
     patience: Patience,
 }
 
 impl Connector {
-    /// Without looks nothing ever rests.
-    pub(super) fn new(looks: Option<Looks>, patience: Patience) -> Self {
+    /// Connections that rest are looked at when turns of `looks` end, all at the same instants; without it nothing ever rests.
+    pub(super) fn new(looks: Option<Clock>, patience: Patience) -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         Self {
@@ -119,7 +91,7 @@ impl Service<Uri> for Connector {
 #[derive(Debug)]
 pub(super) struct Paced {
     socket: Socket,
-    looks: Option<Looks>,
+    looks: Option<Clock>,
     patience: Patience,
     /// When something was written, or much was found, the last time.
     stirred: Instant,
@@ -150,7 +122,7 @@ enum Socket {
 }
 
 impl Paced {
-    fn new(io: TokioIo<TcpStream>, looks: Option<Looks>, patience: Patience) -> Self {
+    fn new(io: TokioIo<TcpStream>, looks: Option<Clock>, patience: Patience) -> Self {
         Self {
             socket: Socket::Watched(io),
             looks,
@@ -221,13 +193,13 @@ impl Paced {
         }
         let Some(looks) = &self.looks else { return Ok(false) };
         // Two things in half a rest make it busy; it stays so while looks find something.
-        let is_dense = last.is_some_and(|last| now.saturating_duration_since(last) < looks.pace.rest() / 2);
+        let is_dense = last.is_some_and(|last| now.saturating_duration_since(last) < LOOK / 2);
         let is_busy = is_dense || matches!(self.socket, Socket::Resting(..));
         let is_stirred = now.saturating_duration_since(self.stirred) < AWAKE_FOR;
         if is_stirred || !is_busy || self.full.is_some() {
             return Ok(false);
         }
-        self.rest.as_mut().reset(looks.next());
+        self.rest.as_mut().reset(looks.end_of_turn(LOOK));
         self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
             Socket::Watched(io) => Socket::Resting(io.into_inner().into_std()?, Box::new([0; MOUTHFUL])),
             socket => socket,

@@ -9,28 +9,20 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-const PACE: Pace = Pace::Leisurely;
 const PATIENCE: Patience = Patience {
     read: Duration::from_secs(330),
     write: Duration::from_secs(30),
 };
 
-fn mk_looks() -> Looks {
-    Looks {
-        clock: Clock::system(),
-        pace: PACE,
-    }
-}
-
 async fn connection() -> (Paced, TcpStream) {
-    connection_looked_at(Some(mk_looks())).await
+    connection_looked_at(Some(Clock::system())).await
 }
 
-async fn connection_looked_at(looks: Option<Looks>) -> (Paced, TcpStream) {
+async fn connection_looked_at(looks: Option<Clock>) -> (Paced, TcpStream) {
     // Else time that nobody needs passes in one piece while a packet is under way.
     tokio::spawn(async {
         loop {
-            tokio::time::sleep(PACE.rest() / 16).await;
+            tokio::time::sleep(LOOK / 16).await;
         }
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -127,7 +119,7 @@ async fn a_rest_ends_with_the_turn() {
     for _ in 0..3 {
         bring(&mut server, &mut paced, b"event").await;
         let looks = paced.looks.as_ref().expect("it has some");
-        assert_eq!(paced.rest.deadline(), looks.next());
+        assert_eq!(paced.rest.deadline(), looks.end_of_turn(LOOK));
     }
 }
 
@@ -150,7 +142,7 @@ async fn what_was_just_asked_for_does_not_rest() {
     while asked.elapsed() < AWAKE_FOR {
         assert!(!rests(&paced), "after {:?}", asked.elapsed());
         bring(&mut server, &mut paced, b"event").await;
-        tokio::time::advance(PACE.rest() / 8).await;
+        tokio::time::advance(LOOK / 8).await;
     }
     bring(&mut server, &mut paced, b"event").await;
     assert!(rests(&paced));
@@ -166,7 +158,7 @@ async fn what_is_written_to_or_quiet_does_not_rest() {
     }
     let (mut paced, mut server) = connection().await;
     for _ in 0..100 {
-        tokio::time::advance(PACE.rest()).await;
+        tokio::time::advance(LOOK).await;
         bring(&mut server, &mut paced, b"event").await;
         assert!(!rests(&paced));
     }
@@ -224,10 +216,7 @@ impl Wake for Woken {
 #[tokio::test(start_paused = true)]
 async fn a_write_ends_a_rest() {
     let (mut paced, mut server) = resting().await;
-    assert!(
-        paced.rest.deadline() > Instant::now() + PACE.rest() / 10,
-        "it goes on for a while"
-    );
+    assert!(paced.rest.deadline() > Instant::now() + LOOK / 10, "it goes on for a while");
     let reader = Arc::new(Woken::default());
     let mut room = [0_u8; 64];
     let mut buffer = ReadBuf::new(&mut room);
@@ -235,7 +224,7 @@ async fn a_write_ends_a_rest() {
     let polled = Pin::new(&mut paced).poll_read(&mut Context::from_waker(&waker), buffer.unfilled());
     assert!(polled.is_pending());
     write(&mut paced, b"more").await;
-    tokio::time::sleep(PACE.rest() / 10).await;
+    tokio::time::sleep(LOOK / 10).await;
     assert!(reader.0.load(Ordering::Relaxed), "the reader looks at what is awake");
     assert!(!rests(&paced));
     let mut heard = [0; 4];
