@@ -2,8 +2,8 @@
 //!
 //! A watch of Leases brings a packet of some hundred bytes every millisecond or two. To be woken for each of them costs a sleeping process
 //! many times what the packet itself does, and whoever wants Leases decides about seconds. So a connection on which more and more comes
-//! that nobody asked for anew rests for a while ([`LOOK`]) whenever all was read, and is not registered with the kernel until a rest
-//! brought nothing. Nothing rests for a while after it was written to, so that answers to single requests come at once.
+//! that nobody asked for anew rests for a while ([`LOOK`]) whenever all was read, and is not registered with the kernel until nothing
+//! came for some rests. Nothing rests for a while after it was written to, so that answers to single requests come at once.
 //!
 //! A connection that brings nothing for too long, or takes nothing of what is written, is dead.
 
@@ -37,9 +37,13 @@ const AWAKE_FOR: Duration = Duration::from_secs(2);
 /// for room. It is what 13,000 renewals of Leases a second bring between two looks.
 const MUCH: usize = 1 << 20;
 
-/// From one look to the next at a stream on which two things came in half that time; what is rare is seen at once. Each look costs the
-/// same, whatever it finds: caches are cold by then. A power of two (see [`Clock::end_of_turn`]).
+/// From one look to the next at a stream on which two things came within that time; what is rare is seen at once. A power of two (see
+/// [`Clock::end_of_turn`]).
 pub const LOOK: Duration = Duration::from_millis(128);
+
+/// A stream on which nothing came for so long is not busy any more. One on which something comes once between two looks stays busy: to
+/// begin and end a rest costs more than a look that finds nothing.
+const QUIET: Duration = Duration::from_millis(256);
 
 /// How long a connection is given.
 #[derive(Clone, Copy, Debug)]
@@ -180,21 +184,27 @@ impl Paced {
         }
     }
 
-    /// All was read: if that was something, on a connection that streams, it rests. Whoever reads is woken at the end of the rest.
+    /// All was read: on a connection that is busy whoever reads rests, and is woken at the end of the rest.
     fn rest_if_busy(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        if !std::mem::take(&mut self.has_news) {
+        let has_news = std::mem::take(&mut self.has_news);
+        let is_resting = matches!(self.socket, Socket::Resting(..));
+        if !has_news && !is_resting {
             return Ok(false);
         }
         let now = Instant::now();
-        self.heard = now;
-        let last = self.drained.replace(now);
-        if std::mem::take(&mut self.found) >= MUCH {
-            self.stirred = now;
+        let quiet_for = self.drained.map(|last| now.saturating_duration_since(last));
+        if has_news {
+            (self.heard, self.drained) = (now, Some(now));
+            if std::mem::take(&mut self.found) >= MUCH {
+                self.stirred = now;
+            }
         }
         let Some(looks) = &self.looks else { return Ok(false) };
-        // Two things in half a rest make it busy; it stays so while looks find something.
-        let is_dense = last.is_some_and(|last| now.saturating_duration_since(last) < LOOK / 2);
-        let is_busy = is_dense || matches!(self.socket, Socket::Resting(..));
+        let is_busy = match (has_news, is_resting) {
+            (true, true) => true,
+            (true, false) => quiet_for.is_some_and(|quiet_for| quiet_for < LOOK),
+            (false, _) => quiet_for.is_some_and(|quiet_for| quiet_for < QUIET),
+        };
         let is_stirred = now.saturating_duration_since(self.stirred) < AWAKE_FOR;
         if is_stirred || !is_busy || self.full.is_some() {
             return Ok(false);

@@ -123,6 +123,22 @@ async fn a_rest_ends_with_the_turn() {
     }
 }
 
+/// What comes now and then on a busy stream, with some looks that find nothing, wakes nobody in between; after a quiet time it does.
+#[tokio::test(start_paused = true)]
+async fn a_rest_goes_on_until_it_is_quiet() {
+    let (mut paced, mut server) = resting().await;
+    let begin = Instant::now();
+    for pause in [LOOK / 2, LOOK, LOOK * 3 / 2] {
+        tokio::time::advance(pause).await;
+        assert!(read(&mut paced).await.is_none() && rests(&paced), "{pause:?}");
+        bring(&mut server, &mut paced, b"event").await;
+        assert!(rests(&paced), "{:?}", begin.elapsed());
+    }
+    tokio::time::advance(QUIET + LOOK).await;
+    assert!(read(&mut paced).await.is_none());
+    assert!(!rests(&paced));
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_looks_nothing_rests() {
     let (mut paced, mut server) = connection_looked_at(None).await;
