@@ -208,6 +208,7 @@ impl Monitor {
                     self.fire(&name, now, out);
                 }
             }
+            self.put_off(now);
             self.losses.end_waits(now.mono);
         }
     }

@@ -1,12 +1,17 @@
 //! What follows from a node's state: its vote, its timer, its record; and the level "everything is down".
 
+use std::time::Duration;
+
 use bailiff_model::timers::Place;
-use bailiff_model::{Hold, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, Stamp, Verdict, Zone};
+use bailiff_model::{Hold, Mono, NodeHealth, NodeName, Now, Ready, ReadyStatus, SignOfLife, Stamp, Verdict, Zone};
 
 use super::{Monitor, slot};
 use crate::effect::{Effect, EventKind, Measurement, NodeEvent};
 use crate::node::{Count, Node, Phase};
 use crate::votes::Vote;
+
+/// How far ahead timers are looked at when one is due.
+const SOON: Duration = Duration::from_secs(1);
 
 impl Monitor {
     /// Brings everything that follows from a node's state up to date. Doing it twice does nothing the second time.
@@ -52,8 +57,7 @@ impl Monitor {
             Phase::Watched if node.ready.status == ReadyStatus::Unknown => {
                 node.recounted.then(|| now.mono + (self.config.grace - self.config.grace / 4))
             }
-            Phase::Watched if node.late_since.is_none() => Some(node.late_at(&self.config)),
-            Phase::Watched => Some(self.cadence.acts_after(node.grace_ends(&self.config)).max(node.not_before)),
+            Phase::Watched => Some(self.looked_at(node)),
         };
         let place = place as Place;
         let next = match (self.timers.get(place), next) {
@@ -61,6 +65,30 @@ impl Monitor {
             (None, next) | (_, next @ None) => next,
         };
         self.timers.set(place, next);
+    }
+
+    /// When a node is to be looked at that is not Unknown, if it gives no sign of life.
+    fn looked_at(&self, node: &Node) -> Mono {
+        match node.late_since {
+            None => node.late_at(&self.config),
+            Some(_) => self.cadence.acts_after(node.grace_ends(&self.config)).max(node.not_before),
+        }
+    }
+
+    /// Sets timers again that come soon: nearly all are of nodes that gave a sign of life since they were set, each of which would be
+    /// a wake for nothing.
+    pub(super) fn put_off(&mut self, now: Now) {
+        let end = now.mono + SOON;
+        let mut soon = Vec::new();
+        while let Some(at) = self.timers.first().filter(|at| *at <= end) {
+            soon.extend(self.timers.pop_due(at).map(|place| (place, at)));
+        }
+        for (place, at) in soon {
+            let node = self.nodes.get_index(place as usize).map(|(_, node)| node);
+            let node = node.filter(|node| node.ready.status != ReadyStatus::Unknown);
+            let next = node.map_or(at, |node| self.looked_at(node).max(at));
+            self.timers.set(place, Some(next));
+        }
     }
 
     fn record(

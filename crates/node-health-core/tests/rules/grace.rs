@@ -24,6 +24,34 @@ fn a_silent_node_is_late_then_confirmed_then_written_then_published() {
     assert_eq!(world.ready("n2"), ReadyStatus::True);
 }
 
+/// Nodes that renew cost no wake each; one that is silent among them is found at the very end of its grace (NL-052).
+#[test]
+fn who_renews_wakes_nobody() {
+    let names: Vec<String> = (0..100).map(|nth| format!("n{nth:02}")).collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::running(Config::default(), &nodes);
+    let mut silent_since = 0.0;
+    for turn in 0..12 {
+        let before = world.wakes;
+        for node in &nodes {
+            world.pass(0.1);
+            if turn < 5 || *node != "n42" {
+                world.renew(node);
+            } else if turn == 5 {
+                silent_since = f64::from(turn) * 10.0 + 4.3 - 10.0;
+            }
+        }
+        // Once a second, once a period, and for the one that is silent.
+        assert!(world.wakes - before <= 15, "{} in turn {turn}", world.wakes - before);
+    }
+    let judged: Vec<(&str, f64)> = world
+        .writes
+        .iter()
+        .map(|(node, at)| (node.as_str(), (at * 1e3).round() / 1e3))
+        .collect();
+    assert_eq!(judged, [("n42", silent_since + 50.0)]);
+}
+
 /// NL-052: exactly at the end of its grace a node is not expired.
 #[test]
 fn the_grace_is_over_strictly_after_its_end() {

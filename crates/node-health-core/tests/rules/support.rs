@@ -56,6 +56,8 @@ pub struct World {
     pub losses: Vec<LossNews>,
     /// What else was measured, and when, in seconds since the start.
     pub told: Vec<(f64, Measurement)>,
+    /// How often the monitor was woken.
+    pub wakes: u32,
     busy: bool,
     said: usize,
 }
@@ -94,6 +96,7 @@ impl World {
             writes: Vec::new(),
             losses: Vec::new(),
             told: Vec::new(),
+            wakes: 0,
             busy: false,
             said: 0,
         };
@@ -245,6 +248,7 @@ impl World {
         while let Some(wake) = self.wake.filter(|&wake| wake <= end) {
             self.move_to(wake.max(self.now.mono));
             self.wake = None;
+            self.wakes += 1;
             self.give(Input::Wake);
         }
         self.move_to(end);
