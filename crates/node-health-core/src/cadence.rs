@@ -1,6 +1,6 @@
 //! When a sign counts as noticed, and when a deadline is acted on.
 //!
-//! Event-driven, both are at once. In profile `upstream` there are passes (NL-006): a sign counts from the pass that notices it, and
+//! Event-driven, both are at once, but for renewals that waited to be seen. In profile `upstream` there are passes (NL-006): a sign counts from the pass that notices it, and
 //! a node is judged by the first pass after its grace (NL-060).
 
 use std::time::Duration;
@@ -43,8 +43,7 @@ impl Cadence {
     }
 
     /// When a renewal came that is seen now, after `last`, from when on its node was silent. Within the time that it may have waited its
-    /// own time says it: no other clock knows. So it is never before `renewed`, nor by more than that before now, whatever the clocks of
-    /// nodes show.
+    /// own time says it: no other clock knows. Whatever the node's clock shows, it is by no more than that before now.
     pub(crate) fn came(&self, renewed: Option<Wall>, last: Mono, now: Now) -> Now {
         let since = renewed.map(|renewed| now.wall.duration_since(renewed));
         let waited = match since {

@@ -7,9 +7,10 @@
 //! # Guarantees
 //! - A node is judged silent only on a read that was asked for after its grace ended and that shows no sign of life.
 //! - A verdict is published only once the condition it stands for is in the API. A failed write is no verdict and no vote.
-//! - Grace is counted on the monotonic clock. Wall time stamps what is written, and starts the startup grace (NL-041), no more.
-//! - A lease renewal costs a lookup and a few stores. It allocates nothing that stays and moves no timer: timers are set once and
-//!   look again when they fire.
+//! - Grace is counted on the monotonic clock. Wall time stamps what is written, starts the startup grace (NL-041), and says of a renewal
+//!   when it came within the time that it may have waited to be seen ([`Config::look`], NL-040), no more.
+//! - A lease renewal costs a lookup and a few stores. It allocates nothing that stays and moves no timer: timers are set again when they
+//!   fire, or are about to.
 
 mod cadence;
 mod config;

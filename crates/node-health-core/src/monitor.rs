@@ -64,6 +64,8 @@ pub struct Monitor {
     everything_down: bool,
     settle_until: Mono,
     wake: Option<Mono>,
+    /// Up to when timers were looked at ahead of their time.
+    looked_ahead: Mono,
     verdicts: [usize; 5],
 }
 
@@ -121,6 +123,7 @@ impl Monitor {
             everything_down: false,
             settle_until: Mono::ORIGIN,
             wake: None,
+            looked_ahead: Mono::ORIGIN,
             verdicts: [0; 5],
         }
     }

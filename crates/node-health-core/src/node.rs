@@ -12,7 +12,7 @@ use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
 use crate::incident::Incident;
 use crate::votes::Vote;
 
-/// A sign of life, when it was noticed (NL-040).
+/// A sign of life, when it came as far as that is known, else when it was noticed (NL-040).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sign {
     pub(crate) wall: Stamp,
@@ -33,7 +33,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Counted from `mono`, which is now or a little later.
+    /// Counted from `mono`, which is now, a little later, or as long ago as a renewal may have waited.
     pub(crate) fn anew(mono: Mono, wall: Wall) -> Self {
         Self {
             mono,
@@ -284,7 +284,7 @@ impl Node {
 
     /// Counts its grace from another moment.
     pub(crate) fn count_from(&mut self, count: Count) {
-        self.recounted |= self.count.mono != count.mono;
+        self.recounted |= (self.count.mono, self.count.spent) != (count.mono, count.spent);
         self.count = count;
     }
 

@@ -162,8 +162,8 @@ impl Shell {
             if let Some(input) = from_leases(event) {
                 self.apply(input);
             }
-            self.in_a_row += 1;
             next = (self.in_a_row < BURST).then(|| self.leases.at_hand()).flatten();
+            self.in_a_row += u32::from(next.is_some());
         }
     }
 

@@ -160,7 +160,9 @@ impl Monitor {
         if !renewed || !self.running {
             return;
         }
-        let quiet = node.heard && node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
+        let is_well = node.late_since.is_none() && node.ready.status != ReadyStatus::Unknown && !node.unsaid;
+        // What waits for a request has no timer.
+        let quiet = node.heard && is_well && matches!(node.phase, Phase::Watched);
         let came = self.cadence.came(lease.renewed, node.count.mono, now);
         self.note_sign(&lease.name, Signal::Lease, came, now, out);
         if !quiet {

@@ -105,3 +105,35 @@ fn a_sign_of_life_ends_the_retries() {
     check(&mut world, &[]);
     assert_eq!(world.verdict("n1"), "healthy");
 }
+
+/// A node that was to be read again, and lives, is watched again: it may fall silent.
+#[test]
+fn who_lives_while_it_waits_for_a_read_is_watched_again() {
+    let others: Vec<String> = (0..11).map(|nth| format!("other{nth:02}")).collect();
+    let mut nodes: Vec<&str> = others.iter().map(String::as_str).collect();
+    nodes.extend(["alive", "n1"]);
+    let mut world = World::running(Config::default(), &nodes);
+    world.answers = Answers::Later;
+    world.pass_alive(10.0, &["alive"]);
+    for node in &others {
+        world.renew(node);
+    }
+    world.pass_alive(41.0, &["alive"]);
+    world.answer_pending();
+    let is_write = |pending: &Pending| matches!(pending, Pending::Write(_));
+    let write = world.pending.iter().position(is_write).expect("n1 is being written");
+    let write = world.pending.remove(write);
+    // As many reads as there may be are under way when the write fails, because its kubelet was first.
+    world.pass_alive(10.0, &["alive"]);
+    assert_eq!(world.pending.len(), 8);
+    world.post("n1", ReadyStatus::True);
+    world.answer(write);
+    world.renew("n1");
+    let last = world.elapsed();
+    world.writes.clear();
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    world.pass_alive(60.0, &["alive"]);
+    let judged = world.writes.iter().find(|(node, _)| node.as_str() == "n1");
+    assert_eq!(judged.map(|(_, at)| at.round()), Some(last + 50.0));
+}

@@ -1,5 +1,7 @@
 //! A property test: whatever happens in whatever order, nobody is judged who spoke, and everybody who stays silent is.
 
+use std::time::Duration;
+
 use bailiff_model::{NodeName, ReadyStatus};
 use bailiff_node_health_core::{Config, Input, Profile};
 use proptest::prelude::*;
@@ -14,6 +16,8 @@ enum Step {
     Pass(u16),
     StandStill(u16),
     Renew(usize),
+    /// A renewal is seen so many milliseconds after it was made.
+    SeeRenewal(usize, u16),
     RenewBack(usize),
     Post(usize, bool),
     Edit(usize),
@@ -42,6 +46,7 @@ fn mk_step() -> impl Strategy<Value = Step> {
         8 => (1..400_u16).prop_map(Step::Pass),
         1 => (1..900_u16).prop_map(Step::StandStill),
         8 => node.clone().prop_map(Step::Renew),
+        3 => (node.clone(), 0..300_u16).prop_map(|(node, late)| Step::SeeRenewal(node, late)),
         1 => node.clone().prop_map(Step::RenewBack),
         3 => (node.clone(), any::<bool>()).prop_map(|(node, ready)| Step::Post(node, ready)),
         2 => node.clone().prop_map(Step::Edit),
@@ -64,6 +69,14 @@ struct Told {
     spoke: f64,
 }
 
+fn mk_config(profile: Profile) -> Config {
+    Config {
+        profile,
+        look: Duration::from_millis(128),
+        ..Config::default()
+    }
+}
+
 struct Model {
     world: World,
     told: [Option<Told>; NAMES.len()],
@@ -79,12 +92,8 @@ struct Model {
 
 impl Model {
     fn new(profile: Profile) -> Self {
-        let config = Config {
-            profile,
-            ..Config::default()
-        };
         Self {
-            world: World::running(config, &NAMES),
+            world: World::running(mk_config(profile), &NAMES),
             told: [Some(Told { spoke: 0.0 }); NAMES.len()],
             time: 0.0,
             base: 0.0,
@@ -117,10 +126,7 @@ impl Model {
     }
 
     fn apply(&mut self, step: Step) {
-        let config = Config {
-            profile: self.profile,
-            ..Config::default()
-        };
+        let config = mk_config(self.profile);
         match step {
             Step::Pass(tenths) => {
                 let seconds = f64::from(tenths) / 10.0;
@@ -135,6 +141,14 @@ impl Model {
             Step::Renew(node) if self.told[node].is_some() => {
                 self.spoke(node);
                 self.world.renew(NAMES[node]);
+            }
+            // Upstream takes a lease that goes backwards for silence (NL-048).
+            Step::SeeRenewal(node, late) if self.profile == Profile::Bailiff => {
+                let late = Duration::from_millis(late.into());
+                if let Some(told) = &mut self.told[node] {
+                    told.spoke = told.spoke.max(self.time - late.as_secs_f64());
+                    self.world.renew_at(NAMES[node], Some(self.world.now.wall - late));
+                }
             }
             Step::RenewBack(node) if self.told[node].is_some() && self.profile == Profile::Bailiff => {
                 self.spoke(node);
@@ -182,7 +196,13 @@ impl Model {
                 self.world.start();
             }
             Step::Hold(held) => self.world.brake(held),
-            Step::Renew(_) | Step::RenewBack(_) | Step::Post(..) | Step::Edit(_) | Step::Delete(_) | Step::TurnClock(_) => {}
+            Step::Renew(_)
+            | Step::SeeRenewal(..)
+            | Step::RenewBack(_)
+            | Step::Post(..)
+            | Step::Edit(_)
+            | Step::Delete(_)
+            | Step::TurnClock(_) => {}
         }
         self.check_writes();
     }
