@@ -4,7 +4,7 @@
 //!  DUE ─▶ held ◀─▶ waiting ─▶ (reading) ─▶ marking ─▶ deleting ─▶ done
 //!           ▲         │  ▲                    │           │
 //!           └─────────┘  └── backoff ◀────────┴───────────┘   any failure but "gone" (TE-076)
-//!                     └─▶ confirming: the node's taints, as known, justify nothing; a read of the node decides
+//!                     └─▶ confirming: the node's taints, as known, justify nothing; the watch or a read of the node decides
 //! ```
 //! In upstream's profile a pod is given up after five attempts, until it is judged again ([`attempts`]).
 //! With `--eviction-method=evict` it is reading ─▶ evicting: the Eviction API sets the condition itself, once budgets allow it.
@@ -56,7 +56,7 @@ enum Stage {
     Held(HoldReason),
     /// In line for a free slot; the number is its place.
     Waiting(u64),
-    /// A read of its node was asked for. Left by the answer.
+    /// A read of its node was asked for. Left by the answer, or once its node as the watch shows it justifies it.
     Confirming,
     /// A request is under way. Left by the answer.
     Reading(Ticket),
@@ -284,8 +284,8 @@ impl Evictor {
         if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || !self.owns_pod(&pod.intent) {
             return;
         }
-        let is_sure = self.is_sure(pod);
-        if pod.stage == Stage::Confirming && !is_sure {
+        // The watch may show what justifies it before its node's turn to be read comes.
+        if pod.stage == Stage::Confirming && !self.is_sure(pod) && self.judge_pod(pod).is_err() {
             return;
         }
         if pod.stage == Stage::Backoff && !self.pods_timer_is_over(uid) {

@@ -189,6 +189,27 @@ fn a_cache_that_is_behind_is_not_trusted_to_refuse() {
     assert_eq!((world.deleted(), world.reads), (2, 1), "one read serves all pods of the node");
 }
 
+/// Design §3: whom the watch shows to be justified waits for no read, and no node is read for nobody.
+#[test]
+fn a_watch_that_catches_up_is_as_good_as_a_read() {
+    let mut world = mk_world();
+    world.is_watch_stalled = true;
+    let nodes = ["n2", "n3", "n4"];
+    for node in nodes {
+        world.taint(node, "maintenance", TaintEffect::NoExecute);
+        let pod = world.add_pod(&format!("p-{node}"), node, vec![]);
+        world.due(&pod);
+    }
+    assert_eq!((world.deleted(), world.reads), (1, 1));
+    world.is_watch_stalled = false;
+    for node in nodes {
+        world.tell(Input::NodeApplied(world.node(node).clone()));
+    }
+    assert_eq!((world.deleted(), world.reads), (3, 1));
+    world.pass(secs(60));
+    assert_eq!(world.reads, 1);
+}
+
 /// Design §3: at most one read of a node per second.
 #[test]
 fn reads_to_be_sure_are_one_per_second() {

@@ -259,6 +259,10 @@ impl Evictor {
         if confirm.under_way.is_some() {
             return;
         }
+        // The watch was faster than their turn.
+        while let Some(name) = confirm.wanted.pop_front_if(|name| !pods.wait_for_a_read_of(name)) {
+            confirm.asked.remove(&name);
+        }
         let next = match (confirm.wanted.front(), confirm.later.first()) {
             (Some(_), _) => confirm.not_before,
             (None, Some((at, _))) => *at,

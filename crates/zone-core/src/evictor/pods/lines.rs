@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{NodeName, Now, PodUid};
+use bailiff_model::{HoldReason, NodeName, Now, PodUid};
 use indexmap::IndexMap;
 
 use super::super::{Evictor, Timer};
@@ -33,6 +33,15 @@ impl Pods {
 
     pub(in crate::evictor) fn has_any_of(&self, node: &NodeName) -> bool {
         self.by_node.contains_key(node)
+    }
+
+    /// True if what becomes of a pod of the node is decided by a read of it.
+    pub(in crate::evictor) fn wait_for_a_read_of(&self, node: &NodeName) -> bool {
+        let waits = |uid: &PodUid| {
+            let stage = self.all.get(uid).map(|pod| pod.stage);
+            matches!(stage, Some(Stage::Confirming | Stage::Held(HoldReason::OutdatedIntent)))
+        };
+        self.by_node.get(node).is_some_and(|uids| uids.iter().any(waits))
     }
 
     pub(in crate::evictor) fn wake(&mut self, uid: PodUid) {

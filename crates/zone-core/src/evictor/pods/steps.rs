@@ -48,7 +48,7 @@ impl Evictor {
         }
     }
 
-    fn judge_pod(&self, pod: &Pod) -> Result<(), RefusedReason> {
+    pub(super) fn judge_pod(&self, pod: &Pod) -> Result<(), RefusedReason> {
         if pod.seen.as_ref().is_some_and(|seen| seen.node != pod.intent.node.name) {
             return Err(RefusedReason::OtherNode);
         }
