@@ -9,7 +9,8 @@ use bailiff_runtime::args::{DEFAULT_BUS_PORT, TlsArgs, exit_invalid, go_bool, li
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::shutdown::chain;
 use bailiff_runtime::{
-    Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, Tls, admin, parse_or_exit, telemetry,
+    Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, Tls, admin, parse_or_exit, single_threaded,
+    telemetry,
 };
 use clap::{ArgAction, Parser};
 use tokio::net::TcpListener;
@@ -84,9 +85,9 @@ pub fn main() -> ExitCode {
         Ok(engine) => engine,
         Err(error) => exit_invalid(&error),
     };
-    // One thread, as the engine is one: to wake another one for each record costs more than to encode it there.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let served = match runtime {
+    // One thread, as the engine is one: to wake another one for each record costs more than to encode it there. Stages wait for it, so
+    // nothing that comes does.
+    let served = match single_threaded(None) {
         Ok(runtime) => runtime.block_on(run(args, engine)),
         Err(source) => Err(Error::Runtime(source)),
     };

@@ -196,9 +196,10 @@ impl Program {
     /// What it used.
     ///
     /// # Errors
-    /// When it ended.
+    /// When it ended: what it said last.
     pub fn usage(&self) -> Result<Usage, String> {
-        Usage::of(self.child.id()).map_err(|error| format!("{}: {error}", self.name))
+        let name = &self.name;
+        Usage::of(self.child.id()).map_err(|error| format!("{name} ended ({error}): {:#?}", lock(&self.said).last))
     }
 
     /// Complains if it ended.

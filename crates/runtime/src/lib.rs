@@ -20,6 +20,7 @@ pub mod tasks;
 pub mod telemetry;
 pub mod tls;
 pub mod trace;
+mod wakes;
 
 pub use admin::Readiness;
 pub use alarm::{Alarm, Timer};
@@ -34,3 +35,4 @@ pub use shutdown::Shutdown;
 pub use tasks::{DeathPolicy, Tasks};
 pub use tls::Tls;
 pub use trace::Spans;
+pub use wakes::{Wakes, single_threaded};

@@ -162,6 +162,9 @@ pub trait Stage: 'static {
     /// What it is for, in one line: the head of `--help`.
     const ABOUT: &'static str;
 
+    /// How often a second it wakes up at most while much happens; what comes waits for the next time. At rest no stage is near it.
+    const WAKES_PER_SECOND: f64 = 32.0;
+
     /// Flags of its own.
     type Options: clap::Args + Clone + Send + Sync + 'static;
 

@@ -12,7 +12,8 @@ use bailiff_runtime::args::{Error as FlagError, exit_invalid, go_bool, listen_ad
 use bailiff_runtime::client::Limiter;
 use bailiff_runtime::port::{Bounds, Port};
 use bailiff_runtime::{
-    BusArgs, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, client, parse_or_exit, shutdown::chain,
+    BusArgs, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, parse_or_exit, shutdown::chain,
+    single_threaded,
 };
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 use tokio::net::TcpListener;
@@ -122,8 +123,7 @@ pub fn main<S: Stage>() -> ExitCode {
     }
     // One thread: what comes is handed from task to task some hundred times a second, and to wake another thread for it costs many
     // times what is done with it.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = match runtime {
+    let runtime = match single_threaded(Wakes::new(S::WAKES_PER_SECOND)) {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };

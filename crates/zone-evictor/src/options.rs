@@ -76,7 +76,7 @@ pub struct EvictionFlags {
     pub overdue_eviction_rate: f64,
 
     /// Pod evictions with a request under way at the same time
-    #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", default_value_t = 32, value_name = "NUMBER")]
+    #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", default_value_t = 128, value_name = "NUMBER")]
     pub concurrent_evictions: usize,
 }
 

@@ -22,7 +22,7 @@ use crate::views::{DaemonSetView, NodeView};
 use crate::{ZoneEvictor, requests};
 
 /// Requests under way at once. The core bounds evictions; this bounds the untainting of a whole cluster too (NL-097).
-const MOST_REQUESTS: usize = 64;
+const MOST_REQUESTS: usize = 256;
 
 /// Inputs taken in a row before the timer and the report are looked at, so that a flood of changes does not silence the stage. At
 /// some 20 µs each that is every few milliseconds.
