@@ -161,6 +161,11 @@ pub(super) struct Common {
 // === impl Common ===
 
 impl Common {
+    /// The same text, in the memory that others have.
+    pub(super) fn share(&mut self, text: &mut Arc<str>) {
+        *text = self.texts.share(text.clone());
+    }
+
     /// The same, in the memory that others have.
     pub(super) fn origin(&mut self, origin: Origin) -> Origin {
         if self.bus != origin.incarnation {
@@ -392,7 +397,7 @@ impl Evictor {
             facts.name = name.clone();
         }
         for text in [&mut facts.zone.region, &mut facts.zone.zone] {
-            *text = self.common.texts.share(text.clone());
+            self.common.share(text);
         }
         let name = facts.name.clone();
         let node = self.nodes.entry(name.clone()).or_default();

@@ -28,10 +28,13 @@ mod untold;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{About, EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, Toleration, TraceContext, Wall};
+use bailiff_model::{
+    About, EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, ResourceVersion, Toleration, TraceContext, Wall,
+};
 use indexmap::IndexMap;
 
 use super::holds::Reason;
@@ -82,6 +85,14 @@ impl Stage {
     }
 }
 
+/// The state of the pod that the next request requires; no resourceVersion: it must be read first.
+#[derive(Clone, Debug)]
+struct Target {
+    resource_version: ResourceVersion,
+    disruption_target: bool,
+    generation: i64,
+}
+
 /// What is kept of a pod that is due.
 #[derive(Clone, Debug)]
 struct Pod {
@@ -100,10 +111,9 @@ struct Pod {
     /// A budget forbade its eviction since.
     blocked: bool,
     stage: Stage,
-    /// The pod and the state the next request requires; no resourceVersion: it must be read first.
-    target: PodRef,
+    target: Target,
     /// The pod as the last answer showed it, if that is still `target`.
-    seen: Option<PodFacts>,
+    seen: Option<Box<PodFacts>>,
     failures: u32,
     conflicts: u32,
     attempts: Attempts,
@@ -120,7 +130,8 @@ struct Pod {
 /// The pods that are due, and who is next.
 #[derive(Debug)]
 pub(super) struct Pods {
-    all: IndexMap<PodUid, Pod>,
+    /// Boxed: the table doubles as it grows.
+    all: IndexMap<PodUid, Box<Pod>>,
     by_node: IndexMap<NodeName, BTreeSet<PodUid>>,
     /// To be looked at before this input is done with.
     dirty: BTreeSet<PodUid>,
@@ -146,9 +157,36 @@ enum Step {
     Leave,
 }
 
+// === impl Target ===
+
+impl From<&PodRef> for Target {
+    fn from(pod: &PodRef) -> Self {
+        Self {
+            resource_version: pod.resource_version.clone(),
+            disruption_target: pod.disruption_target,
+            generation: pod.generation,
+        }
+    }
+}
+
 // === impl Pod ===
 
 impl Pod {
+    /// The pod in the state that the next request requires.
+    fn reference(&self) -> PodRef {
+        let Target {
+            resource_version,
+            disruption_target,
+            generation,
+        } = self.target.clone();
+        PodRef {
+            resource_version,
+            disruption_target,
+            generation,
+            ..self.intent.pod.clone()
+        }
+    }
+
     /// What it tolerates, if it was read.
     fn tolerations(&self) -> Option<&[Toleration]> {
         self.seen.as_ref().map(|seen| seen.tolerations.as_slice())
@@ -191,7 +229,9 @@ impl Evictor {
         }
     }
 
-    fn pod_due(&mut self, origin: Origin, trace: Option<TraceContext>, intent: PodEviction, overdue: bool, now: Now) {
+    fn pod_due(&mut self, origin: Origin, trace: Option<TraceContext>, mut intent: PodEviction, overdue: bool, now: Now) {
+        self.share_texts(&mut intent);
+        let origin = self.common.origin(origin);
         let uid = intent.pod.uid.clone();
         if let Some(pod) = self.pods.all.get_mut(&uid) {
             if pod.origin == origin {
@@ -208,7 +248,7 @@ impl Evictor {
                 return;
             }
             if pod.intent.node.name == intent.node.name {
-                pod.target = intent.pod.clone();
+                pod.target = Target::from(&intent.pod);
                 pod.seen = None;
                 pod.intent = intent;
                 pod.received_at = now.mono;
@@ -230,7 +270,7 @@ impl Evictor {
         self.pods.by_node.entry(node).or_default().insert(uid.clone());
         self.pods.dirty.insert(uid.clone());
         let pod = Pod {
-            target: intent.pod.clone(),
+            target: Target::from(&intent.pod),
             intent,
             origin,
             trace,
@@ -253,6 +293,28 @@ impl Evictor {
             earlier: None,
         };
         self.enter_pod(uid, pod);
+    }
+}
+
+impl Evictor {
+    /// What thousands of intents say alike is kept once.
+    fn share_texts(&mut self, intent: &mut PodEviction) {
+        if let Some((name, _)) = self.nodes.get_key_value(&intent.node.name) {
+            intent.node.name = name.clone();
+        }
+        let mut share = |text: &mut Arc<str>| self.common.share(text);
+        let mut namespace = Arc::from(std::mem::take(&mut intent.pod.namespace));
+        share(&mut namespace);
+        intent.pod.namespace = namespace.into();
+        share(&mut intent.zone.region);
+        share(&mut intent.zone.zone);
+        if let EvictionCause::Taints { taints, tolerations } = &mut intent.cause {
+            let of_taints = taints.iter_mut().flat_map(|taint| [&mut taint.key, &mut taint.value]);
+            let of_tolerations = tolerations
+                .iter_mut()
+                .flat_map(|toleration| [&mut toleration.key, &mut toleration.value]);
+            of_taints.chain(of_tolerations).for_each(share);
+        }
     }
 }
 
@@ -352,7 +414,7 @@ impl Evictor {
 
     fn pod_request(&mut self, uid: &PodUid, stage: fn(Ticket) -> Stage, now: Now) -> (Ticket, PodRef) {
         let ticket = self.ticket(Asker::Pod(uid.clone()));
-        let blocked = self.pods.all.get(uid).and_then(Pod::said);
+        let blocked = self.pods.all.get(uid).and_then(|pod| pod.said());
         // While a budget is tried again and again it stays blocked: that is no news.
         if !matches!(blocked, Some(PodOutcomeState::Blocked { .. })) {
             self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
@@ -364,7 +426,7 @@ impl Evictor {
         let target = self.pods.all.get_mut(uid).map(|pod| {
             pod.recalled = false;
             pod.asked_at.get_or_insert(now.wall);
-            pod.target.clone()
+            pod.reference()
         });
         (ticket, target.unwrap_or_default())
     }

@@ -6,7 +6,7 @@ use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Now, PodUid, ResourceVersion};
 
 use super::super::{Evictor, Timer};
-use super::{Awaited, Stage};
+use super::{Awaited, Stage, Target};
 use crate::backoff;
 use crate::config::EvictionMethod;
 use crate::effect::{Count, Effect, NODE_LOST, Ticket};
@@ -49,8 +49,8 @@ impl Evictor {
             facts.marked = true;
             facts.reason = NODE_LOST.to_owned();
         }
-        pod.target = facts.reference();
-        pod.seen = Some(facts);
+        pod.target = Target::from(&facts.reference());
+        pod.seen = Some(Box::new(facts));
         self.advance(uid, now);
     }
 

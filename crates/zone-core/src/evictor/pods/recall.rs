@@ -11,7 +11,7 @@ use crate::span::{SpanEnd, Why};
 impl Pods {
     /// An earlier instance was done with the pod, and said so: it is not done twice for one incarnation.
     pub(in crate::evictor) fn was_finished(&mut self, uid: &PodUid, said: &PodOutcomeState) {
-        let untouched = |pod: &mut Pod| {
+        let untouched = |pod: &mut Box<Pod>| {
             let told = Told::earlier(said.clone(), pod.since);
             (pod.stage == Stage::New).then(|| pod.said = Some(told))
         };
@@ -36,7 +36,7 @@ impl Pods {
 
 impl Evictor {
     pub(super) fn enter_pod(&mut self, uid: PodUid, pod: Pod) {
-        self.pods.all.insert(uid.clone(), pod);
+        self.pods.all.insert(uid.clone(), Box::new(pod));
         if let Some(said) = self.inherited.take_finished(&uid) {
             self.pods.was_finished(&uid, &said);
         }

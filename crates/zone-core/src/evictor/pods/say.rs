@@ -57,7 +57,7 @@ impl Evictor {
 
     /// Publishes that something holds the pod, if it is something else than before or ends at another time.
     pub(super) fn say_pod_held(&mut self, uid: &PodUid, reason: Reason, now: Now) {
-        let told = self.pods.all.get(uid).and_then(Pod::told).and_then(Told::as_hold);
+        let told = self.pods.all.get(uid).and_then(|pod| pod.told()).and_then(Told::as_hold);
         let before = told.filter(|hold| hold.reason == reason.reason);
         let hold = reason.since(before.map_or(now.wall, |hold| hold.since));
         self.say_pod(uid, PodOutcomeState::Held(hold), String::new(), now);
@@ -90,7 +90,7 @@ impl Evictor {
         };
         let route = zone.to_string();
         let outcome = PodOutcome {
-            pod: pod.target.clone(),
+            pod: pod.reference(),
             node: pod.intent.node.clone(),
             zone,
             state: state.clone(),

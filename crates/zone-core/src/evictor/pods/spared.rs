@@ -104,7 +104,7 @@ impl Evictor {
     fn look_again_at_spared(&mut self, namespace: impl Fn(&Namespace) -> bool, now: Now) {
         const SPARED: PodOutcomeState = PodOutcomeState::Refused(RefusedReason::DaemonSet);
         let spared = self.pods.all.iter().filter(|(_, pod)| pod.said() == Some(&SPARED));
-        let theirs = spared.filter(|(_, pod)| namespace(&pod.target.namespace));
+        let theirs = spared.filter(|(_, pod)| namespace(&pod.intent.pod.namespace));
         let uids: Vec<PodUid> = theirs.map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
             if let Some(pod) = self.pods.all.get_mut(&uid) {

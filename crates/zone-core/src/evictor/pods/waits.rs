@@ -91,7 +91,7 @@ impl Evictor {
             start,
             end: now.wall,
             node: pod.intent.node.clone(),
-            pod: Some(pod.target.clone()),
+            pod: Some(pod.reference()),
             outcome,
             why,
         };
