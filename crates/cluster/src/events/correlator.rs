@@ -1,11 +1,12 @@
 //! Decides what becomes of something said about an object: a new Event, one more of a series, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use bailiff_model::{Mono, Now, Wall};
 
-use super::{Draft, Regarding, Severity};
+use super::{Draft, Regarding};
 
 /// Different things said about one object, of one severity, that go out at once; then one per [`REFILL`] (NL-132).
 const BURST: u32 = 25;
@@ -54,19 +55,45 @@ pub enum Action {
     Drop,
 }
 
-/// Object, severity and reason: what similar Events have in common.
-type Kinship = (Regarding, Severity, &'static str);
+/// A hash of what is told apart. Of thousands of Events two are taken for one once in a million million times; to keep what they say
+/// would be most of the memory of a stage that evicts much.
+type Digest = u64;
+
+/// Of object, severity and reason: what similar Events have in common.
+type Kinship = Digest;
 
 /// With the note; `None` for what was merged.
-type Text = (Kinship, Option<String>);
+type Text = (Kinship, Option<Digest>);
 
 #[derive(Debug)]
 struct Said {
-    saying: Saying,
+    name: Box<str>,
+    count: u32,
+    at: Wall,
+    is_merged: bool,
     last: Mono,
     written: Mono,
     /// The count has grown since it was written.
     is_unwritten: bool,
+    /// What is to be written, if that is to come: what was merged says it again with each count.
+    draft: Option<Box<Draft>>,
+}
+
+impl Said {
+    fn saying(&self, draft: Draft) -> Saying {
+        Saying {
+            draft,
+            name: self.name.to_string(),
+            count: self.count,
+            at: self.at,
+            is_merged: self.is_merged,
+        }
+    }
+
+    fn say_again(&mut self, at: Now) {
+        self.count = self.count.saturating_add(1);
+        (self.at, self.last) = (at.wall, at.mono);
+    }
 }
 
 #[derive(Debug)]
@@ -87,7 +114,8 @@ struct Bucket {
 pub struct Correlator {
     said: BTreeMap<Text, Said>,
     similar: BTreeMap<Kinship, Similar>,
-    buckets: BTreeMap<(Regarding, Severity), Bucket>,
+    /// By object and severity.
+    buckets: BTreeMap<Digest, Bucket>,
     /// When the counts of which texts are to be written.
     due: BTreeSet<(Mono, Text)>,
 }
@@ -96,39 +124,37 @@ impl Correlator {
     /// Takes in `draft`; `name` is the name to use should it become an Event of its own.
     pub fn apply(&mut self, mut draft: Draft, name: String, at: Now) -> Action {
         let now = at.mono;
-        let own = (kinship(&draft), Some(draft.note.clone()));
-        let text = if self.is_said(&own, now) || self.is_distinct(&own.0, now) {
+        let own = (kinship(&draft), Some(digest(&draft.note)));
+        let text = if self.is_said(own, now) || self.is_distinct(own.0, now) {
             own
         } else {
             draft.note.insert_str(0, COMBINED);
             (own.0, None)
         };
-        let (is_said, is_merged) = (self.is_said(&text, now), text.1.is_none());
-        self.note_similar(&text, !is_said, now);
+        let (is_said, is_merged) = (self.is_said(text, now), text.1.is_none());
+        self.note_similar(text, !is_said, now);
         if is_said && !is_merged {
-            return self.repeat(&text, draft, at);
+            return self.repeat(text, draft, at);
         }
         let is_granted = self.take_token(&draft, now);
         if is_said {
-            return self.merge(&text, draft, is_granted, at);
+            return self.merge(text, draft, is_granted, at);
         }
         if !is_granted {
             return Action::Drop;
         }
         self.make_room();
-        let saying = Saying {
-            draft,
-            name,
+        let said = Said {
+            name: name.into(),
             count: 1,
             at: at.wall,
             is_merged,
-        };
-        let said = Said {
-            saying: saying.clone(),
             last: now,
             written: now,
             is_unwritten: false,
+            draft: is_merged.then(|| Box::new(draft.clone())),
         };
+        let saying = said.saying(draft);
         self.said.insert(text, said);
         Action::Create(saying)
     }
@@ -144,82 +170,84 @@ impl Correlator {
         while self.due.first().is_some_and(|(at, _)| *at <= now)
             && let Some((at, text)) = self.due.pop_first()
         {
-            if let Some(said) = self.said.get_mut(&text).filter(|said| said.is_unwritten) {
-                (said.is_unwritten, said.written) = (false, at);
-                sayings.push(said.saying.clone());
-            }
+            let Some(said) = self.said.get_mut(&text).filter(|said| said.is_unwritten) else {
+                continue;
+            };
+            (said.is_unwritten, said.written) = (false, at);
+            let draft = if said.is_merged {
+                said.draft.clone()
+            } else {
+                said.draft.take()
+            };
+            sayings.extend(draft.map(|draft| said.saying(*draft)));
         }
         sayings
     }
 
     /// The Event of `draft` is gone from the server: it is created anew under its name, and counts from one.
     pub fn restart(&mut self, draft: &Draft, now: Mono) {
-        let note = (!draft.note.starts_with(COMBINED)).then(|| draft.note.clone());
+        let note = (!draft.note.starts_with(COMBINED)).then(|| digest(&draft.note));
         if let Some(said) = self.said.get_mut(&(kinship(draft), note)) {
-            said.saying.count = 1;
+            said.count = 1;
             (said.is_unwritten, said.written) = (false, now);
         }
     }
 
-    fn repeat(&mut self, text: &Text, draft: Draft, at: Now) -> Action {
-        let Some(said) = self.said.get_mut(text) else {
+    fn repeat(&mut self, text: Text, draft: Draft, at: Now) -> Action {
+        let Some(said) = self.said.get_mut(&text) else {
             return Action::Drop;
         };
-        said.saying.count = said.saying.count.saturating_add(1);
-        said.saying.at = at.wall;
-        said.saying.draft.about = draft.about;
-        said.last = at.mono;
-        if said.is_unwritten || (said.saying.count > 2 && at.mono.saturating_since(said.written) < SERIES_EVERY) {
+        said.say_again(at);
+        if said.is_unwritten || (said.count > 2 && at.mono.saturating_since(said.written) < SERIES_EVERY) {
+            said.draft = Some(Box::new(draft));
             self.wait(text);
             return Action::Count;
         }
         said.written = at.mono;
-        Action::Repeat(said.saying.clone())
+        Action::Repeat(said.saying(draft))
     }
 
     /// What was merged says the newest, as soon as it may: a row of Events that differ should end with the last of them.
-    fn merge(&mut self, text: &Text, draft: Draft, is_granted: bool, at: Now) -> Action {
-        let Some(said) = self.said.get_mut(text) else {
+    fn merge(&mut self, text: Text, draft: Draft, is_granted: bool, at: Now) -> Action {
+        let Some(said) = self.said.get_mut(&text) else {
             return Action::Drop;
         };
-        said.saying.count = said.saying.count.saturating_add(1);
-        said.saying.at = at.wall;
-        said.last = at.mono;
+        said.say_again(at);
         if !is_granted {
             self.wait(text);
             return Action::Count;
         }
-        said.saying.draft = draft;
+        said.draft = Some(Box::new(draft.clone()));
         if std::mem::take(&mut said.is_unwritten) {
-            self.due.remove(&(said.written + SERIES_EVERY, text.clone()));
+            self.due.remove(&(said.written + SERIES_EVERY, text));
         }
         said.written = at.mono;
-        Action::Repeat(said.saying.clone())
+        Action::Repeat(said.saying(draft))
     }
 
     /// Has the count of `text` written once it may be.
-    fn wait(&mut self, text: &Text) {
-        if let Some(said) = self.said.get_mut(text)
+    fn wait(&mut self, text: Text) {
+        if let Some(said) = self.said.get_mut(&text)
             && !std::mem::replace(&mut said.is_unwritten, true)
         {
-            self.due.insert((said.written + SERIES_EVERY, text.clone()));
+            self.due.insert((said.written + SERIES_EVERY, text));
         }
     }
 
-    fn is_said(&self, text: &Text, now: Mono) -> bool {
-        let said = self.said.get(text);
+    fn is_said(&self, text: Text, now: Mono) -> bool {
+        let said = self.said.get(&text);
         said.is_some_and(|said| now.saturating_since(said.last) < FORGET_AFTER)
     }
 
     /// Not too much of the kind was said yet.
-    fn is_distinct(&self, kinship: &Kinship, now: Mono) -> bool {
-        let similar = self.similar.get(kinship);
+    fn is_distinct(&self, kinship: Kinship, now: Mono) -> bool {
+        let similar = self.similar.get(&kinship);
         similar.is_none_or(|similar| similar.notes + 1 < SIMILAR || now.saturating_since(similar.last) >= FORGET_AFTER)
     }
 
     /// Something of the kind is said; it counts if it is new. While that goes on nothing is forgotten.
-    fn note_similar(&mut self, text: &Text, is_new: bool, now: Mono) {
-        let similar = self.similar.entry(text.0.clone()).or_insert(Similar { notes: 0, last: now });
+    fn note_similar(&mut self, text: Text, is_new: bool, now: Mono) {
+        let similar = self.similar.entry(text.0).or_insert(Similar { notes: 0, last: now });
         if now.saturating_since(similar.last) >= FORGET_AFTER {
             similar.notes = 0;
         }
@@ -228,7 +256,7 @@ impl Correlator {
     }
 
     fn take_token(&mut self, draft: &Draft, now: Mono) -> bool {
-        let key = (identity(&draft.regarding), draft.severity);
+        let key = digest(&(identity(&draft.regarding), draft.severity));
         let bucket = self.buckets.entry(key).or_insert(Bucket {
             tokens: BURST,
             refilled: now,
@@ -263,15 +291,27 @@ impl Correlator {
 }
 
 fn kinship(draft: &Draft) -> Kinship {
-    (identity(&draft.regarding), draft.severity, draft.reason)
+    digest(&(identity(&draft.regarding), draft.severity, draft.reason))
 }
 
 /// The object without its resourceVersion: each write of an object would else begin a new series.
-fn identity(regarding: &Regarding) -> Regarding {
-    Regarding {
-        resource_version: String::new(),
-        ..regarding.clone()
-    }
+fn identity(regarding: &Regarding) -> impl Hash {
+    let Regarding {
+        api_version,
+        kind,
+        namespace,
+        name,
+        uid,
+        resource_version: _,
+    } = regarding;
+    (api_version, kind, namespace, name, uid)
+}
+
+fn digest(what: &impl Hash) -> Digest {
+    // With fixed keys: a seed replays.
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -279,6 +319,7 @@ mod tests {
     use bailiff_model::About;
 
     use super::*;
+    use crate::events::Severity;
 
     fn mk_draft(object: &str, note: &str) -> Draft {
         Draft {
