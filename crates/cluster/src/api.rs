@@ -7,7 +7,10 @@
 //! which decides from a fresh read.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bailiff_model::{Mono, Now};
@@ -278,16 +281,25 @@ impl Api {
             end = end.min(until);
         }
         let answer = async { read_whole(self.send(request).await?, purpose.most).await };
-        match tokio::time::timeout_at(self.clock.instant_of(end), answer).await {
-            Ok(result) => result,
-            Err(_) => {
-                let waited = end.saturating_since(now.mono);
-                Err(Error::new(
-                    Kind::Timeout,
-                    format!("no answer to {verb} {path} within {waited:?}"),
-                ))
+        self.until(end, answer).await.unwrap_or_else(|| {
+            let waited = end.saturating_since(now.mono);
+            let message = format!("no answer to {verb} {path} within {waited:?}");
+            Err(Error::new(Kind::Timeout, message))
+        })
+    }
+
+    /// What `work` comes to, if it does before `end`. After that it is not touched again, also by a process that stood still meanwhile:
+    /// a request that waits for a connection would still be sent, when somebody else may lead.
+    async fn until<T>(&self, end: Mono, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        let mut over = pin!(tokio::time::sleep_until(self.clock.instant_of(end)));
+        poll_fn(|context| {
+            if self.clock.now().mono >= end || over.as_mut().poll(context).is_ready() {
+                return Poll::Ready(None);
             }
-        }
+            work.as_mut().poll(context).map(Some)
+        })
+        .await
     }
 
     /// Waits for a token of the rate limit, or until the request is called off, which takes none.

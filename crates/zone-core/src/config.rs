@@ -92,7 +92,7 @@ impl Default for Config {
             rates: Rates::default(),
             monitor_period: Duration::from_secs(5),
             // At 20 requests/s (NL-002) and two requests each, more than this only wait in the client's own limiter.
-            max_evictions_in_flight: 32,
+            max_evictions_in_flight: 128,
             // A quarter of the client's 20 requests/s: two requests each, so that half of the budget stays for what is new.
             overdue_per_second: 5.0,
         }

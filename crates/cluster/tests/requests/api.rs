@@ -132,6 +132,22 @@ async fn a_write_has_ended_when_the_gate_says_so() {
     assert!(api.get::<Value>(POD).await.is_ok());
 }
 
+/// A process stands still while a request waits for its connection. Somebody else may lead by then: it is not sent.
+#[tokio::test(start_paused = true)]
+async fn what_waited_for_a_connection_beyond_its_end_is_not_sent() {
+    let server = Server::new([]);
+    let api = server
+        .api_that_connects_for(secs(1))
+        .with_gate(|now| Some(now.mono + secs(2)));
+    let (ended, ()) = tokio::join!(patch(&api), async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::advance(secs(60)).await;
+    });
+    assert_eq!(kind(ended), Kind::Timeout);
+    assert_eq!(server.asked().len(), 0);
+    assert!(patch(&api).await.is_ok());
+}
+
 /// Time spent waiting for a turn is no time the server had: nothing was sent, and that is said.
 #[tokio::test(start_paused = true)]
 async fn what_waits_too_long_for_its_turn_was_not_sent() {

@@ -59,10 +59,18 @@ impl Server {
     }
 
     pub fn api(&self) -> Api {
+        self.api_that_connects_for(Duration::ZERO)
+    }
+
+    /// An API that opens a connection for each request, which takes so long.
+    pub fn api_that_connects_for(&self, time: Duration) -> Api {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
-            async move { server.answer(request).await }
+            async move {
+                tokio::time::sleep(time).await;
+                server.answer(request).await
+            }
         });
         let metrics = self.registry.register("", Metrics::register);
         Api::new(kube::Client::new(service, "default"), self.clock.clone(), metrics)
