@@ -4,7 +4,7 @@ use bailiff_model::Shard;
 use bailiff_runtime::GoDuration;
 use bailiff_runtime::args::{Error, Valid, Validate};
 use bailiff_stage::SharedArgs;
-use bailiff_zone_core::{AcceptIntents, Config, ConfigError, EvictionMethod, Rates};
+use bailiff_zone_core::{AcceptIntents, Config, ConfigError, EvictionMethod, Rates, evictions_at};
 use clap::Args;
 
 /// Valid flags of the stage.
@@ -75,9 +75,9 @@ pub struct EvictionFlags {
     #[arg(long, env = "BAILIFF_OVERDUE_EVICTION_RATE", default_value_t = 5.0, value_name = "RATE")]
     pub overdue_eviction_rate: f64,
 
-    /// Pod evictions with a request under way at the same time
-    #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", default_value_t = 128, value_name = "NUMBER")]
-    pub concurrent_evictions: usize,
+    /// Pod evictions with a request under way at the same time [default: by --kube-api-qps, 32 up to 20, 128 from 80 on]
+    #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", value_name = "NUMBER")]
+    pub concurrent_evictions: Option<usize>,
 }
 
 fn method(text: &str) -> Result<EvictionMethod, String> {
@@ -96,8 +96,8 @@ fn method(text: &str) -> Result<EvictionMethod, String> {
 // === impl Flags ===
 
 impl Flags {
-    /// The core's configuration for a shard.
-    pub fn config(&self, shard: Shard) -> Config {
+    /// The core's configuration for a shard, with a client that makes so many requests a second, or any number.
+    pub fn config(&self, shard: Shard, requests_per_second: Option<f64>) -> Config {
         let Self {
             node_monitor_period,
             shared,
@@ -127,7 +127,7 @@ impl Flags {
                 unhealthy: *unhealthy_zone_threshold,
             },
             monitor_period: node_monitor_period.get(),
-            max_evictions_in_flight: *concurrent_evictions,
+            max_evictions_in_flight: concurrent_evictions.unwrap_or_else(|| evictions_at(requests_per_second)),
             overdue_per_second: *overdue_eviction_rate,
         }
     }
@@ -135,7 +135,7 @@ impl Flags {
 
 impl Validate for Flags {
     fn validate(&self) -> Result<(), Error> {
-        self.config(Shard::default()).validate().map_err(|error| match error {
+        self.config(Shard::default(), None).validate().map_err(|error| match error {
             ConfigError::OutOfRange { field, value, wanted } => Error::new(field, value, format!("allowed is {wanted}")),
             ConfigError::NoSuchShard { index, count } => Error::new("shards", count, format!("there is no shard {index}")),
             ConfigError::UnknownChoice { value, wanted } => Error::new("controllers", value, format!("allowed is {wanted}")),
@@ -162,7 +162,7 @@ mod tests {
 
     fn parse(flags: &[&str]) -> Result<Config, bailiff_runtime::args::Refusal> {
         let parsed = parse_from::<Cli>(std::iter::once("evictor").chain(flags.iter().copied()));
-        parsed.map(|cli| cli.options.config(Shard::default()))
+        parsed.map(|cli| cli.options.config(Shard::default(), Some(20.0)))
     }
 
     /// NL-003
@@ -170,6 +170,26 @@ mod tests {
     fn defaults_are_those_of_kube_controller_manager() {
         Cli::command().debug_assert();
         assert_eq!(parse(&[]).expect("defaults are allowed"), Config::default());
+    }
+
+    /// NL-002
+    #[test]
+    fn evictions_under_way_follow_the_clients_limit() {
+        let of = |flags: &[&str], per_second| {
+            let parsed = parse_from::<Cli>(std::iter::once("evictor").chain(flags.iter().copied()));
+            let config = parsed.expect("allowed").options.config(Shard::default(), per_second);
+            config.max_evictions_in_flight
+        };
+        for (per_second, wanted) in [
+            (Some(1.0), 32),
+            (Some(20.0), 32),
+            (Some(50.0), 80),
+            (Some(5e3), 128),
+            (None, 128),
+        ] {
+            assert_eq!(of(&[], per_second), wanted, "{per_second:?}");
+            assert_eq!(of(&["--concurrent-evictions=7"], per_second), 7);
+        }
     }
 
     #[test]

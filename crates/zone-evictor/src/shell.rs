@@ -68,16 +68,17 @@ impl Shell {
         let subscription = env.subscribing(ZoneEvictor::NAME, &topics);
         let session = env.publishing(ZoneEvictor::NAME, Topic::EvictionOutcomes);
         let own = Own::new(session.producer.clone(), session.epoch);
+        let config = options.config(shard, env.api.limiter().per_second());
         let duties = Duties {
             daemonset: false,
-            ..options.config(shard).duties
+            ..config.duties
         };
         let brake = Brake::start(&env, ZoneEvictor::NAME, duties);
         Self {
-            evictor: Evictor::new(options.config(shard)),
             nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
-            daemon_sets: (options.config(shard).mode == EvictionMode::Node)
+            daemon_sets: (config.mode == EvictionMode::Node)
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
+            evictor: Evictor::new(config),
             bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             own,

@@ -21,6 +21,7 @@ pub struct Limiter {
     line: Arc<Mutex<()>>,
     /// The queue of the urgent, and of the first of the others.
     bucket: Option<Arc<Mutex<TokenBucket>>>,
+    per_second: f64,
     clock: Clock,
 }
 
@@ -58,8 +59,14 @@ impl Limiter {
         Self {
             line: Arc::default(),
             bucket: TokenBucket::new(per_second, burst).map(|bucket| Arc::new(Mutex::new(bucket))),
+            per_second,
             clock: clock.clone(),
         }
+    }
+
+    /// How many pass over time, if that is limited.
+    pub fn per_second(&self) -> Option<f64> {
+        self.bucket.as_ref().map(|_| self.per_second)
     }
 
     /// The limit these flags ask for.
