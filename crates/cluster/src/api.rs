@@ -281,23 +281,26 @@ impl Api {
             end = end.min(until);
         }
         let answer = async { read_whole(self.send(request).await?, purpose.most).await };
-        self.until(end, answer).await.unwrap_or_else(|| {
+        self.until(end, purpose.is_write, answer).await.unwrap_or_else(|| {
             let waited = end.saturating_since(now.mono);
             let message = format!("no answer to {verb} {path} within {waited:?}");
             Err(Error::new(Kind::Timeout, message))
         })
     }
 
-    /// What `work` comes to, if it does before `end`. After that it is not touched again, also by a process that stood still meanwhile:
-    /// a request that waits for a connection would still be sent, when somebody else may lead.
-    async fn until<T>(&self, end: Mono, work: impl Future<Output = T>) -> Option<T> {
+    /// What `work` comes to, if it does before `end`. After that a write is not touched again, also by a process that stood still
+    /// meanwhile: one that waits for a connection would still be sent, when somebody else may lead.
+    async fn until<T>(&self, end: Mono, is_write: bool, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         let mut over = pin!(tokio::time::sleep_until(self.clock.instant_of(end)));
         poll_fn(|context| {
-            if self.clock.now().mono >= end || over.as_mut().poll(context).is_ready() {
+            if is_write && self.clock.now().mono >= end {
                 return Poll::Ready(None);
             }
-            work.as_mut().poll(context).map(Some)
+            match work.as_mut().poll(context) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending => over.as_mut().poll(context).map(|()| None),
+            }
         })
         .await
     }

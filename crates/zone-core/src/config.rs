@@ -80,7 +80,7 @@ pub struct Config {
     pub overdue_per_second: f64,
 }
 
-/// How many evictions may be under way with a client that makes so many requests a second (NL-002); `None` is without limit.
+/// How many evictions may be under way with a client that makes so many requests a second; `None` is without limit.
 ///
 /// With two requests each that is some three seconds of the client's: more would only wait there, before what is asked for later and
 /// matters more. Without a limit a server that takes 100 ms for an answer is still asked for 1,000 and more a second.

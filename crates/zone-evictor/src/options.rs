@@ -75,7 +75,7 @@ pub struct EvictionFlags {
     #[arg(long, env = "BAILIFF_OVERDUE_EVICTION_RATE", default_value_t = 5.0, value_name = "RATE")]
     pub overdue_eviction_rate: f64,
 
-    /// Pod evictions with a request under way at the same time [default: by --kube-api-qps, 32 up to 20, 128 from 80 on]
+    /// Pod evictions with a request under way at the same time [default: by --kube-api-qps, 32 up to 20, 128 from 80 on and without a limit]
     #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", value_name = "NUMBER")]
     pub concurrent_evictions: Option<usize>,
 }
@@ -113,6 +113,8 @@ impl Flags {
             overdue_eviction_rate,
             concurrent_evictions,
         } = eviction;
+        // The client is one for all shards of a process.
+        let share = requests_per_second.map(|rate| rate / f64::from(shard.count.max(1)));
         Config {
             profile: shared.profile,
             mode: shared.mode(),
@@ -127,7 +129,7 @@ impl Flags {
                 unhealthy: *unhealthy_zone_threshold,
             },
             monitor_period: node_monitor_period.get(),
-            max_evictions_in_flight: concurrent_evictions.unwrap_or_else(|| evictions_at(requests_per_second)),
+            max_evictions_in_flight: concurrent_evictions.unwrap_or_else(|| evictions_at(share)),
             overdue_per_second: *overdue_eviction_rate,
         }
     }
@@ -172,7 +174,6 @@ mod tests {
         assert_eq!(parse(&[]).expect("defaults are allowed"), Config::default());
     }
 
-    /// NL-002
     #[test]
     fn evictions_under_way_follow_the_clients_limit() {
         let of = |flags: &[&str], per_second| {

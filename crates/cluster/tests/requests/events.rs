@@ -189,7 +189,7 @@ async fn a_slow_answer_does_not_hold_up_the_rest() {
 /// A server that takes a second for each is asked for one at a time, until it is quick again; nothing is lost.
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_is_asked_for_one_event_at_a_time() {
-    let server = Server::new([Answer::Later(1, 201, "{}"); 7]);
+    let server = Server::new([Answer::Later(1, 201, "{}"); 11]);
     let recorder = mk_recorder(&server);
     for n in 0..20 {
         recorder.emit(Draft {
@@ -203,32 +203,22 @@ async fn a_busy_server_is_asked_for_one_event_at_a_time() {
         .iter()
         .map(|one| one.at.saturating_since(Mono::ORIGIN).as_secs())
         .collect();
-    let four_then_one_by_one = [0, 0, 0, 0, 1, 2, 3];
+    let eight_then_one_by_one = [0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3];
     assert_eq!(
-        (at[..7].to_vec(), at[7..].to_vec()),
-        (four_then_one_by_one.to_vec(), vec![4; 13])
+        (at[..11].to_vec(), at[11..].to_vec()),
+        (eight_then_one_by_one.to_vec(), vec![4; 9])
     );
     assert_eq!(server.events("created"), 20);
 }
 
-/// Also at the end there is room for four, as soon as the server is quick.
+/// Also at the end there is room for eight, as soon as the server is quick.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_for_a_server_that_was_busy_is_sent_too() {
     let later = Answer::Later(1, 201, "{}");
-    let server = Server::new([
-        later,
-        later,
-        later,
-        later,
-        later,
-        Answer::Says(201, "{}"),
-        later,
-        later,
-        later,
-        later,
-    ]);
+    let answers = [later; 9].into_iter().chain([Answer::Says(201, "{}")]).chain([later; 8]);
+    let server = Server::new(answers);
     let recorder = mk_recorder(&server);
-    for n in 0..10 {
+    for n in 0..18 {
         recorder.emit(Draft {
             reason: ["R", "S"][n % 2],
             ..mk_draft(&format!("note {n}"))
@@ -241,7 +231,7 @@ async fn what_is_left_for_a_server_that_was_busy_is_sent_too() {
         .asked()
         .into_iter()
         .map(|one| one.at.saturating_since(Mono::ORIGIN).as_secs());
-    assert_eq!(at.collect::<Vec<_>>(), [0, 0, 0, 0, 1, 2, 2, 2, 2, 2]);
+    assert_eq!(at.collect::<Vec<_>>(), [vec![0; 8], vec![1], vec![2; 9]].concat());
 }
 
 /// Who does not answer is not busy: it says nothing about the next.

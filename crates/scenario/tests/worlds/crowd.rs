@@ -13,7 +13,7 @@ use super::*;
 
 const PODS: usize = 1000;
 const GRACE: Duration = Duration::from_secs(8);
-/// `--concurrent-evictions` as it is by default.
+/// `--concurrent-evictions` as it is by default without a limit of the client.
 const MOST_EVICTIONS: usize = 128;
 
 /// What crosses the bus because of the node.

@@ -169,6 +169,16 @@ impl From<&PodRef> for Target {
     }
 }
 
+impl From<&PodFacts> for Target {
+    fn from(pod: &PodFacts) -> Self {
+        Self {
+            resource_version: pod.resource_version.clone(),
+            disruption_target: pod.disruption_target,
+            generation: pod.generation,
+        }
+    }
+}
+
 // === impl Pod ===
 
 impl Pod {
@@ -295,6 +305,8 @@ impl Evictor {
         self.enter_pod(uid, pod);
     }
 }
+
+// === impl Evictor: what intents have in common ===
 
 impl Evictor {
     /// What thousands of intents say alike is kept once.

@@ -35,7 +35,7 @@ impl Pods {
         self.by_node.contains_key(node)
     }
 
-    /// True if what becomes of a pod of the node is decided by a read of it.
+    /// True if a read of the node may decide what becomes of a pod of it.
     pub(in crate::evictor) fn wait_for_a_read_of(&self, node: &NodeName) -> bool {
         let waits = |uid: &PodUid| {
             let stage = self.all.get(uid).map(|pod| pod.stage);
