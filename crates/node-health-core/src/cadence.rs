@@ -1,7 +1,7 @@
 //! When a sign counts as noticed, and when a deadline is acted on.
 //!
-//! Event-driven, both are at once, but for renewals that waited to be seen. In profile `upstream` there are passes (NL-006): a sign counts from the pass that notices it, and
-//! a node is judged by the first pass after its grace (NL-060).
+//! Event-driven, both are at once, but for renewals that waited to be seen. In profile `upstream` there are passes (NL-006): a sign
+//! counts from the pass that notices it, and a node is judged by the first pass after its grace (NL-060).
 
 use std::time::Duration;
 

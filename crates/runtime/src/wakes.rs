@@ -65,9 +65,10 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<Runtime> {
     builder.enable_all();
     if let Some(wakes) = wakes {
         let (clock, wakes) = (Clock::system(), Arc::new(Mutex::new(wakes)));
-        let (clock_of_woken, woken) = (clock.clone(), Arc::clone(&wakes));
+        let now = move || clock.now().mono;
+        let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
         builder.on_thread_park(move || {
-            let rest = lock(&wakes).done(clock.now().mono);
+            let rest = lock(&wakes).done(now());
             if !rest.is_zero() {
                 #[expect(
                     clippy::disallowed_methods,
@@ -76,7 +77,7 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<Runtime> {
                 std::thread::sleep(rest);
             }
         });
-        builder.on_thread_unpark(move || lock(&woken).woke(clock_of_woken.now().mono));
+        builder.on_thread_unpark(move || lock(&woken).woke(now_awake()));
     }
     builder.build()
 }

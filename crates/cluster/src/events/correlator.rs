@@ -190,7 +190,9 @@ impl Correlator {
         if let Some(said) = self.said.get_mut(&(kinship(draft), note)) {
             said.count = 1;
             (said.is_unwritten, said.written) = (false, now);
-            said.draft.take_if(|_| !said.is_merged);
+            if !said.is_merged {
+                said.draft = None;
+            }
         }
     }
 

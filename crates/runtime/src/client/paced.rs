@@ -38,7 +38,8 @@ const AWAKE_FOR: Duration = Duration::from_secs(2);
 const MUCH: usize = 4 << 20;
 
 /// From one look to the next at a stream on which two things came within that time; what is rare is seen at once. At 5,000
-/// nodes the monitor needs half of the time that it needed with 32 ms, and no person sees the difference. A power of two (see [`Clock::end_of_turn`]).
+/// nodes the monitor needs half of the time that it needed with 32 ms, and no person sees the difference. A power of two (see
+/// [`Clock::end_of_turn`]).
 pub const LOOK: Duration = Duration::from_millis(128);
 
 /// A stream on which nothing came for so long is not busy any more: two looks, and half of one as none comes at its very time. One on

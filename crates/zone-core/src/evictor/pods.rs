@@ -169,16 +169,6 @@ impl From<&PodRef> for Target {
     }
 }
 
-impl From<&PodFacts> for Target {
-    fn from(pod: &PodFacts) -> Self {
-        Self {
-            resource_version: pod.resource_version.clone(),
-            disruption_target: pod.disruption_target,
-            generation: pod.generation,
-        }
-    }
-}
-
 // === impl Pod ===
 
 impl Pod {

@@ -16,6 +16,7 @@ mod rates;
 mod recall;
 mod restarts;
 mod shards;
+mod sure;
 mod told;
 mod traces;
 mod until;

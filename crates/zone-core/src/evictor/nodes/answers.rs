@@ -259,10 +259,6 @@ impl Evictor {
         if confirm.under_way.is_some() {
             return;
         }
-        // The watch was faster than their turn.
-        while let Some(name) = confirm.wanted.pop_front_if(|name| !pods.wait_for_a_read_of(name)) {
-            confirm.asked.remove(&name);
-        }
         let next = match (confirm.wanted.front(), confirm.later.first()) {
             (Some(_), _) => confirm.not_before,
             (None, Some((at, _))) => *at,
@@ -271,12 +267,16 @@ impl Evictor {
         if next > now.mono {
             return self.timers.set(Timer::Confirm, next);
         }
-        if let Some(node) = confirm.wanted.pop_front() {
+        while let Some(node) = confirm.wanted.pop_front() {
             confirm.asked.remove(&node);
+            if !pods.wait_for_a_read_of(&node) {
+                // The watch was faster than its turn.
+                continue;
+            }
             confirm.under_way = Some(now.mono);
             confirm.not_before = now.mono + CONFIRM_EVERY;
             let ticket = self.ticket(Asker::Confirm(node.clone()));
-            self.effects.push(Effect::ReadNode { ticket, node });
+            return self.effects.push(Effect::ReadNode { ticket, node });
         }
     }
 

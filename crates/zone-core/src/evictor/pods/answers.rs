@@ -49,7 +49,7 @@ impl Evictor {
             facts.marked = true;
             facts.reason = NODE_LOST.to_owned();
         }
-        pod.target = Target::from(&facts);
+        pod.target = Target::from(&facts.reference());
         pod.seen = Some(Box::new(facts));
         self.advance(uid, now);
     }
