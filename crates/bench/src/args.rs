@@ -24,6 +24,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   cargo run --release -p bailiff-bench                                       5,000 nodes and 30,000 pods in a sandbox
   cargo run --release -p bailiff-bench -- --nodes 500 --pods 3000 --situations rest,node-failure
+  cargo run --release -p bailiff-bench -- --together                         `bailiff run`, one process instead of five
   cargo run --release -p bailiff-bench -- --output json --plot bench.svg > bench.json
   cargo run --release -p bailiff-bench -- --kubeconfig test.kubeconfig       a kube-apiserver without these three controllers
   cargo run --release -p bailiff-bench -- --against 'kube-controller-manager --kubeconfig={kubeconfig}
@@ -70,6 +71,10 @@ pub struct BenchFlags {
     /// {kube-api-qps} are replaced; no shell is involved, and what it starts itself is not counted
     #[arg(long, value_name = "COMMAND")]
     pub against: Option<String>,
+
+    /// Measure the bus and the stages in one process, as `bailiff run` has them, instead of in one each
+    #[arg(long)]
+    pub together: bool,
 
     /// What is played, with commas in between
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Situation::value_variants().to_vec(), value_name = "SITUATION")]
@@ -181,7 +186,7 @@ impl Validate for BenchFlags {
         let refuse = |flag, value: &dyn std::fmt::Display, allowed: &str| Err(Error::new(flag, value, allowed));
         self.other()?;
         match self {
-            Self { nodes, .. } if !(5..=1_000_000).contains(nodes) => refuse("nodes", nodes, "wanted 5 to 1000000"),
+            Self { nodes, .. } if !(10..=1_000_000).contains(nodes) => refuse("nodes", nodes, "wanted 10 to 1000000"),
             Self { zones, nodes, .. } if *zones == 0 || zones > nodes => refuse("zones", zones, "wanted 1 to the number of nodes"),
             Self { pods, .. } if self.pods_per_node() > 100 => refuse("pods", pods, "wanted at most 100 for each node"),
             // From 55 % on a zone counts as disrupted, and its nodes stay.
@@ -223,9 +228,9 @@ mod tests {
         let flags = parse(&[]).unwrap();
         assert_eq!((flags.nodes, flags.pods_per_node()), (5_000, 6));
         assert_eq!(flags.played().count(), TABLE.len());
-        let some = parse(&["--situations=taint,rest", "--nodes=7", "--pods=8"]).unwrap();
+        let some = parse(&["--situations=taint,rest", "--nodes=14", "--pods=16"]).unwrap();
         assert_eq!(some.played().map(|line| line.name).collect::<Vec<_>>(), ["rest", "taint"]);
-        assert_eq!((some.pods_per_node(), some.settings().pods), (2, 14));
+        assert_eq!((some.pods_per_node(), some.settings().pods), (2, 28));
     }
 
     #[test]
@@ -239,7 +244,7 @@ mod tests {
     #[test]
     fn wrong_flags_end_with_64() {
         let cases: [&[&str]; 10] = [
-            &["--nodes=4"],
+            &["--nodes=9"],
             &["--zones=0"],
             &["--nodes=10", "--pods=1001"],
             &["--mass=0.6"],

@@ -1,6 +1,6 @@
 //! The cluster that is played with: a sandbox as a process of its own, or a real API server whose kubelets are one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::BenchFlags;
 use crate::load;
-use crate::views::{DaemonSetView, LeaseView};
+use crate::views::{DaemonSetView, LeaseView, TargetView};
 
 /// Requests under way when many nodes are changed: enough to keep an API server busy.
 const HANDS: usize = 16;
@@ -27,6 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CLEAN: Duration = Duration::from_secs(600);
 
 const LEASES: Source = Source::all("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
+const PODS: &str = "/api/v1/pods";
 const DAEMONSETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 /// The key of the taint that is made by hand.
 const TAINT: &str = "bench.bailiff.dev/maintenance";
@@ -100,6 +101,20 @@ impl Cluster {
         let read = read_collection::<LeaseView>(&self.api, &LEASES, &self.seed, LIST, take).await;
         read.map_err(|error| format!("the Leases cannot be listed: {error}"))?;
         Ok(renewals)
+    }
+
+    /// The pods on these nodes, as they are.
+    pub(crate) async fn pods_on(&self, nodes: &[String]) -> Result<Vec<TargetView>, String> {
+        let nodes: HashSet<&str> = nodes.iter().map(String::as_str).collect();
+        let mut pods = Vec::new();
+        let take = |_: &str, object: &Encoded<'_>| {
+            use bailiff_cluster::Decode as _;
+            let pod = TargetView::decode(object).ok();
+            pods.extend(pod.filter(|pod| nodes.contains(pod.spec.node_name.as_str())));
+        };
+        let read = read_collection::<TargetView>(&self.api, &Source::all(PODS), &self.seed, LIST, take).await;
+        read.map_err(|error| format!("the pods cannot be listed: {error}"))?;
+        Ok(pods)
     }
 
     /// These nodes fall silent, or speak again.

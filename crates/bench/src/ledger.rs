@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use bailiff_model::{ReadyStatus, Taint, Toleration, Wall, taint};
 
+use crate::figures::ratio;
+
 /// A node that is known.
 #[derive(Debug, Default)]
 struct Node {
@@ -23,6 +25,8 @@ struct Node {
     posted: Option<(Wall, Wall)>,
     /// When pods were told to go, of which no taint is known yet, and what they tolerate.
     unexplained: Vec<(Wall, usize)>,
+    /// Whoever measures evicts its pods since then.
+    taken_over: Option<Wall>,
 }
 
 /// When a node's grace ends.
@@ -70,6 +74,8 @@ pub struct Seen {
     pub detections: Vec<f64>,
     /// Seconds from when a pod was due until it was told to go.
     pub evictions: Vec<f64>,
+    /// From when the first of these was due until the last was told to go.
+    pub evicting: Option<(Wall, Wall)>,
     /// Seconds from the beginning until a daemon pod was there.
     pub creations: Vec<f64>,
     /// What came before its time: nodes that were Unknown within their grace, pods that were told to go before they were due or without
@@ -92,6 +98,25 @@ pub struct Ledger {
     seen: Seen,
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// A pod that was due was told to go.
+    fn evicted(&mut self, due: Wall, at: Wall) {
+        self.evictions.push(seconds(at, due));
+        let (first, last) = self.evicting.unwrap_or((due, at));
+        self.evicting = Some((first.min(due), last.max(at)));
+    }
+
+    /// Pods a second, from the first that was due to the last that was told to go.
+    pub fn evictions_per_second(&self) -> Option<f64> {
+        let (first, last) = self.evicting?;
+        // Far below what a float holds exactly.
+        #[allow(clippy::cast_precision_loss)]
+        ratio(self.evictions.len() as f64, seconds(last, first))
+    }
+}
+
 // === impl Ledger ===
 
 impl Ledger {
@@ -110,9 +135,17 @@ impl Ledger {
                 seen.early
                     .push(format!("a pod was deleted on {name}, which has no NoExecute taint"));
             }
+            node.taken_over = None;
         }
         self.began = None;
         seen
+    }
+
+    /// From here on, until the end, whoever measures evicts the pods of these nodes, all of which are due.
+    pub fn take_over(&mut self, now: Wall, nodes: &[String]) {
+        for name in nodes {
+            self.nodes.entry(name.clone()).or_default().taken_over = Some(now);
+        }
     }
 
     /// A node is silent, and renewed its Lease last then. What it posted later than that is a sign of life too. One that is not Ready
@@ -267,7 +300,9 @@ impl Ledger {
         if self.began.is_none() {
             return;
         }
-        if node.tainted.is_some() {
+        if let Some(due) = node.taken_over {
+            self.seen.evicted(due, now);
+        } else if node.tainted.is_some() {
             judge(&mut self.seen, &pod.node, node, now, &self.sets[pod.tolerations]);
         } else {
             node.unexplained.push((now, pod.tolerations));
@@ -295,7 +330,8 @@ fn judge(seen: &mut Seen, name: &str, node: &Node, at: Wall, tolerations: &[Tole
             return;
         }
     };
-    seen.evictions.push(seconds(at, tainted) - tolerated.as_secs_f64());
+    // A pod that tolerates it beyond what the calendar holds is never due.
+    seen.evicted(tainted.checked_add(tolerated).unwrap_or(Wall::MAX), at);
     // What the API says of the taint is cut to whole seconds, so whoever is before it is early by any clock.
     let added = node.taints.iter().filter_map(|taint| taint.time_added).min();
     if let Some(added) = added {

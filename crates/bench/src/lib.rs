@@ -2,7 +2,8 @@
 //!
 //! Pure are the table of what is played ([`situations`]), what is made of what was seen ([`ledger`], [`count`], [`figures`]) and how it is
 //! shown ([`report`], [`text`], [`plot`]). Shells are the processes ([`cluster`], [`programs`]), what looks on ([`observe`]) and what
-//! counts requests ([`proxy`]), the kubelets of a real API server ([`load`]), and what puts it all together ([`play`]).
+//! counts requests ([`proxy`]), the kubelets of a real API server ([`load`]), evictions to hold others against ([`plain`]), and what puts it all
+//! together ([`play`]).
 
 mod args;
 mod cluster;
@@ -11,6 +12,7 @@ pub mod figures;
 pub mod ledger;
 mod load;
 mod observe;
+mod plain;
 mod play;
 pub mod plot;
 mod programs;

@@ -14,6 +14,7 @@ use crate::count::is_work;
 use crate::figures::{self, Counts, Latency, Process};
 use crate::ledger::Seen;
 use crate::observe::Observer;
+use crate::plain;
 use crate::programs::{Programs, Which};
 use crate::progress::Progress;
 use crate::proxy::Proxies;
@@ -57,7 +58,8 @@ pub(crate) async fn all(flags: &BenchFlags, binaries: &Path, directory: &Path, r
     };
     report.settings = flags.settings();
     let other = flags.other().map_err(|error| error.to_string())?;
-    for which in std::iter::once(Which::Bailiff).chain(other.map(Which::Other)) {
+    let ours = if flags.together { Which::Together } else { Which::Bailiff };
+    for which in std::iter::once(ours).chain(other.map(Which::Other)) {
         report.runs.push(Run {
             program: which.name(),
             ..Run::default()
@@ -110,6 +112,7 @@ async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Pat
             .map_err(|complaint| format!("{}: {}: {complaint}", run.program, line.name))?;
         run.situations.push(played);
     }
+    run.weigh();
     stand.programs.end();
     Ok(())
 }
@@ -211,6 +214,12 @@ impl Stand<'_> {
                 self.cluster.taint(nodes, true).await?;
                 self.evict("the pods of the tainted nodes", nodes).await
             }
+            Act::Evict => {
+                let targets = self.cluster.pods_on(nodes).await?;
+                self.observer.ledger().take_over(self.clock.wall(), nodes);
+                plain::evict(&self.cluster.api, &targets).await?;
+                self.evict("the pods of the nodes that were taken over", nodes).await
+            }
             Act::Create => {
                 self.create().await?;
                 self.roll_out().await
@@ -225,7 +234,7 @@ impl Stand<'_> {
     /// Everything is as it was, but for pods that are gone.
     async fn undo(&mut self, act: Act, nodes: &[String]) -> Result<(), String> {
         match act {
-            Act::Wait | Act::Create | Act::Change => {}
+            Act::Wait | Act::Evict | Act::Create | Act::Change => {}
             Act::Silence => self.cluster.silence(nodes, false).await?,
             Act::Taint => self.cluster.taint(nodes, false).await?,
         }
@@ -381,6 +390,8 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
     let counts = before.counts.as_ref().zip(after.counts.as_ref());
     let requests = counts.map(|(before, after)| report::requests(figures::between(before, after)));
     let evicted = seen.evictions.len();
+    let are_due_together = matches!(line.act, Act::Taint | Act::Evict);
+    let evictions_per_second = seen.evictions_per_second().filter(|_| are_due_together);
     let mut played = Played {
         situation: line.situation,
         nodes,
@@ -391,12 +402,13 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
         detection: Latency::of(seen.detections),
         eviction: Latency::of(seen.evictions),
         creation: Latency::of(seen.creations),
+        evictions_per_second,
         requests_per_eviction: None,
         early: seen.early,
     };
     // Both are far below what a float holds exactly.
     #[allow(clippy::cast_precision_loss)]
-    if let Some(requests) = played.requests_for_it() {
+    if let Some(requests) = played.requests_for_it().filter(|_| line.act != Act::Evict) {
         played.requests_per_eviction = figures::ratio(requests as f64, evicted as f64);
     }
     played

@@ -15,6 +15,8 @@ use crate::proxy::Proxies;
 pub(crate) enum Which {
     /// Bailiff: the bus and the four stages, each a process.
     Bailiff,
+    /// The same in one process, which is `bailiff run`.
+    Together,
     /// Another one: its words.
     Other(Vec<String>),
 }
@@ -41,11 +43,25 @@ enum Flag {
     Rate,
 }
 
+/// What all of it in one process is called.
+const TOGETHER: &str = "bailiff-run";
+
 /// What names of Leases begin with by which the stages elect their leaders: none of a Bailiff that may be installed there.
 pub(crate) const LEASE_PREFIX: &str = "bailiff-bench-";
 
 /// How long a process may take to end by itself.
 const END: Duration = Duration::from_secs(10);
+
+// === impl Flag ===
+
+impl Flag {
+    fn of(self, flags: &BenchFlags) -> String {
+        match self {
+            Self::Grace => format!("--node-monitor-grace-period={}", flags.node_monitor_grace_period),
+            Self::Rate => format!("--node-eviction-rate={}", flags.node_eviction_rate),
+        }
+    }
+}
 
 // === impl Which ===
 
@@ -53,6 +69,7 @@ impl Which {
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Bailiff => "bailiff".to_owned(),
+            Self::Together => TOGETHER.to_owned(),
             Self::Other(words) => {
                 let file = words.first().map(|word| Path::new(word).file_name().unwrap_or_default());
                 file.unwrap_or_default().to_string_lossy().into_owned()
@@ -69,10 +86,11 @@ impl Programs {
         let mut programs = Self {
             members: Vec::new(),
             proxies,
-            is_bailiff: matches!(which, Which::Bailiff),
+            is_bailiff: !matches!(which, Which::Other(_)),
         };
         match which {
             Which::Bailiff => programs.start_bailiff(flags, binaries).await?,
+            Which::Together => programs.start_together(flags, binaries).await?,
             Which::Other(words) => programs.start_other(&which.name(), words, flags).await?,
         }
         Ok(programs)
@@ -84,22 +102,33 @@ impl Programs {
         self.members
             .push(Program::serve(&binaries.join("event-bus"), "event-bus".to_owned(), listen)?);
         for (stage, own) in STAGES {
-            let kubeconfig = self.proxies.open(stage).await?;
-            let mut arguments = vec![
-                format!("--kubeconfig={}", kubeconfig.display()),
-                format!("--bus={bus}"),
-                format!("--kube-api-qps={}", flags.kube_api_qps),
-                format!("--kube-api-burst={}", flags.kube_api_qps),
-                format!("--leader-elect-resource-name={LEASE_PREFIX}{stage}"),
-            ];
-            arguments.extend(own.iter().map(|flag| match flag {
-                Flag::Grace => format!("--node-monitor-grace-period={}", flags.node_monitor_grace_period),
-                Flag::Rate => format!("--node-eviction-rate={}", flags.node_eviction_rate),
-            }));
+            let mut arguments = vec![format!("--bus={bus}")];
+            arguments.extend(self.common(stage, flags).await?);
+            arguments.extend(own.iter().map(|flag| flag.of(flags)));
             self.members
                 .push(Program::serve(&binaries.join(stage), stage.to_owned(), arguments)?);
         }
         Ok(())
+    }
+
+    async fn start_together(&mut self, flags: &BenchFlags, binaries: &Path) -> Result<(), String> {
+        let mut arguments = vec!["run".to_owned()];
+        arguments.extend(self.common(TOGETHER, flags).await?);
+        arguments.extend(STAGES.iter().flat_map(|(_, own)| own.iter()).map(|flag| flag.of(flags)));
+        self.members
+            .push(Program::serve(&binaries.join("bailiff"), TOGETHER.to_owned(), arguments)?);
+        Ok(())
+    }
+
+    /// Flags of everything of Bailiff's that speaks to the API server.
+    async fn common(&mut self, name: &str, flags: &BenchFlags) -> Result<[String; 4], String> {
+        let kubeconfig = self.proxies.open(name).await?;
+        Ok([
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--kube-api-qps={}", flags.kube_api_qps),
+            format!("--kube-api-burst={}", flags.kube_api_qps),
+            format!("--leader-elect-resource-name={LEASE_PREFIX}{name}"),
+        ])
     }
 
     async fn start_other(&mut self, name: &str, words: &[String], flags: &BenchFlags) -> Result<(), String> {
@@ -189,5 +218,6 @@ mod tests {
     fn another_program_is_called_as_its_file_is() {
         assert_eq!(Which::Other(vec!["/usr/bin/kcm".to_owned(), "-v".to_owned()]).name(), "kcm");
         assert_eq!(Which::Bailiff.name(), "bailiff");
+        assert_eq!(Which::Together.name(), "bailiff-run");
     }
 }

@@ -60,6 +60,8 @@ pub struct Run {
     pub start_seconds: f64,
     /// What was played.
     pub situations: Vec<Played>,
+    /// How many pods of tainted nodes went a second, over how many whoever measures could evict in the same time with the same requests.
+    pub share_of_plain_rate: Option<f64>,
 }
 
 /// A situation that was played.
@@ -84,6 +86,8 @@ pub struct Played {
     pub eviction: Option<Latency>,
     /// From the beginning to each daemon pod.
     pub creation: Option<Latency>,
+    /// Pods evicted a second, from the first that was due to the last, where all come due together.
+    pub evictions_per_second: Option<f64>,
     /// Requests over pods that were evicted, without those that are sent at rest too.
     pub requests_per_eviction: Option<f64>,
     /// What came before its time: nothing may.
@@ -141,6 +145,20 @@ impl Report {
     }
 }
 
+// === impl Run ===
+
+impl Run {
+    /// Holds what the program did against what anybody could.
+    pub fn weigh(&mut self) {
+        let rate = |situation| {
+            let played = self.situations.iter().find(|played| played.situation == situation);
+            played.and_then(|played| played.evictions_per_second)
+        };
+        let rates = rate(Situation::Taint).zip(rate(Situation::PlainEviction));
+        self.share_of_plain_rate = rates.and_then(|(its, plain)| ratio(its, plain));
+    }
+}
+
 // === impl Played ===
 
 impl Played {
@@ -167,6 +185,7 @@ impl Played {
         // Counts of requests are far below what a float holds exactly.
         #[allow(clippy::cast_precision_loss)]
         figures.extend(self.requests_in_all().map(|requests| ("requests", requests as f64)));
+        figures.extend(self.evictions_per_second.map(|rate| ("evictions a second", rate)));
         figures.extend(self.requests_per_eviction.map(|requests| ("requests per eviction", requests)));
         let latencies = [
             (self.detection, ["detection p50, s", "detection p99, s", "detection max, s"]),
@@ -248,6 +267,7 @@ pub(crate) mod tests {
                 detection: None,
                 eviction: None,
                 creation: None,
+                evictions_per_second: None,
                 requests_per_eviction: None,
                 early: Vec::new(),
             };
@@ -263,6 +283,7 @@ pub(crate) mod tests {
                 program: program.to_owned(),
                 start_seconds: 2.25,
                 situations: vec![rest, failure],
+                share_of_plain_rate: None,
             }
         };
         let mut report = Report {
@@ -304,6 +325,22 @@ pub(crate) mod tests {
         };
         alone.compare();
         assert_eq!(alone.ratios, []);
+    }
+
+    #[test]
+    fn the_rate_of_evictions_is_held_against_a_plain_one() {
+        let mut run = mk_report().runs.remove(0);
+        run.weigh();
+        assert_eq!(run.share_of_plain_rate, None, "nothing was tainted");
+        for (situation, rate) in [(Situation::Taint, 150.0), (Situation::PlainEviction, 200.0)] {
+            run.situations.push(Played {
+                situation,
+                evictions_per_second: Some(rate),
+                ..run.situations[0].clone()
+            });
+        }
+        run.weigh();
+        assert_eq!(run.share_of_plain_rate, Some(0.75));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Situation {
     MassFailure,
     /// Somebody taints nodes by hand, NoExecute, and nothing tolerates it
     Taint,
+    /// The benchmark itself evicts the pods of as many nodes, with the same two requests for each: what the API server can take
+    PlainEviction,
     /// A DaemonSet is created, for all nodes
     Rollout,
     /// Its template changes
@@ -31,6 +33,8 @@ pub enum Act {
     Silence,
     /// Nodes get a taint.
     Taint,
+    /// Pods are evicted by whoever measures.
+    Evict,
     /// The DaemonSet is created.
     Create,
     /// The DaemonSet's template is changed; it is created before if it was not.
@@ -59,14 +63,17 @@ pub enum Part {
     Mass,
     /// As many as are tainted.
     Tainted,
+    /// As many again, whose pods are evicted plainly.
+    Plain,
 }
 
 /// All situations, in the order in which they are played.
-pub const TABLE: [Line; 6] = [
+pub const TABLE: [Line; 7] = [
     line(Situation::Rest, "rest", Act::Wait, None),
     line(Situation::NodeFailure, "node-failure", Act::Silence, Some(Part::One)),
     line(Situation::MassFailure, "mass-failure", Act::Silence, Some(Part::Mass)),
     line(Situation::Taint, "taint", Act::Taint, Some(Part::Tainted)),
+    line(Situation::PlainEviction, "plain-eviction", Act::Evict, Some(Part::Plain)),
     line(Situation::Rollout, "rollout", Act::Create, None),
     line(Situation::Update, "update", Act::Change, None),
 ];
@@ -110,6 +117,7 @@ impl Parts {
             Part::One => 0..1,
             Part::Mass => 1..1 + mass,
             Part::Tainted => 1 + mass..1 + mass + tainted,
+            Part::Plain => 1 + mass + tainted..1 + mass + 2 * tainted,
         }
     }
 }
@@ -132,17 +140,16 @@ mod tests {
 
     #[test]
     fn parts_are_disjoint_and_within_the_nodes() {
-        for nodes in [5, 12, 5_000, 130_000] {
-            let parts = Parts::of(nodes, 0.1, 1_000);
-            let ranges = [Part::One, Part::Mass, Part::Tainted].map(|part| parts.range(part));
+        let clusters = (10..100).chain([5_000, 130_000]);
+        for (nodes, share) in clusters.flat_map(|nodes| [0.0, 0.1, 0.5].map(|share| (nodes, share))) {
+            let parts = Parts::of(nodes, share, 1_000);
+            let ranges = [Part::One, Part::Mass, Part::Tainted, Part::Plain].map(|part| parts.range(part));
             assert!(
                 ranges.iter().all(|range| !range.is_empty() && range.end <= nodes),
-                "{nodes}: {ranges:?}"
+                "{nodes}, {share}: {ranges:?}"
             );
-            assert!(
-                ranges[0].end == ranges[1].start && ranges[1].end == ranges[2].start,
-                "{nodes}: {ranges:?}"
-            );
+            let follows = ranges.windows(2).all(|pair| pair[0].end == pair[1].start);
+            assert!(follows, "{nodes}, {share}: {ranges:?}");
         }
         assert_eq!(
             Parts::of(5_000, 0.1, 1_000),

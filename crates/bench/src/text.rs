@@ -62,6 +62,14 @@ fn of_run(text: &mut String, run: &Run) {
         latencies(text, played);
         requests(text, played);
     }
+    if let Some(share) = run.share_of_plain_rate {
+        let _ = writeln!(
+            text,
+            "\n  {} evicted at {share:.2} of the rate of {}",
+            name(Situation::Taint),
+            name(Situation::PlainEviction)
+        );
+    }
     text.push('\n');
 }
 
@@ -113,6 +121,9 @@ fn latencies(text: &mut String, played: &Played) {
     );
     for (name, Latency { count, p50, p99, max }) in rows {
         let _ = writeln!(text, "    {name:<28} {count:>8} {p50:>8.3} {p99:>8.3} {max:>9.3}");
+    }
+    if let Some(rate) = played.evictions_per_second {
+        let _ = writeln!(text, "    {:<28} {rate:>8.1}", "pods evicted a second");
     }
 }
 

@@ -70,6 +70,21 @@ struct PodStatus {
     phase: String,
 }
 
+/// A pod that can be evicted as it is, or as a write left it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TargetView {
+    pub(crate) metadata: Meta,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) spec: TargetSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct TargetSpec {
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) node_name: String,
+}
+
 /// When a node renewed its Lease.
 #[derive(Debug, Deserialize)]
 pub(crate) struct LeaseView {
@@ -171,6 +186,8 @@ fn wanted_node(affinity: &serde_json::Value) -> Option<String> {
     let is_name = field["key"] == "metadata.name" && field["operator"] == "In";
     is_name.then(|| field["values"][0].as_str().map(str::to_owned))?
 }
+
+impl Decode for TargetView {}
 
 impl Decode for LeaseView {}
 

@@ -93,7 +93,18 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
         .iter()
         .map(|played| played["situation"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["rest", "node-failure", "mass-failure", "taint", "rollout", "update"]);
+    assert_eq!(
+        names,
+        [
+            "rest",
+            "node-failure",
+            "mass-failure",
+            "taint",
+            "plain-eviction",
+            "rollout",
+            "update"
+        ]
+    );
     situations.iter().for_each(|played| check(played, &BAILIFF));
 
     let failure = &situations[1];
@@ -108,10 +119,37 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
         (&situations[3]["nodes"], &situations[3]["eviction"]["count"]),
         (&2.into(), &4.into())
     );
-    for rollout in &situations[4..] {
+    let plain = &situations[4];
+    assert_eq!((&plain["nodes"], &plain["eviction"]["count"]), (&2.into(), &4.into()));
+    assert!(!kinds(plain).contains("zone-evictor delete pods"), "{plain}");
+    assert!(report["runs"][0]["shareOfPlainRate"].as_f64().unwrap() > 0.0, "{report}");
+    for rollout in &situations[5..] {
         assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
     }
     assert!(std::fs::read_to_string(plot).unwrap().ends_with("</svg>\n"));
+}
+
+#[test]
+fn all_of_it_in_one_process_is_played_too() {
+    let output = bench(&[
+        "--together",
+        "--nodes=10",
+        "--pods=20",
+        "--tainted=2",
+        "--situations=taint,rollout",
+        "--output=json",
+        &format!("--binaries={}", binaries().display()),
+    ]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report = report(&output);
+    let situations = report["runs"][0]["situations"].as_array().unwrap();
+    situations
+        .iter()
+        .for_each(|played| check(played, &["bailiff-run", "bench", "sandbox"]));
+    assert_eq!(
+        (&situations[0]["eviction"]["count"], &situations[1]["creation"]["count"]),
+        (&4.into(), &10.into())
+    );
 }
 
 /// An API server in which nothing lives. Dropping it kills it.

@@ -8,7 +8,7 @@ use bailiff_event_bus::{Bus, Roles, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{TlsArgs, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::port::{Bounds, Port};
-use bailiff_runtime::{CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, client};
+use bailiff_runtime::{CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, single_threaded};
 use bailiff_stage::service;
 use bailiff_stage::{Process, Stage};
 use bailiff_taint_manager::TaintManager;
@@ -72,9 +72,13 @@ pub struct Args {
 /// Name of the service, of its Lease and of its trace resource.
 const NAME: &str = "bailiff";
 
+/// As often as that stage wakes that may wake most often: the others wake with it.
+const WAKES_PER_SECOND: f64 = NodeHealthMonitor::WAKES_PER_SECOND;
+
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    crate::runtime()?.block_on(run(args))
+    // One thread, as in the binaries of the stages: what they do together is far from one processor's work.
+    single_threaded(Wakes::new(WAKES_PER_SECOND))?.block_on(run(args))
 }
 
 async fn run(args: Args) -> Result<ExitCode, Failure> {

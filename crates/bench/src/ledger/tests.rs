@@ -186,3 +186,25 @@ fn names_are_in_turns_of_their_zones() {
     assert_eq!(ledger.names(), ["node-a-000", "node-b-000", "node-a-001", "node-a-1000"]);
     assert_eq!((ledger.healthy(), ledger.sizes()), (4, (4, 0)));
 }
+
+#[test]
+fn who_measures_may_evict_what_it_took_over_and_nothing_else() {
+    let mut ledger = Ledger::default();
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    let nodes = ["n-1".to_owned()];
+    for uid in ["a", "b", "c"] {
+        ledger.pod(at(0.0), &pod(uid, &[], false));
+    }
+    ledger.begin(at(1.0));
+    ledger.take_over(at(2.0), &nodes);
+    ledger.pod(at(2.5), &pod("a", &[], true));
+    ledger.pod(at(4.0), &pod("b", &[], true));
+    assert_eq!(ledger.staying(&nodes), 1);
+    let seen = ledger.end();
+    close(&seen.evictions, &[0.5, 2.0]);
+    assert_eq!((seen.evictions_per_second(), seen.early.len()), (Some(1.0), 0));
+    ledger.begin(at(5.0));
+    ledger.pod(at(6.0), &pod("c", &[], true));
+    let seen = ledger.end();
+    assert_eq!((seen.evictions_per_second(), seen.early.len()), (None, 1));
+}
