@@ -1,6 +1,6 @@
 //! The cluster that is played with: a sandbox as a process of its own, or a real API server whose kubelets are one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl Cluster {
 
     /// The pods on these nodes, as they are.
     pub(crate) async fn pods_on(&self, nodes: &[String]) -> Result<Vec<TargetView>, String> {
-        let nodes: HashSet<&str> = nodes.iter().map(String::as_str).collect();
+        let nodes: BTreeSet<&str> = nodes.iter().map(String::as_str).collect();
         let mut pods = Vec::new();
         let take = |_: &str, object: &Encoded<'_>| {
             use bailiff_cluster::Decode as _;
