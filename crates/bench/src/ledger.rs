@@ -74,8 +74,8 @@ pub struct Seen {
     pub detections: Vec<f64>,
     /// Seconds from when a pod was due until it was told to go.
     pub evictions: Vec<f64>,
-    /// From when the first of these was due until the last was told to go.
-    pub evicting: Option<(Wall, Wall)>,
+    /// When each of these was due, and when it was told to go.
+    pub evicted: Vec<(Wall, Wall)>,
     /// Seconds from the beginning until a daemon pod was there.
     pub creations: Vec<f64>,
     /// What came before its time: nodes that were Unknown within their grace, pods that were told to go before they were due or without
@@ -104,16 +104,17 @@ impl Seen {
     /// A pod that was due was told to go.
     fn evicted(&mut self, due: Wall, at: Wall) {
         self.evictions.push(seconds(at, due));
-        let (first, last) = self.evicting.unwrap_or((due, at));
-        self.evicting = Some((first.min(due), last.max(at)));
+        self.evicted.push((due, at));
     }
 
-    /// Pods a second, from the first that was due to the last that was told to go.
+    /// Pods a second from when the last was due: until then it is whoever makes them due that holds them up.
     pub fn evictions_per_second(&self) -> Option<f64> {
-        let (first, last) = self.evicting?;
+        let all_due = self.evicted.iter().map(|(due, _)| *due).max()?;
+        let after = self.evicted.iter().map(|(_, at)| *at).filter(|at| *at > all_due);
+        let last = after.clone().max()?;
         // Far below what a float holds exactly.
         #[allow(clippy::cast_precision_loss)]
-        ratio(self.evictions.len() as f64, seconds(last, first))
+        ratio(after.count() as f64, seconds(last, all_due))
     }
 }
 

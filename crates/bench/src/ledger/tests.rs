@@ -208,3 +208,25 @@ fn who_measures_may_evict_what_it_took_over_and_nothing_else() {
     let seen = ledger.end();
     assert_eq!((seen.evictions_per_second(), seen.early.len()), (None, 1));
 }
+
+#[test]
+fn the_rate_counts_from_when_the_last_pod_is_due() {
+    let mut ledger = Ledger::default();
+    for name in ["n-1", "n-2"] {
+        ledger.node(at(0.0), name, ReadyStatus::True, Vec::new());
+    }
+    let on = |uid, node, is_leaving| PodSeen {
+        node,
+        ..pod(uid, &[], is_leaving)
+    };
+    for (uid, node) in [("a", "n-1"), ("b", "n-2"), ("c", "n-2")] {
+        ledger.pod(at(0.0), &on(uid, node, false));
+    }
+    ledger.begin(at(1.0));
+    ledger.take_over(at(1.0), &["n-1".to_owned()]);
+    ledger.pod(at(1.5), &on("a", "n-1", true));
+    ledger.take_over(at(2.0), &["n-2".to_owned()]);
+    ledger.pod(at(3.0), &on("b", "n-2", true));
+    ledger.pod(at(6.0), &on("c", "n-2", true));
+    assert_eq!(ledger.end().evictions_per_second(), Some(0.5), "two in four seconds");
+}
