@@ -33,6 +33,8 @@ pub struct Pod {
     pub mode: Option<PodMode>,
     /// Revision of the last post; what is older says nothing about the fields below.
     pub posted: u64,
+    /// Revision that was seen last; seen again, while a post waits for its turn, it says nothing about them either.
+    pub seen: u64,
     /// As the API has it.
     pub phase: Phase,
     pub ready: ReadyStatus,
@@ -127,6 +129,7 @@ impl Pod {
             host_network: facts.host_network,
             requests: facts.requests,
             posted: 0,
+            seen: facts.revision,
             phase: facts.phase,
             ready: facts.ready,
             scheduled: facts.scheduled,
@@ -150,9 +153,10 @@ impl Pod {
             self.since = now;
         }
         self.terminating = facts.terminating;
-        if facts.revision < self.posted {
+        if facts.revision < self.posted || facts.revision == self.seen {
             return;
         }
+        self.seen = facts.revision;
         self.phase = facts.phase;
         self.ready = facts.ready;
         self.scheduled = facts.scheduled;

@@ -28,6 +28,30 @@ fn a_recorded_pod_starts_and_is_finalised_after_its_delays() {
 }
 
 #[test]
+fn what_is_listed_again_before_a_post_had_its_turn_is_no_news() {
+    let mut bench = Bench::new(KubeletSettings::cluster());
+    bench.set("lease_interval", "none");
+    bench.apply(NodeFacts {
+        allocatable: Allocatable::default(),
+        ..mk_node(1, "u1")
+    });
+    bench.apply(mk_pod("a", 2));
+    bench.millis = 10_000;
+    // Nobody answers.
+    let posts = |effects: Vec<Effect>| {
+        let is_post = |effect: &&Effect| matches!(effect, Effect::Send(request) if request.path.ends_with("/pods/a/status"));
+        effects.iter().filter(is_post).count()
+    };
+    assert_eq!(posts(bench.core.apply(Input::Wake, bench.now())), 1);
+    assert_eq!(posts(bench.core.apply(mk_pod("a", 2).into(), bench.now())), 0);
+    assert_eq!(
+        posts(bench.core.apply(mk_pod("a", 3).into(), bench.now())),
+        1,
+        "somebody changed it"
+    );
+}
+
+#[test]
 fn pods_become_what_the_mode_says() {
     let cases = [
         ("ready", vec!["Running ready=True restarts=0 -"]),
