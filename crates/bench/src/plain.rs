@@ -38,7 +38,7 @@ async fn evict_one(api: &Api, pod: &TargetView) -> Result<(), String> {
     let marked = marked.map_err(|error| format!("pod {} cannot be marked: {error}", seen.name))?;
     let precondition = Precondition {
         uid: Some(seen.uid.clone()),
-        resource_version: Some(marked.metadata.resource_version),
+        resource_version: Some(marked.metadata.resource_version.into()),
     };
     let deleted = api.delete(&path, &precondition).await;
     deleted.map_err(|error| format!("pod {} cannot be deleted: {error}", seen.name))

@@ -86,7 +86,7 @@ pub struct Played {
     pub eviction: Option<Latency>,
     /// From the beginning to each daemon pod.
     pub creation: Option<Latency>,
-    /// Pods evicted a second, from the first that was due to the last, where all come due together.
+    /// Pods evicted a second from when the last was due, where all come due together.
     pub evictions_per_second: Option<f64>,
     /// Requests over pods that were evicted, without those that are sent at rest too.
     pub requests_per_eviction: Option<f64>,

@@ -162,8 +162,8 @@ impl From<RawPod> for PodView {
             phase: status.phase,
             tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
             meta: Meta {
-                name: metadata.name,
-                namespace: metadata.namespace,
+                name: metadata.name.into(),
+                namespace: metadata.namespace.into(),
                 uid: metadata.uid,
                 ..Meta::default()
             },

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::protobuf;
 use crate::scan::{self, Message, ScanError};
-use crate::views::Meta;
+use crate::views::{CompactString, Meta};
 
 /// Media type of JSON.
 pub const JSON: &str = "application/json";
@@ -104,6 +104,15 @@ impl<'a> Encoded<'a> {
             Self::Protobuf(message) => protobuf::identity(message),
         }
     }
+
+    /// Its resourceVersion; empty if there is none to be read.
+    pub(crate) fn version(&self) -> CompactString {
+        let version = match self {
+            Self::Json(text) => identity_in_json(text).map(|meta| meta.resource_version),
+            Self::Protobuf(message) => protobuf::version(message),
+        };
+        version.unwrap_or_default()
+    }
 }
 
 fn identity_in_json(text: &str) -> Option<Meta> {
@@ -117,13 +126,13 @@ fn identity_in_json(text: &str) -> Option<Meta> {
     #[serde(rename_all = "camelCase", default)]
     struct Identity {
         #[serde(deserialize_with = "or_default")]
-        name: String,
+        name: CompactString,
         #[serde(deserialize_with = "or_default")]
-        namespace: String,
+        namespace: CompactString,
         #[serde(deserialize_with = "or_default")]
         uid: String,
         #[serde(deserialize_with = "or_default")]
-        resource_version: String,
+        resource_version: CompactString,
     }
     let Object { metadata } = serde_json::from_str(text).ok()?;
     Some(Meta {
@@ -143,7 +152,7 @@ mod tests {
     fn a_broken_object_is_still_identified() {
         let object = |text: &str| Encoded::Json(text).identity();
         let meta = object(r#"{"metadata":{"name":"a","namespace":null,"uid":"u","creationTimestamp":7},"spec":false}"#);
-        assert_eq!(meta.map(|meta| (meta.name, meta.uid)), Some(("a".to_owned(), "u".to_owned())));
+        assert_eq!(meta.map(|meta| (meta.name, meta.uid)), Some(("a".into(), "u".to_owned())));
         assert_eq!(object(r#"{"metadata":{"name":7}}"#), None);
         assert_eq!(object("[]"), None);
     }

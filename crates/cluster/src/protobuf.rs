@@ -11,8 +11,10 @@ use bytes::Bytes;
 use prost::Message;
 use serde_json::{Value, json};
 
+use crate::decode::DecodeError;
+use crate::scan::ScanError;
 use crate::scan::wire::{Fields, Payload, first};
-use crate::views::Meta;
+use crate::views::{CompactString, Meta};
 
 /// What every document starts with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 const MAGIC: &[u8] = b"k8s\0";
@@ -30,15 +32,6 @@ pub struct RawExtension {
     /// The bytes, as they are kept.
     #[prost(bytes = "bytes", tag = "1")]
     pub raw: Bytes,
-}
-
-/// `meta.v1.WatchEvent`
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct WatchEvent {
-    #[prost(string, tag = "1")]
-    pub(crate) kind: String,
-    #[prost(message, required, tag = "2")]
-    pub(crate) object: RawExtension,
 }
 
 /// `meta.v1.ListMeta`
@@ -143,6 +136,22 @@ pub(crate) fn document(bytes: &Bytes) -> Result<Option<Bytes>, prost::DecodeErro
     Unknown::decode(bytes.slice(MAGIC.len()..)).map(|unknown| Some(unknown.raw))
 }
 
+/// What a `meta.v1.WatchEvent` says, and the document that it says it of: its bytes, which are the event's.
+pub(crate) fn event(frame: &Bytes) -> Result<(&str, Bytes), DecodeError> {
+    let (mut kind, mut object) = (&b""[..], &b""[..]);
+    let mut fields = Fields::of(frame);
+    while let Some(field) = fields.next().map_err(ScanError::from)? {
+        match field {
+            (1, Payload::Bytes(text)) => kind = text,
+            (2, Payload::Bytes(extension)) => object = extension,
+            _ => {}
+        }
+    }
+    let kind = std::str::from_utf8(kind).map_err(|_| DecodeError::Unknown)?;
+    let raw = first(object, 1).ok_or(DecodeError::Unknown)?;
+    Ok((kind, frame.slice_ref(raw)))
+}
+
 /// What identifies an object of any kind, as far as it can be read: what comes later may be broken.
 pub(crate) fn identity(message: &[u8]) -> Option<Meta> {
     let mut meta = Meta::default();
@@ -151,11 +160,11 @@ pub(crate) fn identity(message: &[u8]) -> Option<Meta> {
         let (Payload::Bytes(bytes), 1 | 3 | 5 | 6) = (payload, number) else {
             continue;
         };
-        let text = String::from_utf8_lossy(bytes).into_owned();
+        let text = CompactString::from_utf8_lossy(bytes);
         match number {
             1 => meta.name = text,
             3 => meta.namespace = text,
-            5 => meta.uid = text,
+            5 => meta.uid = text.into(),
             // The last that is wanted.
             _ => {
                 meta.resource_version = text;
@@ -164,6 +173,11 @@ pub(crate) fn identity(message: &[u8]) -> Option<Meta> {
         }
     }
     Some(meta)
+}
+
+/// The resourceVersion of an object of any kind.
+pub(crate) fn version(message: &[u8]) -> Option<CompactString> {
+    first(first(message, 1)?, 6).map(CompactString::from_utf8_lossy)
 }
 
 impl ObjectMeta {
@@ -197,5 +211,41 @@ impl Time {
     /// The text of JSON; `None` for a time that no calendar has.
     fn wall(self) -> Option<String> {
         Wall::from_second(self.seconds).ok().map(|wall| wall.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_taken_apart_or_refused() {
+        let read = |frame: &'static [u8]| {
+            let frame = Bytes::from_static(frame);
+            event(&frame).map(|(kind, document)| (kind.to_owned(), document)).ok()
+        };
+        let wanted = Some(("ADDED".to_owned(), Bytes::from_static(b"k8s\0")));
+        assert_eq!(read(b"\x0a\x05ADDED\x12\x06\x0a\x04k8s\0"), wanted);
+        assert_eq!(
+            read(b"\x12\x06\x0a\x04k8s\0\x18\x07\x0a\x05ADDED"),
+            wanted,
+            "in another order, with a field of later"
+        );
+        for broken in [
+            &b"\x0a\x05ADDED"[..],
+            b"\x0a\x01\xff\x12\x02\x0a\0",
+            b"\x0a\x09ADDED",
+            b"\x0a\x05ADDED\x12\x02\x0a\x04",
+        ] {
+            assert_eq!(read(broken), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_found_without_the_rest() {
+        let object = b"\x0a\x06\x0a\x01a\x32\x017\x12\x09";
+        assert_eq!(version(object).as_deref(), Some("7"));
+        assert_eq!(identity(object).map(|meta| meta.resource_version).as_deref(), Some("7"));
+        assert_eq!(version(b"\x0a\x03\x0a\x01a"), None);
     }
 }

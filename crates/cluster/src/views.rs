@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::{Effect, Operator, ReadyStatus, Selector, Taint, Toleration, Wall};
+pub use compact_str::CompactString;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -16,14 +17,14 @@ use serde_json::value::RawValue;
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
     /// `metadata.name`.
-    pub name: String,
+    pub name: CompactString,
     /// `metadata.namespace`; empty for cluster-scoped objects.
     #[serde(deserialize_with = "or_default")]
-    pub namespace: String,
+    pub namespace: CompactString,
     /// `metadata.uid`.
     pub uid: String,
     /// `metadata.resourceVersion`.
-    pub resource_version: String,
+    pub resource_version: CompactString,
     /// `metadata.creationTimestamp`.
     #[serde(deserialize_with = "time")]
     pub creation_timestamp: Option<Wall>,
@@ -55,12 +56,12 @@ pub struct OwnerReference {
 pub struct Condition {
     /// Type.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: CompactString,
     /// Status, as the API has it.
-    pub status: String,
+    pub status: CompactString,
     /// Reason.
     #[serde(deserialize_with = "or_default")]
-    pub reason: String,
+    pub reason: CompactString,
     /// `lastTransitionTime`.
     #[serde(deserialize_with = "time")]
     pub last_transition_time: Option<Wall>,
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(
             meta,
             Meta {
-                name: "n".to_owned(),
+                name: "n".into(),
                 ..Meta::default()
             }
         );

@@ -302,8 +302,8 @@ impl Loop {
             ))),
             Event::Applied(one) => Turn::Input(Input::DaemonSetApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::DaemonSetDeleted {
-                namespace: one.namespace.into(),
-                name: one.name.into(),
+                namespace: one.namespace.as_str().into(),
+                name: one.name.as_str().into(),
                 uid: one.uid.into(),
             }),
             Event::Stale { reason, .. } => self.went_stale(Watched::DaemonSets, reason),
@@ -318,8 +318,8 @@ impl Loop {
             )),
             Event::Applied(one) => Turn::Input(Input::RevisionApplied(one.facts)),
             Event::Deleted(one) => Turn::Input(Input::RevisionDeleted {
-                namespace: one.namespace.into(),
-                name: one.name.into(),
+                namespace: one.namespace.as_str().into(),
+                name: one.name.as_str().into(),
                 uid: one.uid.into(),
             }),
             Event::Stale { reason, .. } => self.went_stale(Watched::Revisions, reason),
@@ -333,7 +333,7 @@ impl Loop {
                 all.into_listed(|view| view.facts, |meta| NodeName::from(meta.name.as_str())),
             )),
             Event::Applied(one) => Turn::Input(Input::NodeApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.name.into())),
+            Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.name.as_str().into())),
             Event::Stale { reason, .. } => self.went_stale(Watched::Nodes, reason),
             Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Nodes)),
         }

@@ -55,8 +55,7 @@ impl Identified for Node {
 
     fn meta(&self) -> Meta {
         Meta {
-            name: self.name.to_string(),
-            uid: self.uid.to_string(),
+            name: self.name.as_str().into(),
             ..Meta::default()
         }
     }
@@ -67,9 +66,8 @@ impl Identified for Pod {
 
     fn meta(&self) -> Meta {
         Meta {
-            name: self.name.to_string(),
-            namespace: self.namespace.to_string(),
-            uid: self.uid.to_string(),
+            name: self.name.as_str().into(),
+            namespace: self.namespace.as_str().into(),
             ..Meta::default()
         }
     }
@@ -78,9 +76,8 @@ impl Identified for Pod {
 impl Identified for DaemonSet {
     fn meta(&self) -> Meta {
         Meta {
-            name: self.name.to_string(),
-            namespace: self.namespace.to_string(),
-            uid: self.uid.to_string(),
+            name: (*self.name).into(),
+            namespace: self.namespace.as_str().into(),
             ..Meta::default()
         }
     }
@@ -146,10 +143,10 @@ impl<'de> Deserialize<'de> for Kept {
 impl Kept {
     fn of(facts: Revision) -> Self {
         let meta = Meta {
-            name: facts.name.to_string(),
-            namespace: facts.namespace.to_string(),
+            name: (*facts.name).into(),
+            namespace: facts.namespace.as_str().into(),
             uid: facts.uid.to_string(),
-            resource_version: facts.version.to_string(),
+            resource_version: facts.version.to_string().into(),
             ..Meta::default()
         };
         Self { meta, facts }

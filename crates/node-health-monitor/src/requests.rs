@@ -65,7 +65,7 @@ pub async fn write(api: Api, write: StatusWrite) -> Input {
     let path = format!("{NODES}/{}/status", write.node.name);
     let result = api.patch::<Written>(&path, &Patch::Strategic(body(&write))).await;
     let outcome = match result {
-        Ok(written) => WriteOutcome::Stored(ResourceVersion::from(written.metadata.resource_version)),
+        Ok(written) => WriteOutcome::Stored(ResourceVersion::from(written.metadata.resource_version.as_str())),
         Err(error) => refused(&write, error),
     };
     Input::Written {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, Meta, condition, or_default, time};
+use bailiff_cluster::views::{CompactString, Condition, Meta, condition, or_default, time};
 use bailiff_cluster::{Decode, View};
 use bailiff_model::{NodeName, NodeUid, ReadyStatus, ResourceVersion, Wall, Zone, wellknown};
 use bailiff_node_health_core::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
@@ -20,11 +20,28 @@ pub struct NodeView {
 
 /// A Lease.
 #[derive(Debug, Deserialize)]
+#[serde(from = "RawLease")]
 pub struct LeaseView {
-    #[serde(rename = "metadata")]
     meta: Meta,
+    spec: LeaseSpec,
+}
+
+#[derive(Deserialize)]
+struct RawLease {
+    metadata: LeaseMeta,
     #[serde(default, deserialize_with = "or_default")]
     spec: LeaseSpec,
+}
+
+/// Without the uid: Leases are known by their names.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaseMeta {
+    name: CompactString,
+    #[serde(default, deserialize_with = "or_default")]
+    namespace: CompactString,
+    #[serde(default)]
+    resource_version: CompactString,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -44,10 +61,10 @@ struct RawNode {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawMeta {
-    name: String,
+    name: CompactString,
     uid: String,
     #[serde(default)]
-    resource_version: String,
+    resource_version: CompactString,
     #[serde(default, deserialize_with = "time")]
     creation_timestamp: Option<Wall>,
     #[serde(default, deserialize_with = "or_default")]
@@ -66,15 +83,15 @@ struct RawStatus {
 #[serde(default)]
 struct Labels {
     #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
-    region_legacy: Option<String>,
+    region_legacy: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/region")]
-    region: Option<String>,
+    region: Option<CompactString>,
     #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
-    zone_legacy: Option<String>,
+    zone_legacy: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/zone")]
-    zone: Option<String>,
+    zone: Option<CompactString>,
     #[serde(rename = "node.kubernetes.io/exclude-disruption")]
-    exclude_disruption: Option<String>,
+    exclude_disruption: Option<CompactString>,
 }
 
 // === impl NodeView ===
@@ -127,14 +144,26 @@ impl NodeView {
                 pid: status(wellknown::CONDITION_PID_PRESSURE),
             },
             created: self.meta.creation_timestamp.unwrap_or(Wall::UNIX_EPOCH),
-            name: NodeName::from(self.meta.name),
+            name: NodeName::from(self.meta.name.as_str()),
             uid: NodeUid::from(self.meta.uid),
-            resource_version: ResourceVersion::from(self.meta.resource_version),
+            resource_version: ResourceVersion::from(self.meta.resource_version.as_str()),
         }
     }
 }
 
 // === impl LeaseView ===
+
+impl From<RawLease> for LeaseView {
+    fn from(raw: RawLease) -> Self {
+        let meta = Meta {
+            name: raw.metadata.name,
+            namespace: raw.metadata.namespace,
+            resource_version: raw.metadata.resource_version,
+            ..Meta::default()
+        };
+        Self { meta, spec: raw.spec }
+    }
+}
 
 impl Decode for LeaseView {
     const MESSAGE: Option<&'static Message> = Some(&schema::LEASE);
@@ -150,8 +179,8 @@ impl LeaseView {
     /// The facts.
     pub fn into_facts(self) -> LeaseFacts {
         LeaseFacts {
-            name: NodeName::from(self.meta.name),
-            resource_version: ResourceVersion::from(self.meta.resource_version),
+            name: NodeName::from(self.meta.name.as_str()),
+            resource_version: ResourceVersion::from(self.meta.resource_version.as_str()),
             renewed: self.spec.renew_time,
         }
     }

@@ -265,7 +265,7 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
         Event::Snapshot(all) => Input::Nodes(all.into_listed(NodeView::into_facts, |meta| NodeName::from(meta.name.as_str()))),
         Event::Applied(node) => Input::Node(node.into_facts()),
         Event::Deleted(node) => Input::NodeGone {
-            name: NodeName::from(node.name),
+            name: NodeName::from(node.name.as_str()),
             uid: NodeUid::from(node.uid),
         },
         Event::Stale { since, reason } => {

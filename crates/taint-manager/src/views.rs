@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, Conditions, Meta, TaintView, TolerationView, condition, or_default, time};
+use bailiff_cluster::views::{CompactString, Condition, Conditions, Meta, TaintView, TolerationView, condition, or_default, time};
 use bailiff_cluster::{Decode, View};
-use bailiff_model::{NodeName, NodeRef, PodRef, ReadyStatus, ResourceVersion, Stamp, Wall, Zone, wellknown};
+use bailiff_model::{NodeRef, PodRef, ReadyStatus, Stamp, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -45,10 +45,10 @@ struct RawNode {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeMeta {
-    name: String,
+    name: CompactString,
     uid: String,
     #[serde(default)]
-    resource_version: String,
+    resource_version: CompactString,
     #[serde(default, deserialize_with = "time")]
     creation_timestamp: Option<Wall>,
     #[serde(default, deserialize_with = "or_default")]
@@ -67,13 +67,13 @@ struct Labels {
     #[serde(rename = "beta.kubernetes.io/arch")]
     arch_beta: Option<Arc<str>>,
     #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
-    region_legacy: Option<String>,
+    region_legacy: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/region")]
-    region: Option<String>,
+    region: Option<CompactString>,
     #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
-    zone_legacy: Option<String>,
+    zone_legacy: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/zone")]
-    zone: Option<String>,
+    zone: Option<CompactString>,
 }
 
 #[derive(Default, Deserialize)]
@@ -97,11 +97,11 @@ struct RawPod {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodMeta {
-    name: String,
-    namespace: String,
+    name: CompactString,
+    namespace: CompactString,
     uid: String,
     #[serde(default)]
-    resource_version: String,
+    resource_version: CompactString,
     #[serde(default)]
     generation: i64,
     #[serde(default, deserialize_with = "time")]
@@ -114,7 +114,7 @@ struct PodMeta {
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     #[serde(deserialize_with = "or_default")]
-    node_name: String,
+    node_name: CompactString,
     #[serde(deserialize_with = "or_default")]
     tolerations: Vec<TolerationView>,
 }
@@ -154,6 +154,7 @@ impl From<RawNode> for NodeView {
         let meta = Meta {
             name: metadata.name,
             uid: metadata.uid,
+            resource_version: metadata.resource_version,
             ..Meta::default()
         };
         Self { meta, facts }
@@ -222,11 +223,11 @@ impl From<RawPod> for PodView {
                 namespace: metadata.namespace.as_str().into(),
                 name: metadata.name.as_str().into(),
                 uid: metadata.uid.as_str().into(),
-                resource_version: ResourceVersion::from(metadata.resource_version),
+                resource_version: metadata.resource_version.as_str().into(),
                 disruption_target: found(wellknown::CONDITION_DISRUPTION_TARGET).is_some_and(|target| target.status == "True"),
                 generation: metadata.generation,
             },
-            node: NodeName::from(spec.node_name),
+            node: spec.node_name.as_str().into(),
             tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
             ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
             ready_since: ready.and_then(|ready| ready.last_transition_time),
@@ -239,6 +240,7 @@ impl From<RawPod> for PodView {
             name: metadata.name,
             namespace: metadata.namespace,
             uid: metadata.uid,
+            resource_version: metadata.resource_version,
             ..Meta::default()
         };
         Self { meta, facts }

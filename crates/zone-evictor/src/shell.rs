@@ -1,5 +1,6 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
+use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, Source};
 use bailiff_cluster::{Snapshot, Watch};
 use bailiff_event_bus::{
@@ -262,7 +263,7 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
         Event::Snapshot(snapshot) => Turn::Input(Input::Nodes(listed(snapshot))),
         Event::Applied(view) => readable(view).map_or(Turn::Nothing, |facts| Turn::Input(Input::NodeApplied(facts))),
         Event::Deleted(meta) => Turn::Input(Input::NodeDeleted {
-            name: meta.name.into(),
+            name: meta.name.as_str().into(),
             uid: Some(meta.uid.into()),
         }),
         Event::Stale { reason, .. } => {
@@ -287,11 +288,11 @@ fn from_daemon_sets(event: Event<DaemonSetView>) -> Input {
             let facts = snapshot.objects.into_iter().map(DaemonSetView::into_facts);
             let mut listed: Listed<DaemonSetFacts, DaemonSetKey> = facts.collect();
             let malformed = snapshot.malformed.into_iter();
-            listed.unreadable = malformed.map(|meta| (meta.namespace.into(), meta.name)).collect();
+            listed.unreadable = malformed.map(|meta| key_of(&meta)).collect();
             Input::DaemonSets(listed)
         }
         Event::Applied(view) => Input::DaemonSetApplied(view.into_facts()),
-        Event::Deleted(meta) => Input::DaemonSetDeleted((meta.namespace.into(), meta.name)),
+        Event::Deleted(meta) => Input::DaemonSetDeleted(key_of(&meta)),
         Event::Stale { reason, .. } => {
             tracing::warn!(%reason, "Watch on DaemonSets is stale; no pod of a node is deleted until it is back");
             Input::DaemonSetsFresh(false)
@@ -300,10 +301,14 @@ fn from_daemon_sets(event: Event<DaemonSetView>) -> Input {
     }
 }
 
+fn key_of(meta: &Meta) -> DaemonSetKey {
+    (meta.namespace.as_str().into(), meta.name.to_string())
+}
+
 /// All nodes; one that cannot be read whole is not taken for gone.
 fn listed(snapshot: Snapshot<NodeView>) -> Listed<NodeFacts, NodeName> {
     let mut listed = Listed::from(Vec::with_capacity(snapshot.objects.len()));
-    listed.unreadable = snapshot.malformed.into_iter().map(|meta| meta.name.into()).collect();
+    listed.unreadable = snapshot.malformed.into_iter().map(|meta| meta.name.as_str().into()).collect();
     for view in snapshot.objects {
         let name = NodeName::from(bailiff_cluster::View::meta(&view).name.as_str());
         match readable(view) {

@@ -2,7 +2,7 @@
 
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{
-    Condition, Conditions, Meta, SelectorView, TaintView, Taints, TolerationView, condition, or_default, time,
+    CompactString, Condition, Conditions, Meta, SelectorView, TaintView, Taints, TolerationView, condition, or_default, time,
 };
 use bailiff_cluster::{Decode, View};
 use bailiff_model::{ReadyStatus, Selector, Wall, Zone, wellknown};
@@ -56,12 +56,12 @@ struct RawNode {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawMeta<L> {
-    name: String,
+    name: CompactString,
     uid: String,
     #[serde(default, deserialize_with = "or_default")]
-    namespace: String,
+    namespace: CompactString,
     #[serde(default)]
-    resource_version: String,
+    resource_version: CompactString,
     #[serde(default, deserialize_with = "or_default")]
     generation: i64,
     #[serde(default, deserialize_with = "time")]
@@ -108,15 +108,15 @@ struct PodCondition {
 #[serde(default)]
 struct Labels {
     #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
-    region_legacy: Option<String>,
+    region_legacy: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/region")]
-    region: Option<String>,
+    region: Option<CompactString>,
     #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
-    zone_legacy: Option<String>,
+    zone_legacy: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/zone")]
-    zone: Option<String>,
+    zone: Option<CompactString>,
     #[serde(rename = "node.kubernetes.io/exclude-disruption")]
-    exclude_disruption: Option<String>,
+    exclude_disruption: Option<CompactString>,
 }
 
 // === impl NodeView ===
@@ -164,9 +164,9 @@ impl NodeView {
                 .and_then(|ready| ready.last_transition_time)
                 .filter(|at| self.meta.creation_timestamp.is_none_or(|created| created < *at)),
             taints: self.taints.iter().map(TaintView::to_model).collect::<Option<_>>()?,
-            name: self.meta.name.into(),
+            name: self.meta.name.as_str().into(),
             uid: self.meta.uid.into(),
-            resource_version: self.meta.resource_version.into(),
+            resource_version: self.meta.resource_version.as_str().into(),
         })
     }
 }
@@ -187,7 +187,7 @@ impl DaemonSetView {
     /// The facts.
     pub(crate) fn into_facts(self) -> DaemonSetFacts {
         DaemonSetFacts {
-            key: (self.metadata.namespace.into(), self.metadata.name),
+            key: (self.metadata.namespace.as_str().into(), self.metadata.name.into()),
             selector: self.spec.selector.map_or(Selector::Nothing, |selector| selector.to_model()),
         }
     }
@@ -210,10 +210,10 @@ impl PodView {
         PodFacts {
             disruption_target: target.is_some(),
             marked: target.is_some_and(|target| target.reason == DISRUPTION_REASON && target.message == DISRUPTION_MESSAGE),
-            namespace: metadata.namespace.into(),
-            name: metadata.name.into(),
+            namespace: metadata.namespace.as_str().into(),
+            name: metadata.name.as_str().into(),
             uid: metadata.uid.into(),
-            resource_version: metadata.resource_version.into(),
+            resource_version: metadata.resource_version.as_str().into(),
             generation: metadata.generation,
             node: spec.node_name.into(),
             tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),

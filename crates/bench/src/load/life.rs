@@ -185,8 +185,8 @@ fn changed(fleet: &mut Fleet, event: Event<PodView>) -> Vec<Job> {
 
 fn of_view(view: PodView) -> Pod {
     Pod {
-        namespace: view.meta.namespace,
-        name: view.meta.name,
+        namespace: view.meta.namespace.into(),
+        name: view.meta.name.into(),
         uid: view.meta.uid,
         node: view.node,
         wanted_node: view.wanted_node,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
 use super::{Event, Snapshot, View};
-use crate::views::Meta;
+use crate::views::{CompactString, Meta};
 
 /// Objects of a part, so that the parts that wait for the reader together are not a list again. To wake the reader costs little beside
 /// that many objects.
@@ -37,7 +37,7 @@ pub(super) enum Collected<T, P> {
 }
 
 /// Namespace and name.
-type Key = (String, String);
+type Key = (CompactString, CompactString);
 
 /// A list that is shown in parts.
 pub(super) struct Parts<T, P> {

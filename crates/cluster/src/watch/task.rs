@@ -16,6 +16,7 @@ use super::{Event, Source, View, WATCH_FOR, Witness};
 use crate::api::Api;
 use crate::decode::Encoded;
 use crate::error::{Error, Kind};
+use crate::views::CompactString;
 
 /// How long the head of a watch may take; it comes at once from a server that is well.
 pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -263,7 +264,7 @@ impl<T: View, P> Task<T, P> {
         if kind == "ERROR" {
             return Ok(Some(refused(&object)));
         }
-        let mut version = String::new();
+        let mut version = CompactString::default();
         let event = match &*kind {
             "ADDED" | "MODIFIED" => {
                 self.lister.witness.saw(&object);
@@ -283,10 +284,11 @@ impl<T: View, P> Task<T, P> {
             _ => None,
         };
         if version.is_empty() {
-            version = object.identity().map(|meta| meta.resource_version).unwrap_or_default();
+            version = object.version();
         }
         if !version.is_empty() {
-            *position = version;
+            position.clear();
+            position.push_str(&version);
         }
         if matches!(&*kind, "ADDED" | "MODIFIED" | "DELETED") {
             self.changes.inc();

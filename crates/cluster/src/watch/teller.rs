@@ -102,7 +102,9 @@ impl<T, P> Teller<T, P> {
         if self.held.is_empty() {
             return Ok(());
         }
-        let held = std::mem::take(&mut self.held);
+        // As much comes next, as a rule: what grows on the way is copied each time.
+        let room = Vec::with_capacity(self.held.len());
+        let held = std::mem::replace(&mut self.held, room);
         self.sender.send(held).await.map_err(|_| Unwanted)
     }
 

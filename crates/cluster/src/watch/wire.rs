@@ -92,10 +92,10 @@ impl<'a> Told<'a> {
                 Ok(Self { kind, object })
             }
             Part::Frame(frame) => {
-                let event = protobuf::WatchEvent::decode(frame.clone())?;
-                let message = protobuf::document(&event.object.raw)?.ok_or(DecodeError::Unknown)?;
+                let (kind, document) = protobuf::event(frame)?;
+                let message = protobuf::document(&document)?.ok_or(DecodeError::Unknown)?;
                 Ok(Self {
-                    kind: Cow::Owned(event.kind),
+                    kind: Cow::Borrowed(kind),
                     object: Encoded::Protobuf(message),
                 })
             }
@@ -272,7 +272,8 @@ mod tests {
         };
         let page = Page::read(&Encoded::Protobuf(list.encode_to_vec().into())).expect("it is a list");
         assert_eq!((page.resource_version.as_str(), page.next.as_str()), ("7", "more"));
-        let names: Vec<Option<String>> = page.items().map(|item| item.identity().map(|meta| meta.name)).collect();
-        assert_eq!(names, [Some("a".to_owned()), None]);
+        let names: Vec<Option<crate::views::CompactString>> =
+            page.items().map(|item| item.identity().map(|meta| meta.name)).collect();
+        assert_eq!(names, [Some("a".into()), None]);
     }
 }

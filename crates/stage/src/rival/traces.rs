@@ -247,7 +247,7 @@ impl Traces {
     /// An object is gone.
     pub fn gone(&mut self, meta: &Meta) {
         if !self.known.is_empty() {
-            self.known.remove(&(meta.namespace.clone(), meta.name.clone()));
+            self.known.remove(&(meta.namespace.to_string(), meta.name.to_string()));
         }
     }
 

@@ -115,7 +115,7 @@ impl From<PodView> for Pod {
                 view.spec.node_name.clone()
             },
             uid: view.metadata.meta.uid,
-            name: view.metadata.meta.name,
+            name: view.metadata.meta.name.into(),
         }
     }
 }

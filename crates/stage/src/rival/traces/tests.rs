@@ -174,7 +174,7 @@ fn only_the_first_list_is_the_past() {
         Some("wrote health conditions of node a")
     );
     traces.gone(&Meta {
-        name: "a".to_owned(),
+        name: "a".into(),
         ..Meta::default()
     });
     assert_eq!(
