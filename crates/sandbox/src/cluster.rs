@@ -182,6 +182,9 @@ fn node(name: &NodeName, spec: &ClusterSpec, zone: &str, number: usize) -> Value
             "kubernetes.io/hostname": name.as_str(),
             wellknown::LABEL_OS: "linux",
             wellknown::LABEL_ARCH: "amd64",
+            // Kubelets set these too, still.
+            wellknown::LABEL_OS_BETA: "linux",
+            wellknown::LABEL_ARCH_BETA: "amd64",
             wellknown::LABEL_REGION: spec.region,
             wellknown::LABEL_ZONE: format!("{}-{zone}", spec.region),
         }},

@@ -37,6 +37,9 @@ pub(super) fn node(index: usize, flags: &LoadFlags, now: Wall) -> (String, Value
             "kubernetes.io/hostname": name,
             wellknown::LABEL_OS: "linux",
             wellknown::LABEL_ARCH: "amd64",
+            // Kubelets set these too, still.
+            wellknown::LABEL_OS_BETA: "linux",
+            wellknown::LABEL_ARCH_BETA: "amd64",
             wellknown::LABEL_REGION: "bench",
             wellknown::LABEL_ZONE: zone,
         }},
