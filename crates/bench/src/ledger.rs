@@ -72,9 +72,7 @@ pub struct PodSeen<'a> {
 pub struct Seen {
     /// Seconds from the end of a node's grace until it was Unknown.
     pub detections: Vec<f64>,
-    /// Seconds from when a pod was due until it was told to go.
-    pub evictions: Vec<f64>,
-    /// When each of these was due, and when it was told to go.
+    /// When each pod that was told to go was due, and when it was told.
     pub evicted: Vec<(Wall, Wall)>,
     /// Seconds from the beginning until a daemon pod was there.
     pub creations: Vec<f64>,
@@ -101,20 +99,23 @@ pub struct Ledger {
 // === impl Seen ===
 
 impl Seen {
-    /// A pod that was due was told to go.
-    fn evicted(&mut self, due: Wall, at: Wall) {
-        self.evictions.push(seconds(at, due));
-        self.evicted.push((due, at));
+    /// Seconds from when a pod was due until it was told to go.
+    pub fn evictions(&self) -> Vec<f64> {
+        self.evicted.iter().map(|(due, at)| seconds(*at, *due)).collect()
     }
 
-    /// Pods a second from when the last was due: until then it is whoever makes them due that holds them up.
+    /// Pods a second from when the last was due: until then it is whoever makes them due that holds them up. `None` where that is how
+    /// most of them went.
     pub fn evictions_per_second(&self) -> Option<f64> {
         let all_due = self.evicted.iter().map(|(due, _)| *due).max()?;
         let after = self.evicted.iter().map(|(_, at)| *at).filter(|at| *at > all_due);
-        let last = after.clone().max()?;
+        let (count, last) = (after.clone().count(), after.max()?);
+        if count * 2 < self.evicted.len() {
+            return None;
+        }
         // Far below what a float holds exactly.
         #[allow(clippy::cast_precision_loss)]
-        ratio(after.count() as f64, seconds(last, all_due))
+        ratio(count as f64, seconds(last, all_due))
     }
 }
 
@@ -302,7 +303,7 @@ impl Ledger {
             return;
         }
         if let Some(due) = node.taken_over {
-            self.seen.evicted(due, now);
+            self.seen.evicted.push((due, now));
         } else if node.tainted.is_some() {
             judge(&mut self.seen, &pod.node, node, now, &self.sets[pod.tolerations]);
         } else {
@@ -332,7 +333,7 @@ fn judge(seen: &mut Seen, name: &str, node: &Node, at: Wall, tolerations: &[Tole
         }
     };
     // A pod that tolerates it beyond what the calendar holds is never due.
-    seen.evicted(tainted.checked_add(tolerated).unwrap_or(Wall::MAX), at);
+    seen.evicted.push((tainted.checked_add(tolerated).unwrap_or(Wall::MAX), at));
     // What the API says of the taint is cut to whole seconds, so whoever is before it is early by any clock.
     let added = node.taints.iter().filter_map(|taint| taint.time_added).min();
     if let Some(added) = added {

@@ -389,7 +389,7 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
     let processes: Vec<Process> = process(true).chain(process(false)).collect();
     let counts = before.counts.as_ref().zip(after.counts.as_ref());
     let requests = counts.map(|(before, after)| report::requests(figures::between(before, after)));
-    let evicted = seen.evictions.len();
+    let (evicted, evictions) = (seen.evicted.len(), seen.evictions());
     let are_due_together = matches!(line.act, Act::Taint | Act::Evict);
     let evictions_per_second = seen.evictions_per_second().filter(|_| are_due_together);
     let mut played = Played {
@@ -400,7 +400,7 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
         processes,
         requests,
         detection: Latency::of(seen.detections),
-        eviction: Latency::of(seen.evictions),
+        eviction: Latency::of(evictions),
         creation: Latency::of(seen.creations),
         evictions_per_second,
         requests_per_eviction: None,

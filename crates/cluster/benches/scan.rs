@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{Condition, Meta, TaintView, TolerationView, time};
+use bailiff_cluster::views::{CompactString, Condition, Meta, TaintView, TolerationView, time};
 use bailiff_cluster::{Decode, Encoded};
 use bailiff_model::Wall;
 use bytes::Bytes;
@@ -42,7 +42,7 @@ struct PodView {
 #[derive(Default)]
 #[allow(dead_code, reason = "it is decoded")]
 struct PodSpec {
-    node_name: String,
+    node_name: CompactString,
     tolerations: Vec<TolerationView>,
 }
 
@@ -59,9 +59,9 @@ struct NodeView {
 #[serde(rename_all = "camelCase")]
 #[allow(dead_code, reason = "it is decoded")]
 struct NodeMeta {
-    name: String,
+    name: CompactString,
     uid: String,
-    resource_version: String,
+    resource_version: CompactString,
     #[serde(default, deserialize_with = "time")]
     creation_timestamp: Option<Wall>,
     labels: Labels,
@@ -71,9 +71,9 @@ struct NodeMeta {
 #[allow(dead_code, reason = "it is decoded")]
 struct Labels {
     #[serde(rename = "topology.kubernetes.io/region")]
-    region: Option<String>,
+    region: Option<CompactString>,
     #[serde(rename = "topology.kubernetes.io/zone")]
-    zone: Option<String>,
+    zone: Option<CompactString>,
 }
 
 #[derive(Deserialize)]
@@ -92,8 +92,17 @@ struct Status {
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "it is decoded")]
 struct LeaseView {
-    metadata: Meta,
+    metadata: LeaseMeta,
     spec: LeaseSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "it is decoded")]
+struct LeaseMeta {
+    name: CompactString,
+    namespace: CompactString,
+    resource_version: CompactString,
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! Kubernetes' protobuf encoding, as far as watches and answers need it whatever the kind.
 //!
 //! Field numbers are those of `k8s.io/apimachinery`'s `generated.proto` files; they never change. Messages declare the fields that are
-//! read and skip the rest. Objects are read by the tables of [`crate::scan`]; what keeps the bytes of a part declares its own message
+//! read and skip the rest; what comes for each change is taken apart without one ([`event`]). Objects are read by the tables of [`crate::scan`]; what keeps the bytes of a part declares its own message
 //! from [`ObjectMeta`] and [`RawExtension`].
 
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ pub(crate) fn identity(message: &[u8]) -> Option<Meta> {
         let (Payload::Bytes(bytes), 1 | 3 | 5 | 6) = (payload, number) else {
             continue;
         };
-        let text = CompactString::from_utf8_lossy(bytes);
+        let text = text(bytes);
         match number {
             1 => meta.name = text,
             3 => meta.namespace = text,
@@ -175,9 +175,14 @@ pub(crate) fn identity(message: &[u8]) -> Option<Meta> {
     Some(meta)
 }
 
+/// Text; what is no UTF-8 in it is replaced.
+fn text(bytes: &[u8]) -> CompactString {
+    String::from_utf8_lossy(bytes).into()
+}
+
 /// The resourceVersion of an object of any kind.
 pub(crate) fn version(message: &[u8]) -> Option<CompactString> {
-    first(first(message, 1)?, 6).map(CompactString::from_utf8_lossy)
+    first(first(message, 1)?, 6).map(text)
 }
 
 impl ObjectMeta {
@@ -232,7 +237,9 @@ mod tests {
             "in another order, with a field of later"
         );
         for broken in [
-            &b"\x0a\x05ADDED"[..],
+            &b""[..],
+            b"\x0a\x05ADDED",
+            b"\x0a\x05ADDED\x12\0",
             b"\x0a\x01\xff\x12\x02\x0a\0",
             b"\x0a\x09ADDED",
             b"\x0a\x05ADDED\x12\x02\x0a\x04",

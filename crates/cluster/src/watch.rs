@@ -56,7 +56,8 @@ const QUEUE: usize = 8;
 
 /// A trimmed view of one kind of object.
 pub trait View: Decode + Send + 'static {
-    /// Its metadata.
+    /// Its metadata, of which a watch needs name and namespace. With the version, the object is not searched for it once more; the rest
+    /// is the view's own matter.
     fn meta(&self) -> &Meta;
 }
 

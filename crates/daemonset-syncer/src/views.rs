@@ -78,6 +78,7 @@ impl Identified for DaemonSet {
         Meta {
             name: (*self.name).into(),
             namespace: self.namespace.as_str().into(),
+            resource_version: self.version.to_string().into(),
             ..Meta::default()
         }
     }
@@ -145,7 +146,6 @@ impl Kept {
         let meta = Meta {
             name: (*facts.name).into(),
             namespace: facts.namespace.as_str().into(),
-            uid: facts.uid.to_string(),
             resource_version: facts.version.to_string().into(),
             ..Meta::default()
         };

@@ -77,7 +77,7 @@ struct RawMeta<L> {
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     #[serde(deserialize_with = "or_default")]
-    node_name: String,
+    node_name: CompactString,
     #[serde(deserialize_with = "or_default")]
     tolerations: Vec<TolerationView>,
 }
@@ -95,10 +95,10 @@ struct PodStatus {
 #[serde(default)]
 struct PodCondition {
     #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    kind: CompactString,
+    status: CompactString,
     #[serde(deserialize_with = "or_default")]
-    reason: String,
+    reason: CompactString,
     #[serde(deserialize_with = "or_default")]
     message: String,
 }
@@ -215,7 +215,7 @@ impl PodView {
             uid: metadata.uid.into(),
             resource_version: metadata.resource_version.as_str().into(),
             generation: metadata.generation,
-            node: spec.node_name.into(),
+            node: spec.node_name.as_str().into(),
             tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
             reason: status.reason,
             terminating: metadata.deletion_timestamp.is_some(),

@@ -60,7 +60,7 @@ fn a_failure_is_timed_from_the_grace_and_from_the_taint() {
     assert_eq!((ledger.undetected(), ledger.staying(&["n-1".to_owned()])), (0, 0));
     let seen = ledger.end();
     close(&seen.detections, &[0.25]);
-    close(&seen.evictions, &[0.25, 0.125]);
+    close(&seen.evictions(), &[0.25, 0.125]);
     assert_eq!(seen.early, Vec::<String>::new());
 }
 
@@ -84,7 +84,7 @@ fn what_comes_before_its_time_is_told() {
             "a pod was deleted on n-1 0.100 s before it was due"
         ]
     );
-    close(&seen.evictions, &[-0.6, -0.4]);
+    close(&seen.evictions(), &[-0.6, -0.4]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_deletion_waits_for_the_taint_that_explains_it() {
     ledger.node(at(6.0), "n-1", ReadyStatus::True, Vec::new());
     ledger.pod_gone(at(9.0), "b");
     let seen = ledger.end();
-    close(&seen.evictions, &[-0.125]);
+    close(&seen.evictions(), &[-0.125]);
     assert_eq!(seen.early, ["a pod was deleted on n-1, which has no NoExecute taint"]);
 }
 
@@ -156,7 +156,7 @@ fn daemon_pods_come_and_go_as_their_rollout_wants() {
     assert_eq!(ledger.staying(&["n-1".to_owned()]), 0);
     let seen = ledger.end();
     close(&seen.creations, &[0.25]);
-    assert_eq!((seen.evictions.len(), seen.early.len()), (0, 0));
+    assert_eq!((seen.evicted.len(), seen.early.len()), (0, 0));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn who_measures_may_evict_what_it_took_over_and_nothing_else() {
     ledger.pod(at(4.0), &pod("b", &[], true));
     assert_eq!(ledger.staying(&nodes), 1);
     let seen = ledger.end();
-    close(&seen.evictions, &[0.5, 2.0]);
+    close(&seen.evictions(), &[0.5, 2.0]);
     assert_eq!((seen.evictions_per_second(), seen.early.len()), (Some(1.0), 0));
     ledger.begin(at(5.0));
     ledger.pod(at(6.0), &pod("c", &[], true));
@@ -219,7 +219,14 @@ fn the_rate_counts_from_when_the_last_pod_is_due() {
         node,
         ..pod(uid, &[], is_leaving)
     };
-    for (uid, node) in [("a", "n-1"), ("b", "n-2"), ("c", "n-2")] {
+    for (uid, node) in [
+        ("a", "n-1"),
+        ("b", "n-2"),
+        ("c", "n-2"),
+        ("d", "n-1"),
+        ("e", "n-1"),
+        ("f", "n-2"),
+    ] {
         ledger.pod(at(0.0), &on(uid, node, false));
     }
     ledger.begin(at(1.0));
@@ -229,4 +236,12 @@ fn the_rate_counts_from_when_the_last_pod_is_due() {
     ledger.pod(at(3.0), &on("b", "n-2", true));
     ledger.pod(at(6.0), &on("c", "n-2", true));
     assert_eq!(ledger.end().evictions_per_second(), Some(0.5), "two in four seconds");
+    // Nearly all went before the last was due.
+    ledger.begin(at(7.0));
+    ledger.take_over(at(7.0), &["n-1".to_owned()]);
+    ledger.pod(at(8.0), &on("d", "n-1", true));
+    ledger.pod(at(8.5), &on("e", "n-1", true));
+    ledger.take_over(at(9.0), &["n-2".to_owned()]);
+    ledger.pod(at(9.5), &on("f", "n-2", true));
+    assert_eq!(ledger.end().evictions_per_second(), None);
 }

@@ -276,6 +276,7 @@ impl<T: View, P> Task<T, P> {
             "DELETED" => match object.identity().filter(|meta| !meta.name.is_empty()) {
                 Some(meta) => {
                     self.lister.witness.gone(&meta);
+                    version.clone_from(&meta.resource_version);
                     Some(Event::Deleted(meta))
                 }
                 // Something is gone and nobody can say what.

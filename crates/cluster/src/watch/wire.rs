@@ -272,8 +272,7 @@ mod tests {
         };
         let page = Page::read(&Encoded::Protobuf(list.encode_to_vec().into())).expect("it is a list");
         assert_eq!((page.resource_version.as_str(), page.next.as_str()), ("7", "more"));
-        let names: Vec<Option<crate::views::CompactString>> =
-            page.items().map(|item| item.identity().map(|meta| meta.name)).collect();
+        let names: Vec<Option<_>> = page.items().map(|item| item.identity().map(|meta| meta.name)).collect();
         assert_eq!(names, [Some("a".into()), None]);
     }
 }

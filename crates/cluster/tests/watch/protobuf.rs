@@ -1,6 +1,7 @@
 //! Objects in protobuf: listed, watched, and in JSON where the server has nothing else.
 
 use bailiff_cluster::scan::{Field, Kind, Message, schema};
+use bailiff_cluster::views::CompactString;
 
 use super::*;
 
@@ -26,6 +27,12 @@ fn mk_frame(kind: &str, message: &[u8]) -> Vec<u8> {
     let event = [mk_field(1, kind.as_bytes()), mk_field(2, &object)].concat();
     let length = u32::try_from(event.len()).expect("short");
     [length.to_be_bytes().to_vec(), event].concat()
+}
+
+fn mk_page(version: &str, items: &[Vec<u8>]) -> Vec<u8> {
+    let metadata = mk_field(1, &mk_field(2, version.as_bytes()));
+    let items: Vec<u8> = items.iter().flat_map(|item| mk_field(2, item)).collect();
+    mk_document(&[metadata, items].concat())
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,11 +68,6 @@ impl View for Compact {
 
 #[tokio::test(start_paused = true)]
 async fn a_view_of_protobuf_is_listed_and_watched_in_it_and_in_json_where_there_is_none() {
-    let list = |version: &str, items: &[Vec<u8>]| {
-        let metadata = mk_field(1, &mk_field(2, version.as_bytes()));
-        let items: Vec<u8> = items.iter().flat_map(|item| mk_field(2, item)).collect();
-        mk_document(&[metadata, items].concat())
-    };
     let status = |code: u8| [mk_field(3, b"no"), vec![6 << 3, code | 0x80, 3]].concat();
     let gone = status(0x1a);
     let broken = [mk_field(1, &mk_field(1, b"c")), vec![2 << 3 | 2, 9]].concat();
@@ -78,7 +80,7 @@ async fn a_view_of_protobuf_is_listed_and_watched_in_it_and_in_json_where_there_
     ]
     .concat();
     let (mut watch, _) = mk_watch_of::<Compact>(vec![
-        Answer::Bytes(200, list("5", &[mk_message("a", "3", 1)])),
+        Answer::Bytes(200, mk_page("5", &[mk_message("a", "3", 1)])),
         Answer::Bytes(200, stream),
         // 410 means a new list; this server has forgotten its protobuf.
         mk_list(12, &[&mk_thing("d", 11, 4)]),
@@ -102,4 +104,68 @@ async fn a_view_of_protobuf_is_listed_and_watched_in_it_and_in_json_where_there_
         });
     }
     assert_eq!(seen, ["all a=1", "applied b=2", "deleted a", "all d=4", "applied d=5"]);
+}
+
+/// A view that does not read the version.
+#[derive(Debug, Deserialize)]
+#[serde(from = "RawNamed")]
+struct Named(Meta);
+
+#[derive(Deserialize)]
+struct RawNamed {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: CompactString,
+}
+
+impl From<RawNamed> for Named {
+    fn from(raw: RawNamed) -> Self {
+        Self(Meta {
+            name: raw.metadata.name,
+            ..Meta::default()
+        })
+    }
+}
+
+impl Decode for Named {
+    const MESSAGE: Option<&'static Message> = Some(&THING);
+}
+
+impl View for Named {
+    fn meta(&self) -> &Meta {
+        &self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_where_it_was_whether_the_view_reads_versions_or_not() {
+    let deleted = mk_frame("DELETED", &mk_message("a", "7", 1));
+    let (mut watch, asked) = mk_watch_of::<Named>(vec![
+        Answer::Bytes(200, mk_page("5", &[mk_message("a", "3", 1)])),
+        Answer::Bytes(200, mk_frame("ADDED", &mk_message("b", "6", 2))),
+        Answer::Bytes(
+            200,
+            [deleted, mk_frame("BOOKMARK", &mk_field(1, &mk_field(6, b"8")))].concat(),
+        ),
+        Answer::Silence(vec![mk_line("MODIFIED", &mk_thing("b", 9, 3))]),
+    ]);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let event = tokio::time::timeout(Duration::from_secs(3600), watch.next()).await;
+        seen.push(match event.expect("an event") {
+            Event::Snapshot(all) => format!("all {}", all.objects.len()),
+            Event::Applied(thing) => format!("applied {}", thing.0.name),
+            Event::Deleted(meta) => format!("deleted {}", meta.name),
+            other => format!("{other:?}"),
+        });
+    }
+    assert_eq!(seen, ["all 1", "applied b", "deleted a", "applied b"]);
+    let asked = asked.lock().expect("not poisoned").clone();
+    assert_eq!(asked.len(), 4, "{asked:?}");
+    for (request, version) in asked[1..].iter().zip(["5", "6", "8"]) {
+        assert!(request.contains(&format!("&resourceVersion={version}&")), "{request}");
+    }
 }

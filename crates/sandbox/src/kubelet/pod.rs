@@ -33,8 +33,10 @@ pub struct Pod {
     pub mode: Option<PodMode>,
     /// Revision of the last post; what is older says nothing about the fields below.
     pub posted: u64,
-    /// Revision that was seen last; seen again, while a post waits for its turn, it says nothing about them either.
+    /// Revision that was seen last; listed again, it says nothing new. Nothing is known of it after a refused post.
     pub seen: u64,
+    /// The address that it got, which it keeps.
+    pub address: Option<Box<str>>,
     /// As the API has it.
     pub phase: Phase,
     pub ready: ReadyStatus,
@@ -130,6 +132,7 @@ impl Pod {
             requests: facts.requests,
             posted: 0,
             seen: facts.revision,
+            address: None,
             phase: facts.phase,
             ready: facts.ready,
             scheduled: facts.scheduled,

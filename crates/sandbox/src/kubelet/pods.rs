@@ -49,8 +49,11 @@ impl Core {
     }
 
     pub(super) fn pod_posted(&mut self, key: &PodKey, revision: Option<u64>) {
-        if let (Some(pod), Some(revision)) = (self.pods.get_mut(key), revision) {
-            pod.posted = revision;
+        match (self.pods.get_mut(key), revision) {
+            (Some(pod), Some(revision)) => pod.posted = revision,
+            // What is listed next tells what is left to say.
+            (Some(pod), None) => pod.seen = 0,
+            (None, _) => {}
         }
     }
 
@@ -267,7 +270,7 @@ impl Core {
                 if pod.host_network {
                     host.clone()
                 } else {
-                    machine.next_pod_ip()
+                    pod.address.get_or_insert_with(|| machine.next_pod_ip().into()).to_string()
                 }
             }),
             host,
