@@ -55,7 +55,8 @@ pub struct ServerOptions {
     pub subscribers: usize,
     /// Longest time between two messages of a subscription.
     pub bookmark_every: Duration,
-    /// How much of a set goes into one message, in bytes: far below what receivers accept.
+    /// How much of a set goes into one message, in bytes: far below what receivers accept. Either side keeps room for the longest message
+    /// of a stream for as long as that lasts.
     pub chunk_bytes: usize,
 }
 
@@ -86,7 +87,7 @@ impl Default for ServerOptions {
             limits: Limits::default(),
             subscribers: 1_024,
             bookmark_every: Duration::from_secs(2),
-            chunk_bytes: 1024 * 1024,
+            chunk_bytes: 128 * 1024,
         }
     }
 }

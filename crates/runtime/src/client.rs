@@ -30,6 +30,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
 /// Our requests are small.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes that a connection reads at once. It keeps room for them for as long as it lasts, and that of a watch lasts; hyper's own bound is
+/// 400 KiB.
+const ROOM: usize = 64 * 1024;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +98,9 @@ fn paced(config: &Config, looks: Option<Clock>) -> Result<Client, kube::Error> {
     let connector = config.rustls_https_connector_with_connector(paced::Connector::new(looks, patience))?;
     let mut connector = TimeoutConnector::new(connector);
     connector.set_connect_timeout(config.connect_timeout);
-    let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new()).build(connector);
+    let mut builder = legacy::Builder::new(TokioExecutor::new());
+    builder.http1_max_buf_size(ROOM);
+    let client: legacy::Client<_, Body> = builder.build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)

@@ -18,8 +18,8 @@ pub struct Limits {
     pub batch: usize,
     /// Records kept per key for `explain`.
     pub history: usize,
-    /// Bytes of records that are not the latest of their keys, of all topics: beyond it the oldest of them go. The default holds a
-    /// quarter of a million records of half a kilobyte.
+    /// Bytes of records that are not the latest of their keys, of all topics: beyond it the oldest of them go. The default holds
+    /// more than a hundred thousand records of half a kilobyte.
     pub history_bytes: usize,
     /// Age from which a decision tick, an API watch or a silent producer counts as stale.
     pub stale_after: Duration,
@@ -44,7 +44,7 @@ impl Default for Limits {
             shards: 256,
             batch: 1_000,
             history: 16,
-            history_bytes: 128 * 1024 * 1024,
+            history_bytes: 64 * 1024 * 1024,
             stale_after: Duration::from_secs(10),
             reconnect_grace: Duration::from_secs(5),
             silent_after: Duration::from_secs(15),
