@@ -229,6 +229,7 @@ async fn start_sandbox(flags: &BenchFlags, binaries: &Path, directory: &Path) ->
         format!("--zones={}", flags.zones),
         format!("--pods-per-node={}", flags.pods_per_node()),
         format!("--pod-toleration-seconds={}", flags.toleration_seconds),
+        "--node-owned".to_owned(),
         format!("--write-kubeconfig={}", written.display()),
     ];
     let mut program = Program::start(&binaries.join("bailiff"), "sandbox".to_owned(), &arguments)?;

@@ -130,6 +130,7 @@ impl Stand {
                 region: "region".to_owned(),
                 pods_per_node: setting.pods_per_node,
                 replace_evicted: false,
+                node_owned: false,
                 // What a NoExecute taint of a failed node does to them it does at once.
                 toleration_seconds: Some(0),
             },

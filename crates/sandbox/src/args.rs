@@ -63,6 +63,14 @@ pub struct SandboxFlags {
     )]
     pub replace_evicted: bool,
 
+    /// Have these pods controlled by their node, as static pods are, so that no DaemonSet may adopt them
+    #[arg(
+        long, env = "BAILIFF_NODE_OWNED", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool,
+        conflicts_with = "replace_evicted"
+    )]
+    pub node_owned: bool,
+
     /// Write a kubeconfig for this sandbox to this file
     #[arg(long, env = "BAILIFF_WRITE_KUBECONFIG", value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
@@ -109,6 +117,7 @@ impl SandboxFlags {
             zones: self.zones,
             pods_per_node: self.pods_per_node,
             replace_evicted: self.replace_evicted,
+            node_owned: self.node_owned,
             toleration_seconds: self.pod_toleration_seconds,
             ..ClusterSpec::default()
         };

@@ -2,6 +2,8 @@
 //!
 //! Nodes are created as machines that have not said anything yet; their kubelets do that. Nothing runs here: see [`crate::driver`].
 
+use std::collections::BTreeMap;
+
 use bailiff_model::{NodeName, wellknown};
 use serde_json::{Value, json};
 
@@ -20,6 +22,8 @@ pub struct ClusterSpec {
     pub pods_per_node: usize,
     /// `true`: pods are kept up by a ReplicaSet and placed by the binder; `false`: bound to their node, and gone when evicted.
     pub replace_evicted: bool,
+    /// `true`: such a pod has its node for a controller, as static pods do; `false`: it has none, and may be adopted.
+    pub node_owned: bool,
     /// `tolerationSeconds` for not-ready and unreachable nodes; `None`: the API's 300 s.
     pub toleration_seconds: Option<u32>,
 }
@@ -69,6 +73,7 @@ impl Default for ClusterSpec {
             region: "sandbox".to_owned(),
             pods_per_node: 0,
             replace_evicted: false,
+            node_owned: false,
             toleration_seconds: None,
         }
     }
@@ -125,11 +130,13 @@ pub fn build(sandbox: &Sandbox, spec: &ClusterSpec) -> Result<Cluster, Error> {
     let cluster = spec.layout();
     let longest = cluster.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
     let mut number = 0;
+    let mut uids = BTreeMap::new();
     for nth in 0..longest {
         for (zone, nodes) in &cluster.zones {
             if let Some(name) = nodes.get(nth) {
                 number += 1;
-                create(sandbox, "/api/v1/nodes", &node(name, spec, zone, number))?;
+                let uid = create(sandbox, "/api/v1/nodes", &node(name, spec, zone, number))?;
+                uids.insert(name, uid);
             }
         }
     }
@@ -139,17 +146,19 @@ pub fn build(sandbox: &Sandbox, spec: &ClusterSpec) -> Result<Cluster, Error> {
     } else {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods");
         for name in cluster.nodes() {
+            let owner = uids.get(name).filter(|_| spec.node_owned);
             for nth in 0..spec.pods_per_node {
-                create(sandbox, &path, &pod(name, nth, spec))?;
+                create(sandbox, &path, &pod(name, nth, owner, spec))?;
             }
         }
     }
     Ok(cluster)
 }
 
-fn create(sandbox: &Sandbox, path: &str, object: &Value) -> Result<(), Error> {
-    let created = sandbox.request(&User::admin(), Verb::Create, path, object);
-    created.map(drop).map_err(|status| Error::Create {
+/// Returns its uid.
+fn create(sandbox: &Sandbox, path: &str, object: &Value) -> Result<Box<str>, Error> {
+    let created = sandbox.tell(&User::admin(), Verb::Create, path, object.clone());
+    created.map(|identity| identity.uid.into()).map_err(|status| Error::Create {
         what: format!(
             "{} {}",
             object["kind"].as_str().unwrap_or_default(),
@@ -195,7 +204,8 @@ fn node(name: &NodeName, spec: &ClusterSpec, zone: &str, number: usize) -> Value
     })
 }
 
-fn pod(node: &NodeName, nth: usize, spec: &ClusterSpec) -> Value {
+/// The pod of a node, whose uid is given if it is the controller.
+fn pod(node: &NodeName, nth: usize, owner: Option<&Box<str>>, spec: &ClusterSpec) -> Value {
     let mut body = pod_template(spec);
     // `node-a-000` has `app-a-000-0`, so that a person sees where a pod belongs.
     let place = node.as_str().strip_prefix("node-").unwrap_or(node.as_str());
@@ -203,6 +213,11 @@ fn pod(node: &NodeName, nth: usize, spec: &ClusterSpec) -> Value {
     body["kind"] = "Pod".into();
     body["metadata"]["name"] = format!("{APP}-{place}-{nth}").into();
     body["spec"]["nodeName"] = node.as_str().into();
+    if let Some(uid) = owner {
+        body["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid, "controller": true,
+        }]);
+    }
     body
 }
 

@@ -170,6 +170,26 @@ async fn a_cluster_comes_up_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_may_have_their_node_for_a_controller() {
+    let spec = ClusterSpec {
+        node_owned: true,
+        ..spec(3, 2)
+    };
+    let bench = Bench::ready(&spec).await;
+    pass(60.0).await;
+    for name in bench.names("nodes") {
+        let owner = json!([{
+            "apiVersion": "v1", "kind": "Node", "name": name, "uid": bench.object("nodes", "", &name)["metadata"]["uid"], "controller": true,
+        }]);
+        let pods = bench.pods_on(&name);
+        assert_eq!(pods.len(), 2, "nobody takes an owner that is there for gone");
+        for pod in pods {
+            assert_eq!(pod["metadata"]["ownerReferences"], owner);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_rest_only_leases_are_written() {
     let bench = Bench::ready(&spec(3, 3)).await;
     let from = bench.elapsed();

@@ -61,9 +61,10 @@ pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> 
         Err(error) => return Err(format!("the service account of the pods cannot be created: {error}")),
     }
     let nodes = stream::iter(0..flags.nodes).map(|index| join(api, flags, index));
-    let kubelets: Vec<Kubelet> = nodes.buffered(HANDS).try_collect().await?;
+    let joined: Vec<(Kubelet, String)> = nodes.buffered(HANDS).try_collect().await?;
+    let (kubelets, uids): (Vec<Kubelet>, Vec<String>) = joined.into_iter().unzip();
     let pods = (0..flags.nodes).flat_map(|index| (0..flags.pods_per_node).map(move |nth| (index, nth)));
-    let pods = stream::iter(pods).map(|(index, nth)| create(api, objects::pod(index, nth, flags)));
+    let pods = stream::iter(pods).map(|(index, nth)| create(api, objects::pod(index, nth, &uids[index], flags)));
     let mut created = pods.buffer_unordered(HANDS).enumerate();
     while let Some((count, pod)) = created.next().await {
         pod?;
@@ -74,16 +75,17 @@ pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> 
     Ok(Fleet::new(kubelets))
 }
 
-/// A node joins, with its Lease.
-async fn join(api: &Api, flags: &LoadFlags, index: usize) -> Result<Kubelet, String> {
-    create(api, objects::node(index, flags, api.clock().wall())).await?;
+/// A node joins, with its Lease. Its uid is told besides.
+async fn join(api: &Api, flags: &LoadFlags, index: usize) -> Result<(Kubelet, String), String> {
+    let node = create(api, objects::node(index, flags, api.clock().wall())).await?;
     let name = objects::node_name(index, flags.zones);
     let lease = create(api, objects::lease(&name, "", api.clock().wall())).await?;
-    Ok(Kubelet {
+    let kubelet = Kubelet {
         version: version_of(&lease),
         name,
         ..Kubelet::default()
-    })
+    };
+    Ok((kubelet, node["metadata"]["uid"].as_str().unwrap_or_default().to_owned()))
 }
 
 async fn create(api: &Api, (path, object): (String, Value)) -> Result<Value, String> {

@@ -94,15 +94,18 @@ pub(super) fn lease(name: &str, version: &str, now: Wall) -> (String, Value) {
     )
 }
 
-/// Where a pod is created, and the object.
-pub(super) fn pod(index: usize, nth: usize, flags: &LoadFlags) -> (String, Value) {
+/// Where a pod is created, and the object. Like nearly every pod of a cluster it has a controller: its node, as static pods do, by uid.
+pub(super) fn pod(index: usize, nth: usize, owner: &str, flags: &LoadFlags) -> (String, Value) {
     let node = node_name(index, flags.zones);
     let keys = [wellknown::TAINT_NOT_READY, wellknown::TAINT_UNREACHABLE];
     let tolerations = keys
         .map(|key| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": flags.toleration_seconds}));
     let object = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("{node}-{nth}"), "namespace": NAMESPACE, "labels": {LABEL: OWNER, "app": "bench"}},
+        "metadata": {
+            "name": format!("{node}-{nth}"), "namespace": NAMESPACE, "labels": {LABEL: OWNER, "app": "bench"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner, "controller": true}],
+        },
         "spec": {
             "nodeName": node, "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 1,
             "tolerations": tolerations,
@@ -189,10 +192,11 @@ mod tests {
 
     #[test]
     fn pods_are_on_their_node_and_tolerate_its_failure_for_so_long() {
-        let (path, object) = pod(3, 1, &mk_flags());
+        let (path, object) = pod(3, 1, "uid-3", &mk_flags());
         assert_eq!(path, "/api/v1/namespaces/default/pods");
         assert_eq!(object["metadata"]["name"], "bench-z0-1-1");
         assert_eq!(object["spec"]["nodeName"], "bench-z0-1");
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "uid-3");
         assert_eq!(object["spec"]["tolerations"][1]["tolerationSeconds"], 30);
     }
 }
