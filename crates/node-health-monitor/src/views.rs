@@ -305,4 +305,11 @@ mod tests {
             assert_eq!(read(&node, NodeView::into_facts), None);
         }
     }
+
+    #[test]
+    fn a_lease_without_a_name_is_refused() {
+        for lease in [json!({}), json!({"metadata": {"uid": "u1", "resourceVersion": "3"}})] {
+            assert_eq!(read(&lease, LeaseView::into_facts), None);
+        }
+    }
 }
