@@ -121,13 +121,16 @@ impl Programs {
     }
 
     /// Flags of everything of Bailiff's that speaks to the API server.
-    async fn common(&mut self, name: &str, flags: &BenchFlags) -> Result<[String; 4], String> {
+    async fn common(&mut self, name: &str, flags: &BenchFlags) -> Result<[String; 6], String> {
         let kubeconfig = self.proxies.open(name).await?;
         Ok([
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--kube-api-qps={}", flags.kube_api_qps),
             format!("--kube-api-burst={}", flags.kube_api_qps),
             format!("--leader-elect-resource-name={LEASE_PREFIX}{name}"),
+            // A machine that all of it shares may stall for longer than a leader may by default. Leases are renewed as often as by default.
+            "--leader-elect-lease-duration=90s".to_owned(),
+            "--leader-elect-renew-deadline=60s".to_owned(),
         ])
     }
 

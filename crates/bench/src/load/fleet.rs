@@ -86,9 +86,13 @@ impl Turns {
 // === impl Job ===
 
 impl Job {
-    pub(super) fn uid(&self) -> &str {
+    pub(super) fn pod(&self) -> &Pod {
         let (Self::Bind(pod, _) | Self::Start(pod) | Self::Finish(pod)) = self;
-        &pod.uid
+        pod
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        &self.pod().uid
     }
 }
 
@@ -139,6 +143,12 @@ impl Fleet {
     pub(super) fn done(&mut self, uid: &str) -> Option<Job> {
         let seen = self.busy.remove(uid)??;
         self.pod(seen)
+    }
+
+    /// What was to be done with a pod came to nothing: it is to be done again, unless the pod changed or went meanwhile.
+    pub(super) fn failed(&mut self, job: Job) -> Option<Job> {
+        let seen = self.busy.remove(job.uid())?;
+        self.pod(seen.unwrap_or_else(|| job.pod().clone()))
     }
 
     /// Nodes fall silent, or speak again; which of them are back, and what is to be done with their pods then.
@@ -239,5 +249,21 @@ mod tests {
         let (back, jobs) = fleet.silence(&["a".to_owned()], false);
         assert_eq!((back, jobs), (vec![0], vec![Job::Finish(leaving)]));
         assert_eq!(fleet.pod(mk_pod("elsewhere")), None, "not ours");
+    }
+
+    #[test]
+    fn what_came_to_nothing_is_done_again_unless_the_pod_changed_or_went() {
+        let mut fleet = mk_fleet();
+        let start = fleet.pod(mk_pod("a")).expect("a job");
+        assert_eq!(fleet.failed(start.clone()), Some(start.clone()));
+        let leaving = Pod {
+            is_leaving: true,
+            ..mk_pod("a")
+        };
+        assert_eq!(fleet.pod(leaving.clone()), None);
+        let finish = fleet.failed(start).expect("a job");
+        assert_eq!(finish, Job::Finish(leaving));
+        fleet.gone("u");
+        assert_eq!(fleet.failed(finish), None);
     }
 }

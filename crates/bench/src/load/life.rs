@@ -22,6 +22,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// Requests for pods, and of nodes that are back, under way at once: what a server is asked at the same time must not grow with what came
 /// back at the same time, or the load is all that is measured. Whatever is beyond waits, and no more changes of pods are taken.
 const JOBS: usize = 4 * HANDS;
+/// After so long something is tried again that came to nothing.
+const AGAIN: Duration = Duration::from_secs(1);
 /// After so many objects it is said how far it is.
 const TOLD: usize = 5_000;
 
@@ -43,8 +45,10 @@ enum Chore {
 enum Answer {
     /// The renewal of a node's Lease, with its new version if it succeeded.
     Renewed(usize, Option<String>),
-    /// What was to be done with this pod.
+    /// What was to be done with the pod of this uid.
     Done(String),
+    /// This came to nothing.
+    Failed(Job),
     /// A status was posted.
     Posted,
 }
@@ -159,6 +163,7 @@ fn answered(fleet: &mut Fleet, answer: Result<Answer, tokio::task::JoinError>) -
             kubelet.version = version.unwrap_or_default();
         }
         Ok(Answer::Done(uid)) => return fleet.done(&uid),
+        Ok(Answer::Failed(job)) => return fleet.failed(job),
         Ok(Answer::Posted) => {}
         Err(error) => eprintln!("a request came to nothing: {error}"),
     }
@@ -232,24 +237,26 @@ async fn post(api: Api, name: String, is_back: bool) -> Answer {
 }
 
 async fn perform(server: Server, job: Job) -> Answer {
-    let (uid, api) = (job.uid().to_owned(), &server.api);
-    let performed = match job {
+    let api = &server.api;
+    let performed = match &job {
         Job::Bind(pod, node) => {
-            let path = format!("{}/binding", path_of(&pod));
-            let bound = api.create::<IgnoredAny>(&path, &objects::binding(&pod.name, &node)).await;
+            let path = format!("{}/binding", path_of(pod));
+            let bound = api.create::<IgnoredAny>(&path, &objects::binding(&pod.name, node)).await;
             unless_gone(bound)
         }
         Job::Start(pod) => {
             let patch = Patch::Strategic(objects::running(api.clock().wall()));
-            let started = api.patch::<IgnoredAny>(&format!("{}/status", path_of(&pod)), &patch).await;
+            let started = api.patch::<IgnoredAny>(&format!("{}/status", path_of(pod)), &patch).await;
             unless_gone(started)
         }
-        Job::Finish(pod) => server.delete_at_once(&path_of(&pod), Some(&pod.uid)).await,
+        Job::Finish(pod) => server.delete_at_once(&path_of(pod), Some(&pod.uid)).await,
     };
-    if let Err(error) = performed {
-        eprintln!("a pod was not served: {error}");
-    }
-    Answer::Done(uid)
+    let Err(error) = performed else {
+        return Answer::Done(job.uid().to_owned());
+    };
+    eprintln!("{} was not served: {error}", path_of(job.pod()));
+    tokio::time::sleep(AGAIN).await;
+    Answer::Failed(job)
 }
 
 /// It went meanwhile, or a scheduler of the cluster was faster.
