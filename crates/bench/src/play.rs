@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(2);
 /// So long nothing is written: everything that is to be done was done.
 const QUIET: Duration = Duration::from_secs(5);
+/// So long if it just started: kube-controller-manager looks at the nodes 5 s after its caches are full (`--node-monitor-period`).
+const QUIET_AT_FIRST: Duration = Duration::from_secs(12);
 /// After a node was told to be silent, until it is: a renewal may be under way.
 const HUSH: Duration = Duration::from_secs(1);
 
@@ -104,7 +106,7 @@ async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Pat
         })
         .await?;
     run.start_seconds = stand.since(began);
-    stand.come_to_rest("its first writes").await?;
+    stand.come_to_rest("its first writes", QUIET_AT_FIRST).await?;
     for line in flags.played() {
         let played = stand
             .play(line)
@@ -170,7 +172,7 @@ impl Stand<'_> {
             self.progress.begin("creating a DaemonSet to be updated");
             self.create().await?;
             self.roll_out().await?;
-            self.come_to_rest("the rollout").await?;
+            self.come_to_rest("the rollout", QUIET).await?;
         }
         self.progress.begin(&format!("playing {}", line.name));
         self.programs.forget_peaks();
@@ -239,7 +241,7 @@ impl Stand<'_> {
             Act::Taint => self.cluster.taint(nodes, false).await?,
         }
         if nodes.is_empty() {
-            return self.come_to_rest("the last writes").await;
+            return self.come_to_rest("the last writes", QUIET).await;
         }
         self.progress.begin("waiting for the recovery");
         let all = self.nodes.len();
@@ -248,7 +250,7 @@ impl Stand<'_> {
             Ok((healthy < all).then(|| format!("{healthy} of {all} nodes are healthy")))
         })
         .await?;
-        self.come_to_rest("the recovery").await
+        self.come_to_rest("the recovery", QUIET).await
     }
 
     /// Reads when the graces of silent nodes end.
@@ -305,10 +307,10 @@ impl Stand<'_> {
     }
 
     /// Waits until nothing is written any more. Where nothing is counted, it waits for longer than programs usually rest in between.
-    async fn come_to_rest(&mut self, what: &str) -> Result<(), String> {
+    async fn come_to_rest(&mut self, what: &str, quiet: Duration) -> Result<(), String> {
         self.progress.begin(&format!("waiting for the end of {what}"));
         let mut last = (self.work(), self.clock.now().mono);
-        let quiet = if last.0.is_some() { QUIET } else { 2 * QUIET };
+        let quiet = if last.0.is_some() { quiet } else { quiet.max(2 * QUIET) };
         self.wait(what, self.flags.patience.get(), move |stand| {
             let (work, now) = (stand.work(), stand.clock.now().mono);
             if work != last.0 {

@@ -146,7 +146,7 @@ pub fn build(sandbox: &Sandbox, spec: &ClusterSpec) -> Result<Cluster, Error> {
     } else {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods");
         for name in cluster.nodes() {
-            let owner = uids.get(name).filter(|_| spec.node_owned);
+            let owner = uids.get(name).filter(|_| spec.node_owned).map(|uid| &**uid);
             for nth in 0..spec.pods_per_node {
                 create(sandbox, &path, &pod(name, nth, owner, spec))?;
             }
@@ -205,7 +205,7 @@ fn node(name: &NodeName, spec: &ClusterSpec, zone: &str, number: usize) -> Value
 }
 
 /// The pod of a node, whose uid is given if it is the controller.
-fn pod(node: &NodeName, nth: usize, owner: Option<&Box<str>>, spec: &ClusterSpec) -> Value {
+fn pod(node: &NodeName, nth: usize, owner: Option<&str>, spec: &ClusterSpec) -> Value {
     let mut body = pod_template(spec);
     // `node-a-000` has `app-a-000-0`, so that a person sees where a pod belongs.
     let place = node.as_str().strip_prefix("node-").unwrap_or(node.as_str());
