@@ -22,7 +22,7 @@ import (
 const (
 	keepaliveEvery = 2 * time.Second
 	batchRecords   = 500
-	batchBytes     = 512 << 10
+	batchBytes     = 128 << 10
 )
 
 // Publisher says things on one topic until somebody else takes it over. What is true is kept, and every session begins with all of it:

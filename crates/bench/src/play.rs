@@ -27,7 +27,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(2);
 /// So long nothing is written: everything that is to be done was done.
 const QUIET: Duration = Duration::from_secs(5);
-/// So long if it just started: kube-controller-manager looks at the nodes 5 s after its caches are full (`--node-monitor-period`).
+/// So long if it just started: kube-controller-manager looks at the nodes every 5 s (`--node-monitor-period`), and at the first time 5 s may
+/// have passed until it has all of them.
 const QUIET_AT_FIRST: Duration = Duration::from_secs(12);
 /// After a node was told to be silent, until it is: a renewal may be under way.
 const HUSH: Duration = Duration::from_secs(1);

@@ -128,7 +128,8 @@ impl Programs {
             format!("--kube-api-qps={}", flags.kube_api_qps),
             format!("--kube-api-burst={}", flags.kube_api_qps),
             format!("--leader-elect-resource-name={LEASE_PREFIX}{name}"),
-            // A machine that all of it shares may stall for longer than a leader may by default. Leases are renewed as often as by default.
+            // On a machine that everything shares the API server may stall for longer than a leader outlives by default. Writes under way
+            // are given longer with it. Where nothing stalls, Leases are renewed as often as by default.
             "--leader-elect-lease-duration=90s".to_owned(),
             "--leader-elect-renew-deadline=60s".to_owned(),
         ])

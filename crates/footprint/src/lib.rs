@@ -1,4 +1,4 @@
-//! What is kept of an object, in bytes of the allocator: for `tests/memory.rs` of each core and of the bus.
+//! What is kept of an object, in bytes of the allocator: for `tests/memory.rs` of each core, of the bus, and of the node-health-monitor.
 //!
 //! Whoever uses this gets an allocator that counts. It counts the whole process: a test that asks it is alone in its binary.
 

@@ -66,8 +66,7 @@ pub struct SandboxFlags {
     /// Have these pods controlled by their node, as static pods are, so that no DaemonSet may adopt them
     #[arg(
         long, env = "BAILIFF_NODE_OWNED", default_value = "false", value_name = "BOOL", action = ArgAction::Set,
-        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool,
-        conflicts_with = "replace_evicted"
+        num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = go_bool
     )]
     pub node_owned: bool,
 
@@ -141,6 +140,13 @@ impl Validate for SandboxFlags {
             let allowed = "beyond this machine --token-auth-file is required";
             return Err(Error::new("listen", self.listen, allowed));
         }
+        if self.node_owned && self.replace_evicted {
+            return Err(Error::new(
+                "node-owned",
+                true,
+                "pods that --replace-evicted keeps up have a ReplicaSet for a controller",
+            ));
+        }
         if let Some(spec) = self.cluster()
             && let Err(crate::cluster::Error::Spec { field, value, allowed }) = spec.validate()
         {
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn wrong_flags_end_with_64() {
-        let cases: [&[&str]; 7] = [
+        let cases: [&[&str]; 8] = [
             &["--listen=0.0.0.0:7470"],
             &["--listen=0.0.0.0:7470", "--insecure"],
             &["--listen=here"],
@@ -210,11 +216,13 @@ mod tests {
             &["--nodes=1000001"],
             &["--pods-per-node=200"],
             &["--authorization-mode=Sometimes"],
+            &["--node-owned", "--replace-evicted"],
         ];
         for flags in cases {
             assert_eq!(parse(flags), Err(64), "{flags:?}");
         }
         let open = ["--listen=0.0.0.0:7470", "--token-auth-file=tokens.csv"];
         assert!(parse(&open).is_ok());
+        assert!(parse(&["--node-owned", "--replace-evicted=false"]).is_ok());
     }
 }

@@ -22,7 +22,8 @@ pub struct ClusterSpec {
     pub pods_per_node: usize,
     /// `true`: pods are kept up by a ReplicaSet and placed by the binder; `false`: bound to their node, and gone when evicted.
     pub replace_evicted: bool,
-    /// `true`: such a pod has its node for a controller, as static pods do; `false`: it has none, and may be adopted.
+    /// Of pods that are bound to their node. `true`: it is their controller, as that of static pods; `false`: they have none, and may be
+    /// adopted.
     pub node_owned: bool,
     /// `tolerationSeconds` for not-ready and unreachable nodes; `None`: the API's 300 s.
     pub toleration_seconds: Option<u32>,
@@ -155,7 +156,7 @@ pub fn build(sandbox: &Sandbox, spec: &ClusterSpec) -> Result<Cluster, Error> {
     Ok(cluster)
 }
 
-/// Returns its uid.
+/// Creates an object, and answers with its uid.
 fn create(sandbox: &Sandbox, path: &str, object: &Value) -> Result<Box<str>, Error> {
     let created = sandbox.tell(&User::admin(), Verb::Create, path, object.clone());
     created.map(|identity| identity.uid.into()).map_err(|status| Error::Create {

@@ -178,9 +178,9 @@ async fn pods_may_have_their_node_for_a_controller() {
     let bench = Bench::ready(&spec).await;
     pass(60.0).await;
     for name in bench.names("nodes") {
-        let owner = json!([{
-            "apiVersion": "v1", "kind": "Node", "name": name, "uid": bench.object("nodes", "", &name)["metadata"]["uid"], "controller": true,
-        }]);
+        let node = bench.object("nodes", "", &name);
+        let uid = &node["metadata"]["uid"];
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid, "controller": true}]);
         let pods = bench.pods_on(&name);
         assert_eq!(pods.len(), 2, "nobody takes an owner that is there for gone");
         for pod in pods {

@@ -263,7 +263,11 @@ mod tests {
         assert_eq!(fleet.pod(leaving.clone()), None);
         let finish = fleet.failed(start).expect("a job");
         assert_eq!(finish, Job::Finish(leaving));
+        fleet.silence(&["a".to_owned()], true);
+        assert_eq!(fleet.failed(finish.clone()), None, "its node fell silent");
+        let (_, held) = fleet.silence(&["a".to_owned()], false);
+        assert_eq!(held, std::slice::from_ref(&finish));
         fleet.gone("u");
-        assert_eq!(fleet.failed(finish), None);
+        assert_eq!(fleet.failed(finish), None, "it went");
     }
 }

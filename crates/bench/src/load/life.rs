@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Requests for pods, and of nodes that are back, under way at once: what a server is asked at the same time must not grow with what came
 /// back at the same time, or the load is all that is measured. Whatever is beyond waits, and no more changes of pods are taken.
 const JOBS: usize = 4 * HANDS;
-/// After so long something is tried again that came to nothing.
+/// After so long something is tried again that came to nothing: whoever waits for it looks five times a second.
 const AGAIN: Duration = Duration::from_secs(1);
 /// After so many objects it is said how far it is.
 const TOLD: usize = 5_000;
@@ -48,7 +48,7 @@ enum Answer {
     /// What was to be done with the pod of this uid.
     Done(String),
     /// This came to nothing.
-    Failed(Job),
+    Failed(Chore),
     /// A status was posted.
     Posted,
 }
@@ -115,7 +115,7 @@ pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Resul
                 Some(Chore::Pod(job)) => drop(others.spawn(perform(server.clone(), job))),
                 // It fell silent again while this waited.
                 Some(Chore::Post(index)) if fleet.kubelets[index].is_silent => {}
-                Some(Chore::Post(index)) => drop(others.spawn(post(api.clone(), fleet.kubelets[index].name.clone(), true))),
+                Some(Chore::Post(index)) => drop(others.spawn(post_back(api.clone(), index, fleet.kubelets[index].name.clone()))),
                 None => break,
             }
         }
@@ -139,12 +139,12 @@ pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Resul
                 for index in posts.until(elapsed, nodes) {
                     let kubelet = &fleet.kubelets[index];
                     if !kubelet.is_silent {
-                        turns.spawn(post(api.clone(), kubelet.name.clone(), false));
+                        turns.spawn(post(api.clone(), kubelet.name.clone()));
                     }
                 }
             }
-            Some(answer) = turns.join_next() => chores.extend(answered(&mut fleet, answer).map(Chore::Pod)),
-            Some(answer) = others.join_next() => chores.extend(answered(&mut fleet, answer).map(Chore::Pod)),
+            Some(answer) = turns.join_next() => chores.extend(answered(&mut fleet, answer)),
+            Some(answer) = others.join_next() => chores.extend(answered(&mut fleet, answer)),
             event = pods.next(), if chores.is_empty() => chores.extend(changed(&mut fleet, event).into_iter().map(Chore::Pod)),
         }
     }
@@ -154,7 +154,7 @@ async fn next_line(input: &mut tokio::io::Lines<BufReader<Stdin>>) -> Result<Opt
     input.next_line().await.map_err(|error| format!("standard input: {error}"))
 }
 
-fn answered(fleet: &mut Fleet, answer: Result<Answer, tokio::task::JoinError>) -> Option<Job> {
+fn answered(fleet: &mut Fleet, answer: Result<Answer, tokio::task::JoinError>) -> Option<Chore> {
     match answer {
         Ok(Answer::Renewed(index, version)) => {
             let kubelet = &mut fleet.kubelets[index];
@@ -162,8 +162,9 @@ fn answered(fleet: &mut Fleet, answer: Result<Answer, tokio::task::JoinError>) -
             // Without one the next renewal reads it first.
             kubelet.version = version.unwrap_or_default();
         }
-        Ok(Answer::Done(uid)) => return fleet.done(&uid),
-        Ok(Answer::Failed(job)) => return fleet.failed(job),
+        Ok(Answer::Done(uid)) => return fleet.done(&uid).map(Chore::Pod),
+        Ok(Answer::Failed(Chore::Pod(job))) => return fleet.failed(job).map(Chore::Pod),
+        Ok(Answer::Failed(chore)) => return Some(chore),
         Ok(Answer::Posted) => {}
         Err(error) => eprintln!("a request came to nothing: {error}"),
     }
@@ -228,12 +229,27 @@ async fn replace_lease(api: &Api, name: &str, mut version: String) -> Result<Str
     Ok(version_of(&api.replace::<Value>(&path, &object).await?))
 }
 
-async fn post(api: Api, name: String, is_back: bool) -> Answer {
-    let patch = Patch::Strategic(objects::heartbeat(api.clock().wall(), is_back));
-    if let Err(error) = api.patch::<IgnoredAny>(&format!("/api/v1/nodes/{name}/status"), &patch).await {
-        eprintln!("the status of {name} was not posted: {error}");
-    }
+/// The post whose turn it is: the next makes good for one that fails.
+async fn post(api: Api, name: String) -> Answer {
+    heartbeat(&api, &name, false).await;
     Answer::Posted
+}
+
+/// The post of a node that is back, without which it stays Unknown.
+async fn post_back(api: Api, index: usize, name: String) -> Answer {
+    if heartbeat(&api, &name, true).await {
+        return Answer::Posted;
+    }
+    tokio::time::sleep(AGAIN).await;
+    Answer::Failed(Chore::Post(index))
+}
+
+async fn heartbeat(api: &Api, name: &str, is_back: bool) -> bool {
+    let patch = Patch::Strategic(objects::heartbeat(api.clock().wall(), is_back));
+    let posted = api.patch::<IgnoredAny>(&format!("/api/v1/nodes/{name}/status"), &patch).await;
+    posted
+        .inspect_err(|error| eprintln!("the status of {name} was not posted: {error}"))
+        .is_ok()
 }
 
 async fn perform(server: Server, job: Job) -> Answer {
@@ -256,7 +272,7 @@ async fn perform(server: Server, job: Job) -> Answer {
     };
     eprintln!("{} was not served: {error}", path_of(job.pod()));
     tokio::time::sleep(AGAIN).await;
-    Answer::Failed(job)
+    Answer::Failed(Chore::Pod(job))
 }
 
 /// It went meanwhile, or a scheduler of the cluster was faster.

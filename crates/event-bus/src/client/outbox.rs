@@ -21,8 +21,7 @@ use crate::wire::{envelope, scalar};
 
 /// Records in a batch; half of what the bus takes.
 const BATCH_RECORDS: usize = 500;
-/// Bytes in a batch, but for its last record: far below what the bus takes. Either side keeps room for the longest message of a stream for
-/// as long as that lasts.
+/// Bytes in a batch, but for its last record: some hundred records, for which either side keeps room (`ServerOptions::chunk_bytes`).
 const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
