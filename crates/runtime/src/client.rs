@@ -31,7 +31,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(330);
 /// Our requests are small.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
-/// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes, and more than this does not come faster in one piece.
+/// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
 const ROOM: usize = 64 * 1024;
 
 /// Why there is no client.

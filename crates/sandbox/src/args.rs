@@ -144,7 +144,7 @@ impl Validate for SandboxFlags {
             return Err(Error::new(
                 "node-owned",
                 true,
-                "pods that --replace-evicted keeps up have a ReplicaSet for a controller",
+                "allowed without --replace-evicted, whose pods have a ReplicaSet for a controller",
             ));
         }
         if let Some(spec) = self.cluster()

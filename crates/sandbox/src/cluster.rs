@@ -147,7 +147,7 @@ pub fn build(sandbox: &Sandbox, spec: &ClusterSpec) -> Result<Cluster, Error> {
     } else {
         let path = format!("/api/v1/namespaces/{NAMESPACE}/pods");
         for name in cluster.nodes() {
-            let owner = uids.get(name).filter(|_| spec.node_owned).map(|uid| &**uid);
+            let owner = uids.get(name).filter(|_| spec.node_owned).map(String::as_str);
             for nth in 0..spec.pods_per_node {
                 create(sandbox, &path, &pod(name, nth, owner, spec))?;
             }
@@ -157,9 +157,9 @@ pub fn build(sandbox: &Sandbox, spec: &ClusterSpec) -> Result<Cluster, Error> {
 }
 
 /// Creates an object, and answers with its uid.
-fn create(sandbox: &Sandbox, path: &str, object: &Value) -> Result<Box<str>, Error> {
+fn create(sandbox: &Sandbox, path: &str, object: &Value) -> Result<String, Error> {
     let created = sandbox.tell(&User::admin(), Verb::Create, path, object.clone());
-    created.map(|identity| identity.uid.into()).map_err(|status| Error::Create {
+    created.map(|identity| identity.uid).map_err(|status| Error::Create {
         what: format!(
             "{} {}",
             object["kind"].as_str().unwrap_or_default(),
