@@ -6,20 +6,24 @@
 
 mod daemonset;
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bailiff_model::wellknown::CONDITION_READY;
 use bailiff_model::{Effect, Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Taint, Wall};
-use serde::de::Error as _;
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::{Controller, Controlling, Labels, Node, Phase, Pod, Revision, Trouble};
 
+/// Kind of a controller whose pods are of interest, of any API group (DS-022).
+const DAEMON_SET: &str = "DaemonSet";
+
+/// Metadata; their annotations are read of those kinds only where one means something.
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Meta {
+#[serde(rename_all = "camelCase", default, bound = "Annotations: Deserialize<'de> + Default")]
+struct Meta<Annotations = IgnoredAny> {
     #[serde(deserialize_with = "nullable")]
     name: String,
     #[serde(deserialize_with = "nullable")]
@@ -31,24 +35,28 @@ struct Meta {
     #[serde(deserialize_with = "nullable")]
     generation: i64,
     creation_timestamp: Option<Stamp>,
-    deletion_timestamp: Option<serde::de::IgnoredAny>,
+    deletion_timestamp: Option<IgnoredAny>,
     #[serde(deserialize_with = "nullable")]
     labels: Labels,
     #[serde(deserialize_with = "nullable")]
-    annotations: BTreeMap<String, String>,
+    annotations: Annotations,
     #[serde(deserialize_with = "nullable")]
     owner_references: Vec<Owner>,
 }
 
-impl Meta {
+impl<Annotations> Meta<Annotations> {
     fn created(&self) -> Wall {
         self.creation_timestamp.as_ref().map_or(Wall::UNIX_EPOCH, |stamp| stamp.0)
     }
 
+    fn owner(&self) -> Option<&Owner> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+
     fn controller(&self) -> Controller {
-        match self.owner_references.iter().find(|owner| owner.controller) {
+        match self.owner() {
             None => Controller::None,
-            Some(owner) if owner.kind == "DaemonSet" => Controller::DaemonSet(Arc::new(Controlling {
+            Some(owner) if owner.kind == DAEMON_SET => Controller::DaemonSet(Arc::new(Controlling {
                 name: Arc::from(owner.name.as_str()),
                 uid: Arc::from(owner.uid.as_str()),
             })),
@@ -165,14 +173,60 @@ impl<'de> Deserialize<'de> for Node {
 
 // === Pod ===
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
+/// A pod. Of somebody else's, which most are, nothing is read behind the metadata.
+#[derive(Default)]
 struct PodObject {
     metadata: Meta,
-    #[serde(deserialize_with = "nullable")]
     spec: PodSpec,
-    #[serde(deserialize_with = "nullable")]
     status: PodStatus,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum PodField {
+    Metadata,
+    Spec,
+    Status,
+    #[serde(other)]
+    Unknown,
+}
+
+impl<'de> Deserialize<'de> for PodObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+
+        impl<'de> Visitor<'de> for Fields {
+            type Value = PodObject;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a pod")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PodObject, A::Error> {
+                let mut pod = PodObject::default();
+                while let Some(field) = map.next_key()? {
+                    match field {
+                        PodField::Metadata => pod.metadata = map.next_value()?,
+                        PodField::Spec if pod.is_ours() => pod.spec = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                        PodField::Status if pod.is_ours() => pod.status = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                        PodField::Spec | PodField::Status | PodField::Unknown => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(pod)
+            }
+        }
+
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl PodObject {
+    /// False of one that somebody else controls, as far as is known.
+    fn is_ours(&self) -> bool {
+        self.metadata.owner().is_none_or(|owner| owner.kind == DAEMON_SET)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -358,7 +412,7 @@ impl<'de> Deserialize<'de> for Revision {
     }
 }
 
-fn named<E: serde::de::Error>(meta: &Meta) -> Result<(), E> {
+fn named<E: serde::de::Error, Annotations>(meta: &Meta<Annotations>) -> Result<(), E> {
     if meta.name.is_empty() {
         return Err(E::custom("metadata.name is missing"));
     }

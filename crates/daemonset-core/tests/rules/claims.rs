@@ -191,7 +191,7 @@ fn kind_name_and_uid_of_the_owner_must_agree() {
         pod["metadata"]["name"] = json!("stranger");
         cluster.put("pods/stranger", pod);
         cluster.rest();
-        assert_eq!(cluster.on("n0").len(), 2, "{kind} {name} {uid}");
+        assert_eq!(cluster.pods().len(), 2, "{kind} {name} {uid}");
         cluster.remove("pods/stranger");
         cluster.rest();
     }

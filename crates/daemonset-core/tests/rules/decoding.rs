@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_daemonset_core::facts::{Amount, Strategy, Trouble};
+use bailiff_daemonset_core::facts::{Amount, Controller, Strategy, Trouble};
 use bailiff_daemonset_core::{DaemonSet, Node, Pod, Revision};
 use bailiff_model::ResourceVersion;
 use serde_json::{Value, json};
@@ -128,6 +128,31 @@ fn what_keeps_a_pod_from_running_is_read_from_its_status() {
     ];
     for (status, wanted) in cases {
         assert_eq!(read_pod(&json!({}), &status).trouble, wanted, "{status}");
+    }
+}
+
+/// DS-022: of somebody else's pod, which most are, only the metadata are read, wherever they stand; so nothing behind them is amiss.
+#[test]
+fn of_somebody_elses_pod_nothing_else_is_read() {
+    let pod = |owner: &str, behind: &str| {
+        let owners =
+            format!(r#"[{{"kind":"Node","name":"n","uid":"o"}},{{"kind":"{owner}","name":"a","uid":"o","controller":true}}]"#);
+        let metadata = format!(r#""metadata":{{"name":"p","namespace":"ns","uid":"u","ownerReferences":{owners}}}"#);
+        [format!("{{{metadata},{behind}}}"), format!("{{{behind},{metadata}}}")].map(|text| serde_json::from_str::<Pod>(&text))
+    };
+    let whole = r#""spec":{"nodeName":"n1"},"status":{"phase":"Failed"}"#;
+    for known in pod("DaemonSet", whole) {
+        let known = known.expect("decodes");
+        assert!(known.is_terminal() && known.bound && known.controller != Controller::Other);
+    }
+    for other in pod("ReplicaSet", whole) {
+        assert_eq!(other.expect("decodes").controller, Controller::Other);
+    }
+    let amiss = r#""spec":{"nodeName":7},"status":null"#;
+    assert!(pod("DaemonSet", amiss).iter().all(Result::is_err));
+    assert!(pod("ReplicaSet", amiss).into_iter().next().expect("two").is_ok());
+    for known in pod("DaemonSet", r#""spec":null,"status":null"#) {
+        assert_eq!(known.expect("decodes").target, None);
     }
 }
 

@@ -1,5 +1,6 @@
 //! DaemonSets out of the API server's JSON, with the API's defaults (DS-170).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ const DEFAULT_HISTORY_LIMIT: usize = 10;
 #[derive(Deserialize)]
 struct DaemonSetObject {
     #[serde(default)]
-    metadata: Meta,
+    metadata: Meta<BTreeMap<String, String>>,
     spec: DaemonSetSpec,
     #[serde(default, deserialize_with = "nullable")]
     status: StatusObject,
