@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bailiff_model::health::NodeHealth;
 use bailiff_model::intent::Intent;
-use bailiff_model::outcome::Outcome;
+use bailiff_model::outcome::{Outcome, PodOutcomeState};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Incarnation, Mono, Origin, Revision, Topic, TraceContext, Wall};
 
@@ -176,6 +176,13 @@ impl Body {
     /// True for a terminal pod outcome: exempt from replace, and expires on the bus.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::Outcome(Outcome::Pod(outcome)) if outcome.state.is_terminal())
+    }
+
+    /// True for the outcome of a pod that goes or went: nobody acts on it. Why one stays is said at once, or it would be there, due, without
+    /// a word.
+    pub const fn may_wait(&self) -> bool {
+        use PodOutcomeState::{Deleted, Evicting, Gone};
+        matches!(self, Self::Outcome(Outcome::Pod(outcome)) if matches!(outcome.state, Evicting | Deleted | Gone))
     }
 }
 

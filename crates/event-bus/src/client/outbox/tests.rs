@@ -76,6 +76,59 @@ fn next_keys(outbox: &mut Outbox) -> (u64, Vec<String>) {
     }
 }
 
+/// What is sent at `millis` after [`NOW`], if anything is.
+fn sent_at(outbox: &mut Outbox, millis: u64) -> Option<Vec<String>> {
+    match outbox.next_step(NOW.mono + Duration::from_millis(millis))? {
+        Step::Batch(batch) => Some(batch.records.into_iter().map(|record| record.key).collect()),
+        step @ Step::EndReplace(_) => panic!("{step:?} is no batch"),
+    }
+}
+
+#[test]
+fn what_nobody_acts_on_waits_for_others_and_only_so_long() {
+    let later = |millis| Now {
+        mono: NOW.mono + Duration::from_millis(millis),
+        ..NOW
+    };
+    let mut outbox = mk_connected(Topic::EvictionOutcomes);
+    outbox.set(mk_outcome(1), NOW);
+    outbox.set(mk_outcome(2), later(100));
+    assert_eq!(sent_at(&mut outbox, 249), None);
+    assert!(!outbox.is_settled());
+    assert_eq!(outbox.next_due(), Some(NOW.mono + LINGER));
+    // What supersedes it waits anew; what does not wait takes nothing along.
+    outbox.set(mk_outcome(1), later(200));
+    outbox.remove("node/n1", later(200));
+    assert_eq!(sent_at(&mut outbox, 200), Some(vec!["node/n1".to_owned()]));
+    assert_eq!(sent_at(&mut outbox, 349), None);
+    assert_eq!(sent_at(&mut outbox, 350), Some(vec!["pod/uid-2".to_owned()]));
+    assert_eq!(outbox.next_due(), Some(NOW.mono + Duration::from_millis(450)));
+    // Who leaves does not wait.
+    outbox.hurry();
+    assert_eq!(sent_at(&mut outbox, 350), Some(vec!["pod/uid-1".to_owned()]));
+    assert_eq!(outbox.next_due(), None);
+    // Nor is there anything to wait for while all has to be sent.
+    outbox.set(mk_outcome(3), later(400));
+    outbox.connected("bus-2", true);
+    outbox.set(mk_outcome(4), later(400));
+    let all = ["pod/uid-2", "pod/uid-1", "pod/uid-3", "pod/uid-4"].map(str::to_owned);
+    assert_eq!(sent_at(&mut outbox, 400), Some(all.to_vec()));
+}
+
+#[test]
+fn a_full_window_is_no_reason_to_look_at_the_clock() {
+    let mut outbox = mk_connected(Topic::EvictionOutcomes);
+    for number in 0..WINDOW {
+        outbox.remove(&format!("node/n{number}"), NOW);
+        assert!(sent_at(&mut outbox, 0).is_some());
+    }
+    outbox.set(mk_outcome(1), NOW);
+    assert_eq!((outbox.next_due(), sent_at(&mut outbox, 1_000)), (None, None));
+    let id = *outbox.inflight.keys().next().expect("a batch");
+    outbox.acknowledged(id, &[7]);
+    assert_eq!(sent_at(&mut outbox, 1_000), Some(vec!["pod/uid-1".to_owned()]));
+}
+
 #[test]
 fn a_key_has_one_place_and_the_latest_draft() {
     let mut outbox = mk_connected(Topic::NodeHealth);
@@ -182,7 +235,7 @@ fn old_outcomes_are_forgotten_once_they_are_on_the_bus() {
         TERMINAL_KEPT + 10,
         "nothing is forgotten that is not on the bus"
     );
-    while let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono) {
+    while let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono + LINGER) {
         let revisions = vec![1; batch.records.len()];
         outbox.acknowledged(batch.id, &revisions);
     }
@@ -226,6 +279,7 @@ fn outcomes_do_not_pile_up_while_the_bus_is_away() {
         outcome.state = PodOutcomeState::Evicting;
     }
     outbox.set(evicting, NOW);
+    outbox.hurry();
     let (id, keys) = next_keys(&mut outbox);
     outbox.acknowledged(id, &[2]);
     outbox.disconnected();
