@@ -171,6 +171,32 @@ mod tests {
         }
     }
 
+    /// DS-022, DS-070: a pod is the same in both encodings, whoever controls it.
+    #[test]
+    fn a_pod_is_the_same_in_both_encodings() {
+        let pod = |owners: serde_json::Value| {
+            let object = serde_json::json!({
+                "metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7", "labels": {"app": "a"},
+                    "annotations": {"a": "b"}, "ownerReferences": owners},
+                "spec": {"nodeName": "n1"},
+                "status": {"phase": "Failed"},
+            });
+            let json = Viewed::<Pod>::decode(&Encoded::Json(&object.to_string()))
+                .expect("a pod")
+                .facts;
+            let message = bailiff_sandbox::protobuf::message(&object, schema::POD.name);
+            let protobuf = Viewed::<Pod>::decode(&Encoded::Protobuf(message.into())).expect("a pod");
+            assert_eq!(protobuf.facts, json);
+            json
+        };
+        let owner = |kind: &str| serde_json::json!([{"kind": kind, "name": "o", "uid": "v", "controller": true}]);
+        for ours in [pod(serde_json::json!([])), pod(owner("DaemonSet"))] {
+            assert!(ours.bound && ours.is_terminal() && ours.target == Some("n1".into()));
+        }
+        let other = pod(owner("ReplicaSet"));
+        assert!(!other.bound && other.controller == bailiff_daemonset_core::facts::Controller::Other);
+    }
+
     /// DS-206, DS-207, DS-208
     #[test]
     fn the_bytes_of_a_revision_are_those_that_are_kept() {

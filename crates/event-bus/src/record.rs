@@ -178,11 +178,12 @@ impl Body {
         matches!(self, Self::Outcome(Outcome::Pod(outcome)) if outcome.state.is_terminal())
     }
 
-    /// True for the outcome of a pod that goes or went: nobody acts on it. Why one stays is said at once, or it would be there, due, without
-    /// a word.
-    pub const fn may_wait(&self) -> bool {
-        use PodOutcomeState::{Deleted, Evicting, Gone};
-        matches!(self, Self::Outcome(Outcome::Pod(outcome)) if matches!(outcome.state, Evicting | Deleted | Gone))
+    /// True for a pod that is being evicted and whose requests did not fail: nobody acts on it, and it is mostly over in a moment.
+    pub const fn is_passing(&self) -> bool {
+        let Self::Outcome(Outcome::Pod(outcome)) = self else {
+            return false;
+        };
+        matches!(outcome.state, PodOutcomeState::Evicting) && outcome.next_try_at.is_none()
     }
 }
 

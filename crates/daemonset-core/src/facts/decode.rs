@@ -53,6 +53,11 @@ impl<Annotations> Meta<Annotations> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
+    /// Somebody controls it who is no DaemonSet.
+    fn is_of_others(&self) -> bool {
+        self.owner().is_some_and(|owner| owner.kind != DAEMON_SET)
+    }
+
     fn controller(&self) -> Controller {
         match self.owner() {
             None => Controller::None,
@@ -174,7 +179,6 @@ impl<'de> Deserialize<'de> for Node {
 // === Pod ===
 
 /// A pod. Of somebody else's, which most are, nothing is read behind the metadata.
-#[derive(Default)]
 struct PodObject {
     metadata: Meta,
     spec: PodSpec,
@@ -203,18 +207,23 @@ impl<'de> Deserialize<'de> for PodObject {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PodObject, A::Error> {
-                let mut pod = PodObject::default();
+                let (mut metadata, mut spec, mut status) = (None::<Meta>, None, None);
                 while let Some(field) = map.next_key()? {
+                    let is_others = metadata.as_ref().is_some_and(Meta::is_of_others);
                     match field {
-                        PodField::Metadata => pod.metadata = map.next_value()?,
-                        PodField::Spec if pod.is_ours() => pod.spec = map.next_value::<Option<_>>()?.unwrap_or_default(),
-                        PodField::Status if pod.is_ours() => pod.status = map.next_value::<Option<_>>()?.unwrap_or_default(),
-                        PodField::Spec | PodField::Status | PodField::Unknown => {
+                        PodField::Metadata => once(&mut metadata, "metadata", map.next_value()?)?,
+                        PodField::Spec => once(&mut spec, "spec", part(&mut map, is_others)?)?,
+                        PodField::Status => once(&mut status, "status", part(&mut map, is_others)?)?,
+                        PodField::Unknown => {
                             map.next_value::<IgnoredAny>()?;
                         }
                     }
                 }
-                Ok(pod)
+                Ok(PodObject {
+                    metadata: metadata.unwrap_or_default(),
+                    spec: spec.unwrap_or_default(),
+                    status: status.unwrap_or_default(),
+                })
             }
         }
 
@@ -222,11 +231,21 @@ impl<'de> Deserialize<'de> for PodObject {
     }
 }
 
-impl PodObject {
-    /// False of one that somebody else controls, as far as is known.
-    fn is_ours(&self) -> bool {
-        self.metadata.owner().is_none_or(|owner| owner.kind == DAEMON_SET)
+/// The value of a field that may be there once.
+fn once<T, E: serde::de::Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(E::duplicate_field(name)),
     }
+}
+
+/// A part of a pod, null like an absent one; nothing of somebody else's.
+fn part<'de, T: Deserialize<'de> + Default, A: MapAccess<'de>>(map: &mut A, is_others: bool) -> Result<T, A::Error> {
+    if is_others {
+        map.next_value::<IgnoredAny>()?;
+        return Ok(T::default());
+    }
+    Ok(map.next_value::<Option<T>>()?.unwrap_or_default())
 }
 
 #[derive(Deserialize, Default)]

@@ -151,6 +151,13 @@ fn of_somebody_elses_pod_nothing_else_is_read() {
     let amiss = r#""spec":{"nodeName":7},"status":null"#;
     assert!(pod("DaemonSet", amiss).iter().all(Result::is_err));
     assert!(pod("ReplicaSet", amiss).into_iter().next().expect("two").is_ok());
+    let twice = r#""spec":null,"spec":null"#;
+    assert!(
+        pod("DaemonSet", twice)
+            .iter()
+            .chain(&pod("ReplicaSet", twice))
+            .all(Result::is_err)
+    );
     for known in pod("DaemonSet", r#""spec":null,"status":null"#) {
         assert_eq!(known.expect("decodes").target, None);
     }

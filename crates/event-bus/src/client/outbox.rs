@@ -2,8 +2,8 @@
 //!
 //! Wanted properties: (A) the latest draft of every key is on the bus when the outbox is settled, whatever broke in between;
 //! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else;
-//! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have; (E) only what nobody acts on
-//! waits for company, and no longer than [`LINGER`].
+//! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have; (E) nothing is held
+//! back but what is about to be superseded ([`HOLD_BACK`]).
 //!
 //! Of a key it keeps what is sent, encoded: the domain form takes several times as much, and is of no use here.
 
@@ -26,9 +26,9 @@ const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
-/// How long what nobody acts on waits for others, or for what supersedes it: a pod that is told to go is evicting, and deleted some
-/// milliseconds later.
-const LINGER: Duration = Duration::from_millis(250);
+/// How long it is held back that a pod is being evicted, so that it is not said of one that is deleted by then. That takes two requests,
+/// one after the other. A producer that is killed within this time loses no more than since when it was.
+const HOLD_BACK: Duration = Duration::from_millis(256);
 /// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
 /// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 500 bytes each this is 5 MB.
 const TERMINAL_KEPT: usize = 10_000;
@@ -52,8 +52,8 @@ pub(super) struct Outbox {
     slots: BTreeMap<Arc<str>, Slot>,
     /// Keys to send, by version: in the order in which they were set.
     queue: BTreeMap<Version, Arc<str>>,
-    /// Keys that wait for company, by version too; they come into the queue [`LINGER`] after they were set.
-    later: BTreeMap<Version, Arc<str>>,
+    /// Keys that are held back, by version too, and until when.
+    held_back: BTreeMap<Version, (Mono, Arc<str>)>,
     last_version: Version,
     last_batch: u64,
     inflight: BTreeMap<u64, Sent>,
@@ -109,7 +109,7 @@ impl Outbox {
             topic,
             slots: BTreeMap::new(),
             queue: BTreeMap::new(),
-            later: BTreeMap::new(),
+            held_back: BTreeMap::new(),
             last_version: 0,
             last_batch: 0,
             inflight: BTreeMap::new(),
@@ -132,7 +132,7 @@ impl Outbox {
             trace,
             body,
         } = draft;
-        let (is_terminal, may_wait) = (body.is_terminal(), body.may_wait());
+        let (is_terminal, is_passing) = (body.is_terminal(), body.is_passing());
         let incoming = Incoming {
             key,
             route,
@@ -150,7 +150,7 @@ impl Outbox {
             self.news.refuse(incoming.key, error.to_string());
             return;
         }
-        let key = self.put(&incoming.key, said, false, may_wait, now.mono);
+        let key = self.put(&incoming.key, said, false, is_passing, now.mono);
         if is_terminal {
             self.terminal.push_back((key, self.last_version));
             self.forget_old_outcomes(now);
@@ -187,7 +187,7 @@ impl Outbox {
         self.put(key, said, true, false, now.mono);
     }
 
-    fn put(&mut self, key: &str, said: Box<[u8]>, is_removal: bool, may_wait: bool, made: Mono) -> Arc<str> {
+    fn put(&mut self, key: &str, said: Box<[u8]>, is_removal: bool, is_passing: bool, made: Mono) -> Arc<str> {
         self.last_version += 1;
         let version = self.last_version;
         let known = self.slots.get_key_value(key);
@@ -203,15 +203,17 @@ impl Outbox {
         if let Some(superseded) = self.slots.insert(Arc::clone(&key), slot) {
             self.unqueue(superseded.version);
         }
-        let waits = may_wait && self.is_connected && self.replace == Replace::No;
-        let queue = if waits { &mut self.later } else { &mut self.queue };
-        queue.insert(version, Arc::clone(&key));
+        if is_passing && self.is_connected && self.replace == Replace::No {
+            self.held_back.insert(version, (made + HOLD_BACK, Arc::clone(&key)));
+        } else {
+            self.queue.insert(version, Arc::clone(&key));
+        }
         key
     }
 
     fn unqueue(&mut self, version: Version) {
         self.queue.remove(&version);
-        self.later.remove(&version);
+        self.held_back.remove(&version);
     }
 
     /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send
@@ -220,8 +222,7 @@ impl Outbox {
         while self.terminal.len() > TERMINAL_KEPT {
             let Some((key, version)) = self.terminal.front() else { return };
             let is_latest = self.slots.get(key).is_some_and(|slot| slot.version == *version);
-            let is_queued = self.queue.contains_key(version) || self.later.contains_key(version);
-            let is_on_its_way = is_queued || self.is_sent(key, *version);
+            let is_on_its_way = self.queue.contains_key(version) || self.is_sent(key, *version);
             if is_latest && is_on_its_way && self.is_connected {
                 return;
             }
@@ -244,9 +245,11 @@ impl Outbox {
         self.is_initial_state_set = true;
     }
 
-    /// Nothing waits for company any more of what was set so far.
+    /// Nothing of what was set so far is held back any more.
     pub(super) fn hurry(&mut self) {
-        self.queue.append(&mut self.later);
+        let held_back = take(&mut self.held_back);
+        self.queue
+            .extend(held_back.into_iter().map(|(version, (_, key))| (version, key)));
     }
 
     /// The next news for the owner.
@@ -257,7 +260,7 @@ impl Outbox {
     /// Everything that was set is on the bus.
     pub(super) fn is_settled(&self) -> bool {
         let is_ended = self.replace == Replace::No || !self.is_initial_state_set;
-        let is_sent = self.queue.is_empty() && self.later.is_empty();
+        let is_sent = self.queue.is_empty() && self.held_back.is_empty();
         self.is_connected && is_ended && is_sent && self.inflight.is_empty() && self.staged.is_empty()
     }
 
@@ -309,8 +312,11 @@ impl Outbox {
         if !self.has_room() {
             return None;
         }
-        while self.next_due().is_some_and(|due| due <= now) {
-            self.queue.extend(self.later.pop_first());
+        while let Some(held_back) = self.held_back.first_entry()
+            && held_back.get().0 <= now
+        {
+            let (version, (_, key)) = held_back.remove_entry();
+            self.queue.insert(version, key);
         }
         if !self.queue.is_empty() {
             return Some(Step::Batch(self.next_batch(now)));
@@ -329,8 +335,8 @@ impl Outbox {
 
     /// When there is something to send without anything else happening.
     pub(super) fn next_due(&self) -> Option<Mono> {
-        let (_, key) = self.later.first_key_value().filter(|_| self.has_room())?;
-        self.slots.get(key).map(|slot| slot.made + LINGER)
+        let (_, (until, _)) = self.held_back.first_key_value().filter(|_| self.has_room())?;
+        Some(*until)
     }
 
     fn next_batch(&mut self, now: Mono) -> pb::Batch {

@@ -121,8 +121,8 @@ pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -
 // === impl Publisher ===
 
 impl Publisher {
-    /// Sets the latest state of a key. Never blocks; drafts of one key that were not sent yet coalesce. That a pod goes or went, on
-    /// which nobody acts, is sent a quarter of a second later, together with others.
+    /// Sets the latest state of a key. Never blocks; drafts of one key that were not sent yet coalesce. That a pod is
+    /// being evicted is held back for a quarter of a second: mostly it is deleted by then, and only that is said.
     pub fn set(&self, draft: Draft) {
         let now = self.shared.clock.now();
         self.shared.change(|state| state.outbox.set(draft, now));
