@@ -9,6 +9,7 @@ pub mod about;
 pub mod backoff;
 pub mod duty;
 pub mod health;
+mod hex;
 pub mod hold;
 pub mod ids;
 pub mod intent;

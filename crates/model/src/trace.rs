@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::hex;
 use crate::ids::NodeUid;
 use crate::time::Wall;
 
@@ -54,9 +55,20 @@ impl TraceContext {
     }
 }
 
+/// Length of a text of version 00: two digits, 32, 16 and two, with dashes between.
+const LEN: usize = 55;
+
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{:032x}-{:016x}-01", self.trace_id, self.span_id)
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-01";
+        let (trace, span) = (self.trace_id.to_be_bytes(), self.span_id.to_be_bytes());
+        for (pair, byte) in text[3..35].as_chunks_mut::<2>().0.iter_mut().zip(trace) {
+            *pair = hex::digits(byte);
+        }
+        for (pair, byte) in text[36..52].as_chunks_mut::<2>().0.iter_mut().zip(span) {
+            *pair = hex::digits(byte);
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
@@ -64,26 +76,22 @@ impl std::str::FromStr for TraceContext {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let refuse = || ParseError(text.to_owned());
-        let mut parts = text.split('-');
-        let (Some(version), Some(trace), Some(span), Some(flags), more) =
-            (parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(refuse());
-        };
-        // Upper case is not allowed; version ff is none; only a later version may have more parts.
-        let is_hex = |part: &str, len: usize| part.len() == len && part.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        let is_readable = is_hex(version, 2) && version != "ff" && (more.is_none() || version != "00");
-        if !is_readable || !is_hex(trace, 32) || !is_hex(span, 16) || !is_hex(flags, 2) {
-            return Err(refuse());
-        }
-        let trace_id = u128::from_str_radix(trace, 16).map_err(|_| refuse())?;
-        let span_id = u64::from_str_radix(span, 16).map_err(|_| refuse())?;
-        if trace_id == 0 || span_id == 0 {
-            return Err(refuse());
-        }
-        Ok(Self { trace_id, span_id })
+        read(text.as_bytes()).ok_or_else(|| ParseError(text.to_owned()))
     }
+}
+
+/// Upper case is not allowed; version ff is none; only a later version may have more parts.
+fn read(text: &[u8]) -> Option<TraceContext> {
+    let (known, more) = text.split_at_checked(LEN)?;
+    let [version] = hex::bytes(&known[..2])?;
+    let has_form = [2, 35, 52].iter().all(|place| known[*place] == b'-') && hex::bytes::<1>(&known[53..]).is_some();
+    let is_readable = version != 0xff && (more.is_empty() || (version != 0 && more[0] == b'-'));
+    if !has_form || !is_readable {
+        return None;
+    }
+    let trace_id = u128::from_be_bytes(hex::bytes(&known[3..35])?);
+    let span_id = u64::from_be_bytes(hex::bytes(&known[36..52])?);
+    (trace_id != 0 && span_id != 0).then_some(TraceContext { trace_id, span_id })
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::hex;
+
 /// `metadata.uid` of an object: one incarnation of it. Ordered as its text.
 ///
 /// API servers make RFC 4122 texts, 36 characters of which 16 bytes are left: they are kept in place. Any other text is kept as it is.
@@ -20,7 +22,10 @@ enum Form {
 /// Eight, four, four, four and twelve lower case hex digits, with dashes between.
 type Written = [u8; 36];
 
-/// Where it has its dashes.
+/// Where each of the bytes has its two digits.
+const PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+/// Where the dashes are.
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 
 impl Uid {
@@ -42,12 +47,9 @@ impl Uid {
 }
 
 fn written(bytes: &[u8; 16]) -> Written {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; 36];
-    let places = (0..36).filter(|place| !DASHES.contains(place));
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    for (place, digit) in places.zip(digits) {
-        text[place] = DIGITS[usize::from(digit)];
+    for (byte, place) in bytes.iter().zip(PLACES) {
+        [text[place], text[place + 1]] = hex::digits(*byte);
     }
     text
 }
@@ -55,18 +57,12 @@ fn written(bytes: &[u8; 16]) -> Written {
 /// The bytes, if the text is as [`written`] writes them.
 fn read(text: &str) -> Option<[u8; 16]> {
     let text: &Written = text.as_bytes().try_into().ok()?;
+    if DASHES.iter().any(|place| text[*place] != b'-') {
+        return None;
+    }
     let mut bytes = [0; 16];
-    let mut digits = 0;
-    for (place, character) in text.iter().enumerate() {
-        let digit = match character {
-            b'-' if DASHES.contains(&place) => continue,
-            _ if DASHES.contains(&place) => return None,
-            b'0'..=b'9' => character - b'0',
-            b'a'..=b'f' => character - b'a' + 10,
-            _ => return None,
-        };
-        bytes[digits / 2] = bytes[digits / 2] << 4 | digit;
-        digits += 1;
+    for (byte, place) in bytes.iter_mut().zip(PLACES) {
+        *byte = hex::byte([text[place], text[place + 1]])?;
     }
     Some(bytes)
 }
