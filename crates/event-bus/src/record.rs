@@ -2,6 +2,7 @@
 //!
 //! The wire form is `proto/bailiff/v1/event_bus.proto`; conversion is in [`crate::wire`].
 
+use std::fmt::{self, Write};
 use std::time::Duration;
 
 use bailiff_model::health::NodeHealth;
@@ -147,30 +148,49 @@ impl Body {
 
     /// The key it belongs under; the bus accepts no other.
     pub fn key(&self) -> String {
+        text(|out| self.write_key(out))
+    }
+
+    /// True if that is the key it belongs under.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        Rest(key).is(|out| self.write_key(out))
+    }
+
+    fn write_key(&self, out: &mut impl Write) -> fmt::Result {
         match self {
-            Self::NodeHealth(health) => health.node.name.to_string(),
-            Self::Intent(Intent::Isolation(isolation)) => format!("node/{}", isolation.node.name),
-            Self::Intent(Intent::NodeEviction(eviction)) => format!("node/{}", eviction.node.name),
-            Self::Intent(Intent::Pod(eviction)) => format!("pod/{}", eviction.pod.uid),
-            Self::Outcome(Outcome::Zone(status)) => format!("zone/{}", status.zone),
-            Self::Outcome(Outcome::Node(outcome)) => format!("node/{}", outcome.node.name),
-            Self::Outcome(Outcome::Pod(outcome)) => format!("pod/{}", outcome.pod.uid),
-            Self::DaemonSetSync(sync) => format!("{}/{}", sync.namespace, sync.name),
+            Self::NodeHealth(health) => write!(out, "{}", health.node.name),
+            Self::Intent(Intent::Isolation(isolation)) => write!(out, "node/{}", isolation.node.name),
+            Self::Intent(Intent::NodeEviction(eviction)) => write!(out, "node/{}", eviction.node.name),
+            Self::Intent(Intent::Pod(eviction)) => write!(out, "pod/{}", eviction.pod.uid),
+            Self::Outcome(Outcome::Zone(status)) => write!(out, "zone/{}", status.zone),
+            Self::Outcome(Outcome::Node(outcome)) => write!(out, "node/{}", outcome.node.name),
+            Self::Outcome(Outcome::Pod(outcome)) => write!(out, "pod/{}", outcome.pod.uid),
+            Self::DaemonSetSync(sync) => write!(out, "{}/{}", sync.namespace, sync.name),
         }
     }
 
     /// The route that subscribers filter by: the zone's key; for rollouts, that know no zone, the namespace.
     pub fn route(&self) -> String {
-        match self {
-            Self::NodeHealth(health) => health.zone.to_string(),
-            Self::Intent(Intent::Isolation(isolation)) => isolation.zone.to_string(),
-            Self::Intent(Intent::NodeEviction(eviction)) => eviction.zone.to_string(),
-            Self::Intent(Intent::Pod(eviction)) => eviction.zone.to_string(),
-            Self::Outcome(Outcome::Zone(status)) => status.zone.to_string(),
-            Self::Outcome(Outcome::Node(outcome)) => outcome.zone.to_string(),
-            Self::Outcome(Outcome::Pod(outcome)) => outcome.zone.to_string(),
-            Self::DaemonSetSync(sync) => sync.namespace.to_string(),
-        }
+        text(|out| self.write_route(out))
+    }
+
+    /// True if that is its route.
+    pub(crate) fn has_route(&self, route: &str) -> bool {
+        Rest(route).is(|out| self.write_route(out))
+    }
+
+    fn write_route(&self, out: &mut impl Write) -> fmt::Result {
+        let zone = match self {
+            Self::NodeHealth(health) => &health.zone,
+            Self::Intent(Intent::Isolation(isolation)) => &isolation.zone,
+            Self::Intent(Intent::NodeEviction(eviction)) => &eviction.zone,
+            Self::Intent(Intent::Pod(eviction)) => &eviction.zone,
+            Self::Outcome(Outcome::Zone(status)) => &status.zone,
+            Self::Outcome(Outcome::Node(outcome)) => &outcome.zone,
+            Self::Outcome(Outcome::Pod(outcome)) => &outcome.zone,
+            Self::DaemonSetSync(sync) => return write!(out, "{}", sync.namespace),
+        };
+        write!(out, "{zone}")
     }
 
     /// True for a terminal pod outcome: exempt from replace, and expires on the bus.
@@ -184,6 +204,29 @@ impl Body {
             return false;
         };
         matches!(outcome.state, PodOutcomeState::Evicting) && outcome.next_try_at.is_none()
+    }
+}
+
+fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
+    write(&mut text).expect("a text takes everything");
+    text
+}
+
+/// What is left of a text once that was taken off its front which is written to it; anything else is not taken.
+struct Rest<'a>(&'a str);
+
+impl Rest<'_> {
+    /// True if the whole text is what is written.
+    fn is(mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> bool {
+        write(&mut self).is_ok() && self.0.is_empty()
+    }
+}
+
+impl Write for Rest<'_> {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
+        Ok(())
     }
 }
 

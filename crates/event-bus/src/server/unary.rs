@@ -15,9 +15,9 @@ use crate::wire::envelope;
 pub(super) fn history(hub: &Hub, caller: &Caller, request: &pb::GetHistoryRequest) -> Result<pb::GetHistoryResponse, Status> {
     let topic = envelope::topic("topic", &request.topic).map_err(|error| hub.refuse_invalid(&error))?;
     caller.check(&hub.metrics, Action::Read, topic)?;
-    let key = envelope::key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
+    envelope::key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
     let now = hub.time().mono;
-    let (records, incarnation) = hub.read(|engine| (engine.history(topic, &key), engine.incarnation().to_owned()));
+    let (records, incarnation) = hub.read(|engine| (engine.history(topic, &request.key), engine.incarnation().to_owned()));
     Ok(pb::GetHistoryResponse {
         records: records.iter().map(|record| record.to_envelope(now)).collect(),
         incarnation,

@@ -70,7 +70,8 @@ impl TryFrom<Wire<pb::Envelope>> for Record {
 
     fn try_from(Wire(envelope): Wire<pb::Envelope>) -> Result<Self, Error> {
         let topic = topic("topic", &envelope.topic)?;
-        let key = key(topic, &envelope.key)?;
+        key(topic, &envelope.key)?;
+        let key = envelope.key;
         let route = scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?;
         let (body, tombstone) = body(envelope.body.map(understood))?;
         if let Some(body) = &body {
@@ -133,8 +134,8 @@ pub fn topic(field: &str, text: &str) -> Result<Topic, Error> {
 ///
 /// # Errors
 /// Too long, or not of that form.
-pub fn key(topic: Topic, key: &str) -> Result<String, Error> {
-    let text = scalar::token("key", key.to_owned(), 1, scalar::KEY_MAX)?;
+pub fn key(topic: Topic, key: &str) -> Result<(), Error> {
+    scalar::check_token("key", key, 1, scalar::KEY_MAX)?;
     let (has_form, allowed) = match topic {
         Topic::NodeHealth => (is_segment(key, scalar::NAME_MAX), "<node name>"),
         Topic::EvictionIntents => (is_node_or_pod(key), "node/<name> or pod/<uid>"),
@@ -152,7 +153,7 @@ pub fn key(topic: Topic, key: &str) -> Result<String, Error> {
         }
     };
     if has_form {
-        return Ok(text);
+        return Ok(());
     }
     Err(Error::new("key", key, allowed))
 }
@@ -190,17 +191,12 @@ fn agree(topic: Topic, key: &str, route: &str, body: &Body) -> Result<(), Error>
         let found = body.topic().as_str();
         return Err(Error::new("body", found, format!("a payload of topic {:?}", topic.as_str())));
     }
-    let wanted = body.key();
-    if key != wanted {
-        return Err(Error::new("key", key, format!("{wanted:?}, as the payload says")));
+    if !body.has_key(key) {
+        return Err(Error::new("key", key, format!("{:?}, as the payload says", body.key())));
     }
-    let wanted = body.route();
-    if !route.is_empty() && route != wanted {
-        return Err(Error::new(
-            "route",
-            route,
-            format!("{wanted:?}, as the payload says, or empty"),
-        ));
+    if !route.is_empty() && !body.has_route(route) {
+        let allowed = format!("{:?}, as the payload says, or empty", body.route());
+        return Err(Error::new("route", route, allowed));
     }
     Ok(())
 }

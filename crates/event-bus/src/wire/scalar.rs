@@ -28,9 +28,15 @@ const EARLIEST_SECOND: i64 = -62_135_596_800;
 
 /// A text of `least` to `most` printable ASCII characters without blanks.
 pub fn token(field: &str, text: String, least: usize, most: usize) -> Result<String, Error> {
+    check_token(field, &text, least, most)?;
+    Ok(text)
+}
+
+/// That a text is a [`token`].
+pub fn check_token(field: &str, text: &str, least: usize, most: usize) -> Result<(), Error> {
     let fits = (least..=most).contains(&text.len());
     if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(text);
+        return Ok(());
     }
     let allowed = format!("{least} to {most} printable characters without blanks");
     Err(Error::new(field, text, allowed))
@@ -99,9 +105,10 @@ pub fn time_if_any(field: &str, time: Option<prost_types::Timestamp>) -> Result<
     let Some(time) = time else { return Ok(None) };
     let in_range = time.seconds >= EARLIEST_SECOND && (0..1_000_000_000).contains(&time.nanos);
     let wall = in_range.then(|| Wall::new(time.seconds, time.nanos).ok()).flatten();
-    let found = format_args!("{} s {} ns", time.seconds, time.nanos).to_string();
-    wall.map(Some)
-        .ok_or_else(|| Error::new(field, found, "year 1 to 9999, nanos 0 to 999999999"))
+    wall.map(Some).ok_or_else(|| {
+        let found = format_args!("{} s {} ns", time.seconds, time.nanos).to_string();
+        Error::new(field, found, "year 1 to 9999, nanos 0 to 999999999")
+    })
 }
 
 /// A time that must be there.
