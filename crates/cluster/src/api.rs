@@ -21,7 +21,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::decode::{Decode, DecodeError, Encoded, JSON};
@@ -72,22 +72,39 @@ impl fmt::Debug for Api {
 
 /// A patch body with its media type.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Patch {
+pub enum Patch<B = Value> {
     /// `application/strategic-merge-patch+json`.
-    Strategic(Value),
+    Strategic(B),
     /// `application/merge-patch+json`.
-    Merge(Value),
+    Merge(B),
     /// `application/json-patch+json`.
-    Json(Value),
+    Json(B),
 }
 
 /// Preconditions of a delete. Those of a patch are part of its body (`metadata.uid`, `metadata.resourceVersion`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Precondition {
     /// The object must have this uid.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// The object must be at this resourceVersion.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
+}
+
+/// `meta.v1.DeleteOptions`
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeleteOptions<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "is_none")]
+    preconditions: &'a Precondition,
+}
+
+fn is_none(precondition: &Precondition) -> bool {
+    *precondition == Precondition::default()
 }
 
 // === impl Api ===
@@ -205,7 +222,7 @@ impl Api {
     }
 
     /// Patches an object; the body carries the preconditions.
-    pub async fn patch<T: Decode>(&self, path: &str, patch: &Patch) -> Result<T, Error> {
+    pub async fn patch<T: Decode>(&self, path: &str, patch: &Patch<impl Serialize>) -> Result<T, Error> {
         let (content_type, body) = match patch {
             Patch::Strategic(body) => ("application/strategic-merge-patch+json", body),
             Patch::Merge(body) => ("application/merge-patch+json", body),
@@ -216,17 +233,11 @@ impl Api {
 
     /// Deletes an object, if it still is the one meant.
     pub async fn delete(&self, path: &str, precondition: &Precondition) -> Result<(), Error> {
-        let mut preconditions = serde_json::Map::new();
-        if let Some(uid) = &precondition.uid {
-            preconditions.insert("uid".to_owned(), json!(uid));
-        }
-        if let Some(version) = &precondition.resource_version {
-            preconditions.insert("resourceVersion".to_owned(), json!(version));
-        }
-        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        if !preconditions.is_empty() {
-            options["preconditions"] = Value::Object(preconditions);
-        }
+        let options = DeleteOptions {
+            api_version: "v1",
+            kind: "DeleteOptions",
+            preconditions: precondition,
+        };
         self.write::<serde::de::IgnoredAny>("delete", Method::DELETE, path, JSON, &options)
             .await
             .map(|_| ())

@@ -70,8 +70,14 @@ pub trait Decode: DeserializeOwned {
 /// Whatever it is.
 impl Decode for Value {}
 
-/// An answer that nobody reads.
-impl Decode for IgnoredAny {}
+/// An answer that nobody reads: in whichever form the server has it at hand, and whatever it says.
+impl Decode for IgnoredAny {
+    const ACCEPT: &'static str = PROTOBUF;
+
+    fn decode(_: &Encoded<'_>) -> Result<Self, DecodeError> {
+        Ok(Self)
+    }
+}
 
 impl<'a> Encoded<'a> {
     /// The object of a whole answer, whichever encoding it is in.

@@ -2,12 +2,15 @@
 //!
 //! Every write carries uid and resourceVersion, so that it changes what was judged or nothing.
 
+use std::fmt;
+
 use bailiff_cluster::{Api, Error, Patch, Precondition, error::Kind};
-use bailiff_model::{NodeName, PodRef, Taint, wellknown};
+use bailiff_model::{NodeName, PodRef, PodUid, ResourceVersion, Taint, wellknown};
 use bailiff_zone_core::{
     Block, DISRUPTION_MESSAGE, DISRUPTION_REASON, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer, TaintWrite,
     Ticket,
 };
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::views::{NodeView, PodView};
@@ -50,10 +53,13 @@ pub(crate) async fn read_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
 
 /// Patches a pod's status (TE-072 to TE-074, NL-206).
 pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) -> Input {
-    let body = json!({
-        "metadata": {"uid": pod.uid.to_string(), "resourceVersion": pod.resource_version.to_string()},
-        "status": status(&mark),
-    });
+    let body = PodPatch {
+        metadata: Judged {
+            uid: &pod.uid,
+            resource_version: &pod.resource_version,
+        },
+        status: StatusPatch::from(&mark),
+    };
     let path = format!("{}/status", pod_path(&pod));
     let result = api.patch::<PodView>(&path, &Patch::Strategic(body)).await;
     Input::PodAnswer {
@@ -62,6 +68,70 @@ pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) 
             .map(|view| PodAnswer::Facts(view.into_facts()))
             .map_err(|error| failure("Pod", &pod, &error)),
     }
+}
+
+/// A patch of `pods/status`.
+#[derive(Serialize)]
+struct PodPatch<'a> {
+    metadata: Judged<'a>,
+    status: StatusPatch<'a>,
+}
+
+/// The object that was judged, and no other.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Judged<'a> {
+    #[serde(serialize_with = "text")]
+    uid: &'a PodUid,
+    #[serde(serialize_with = "text")]
+    resource_version: &'a ResourceVersion,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StatusPatch<'a> {
+    Marked { conditions: [ConditionPatch; 1] },
+    NodeLost { reason: &'static str, message: &'a str },
+}
+
+/// An entry of `status.conditions`; its type is the key under which it is merged.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionPatch {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
+    observed_generation: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_transition_time: Option<String>,
+}
+
+impl<'a> From<&'a Mark> for StatusPatch<'a> {
+    fn from(mark: &'a Mark) -> Self {
+        match mark {
+            Mark::DisruptionTarget { transition, generation } => Self::Marked {
+                conditions: [ConditionPatch {
+                    kind: wellknown::CONDITION_DISRUPTION_TARGET,
+                    status: "True",
+                    reason: DISRUPTION_REASON,
+                    message: DISRUPTION_MESSAGE,
+                    observed_generation: *generation,
+                    // metav1.Time has no fraction.
+                    last_transition_time: transition.map(|transition| format!("{transition:.0}")),
+                }],
+            },
+            Mark::NodeLost { message } => Self::NodeLost {
+                reason: NODE_LOST,
+                message,
+            },
+        }
+    }
+}
+
+fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// Deletes a pod, with its own grace period (TE-071).
@@ -139,24 +209,6 @@ fn taint(taint: &Taint) -> Value {
     value
 }
 
-fn status(mark: &Mark) -> Value {
-    let (transition, generation) = match mark {
-        Mark::DisruptionTarget { transition, generation } => (transition, generation),
-        Mark::NodeLost { message } => return json!({"reason": NODE_LOST, "message": message}),
-    };
-    let mut condition = json!({
-        "type": wellknown::CONDITION_DISRUPTION_TARGET,
-        "status": "True",
-        "reason": DISRUPTION_REASON,
-        "message": DISRUPTION_MESSAGE,
-        "observedGeneration": generation,
-    });
-    if let Some(transition) = transition {
-        condition["lastTransitionTime"] = json!(format!("{transition:.0}"));
-    }
-    json!({"conditions": [condition]})
-}
-
 fn facts(node: &NodeName, result: Result<NodeView, Error>) -> Result<NodeFacts, Failure> {
     let view = result.map_err(|error| failure("Node", node, &error))?;
     view.into_facts().ok_or_else(|| Failure {
@@ -203,6 +255,10 @@ mod tests {
     use bailiff_model::Effect;
 
     use super::*;
+
+    fn status(mark: &Mark) -> Value {
+        serde_json::to_value(StatusPatch::from(mark)).expect("JSON")
+    }
 
     /// TE-072, TE-073, NL-206
     #[test]
