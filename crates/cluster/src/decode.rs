@@ -103,6 +103,14 @@ impl<'a> Encoded<'a> {
         }
     }
 
+    /// All of it, as it came.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(text) => text.as_bytes(),
+            Self::Protobuf(message) => message,
+        }
+    }
+
     /// What identifies an object that may be broken otherwise: name, namespace, uid and version.
     pub(crate) fn identity(&self) -> Option<Meta> {
         match self {

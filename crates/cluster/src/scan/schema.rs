@@ -229,6 +229,19 @@ pub static CONTAINER_STATE: Message = message("ContainerState", &[one(1, "waitin
 /// `ContainerStateWaiting`
 pub static CONTAINER_STATE_WAITING: Message = message("ContainerStateWaiting", &[filled(1, "reason", Text)]);
 
+/// `Event`: who tells.
+pub static EVENT: Message = message(
+    "Event",
+    &[
+        one(1, "metadata", &OBJECT_META),
+        one(5, "source", &EVENT_SOURCE),
+        kept(14, "reportingComponent", Text),
+    ],
+);
+
+/// `EventSource`
+pub static EVENT_SOURCE: Message = message("EventSource", &[filled(1, "component", Text)]);
+
 // === apps/v1 ===
 
 /// `DaemonSet`: whom it selects. Who needs its template reads JSON, which has all of it.
@@ -256,4 +269,4 @@ pub static LEASE_SPEC: Message = message(
 );
 
 /// Every kind that is read from protobuf by a table.
-pub static KINDS: [&Message; 4] = [&DAEMON_SET, &LEASE, &NODE, &POD];
+pub static KINDS: [&Message; 5] = [&DAEMON_SET, &EVENT, &LEASE, &NODE, &POD];

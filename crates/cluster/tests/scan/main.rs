@@ -52,6 +52,7 @@ fn typed(kind: &str, object: &Value) -> Value {
         "Pod" => through::<k8s_openapi::api::core::v1::Pod>(object),
         "Node" => through::<k8s_openapi::api::core::v1::Node>(object),
         "DaemonSet" => through::<k8s_openapi::api::apps::v1::DaemonSet>(object),
+        "Event" => through::<k8s_openapi::api::core::v1::Event>(object),
         "Lease" => through::<k8s_openapi::api::coordination::v1::Lease>(object),
         other => unreachable!("{other} is in no table"),
     }

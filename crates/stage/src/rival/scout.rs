@@ -100,8 +100,9 @@ impl View for LeaseView {
     }
 }
 
-/// Few, and read in JSON.
-impl Decode for EventView {}
+impl Decode for EventView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::EVENT);
+}
 
 impl View for EventView {
     fn meta(&self) -> &Meta {
