@@ -8,6 +8,7 @@ use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::event_bus_client::EventBusClient;
 use bailiff_proto::v1::event_bus_server::{EventBus, EventBusServer};
 use bailiff_proto::v1::{publish_request, subscribe_response};
+use prost::Message as _;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt as _};
@@ -62,7 +63,11 @@ impl EventBus for Way {
             if let Some(publish_request::Step::Batch(batch)) = &mut request.step {
                 let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
                 for record in &mut batch.records {
-                    change(&mut memory, record);
+                    let Ok(mut envelope) = pb::Envelope::decode(&**record) else {
+                        continue;
+                    };
+                    change(&mut memory, &mut envelope);
+                    *record = envelope.encode_to_vec().into();
                 }
             }
             request
@@ -87,7 +92,14 @@ impl EventBus for Way {
 fn hear(mutation: &Mutation, mut answer: pb::SubscribeResponse) -> pb::SubscribeResponse {
     let shards = match &mut answer.step {
         Some(subscribe_response::Step::Changes(changes)) => {
-            changes.records.retain_mut(mutation.heard);
+            changes.records.retain_mut(|record| {
+                let Ok(mut envelope) = pb::Envelope::decode(&**record) else {
+                    return true;
+                };
+                let is_heard = (mutation.heard)(&mut envelope);
+                *record = envelope.encode_to_vec().into();
+                is_heard
+            });
             &mut changes.shards
         }
         Some(subscribe_response::Step::Bookmark(bookmark)) => &mut bookmark.shards,

@@ -345,14 +345,14 @@ impl Outbox {
             let Some((version, key)) = self.queue.pop_first() else { break };
             let Some(slot) = self.slots.get_mut(&key) else { continue };
             slot.is_known = true;
-            let age = now.saturating_since(slot.made);
-            let record = pb::Envelope {
+            let rest = pb::Envelope {
                 topic: self.topic.to_string(),
                 key: key.to_string(),
-                age: Some(scalar::to_duration(age)),
-                ..slot.envelope()
+                age: Some(scalar::to_duration(now.saturating_since(slot.made))),
+                ..pb::Envelope::default()
             };
-            bytes += record.encoded_len();
+            let record = envelope::joined(&slot.said, &rest);
+            bytes += record.len();
             records.push(record);
             sent.push((key, version));
         }

@@ -16,7 +16,7 @@ use tonic::{Code, Status, Streaming};
 use super::backoff::Backoff;
 use super::{ANSWER_WITHIN, Bus, SILENT_AFTER, STALE_AFTER};
 use crate::record::{Record, ShardStatus};
-use crate::wire::Wire;
+use crate::wire::{Wire, envelope};
 
 /// What to follow.
 #[derive(Clone, Debug)]
@@ -310,7 +310,12 @@ impl Subscription {
     }
 
     fn take_changes(&mut self, changes: pb::Changes) -> Option<Update> {
-        for envelope in changes.records {
+        for record in &changes.records {
+            let envelope = match envelope::decoded(record) {
+                Ok(envelope) => envelope,
+                // Of which key it is cannot be said either.
+                Err(error) => return self.fail(&Status::internal(error.to_string())),
+            };
             let (topic, key) = (Topic::parse(&envelope.topic), envelope.key.clone());
             match Record::try_from(Wire(envelope)) {
                 Ok(record) => self.partial.records.push(Record {

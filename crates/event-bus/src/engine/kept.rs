@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, Revision, Shared, Topic, Wall};
 use bailiff_proto::v1 as pb;
+use bytes::Bytes;
 use prost::Message as _;
 
 use crate::record::{Incoming, Record, TombstoneReason};
@@ -130,19 +131,27 @@ impl Kept {
         self.said.age.saturating_add(here)
     }
 
-    /// The wire form, for delivery at `now`, by the bus's clock.
-    pub fn to_envelope(&self, now: Mono) -> pb::Envelope {
-        let said = self.said.to_envelope();
-        let tombstone = self.said.tombstone.map(envelope::to_tombstone);
-        pb::Envelope {
+    /// The wire form, encoded, for delivery at `now`, by the bus's clock. What was said is passed on as it is kept.
+    pub fn encoded(&self, now: Mono) -> Bytes {
+        let rest = pb::Envelope {
+            topic: self.said.topic.to_string(),
+            key: self.key().to_owned(),
+            route: self.said.route.to_string(),
+            produced_at: Some(scalar::to_time(self.said.produced_at)),
             revision: self.revision.0,
             epoch: self.by.epoch,
             producer: self.by.producer.clone(),
             shard: self.by.shard,
             age: Some(scalar::to_duration(self.age_at(now))),
-            body: said.body.or(tombstone),
-            ..said
-        }
+            body: self.said.tombstone.map(envelope::to_tombstone),
+            ..pb::Envelope::default()
+        };
+        envelope::joined(self.said.encoded(), &rest)
+    }
+
+    /// The wire form, for delivery at `now`.
+    pub fn to_envelope(&self, now: Mono) -> pb::Envelope {
+        pb::Envelope::decode(self.encoded(now)).expect("it was encoded here")
     }
 
     /// The domain form.
@@ -231,6 +240,10 @@ impl Said {
         &self.bytes[..self.key_len as usize]
     }
 
+    fn encoded(&self) -> &[u8] {
+        &self.bytes[self.key_len as usize..]
+    }
+
     /// True if it is the same key, with the same content, origin and trace. Times do not matter.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.key_len == other.key_len && self.bytes == other.bytes && self.route == other.route
@@ -249,7 +262,7 @@ impl Said {
     }
 
     fn envelope(&self) -> pb::Envelope {
-        pb::Envelope::decode(&self.bytes[self.key_len as usize..]).expect("it was encoded here")
+        pb::Envelope::decode(self.encoded()).expect("it was encoded here")
     }
 }
 

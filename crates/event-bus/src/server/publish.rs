@@ -151,8 +151,9 @@ impl Session {
     async fn publish(&mut self, session: SessionId, topic: Topic, batch: pb::Batch) -> Result<Answered, Status> {
         let count = batch.records.len();
         let mut records = Vec::with_capacity(count);
-        for (index, record) in batch.records.into_iter().enumerate() {
-            let incoming = envelope::incoming(topic, record).map_err(|error| error.under(&format!("batch.records[{index}]")));
+        for (index, record) in batch.records.iter().enumerate() {
+            let incoming = envelope::decoded(record).and_then(|record| envelope::incoming(topic, record));
+            let incoming = incoming.map_err(|error| error.under(&format!("batch.records[{index}]")));
             records.push(incoming.map_err(|error| self.hub.refuse_invalid(&error))?);
         }
         match self.hub.call(Command::Publish { session, records }).await? {

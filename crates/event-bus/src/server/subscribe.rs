@@ -9,7 +9,6 @@ use bailiff_model::{Revision, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::subscribe_response::Step;
 use futures::stream;
-use prost::Message as _;
 use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -222,9 +221,9 @@ impl Reader {
         let (mut records, mut bytes) = (Vec::new(), 0);
         while records.len() < CHUNK_RECORDS && bytes < self.hub.options.chunk_bytes {
             let Some(record) = pending.records.next() else { break };
-            let envelope = record.to_envelope(now);
-            bytes += envelope.encoded_len();
-            records.push(envelope);
+            let record = record.encoded(now);
+            bytes += record.len();
+            records.push(record);
         }
         let more = pending.records.len() > 0;
         let (mut shards, mut text) = (Vec::new(), String::new());

@@ -4,6 +4,7 @@ use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{Incarnation, Mono, Revision, Topic, Zone};
 use bailiff_proto::v1 as pb;
+use bytes::Bytes;
 use prost::Message as _;
 
 use super::{Error, Twin, Wire, scalar, twins};
@@ -276,6 +277,23 @@ pub fn to_incoming(topic: Topic, incoming: &Incoming) -> pb::Envelope {
         body: Some(to_body(incoming.body.as_ref(), None)),
         ..pb::Envelope::default()
     }
+}
+
+/// An envelope of two, of which neither has what the other one has: one that is encoded already, and the rest of it. A message that is
+/// encoded in two parts is one (Protocol Buffers, "Encoding", "Last One Wins").
+pub(crate) fn joined(encoded: &[u8], rest: &pb::Envelope) -> Bytes {
+    let mut bytes = Vec::with_capacity(encoded.len() + rest.encoded_len());
+    bytes.extend_from_slice(encoded);
+    rest.encode(&mut bytes).expect("there is room");
+    Bytes::from(bytes)
+}
+
+/// The envelope in `encoded`.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn decoded(encoded: &[u8]) -> Result<pb::Envelope, Error> {
+    pb::Envelope::decode(encoded).map_err(|error| Error::new("record", format_args!("{error}"), "an Envelope"))
 }
 
 fn to_body(body: Option<&Body>, tombstone: Option<TombstoneReason>) -> pb::envelope::Body {

@@ -143,12 +143,23 @@ impl World {
 
     /// What the bus answers to this opening, without our client library.
     pub async fn answer_to(&self, open: pb::OpenSession) -> Result<pb::PublishResponse, tonic::Status> {
-        let step = pb::publish_request::Step::Open(open);
-        let open = pb::PublishRequest { step: Some(step) };
-        let requests = futures::stream::iter([open]).chain(futures::stream::pending());
+        self.last_answer_to([pb::publish_request::Step::Open(open)]).await
+    }
+
+    /// What the bus answers to the last of these steps, or to the first that it refuses.
+    pub async fn last_answer_to<const N: usize>(
+        &self,
+        steps: [pb::publish_request::Step; N],
+    ) -> Result<pb::PublishResponse, tonic::Status> {
+        let steps = steps.map(|step| pb::PublishRequest { step: Some(step) });
+        let requests = futures::stream::iter(steps).chain(futures::stream::pending());
         let mut client = pb::event_bus_client::EventBusClient::new(self.server.service());
         let mut answers = client.publish(requests).await?.into_inner();
-        answers.message().await.map(|answer| answer.expect("an answer or a status"))
+        let mut last = pb::PublishResponse::default();
+        for _ in 0..N {
+            last = answers.message().await?.expect("an answer or a status");
+        }
+        Ok(last)
     }
 
     /// Reports that the producer decides and its watches are fresh.

@@ -69,9 +69,18 @@ fn mk_connected(topic: Topic) -> Outbox {
     outbox
 }
 
+fn envelopes(batch: &pb::Batch) -> impl Iterator<Item = pb::Envelope> {
+    let records = batch.records.iter();
+    records.map(|record| pb::Envelope::decode(&**record).expect("an envelope"))
+}
+
+fn keys(batch: &pb::Batch) -> Vec<String> {
+    envelopes(batch).map(|record| record.key).collect()
+}
+
 fn next_keys(outbox: &mut Outbox) -> (u64, Vec<String>) {
     match outbox.next_step(NOW.mono) {
-        Some(Step::Batch(batch)) => (batch.id, batch.records.into_iter().map(|record| record.key).collect()),
+        Some(Step::Batch(batch)) => (batch.id, keys(&batch)),
         step => panic!("{step:?} is no batch"),
     }
 }
@@ -79,7 +88,7 @@ fn next_keys(outbox: &mut Outbox) -> (u64, Vec<String>) {
 /// What is sent at `millis` after [`NOW`], if anything is.
 fn sent_at(outbox: &mut Outbox, millis: u64) -> Option<Vec<String>> {
     match outbox.next_step(NOW.mono + Duration::from_millis(millis))? {
-        Step::Batch(batch) => Some(batch.records.into_iter().map(|record| record.key).collect()),
+        Step::Batch(batch) => Some(keys(&batch)),
         step @ Step::EndReplace(_) => panic!("{step:?} is no batch"),
     }
 }
@@ -355,8 +364,8 @@ fn what_is_published_again_carries_its_age() {
     let mut outbox = mk_connected(Topic::NodeHealth);
     let ages = |outbox: &mut Outbox, now: Now| match outbox.next_step(now.mono) {
         Some(Step::Batch(batch)) => {
-            let age = |record: &pb::Envelope| (record.key.clone(), record.age.map(|age| age.seconds));
-            let ages: Vec<_> = batch.records.iter().map(age).collect();
+            let age = |record: pb::Envelope| (record.key, record.age.map(|age| age.seconds));
+            let ages: Vec<_> = envelopes(&batch).map(age).collect();
             outbox.acknowledged(batch.id, &vec![1; ages.len()]);
             ages
         }

@@ -1,6 +1,7 @@
 //! What a stream says that this reader does not understand.
 
 use bailiff_model::Wall;
+use prost::Message as _;
 
 use super::*;
 use crate::record::TombstoneReason;
@@ -32,7 +33,7 @@ fn mk_envelope(topic: &str, key: &str, reason: i32) -> pb::Envelope {
 
 fn mk_changes(records: Vec<pb::Envelope>, more: bool) -> pb::SubscribeResponse {
     let changes = pb::Changes {
-        records,
+        records: records.iter().map(|record| record.encode_to_vec().into()).collect(),
         more,
         ..pb::Changes::default()
     };
@@ -78,6 +79,20 @@ async fn keys_whose_record_is_not_understood_are_told_with_their_set() {
         matches!(update, Some(Update::Changes { skipped, .. }) if skipped.is_empty()),
         "told once"
     );
+}
+
+/// Which key it is of cannot be said, so nothing that is held can be trusted.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_none_ends_the_stream() {
+    let mut subscription = mk_subscription();
+    let changes = pb::Changes {
+        records: vec![b"\x0a\x05node".as_slice().into()],
+        ..pb::Changes::default()
+    };
+    let update = subscription.take(pb::SubscribeResponse {
+        step: Some(Step::Changes(changes)),
+    });
+    assert!(matches!(update, Some(Update::Lost { .. })), "{update:?}");
 }
 
 #[tokio::test(start_paused = true)]
