@@ -81,7 +81,7 @@ pub enum Patch<B = Value> {
     Json(B),
 }
 
-/// Preconditions of a delete. Those of a patch are part of its body (`metadata.uid`, `metadata.resourceVersion`).
+/// Preconditions of a delete. Those of a patch are the same fields of its `metadata`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Precondition {

@@ -3,10 +3,10 @@
 use bailiff_cluster::error::Kind;
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::{Api, Decode, Error, Patch};
+use bailiff_cluster::{Api, Decode, Error, Patch, Precondition};
 use bailiff_model::{NodeName, PodRef, Taint, Wall, wellknown};
 use bailiff_taint_core::{Answer, Input, NodePatch, PodMark, Reading};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::views::{NodeView, PodView};
@@ -48,7 +48,7 @@ pub(crate) async fn read_node(api: Api, name: NodeName) -> Input {
 /// Sets a pod's Ready to False.
 pub(crate) async fn mark_pod(api: Api, mark: PodMark) -> Input {
     let path = format!("{}/status", pod_path(&mark.pod));
-    let written = api.patch::<Written>(&path, &Patch::Strategic(pod_body(&mark))).await;
+    let written = api.patch::<Written>(&path, &Patch::Strategic(PodPatch::from(&mark))).await;
     let answer = answer(
         written,
         || tracing::debug!(pod = %mark.pod, node = %mark.node, "Marked pod not ready"),
@@ -134,16 +134,42 @@ fn taint(taint: &Taint) -> Value {
     entry
 }
 
-/// Conditions merge by type: reason, message and the rest of the condition stay as they are (NL-087).
-fn pod_body(mark: &PodMark) -> Value {
-    json!({
-        "metadata": {"uid": mark.pod.uid.to_string(), "resourceVersion": mark.pod.resource_version.to_string()},
-        "status": {"conditions": [{
-            "type": wellknown::CONDITION_READY,
-            "status": "False",
-            "lastTransitionTime": seconds(mark.since),
-        }]},
-    })
+/// A patch of `pods/status`. Conditions merge by type: reason, message and the rest of the condition stay as they are (NL-087).
+#[derive(Serialize)]
+struct PodPatch {
+    metadata: Precondition,
+    status: ConditionsPatch,
+}
+
+#[derive(Serialize)]
+struct ConditionsPatch {
+    conditions: [ConditionPatch; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConditionPatch {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    status: &'static str,
+    last_transition_time: String,
+}
+
+impl From<&PodMark> for PodPatch {
+    fn from(mark: &PodMark) -> Self {
+        let condition = ConditionPatch {
+            kind: wellknown::CONDITION_READY,
+            status: "False",
+            last_transition_time: seconds(mark.since),
+        };
+        Self {
+            metadata: Precondition {
+                uid: Some(mark.pod.uid.to_string()),
+                resource_version: Some(mark.pod.resource_version.to_string()),
+            },
+            status: ConditionsPatch { conditions: [condition] },
+        }
+    }
 }
 
 /// metav1.Time has no fraction (NL-066).
@@ -237,7 +263,7 @@ mod tests {
             "metadata": {"uid": "u", "resourceVersion": "9"},
             "status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2024-05-01T10:00:00Z"}]},
         });
-        assert_eq!(pod_body(&mark), wanted);
+        assert_eq!(serde_json::to_value(PodPatch::from(&mark)).expect("JSON"), wanted);
     }
 
     /// NL-088, NL-115

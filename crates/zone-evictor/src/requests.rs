@@ -2,15 +2,13 @@
 //!
 //! Every write carries uid and resourceVersion, so that it changes what was judged or nothing.
 
-use std::fmt;
-
 use bailiff_cluster::{Api, Error, Patch, Precondition, error::Kind};
-use bailiff_model::{NodeName, PodRef, PodUid, ResourceVersion, Taint, wellknown};
+use bailiff_model::{NodeName, PodRef, Taint, wellknown};
 use bailiff_zone_core::{
     Block, DISRUPTION_MESSAGE, DISRUPTION_REASON, Failure, FailureKind, Input, Mark, NODE_LOST, NodeFacts, PodAnswer, TaintWrite,
     Ticket,
 };
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::views::{NodeView, PodView};
@@ -54,10 +52,7 @@ pub(crate) async fn read_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
 /// Patches a pod's status (TE-072 to TE-074, NL-206).
 pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) -> Input {
     let body = PodPatch {
-        metadata: Judged {
-            uid: &pod.uid,
-            resource_version: &pod.resource_version,
-        },
+        metadata: as_judged(&pod),
         status: StatusPatch::from(&mark),
     };
     let path = format!("{}/status", pod_path(&pod));
@@ -73,18 +68,8 @@ pub(crate) async fn mark_pod(api: Api, ticket: Ticket, pod: PodRef, mark: Mark) 
 /// A patch of `pods/status`.
 #[derive(Serialize)]
 struct PodPatch<'a> {
-    metadata: Judged<'a>,
+    metadata: Precondition,
     status: StatusPatch<'a>,
-}
-
-/// The object that was judged, and no other.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Judged<'a> {
-    #[serde(serialize_with = "text")]
-    uid: &'a PodUid,
-    #[serde(serialize_with = "text")]
-    resource_version: &'a ResourceVersion,
 }
 
 #[derive(Serialize)]
@@ -130,17 +115,9 @@ impl<'a> From<&'a Mark> for StatusPatch<'a> {
     }
 }
 
-fn text<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
 /// Deletes a pod, with its own grace period (TE-071).
 pub(crate) async fn delete_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
-    let precondition = Precondition {
-        uid: Some(pod.uid.to_string()),
-        resource_version: Some(pod.resource_version.to_string()),
-    };
-    let result = api.delete(&pod_path(&pod), &precondition).await;
+    let result = api.delete(&pod_path(&pod), &as_judged(&pod)).await;
     Input::PodAnswer {
         ticket,
         result: result
@@ -154,11 +131,10 @@ const CAUSE_BUDGET: &str = "DisruptionBudget";
 
 /// Evicts a pod by the Eviction API, with its own grace period. Refused by a budget is an answer, not a failure.
 pub(crate) async fn evict_pod(api: Api, ticket: Ticket, pod: PodRef) -> Input {
-    let preconditions = json!({"uid": pod.uid.to_string(), "resourceVersion": pod.resource_version.to_string()});
     let body = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": pod.name.as_str(), "namespace": pod.namespace.as_str()},
-        "deleteOptions": {"preconditions": preconditions},
+        "deleteOptions": {"preconditions": as_judged(&pod)},
     });
     let answer = api
         .create::<serde::de::IgnoredAny>(&format!("{}/eviction", pod_path(&pod)), &body)
@@ -191,6 +167,14 @@ fn block(pod: &PodRef, error: &Error) -> Option<Block> {
         retry_after: error.retry_after,
         detail: detail.clone(),
     })
+}
+
+/// The pod that was judged, as it was then.
+fn as_judged(pod: &PodRef) -> Precondition {
+    Precondition {
+        uid: Some(pod.uid.to_string()),
+        resource_version: Some(pod.resource_version.to_string()),
+    }
 }
 
 fn pod_path(pod: &PodRef) -> String {

@@ -1,6 +1,8 @@
 //! Events as the API has them (events.k8s.io/v1).
 
 use bailiff_model::Wall;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::correlator::Saying;
@@ -21,38 +23,76 @@ pub(super) fn collection(draft: &Draft) -> String {
     format!("/apis/events.k8s.io/v1/namespaces/{}/events", namespace(draft))
 }
 
+/// `events.k8s.io/v1` `Event`
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Metadata<'a>,
+    event_time: String,
+    reporting_controller: &'a str,
+    reporting_instance: &'a str,
+    action: &'a str,
+    reason: &'a str,
+    regarding: Reference<'a>,
+    note: &'a str,
+    #[serde(rename = "type")]
+    severity: &'static str,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<Value>,
+}
+
+/// `core/v1` `ObjectReference`
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    uid: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+}
+
 /// A new Event. Its time, as that of a repetition, is when it was said, however late it is written.
-pub(super) fn event(saying: &Saying, reporter: &Reporter) -> Value {
+pub(super) fn event(saying: &Saying, reporter: &Reporter) -> Box<RawValue> {
     let (draft, name) = (&saying.draft, &saying.name);
     let regarding = &draft.regarding;
-    let mut reference = json!({"apiVersion": regarding.api_version, "kind": regarding.kind, "name": regarding.name});
-    let optional = [
-        ("namespace", &regarding.namespace),
-        ("uid", &regarding.uid),
-        ("resourceVersion", &regarding.resource_version),
-    ];
-    for (field, value) in optional {
-        if !value.is_empty() {
-            reference[field] = json!(value);
-        }
-    }
-    let mut metadata = json!({"name": name, "namespace": namespace(draft)});
-    if let Some(annotations) = annotations::of_new(&draft.about) {
-        metadata["annotations"] = annotations;
-    }
-    json!({
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": metadata,
-        "eventTime": micro_time(saying.at),
-        "reportingController": reporter.controller,
-        "reportingInstance": reporter.instance,
-        "action": draft.action,
-        "reason": draft.reason,
-        "regarding": reference,
-        "note": shorten(&draft.note),
-        "type": draft.severity.as_str(),
-    })
+    let event = Event {
+        api_version: "events.k8s.io/v1",
+        kind: "Event",
+        metadata: Metadata {
+            name,
+            namespace: namespace(draft),
+            annotations: annotations::of_new(&draft.about),
+        },
+        event_time: micro_time(saying.at),
+        reporting_controller: reporter.controller,
+        reporting_instance: &reporter.instance,
+        action: draft.action,
+        reason: draft.reason,
+        regarding: Reference {
+            api_version: regarding.api_version,
+            kind: regarding.kind,
+            name: &regarding.name,
+            namespace: &regarding.namespace,
+            uid: &regarding.uid,
+            resource_version: &regarding.resource_version,
+        },
+        note: shorten(&draft.note),
+        severity: draft.severity.as_str(),
+    };
+    serde_json::value::to_raw_value(&event).expect("texts are JSON")
 }
 
 /// Path and merge patch of the repetition of an Event.
