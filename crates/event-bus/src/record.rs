@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bailiff_model::health::NodeHealth;
 use bailiff_model::intent::Intent;
-use bailiff_model::outcome::{Outcome, PodOutcomeState};
+use bailiff_model::outcome::Outcome;
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Incarnation, Mono, Origin, Revision, Topic, TraceContext, Wall};
 
@@ -196,14 +196,6 @@ impl Body {
     /// True for a terminal pod outcome: exempt from replace, and expires on the bus.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::Outcome(Outcome::Pod(outcome)) if outcome.state.is_terminal())
-    }
-
-    /// True for a pod that is being evicted and whose requests did not fail: nobody acts on it, and it is mostly over in a moment.
-    pub const fn is_passing(&self) -> bool {
-        let Self::Outcome(Outcome::Pod(outcome)) = self else {
-            return false;
-        };
-        matches!(outcome.state, PodOutcomeState::Evicting) && outcome.next_try_at.is_none()
     }
 }
 

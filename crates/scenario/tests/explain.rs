@@ -231,8 +231,7 @@ async fn a_pause(town: &mut Town) {
     assert_eq!((by, at.floor()), (Deleted::By(StageName::ZoneEvictor), 102.0));
     assert_eq!(outcome(&answer)["state"], "deleted");
     let states: Vec<&Value> = answer.past("podOutcome").map(|outcome| &outcome["state"]).collect();
-    // That it was being evicted is not told of what went at once.
-    assert_eq!(states, ["held", "deleted"]);
+    assert_eq!(states, ["held", "evicting", "deleted"]);
     town.taint("z0-n3", A, None);
 }
 

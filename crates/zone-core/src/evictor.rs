@@ -44,6 +44,8 @@ enum Timer {
     Pace,
     /// It is told which pods wait.
     Line,
+    /// It is told which pods are being evicted.
+    Going,
     Zone(Zone),
     Node(NodeName),
     Pod(PodUid),
@@ -215,7 +217,7 @@ impl Evictor {
     fn run_timers(&mut self, now: Now) {
         while let Some(timer) = self.timers.pop_due(now.mono) {
             match timer {
-                Timer::Bus | Timer::Confirm | Timer::Pace | Timer::Line => {}
+                Timer::Bus | Timer::Confirm | Timer::Pace | Timer::Line | Timer::Going => {}
                 Timer::Zone(zone) => {
                     self.changed_zones.insert(zone);
                 }

@@ -2,8 +2,7 @@
 //!
 //! Wanted properties: (A) the latest draft of every key is on the bus when the outbox is settled, whatever broke in between;
 //! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else;
-//! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have; (E) nothing is held
-//! back but what is about to be superseded ([`HOLD_BACK`]).
+//! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have.
 //!
 //! Of a key it keeps what is sent, encoded: the domain form takes several times as much, and is of no use here.
 
@@ -26,9 +25,6 @@ const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
-/// How long it is held back that a pod is being evicted, so that it is not said of one that is deleted by then. That takes two requests,
-/// one after the other. A producer that is killed within this time loses no more than since when it was.
-const HOLD_BACK: Duration = Duration::from_millis(256);
 /// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
 /// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 500 bytes each this is 5 MB.
 const TERMINAL_KEPT: usize = 10_000;
@@ -52,8 +48,6 @@ pub(super) struct Outbox {
     slots: BTreeMap<Arc<str>, Slot>,
     /// Keys to send, by version: in the order in which they were set.
     queue: BTreeMap<Version, Arc<str>>,
-    /// Keys that are held back, by version too, and until when.
-    held_back: BTreeMap<Version, (Mono, Arc<str>)>,
     last_version: Version,
     last_batch: u64,
     inflight: BTreeMap<u64, Sent>,
@@ -109,7 +103,6 @@ impl Outbox {
             topic,
             slots: BTreeMap::new(),
             queue: BTreeMap::new(),
-            held_back: BTreeMap::new(),
             last_version: 0,
             last_batch: 0,
             inflight: BTreeMap::new(),
@@ -132,7 +125,7 @@ impl Outbox {
             trace,
             body,
         } = draft;
-        let (is_terminal, is_passing) = (body.is_terminal(), body.is_passing());
+        let is_terminal = body.is_terminal();
         let incoming = Incoming {
             key,
             route,
@@ -150,7 +143,7 @@ impl Outbox {
             self.news.refuse(incoming.key, error.to_string());
             return;
         }
-        let key = self.put(&incoming.key, said, false, is_passing, now.mono);
+        let key = self.put(&incoming.key, said, false, now.mono);
         if is_terminal {
             self.terminal.push_back((key, self.last_version));
             self.forget_old_outcomes(now);
@@ -163,7 +156,7 @@ impl Outbox {
             // There is nothing to remove it from.
             Some(slot) if !slot.is_known => {
                 let version = slot.version;
-                self.unqueue(version);
+                self.queue.remove(&version);
                 self.slots.remove(key);
                 return;
             }
@@ -184,10 +177,10 @@ impl Outbox {
             body: None,
         };
         let said = said(&mut envelope::to_incoming(self.topic, &incoming));
-        self.put(key, said, true, false, now.mono);
+        self.put(key, said, true, now.mono);
     }
 
-    fn put(&mut self, key: &str, said: Box<[u8]>, is_removal: bool, is_passing: bool, made: Mono) -> Arc<str> {
+    fn put(&mut self, key: &str, said: Box<[u8]>, is_removal: bool, made: Mono) -> Arc<str> {
         self.last_version += 1;
         let version = self.last_version;
         let known = self.slots.get_key_value(key);
@@ -201,19 +194,10 @@ impl Outbox {
             is_known,
         };
         if let Some(superseded) = self.slots.insert(Arc::clone(&key), slot) {
-            self.unqueue(superseded.version);
+            self.queue.remove(&superseded.version);
         }
-        if is_passing && self.is_connected && self.replace == Replace::No {
-            self.held_back.insert(version, (made + HOLD_BACK, Arc::clone(&key)));
-        } else {
-            self.queue.insert(version, Arc::clone(&key));
-        }
+        self.queue.insert(version, Arc::clone(&key));
         key
-    }
-
-    fn unqueue(&mut self, version: Version) {
-        self.queue.remove(&version);
-        self.held_back.remove(&version);
     }
 
     /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send
@@ -245,13 +229,6 @@ impl Outbox {
         self.is_initial_state_set = true;
     }
 
-    /// Nothing of what was set so far is held back any more.
-    pub(super) fn hurry(&mut self) {
-        let held_back = take(&mut self.held_back);
-        self.queue
-            .extend(held_back.into_iter().map(|(version, (_, key))| (version, key)));
-    }
-
     /// The next news for the owner.
     pub(super) fn next_news(&mut self) -> Option<Published> {
         self.news.next()
@@ -260,8 +237,7 @@ impl Outbox {
     /// Everything that was set is on the bus.
     pub(super) fn is_settled(&self) -> bool {
         let is_ended = self.replace == Replace::No || !self.is_initial_state_set;
-        let is_sent = self.queue.is_empty() && self.held_back.is_empty();
-        self.is_connected && is_ended && is_sent && self.inflight.is_empty() && self.staged.is_empty()
+        self.is_connected && is_ended && self.queue.is_empty() && self.inflight.is_empty() && self.staged.is_empty()
     }
 
     // === what the session does ===
@@ -275,7 +251,6 @@ impl Outbox {
         let unacknowledged = take(&mut self.inflight).into_values().flatten();
         let unacknowledged: Sent = unacknowledged.chain(take(&mut self.staged)).collect();
         self.replace = Replace::No;
-        self.hurry();
         if replace {
             self.replace = Replace::Staging;
             let topic = self.topic;
@@ -309,14 +284,8 @@ impl Outbox {
 
     /// What to send next, if anything is to be sent now.
     pub(super) fn next_step(&mut self, now: Mono) -> Option<Step> {
-        if !self.has_room() {
+        if self.inflight.len() >= WINDOW || matches!(self.replace, Replace::Ending(_)) {
             return None;
-        }
-        while let Some(held_back) = self.held_back.first_entry()
-            && held_back.get().0 <= now
-        {
-            let (version, (_, key)) = held_back.remove_entry();
-            self.queue.insert(version, key);
         }
         if !self.queue.is_empty() {
             return Some(Step::Batch(self.next_batch(now)));
@@ -327,16 +296,6 @@ impl Outbox {
             self.replace = Replace::Ending(self.last_batch);
             Step::EndReplace(pb::EndReplace { id: self.last_batch })
         })
-    }
-
-    fn has_room(&self) -> bool {
-        self.inflight.len() < WINDOW && !matches!(self.replace, Replace::Ending(_))
-    }
-
-    /// When there is something to send without anything else happening.
-    pub(super) fn next_due(&self) -> Option<Mono> {
-        let (_, (until, _)) = self.held_back.first_key_value().filter(|_| self.has_room())?;
-        Some(*until)
     }
 
     fn next_batch(&mut self, now: Mono) -> pb::Batch {

@@ -121,8 +121,7 @@ pub fn publish(bus: &Bus, options: PublishOptions, clock: &Clock, seed: &Seed) -
 // === impl Publisher ===
 
 impl Publisher {
-    /// Sets the latest state of a key. Never blocks; drafts of one key that were not sent yet coalesce. That a pod is
-    /// being evicted is held back for a quarter of a second: mostly it is deleted by then, and only that is said.
+    /// Sets the latest state of a key. Never blocks; drafts of one key that were not sent yet coalesce.
     pub fn set(&self, draft: Draft) {
         let now = self.shared.clock.now();
         self.shared.change(|state| state.outbox.set(draft, now));
@@ -178,7 +177,6 @@ impl Publisher {
     /// Waits until everything that was set is on the bus, or the publisher is fenced. Before [`Publisher::complete`] was called
     /// what was set is staged only, and this waits for that too. Give it a deadline: the bus may be gone.
     pub async fn settled(&self) {
-        self.shared.change(|state| state.outbox.hurry());
         loop {
             let settled = self.shared.settled.notified();
             tokio::pin!(settled);

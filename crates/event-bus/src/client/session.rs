@@ -158,7 +158,6 @@ impl Session<'_> {
         let mut heard = tokio::time::Instant::now();
         let mut has_spoken = false;
         loop {
-            let due = self.due_in();
             let result = tokio::select! {
                 biased;
                 answer = self.answers.message() => {
@@ -171,19 +170,12 @@ impl Session<'_> {
                 }
                 _ = keepalive.tick() => self.report(),
                 () = self.shared.work.notified() => self.work(&mut keepalive),
-                () = tokio::time::sleep(due.unwrap_or_default()), if due.is_some() => Ok(()),
                 () = tokio::time::sleep_until(heard + SILENT_AFTER) => Err(Status::unavailable("the bus is silent")),
             };
             if let Err(status) = result.and_then(|()| self.send_steps()) {
                 return End::Lost(Box::new(status));
             }
         }
-    }
-
-    /// How long until something has waited long enough.
-    fn due_in(&self) -> Option<Duration> {
-        let due = self.shared.lock().outbox.next_due()?;
-        Some(due.saturating_since(self.shared.clock.now().mono))
     }
 
     /// The owner did something: if it reported for the first time, the bus should know at once.

@@ -1,7 +1,5 @@
 //! What a producer is promised, through client and server.
 
-use std::time::Duration;
-
 use bailiff_event_bus::server::REFUSAL_METADATA;
 use bailiff_event_bus::{Body, Draft, Published, TombstoneReason};
 use bailiff_model::outcome::PodOutcomeState;
@@ -73,35 +71,6 @@ async fn drafts_set_while_the_bus_is_away_coalesce(kind: Kind) {
     let history = soon("history", world.bus.history(HEALTH, "n1")).await.unwrap();
     assert_eq!(history.len(), 1, "only the last one was sent");
     assert_eq!(history[0].body, Some(mk_health("n1", "a", 999)));
-}
-
-on_every_engine!(async an_eviction_that_is_over_in_a_moment_is_one_record);
-async fn an_eviction_that_is_over_in_a_moment_is_one_record(kind: Kind) {
-    let world = World::new(kind);
-    let publisher = world.publish("evictor", OUTCOMES, (0, 1), 7);
-    publisher.complete();
-    soon("the replace part ended", publisher.settled()).await;
-    let evicting = |pod: &str| Draft::new(mk_outcome(pod, "n1", PodOutcomeState::Evicting, 0));
-    let millis = |millis| tokio::time::sleep(Duration::from_millis(millis));
-    let states = async |pod: &str| {
-        let history = world.bus.history(OUTCOMES, &format!("pod/uid-{pod}")).await;
-        let bodies = history.expect("a history").into_iter().map(|record| record.body);
-        bodies.collect::<Vec<_>>()
-    };
-    publisher.set(evicting("quick"));
-    publisher.set(evicting("slow"));
-    millis(100).await;
-    publisher.set(Draft::new(mk_outcome("quick", "n1", PodOutcomeState::Deleted, 0)));
-    millis(50).await;
-    let deleted = mk_outcome("quick", "n1", PodOutcomeState::Deleted, 0);
-    assert_eq!(states("quick").await, [Some(deleted)], "that it is deleted is said at once");
-    assert_eq!(states("slow").await, []);
-    // Long before the next keepalive.
-    millis(200).await;
-    assert_eq!(states("slow").await, [Some(evicting("slow").body)]);
-    publisher.set(evicting("last"));
-    soon("what is held back", publisher.settled()).await;
-    assert_eq!(states("last").await.len(), 1);
 }
 
 on_every_engine!(async nothing_is_seen_of_an_initial_state_before_it_is_complete);

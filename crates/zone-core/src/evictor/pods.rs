@@ -336,6 +336,7 @@ impl Evictor {
         }
         self.read_to_be_sure(now);
         self.tell_who_waits(now);
+        self.tell_who_goes(now);
     }
 
     fn look_at_pod(&mut self, uid: &PodUid, now: Now) {
@@ -419,7 +420,7 @@ impl Evictor {
         let blocked = self.pods.all.get(uid).and_then(|pod| pod.said());
         // While a budget is tried again and again it stays blocked: that is no news.
         if !matches!(blocked, Some(PodOutcomeState::Blocked { .. })) {
-            self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
+            self.pod_goes(uid, now);
         }
         self.pods.set_stage(uid, stage(ticket));
         if !self.is_blocked(uid) {

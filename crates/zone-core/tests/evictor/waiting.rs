@@ -1,6 +1,7 @@
 //! Pods that are due and wait for nothing but others: for their turn, or for a read of their node. They are told so, once.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bailiff_model::outcome::{PodOutcome, PodOutcomeState};
 use bailiff_model::{Effect as TaintEffect, Hold, HoldReason, PodUid, Topic, Wall};
@@ -52,8 +53,8 @@ fn who_waits_for_a_slot_is_told() {
     let mut world = mk_world(|config| config.max_evictions_in_flight = 2);
     world.is_slow = true;
     let pods = due(&mut world, 4);
-    assert_eq!(world.pod_state(&pods[1]), Some(&PodOutcomeState::Evicting));
     world.pass(secs(10));
+    assert_eq!(world.pod_state(&pods[1]), Some(&PodOutcomeState::Evicting));
     for pod in &pods[2..] {
         let hold = hold_of(&world, pod).expect("it waits");
         assert_eq!((hold.reason, hold.since, hold.until), (HoldReason::RateLimited, at(0), None));
@@ -74,12 +75,35 @@ fn who_goes_at_once_is_not_told_that_it_waits() {
         world.answer_first();
     }
     world.pass(secs(10));
-    assert_eq!(
-        (world.deleted(), world.published - published),
-        (100, 200),
-        "evicting and deleted"
-    );
+    assert_eq!((world.deleted(), world.published - published), (100, 100), "deleted");
     assert_eq!(world.wake_at(), None, "nobody is woken for it");
+}
+
+/// That a pod is being evicted is told when it takes long, since when it is; and at once, if something else was told to keep it.
+#[test]
+fn who_is_evicted_for_long_is_told() {
+    let mut world = mk_world(|_| {});
+    world.is_slow = true;
+    let pods = due(&mut world, 2);
+    world.pass(Duration::from_millis(1_999));
+    assert!(pods.iter().all(|pod| world.pod_state(pod).is_none()));
+    world.pass(Duration::from_millis(1));
+    for pod in &pods {
+        let outcome = world.pod_outcome(pod).expect("it is told");
+        assert_eq!((&outcome.state, outcome.since), (&PodOutcomeState::Evicting, at(0)));
+    }
+    world.answer_all();
+
+    world.tell(Input::ApiFresh(false));
+    world.is_slow = true;
+    let kept = world.add_pod("kept", "n1", vec![]);
+    world.due(&kept);
+    assert!(hold_of(&world, &kept).is_some());
+    world.tell(Input::ApiFresh(true));
+    assert_eq!(world.pod_state(&kept), Some(&PodOutcomeState::Evicting));
+    world.answer_all();
+    world.pass(secs(10));
+    assert_eq!((world.deleted(), world.wake_at()), (3, None));
 }
 
 /// Design §8: who is overdue is told when its turn is expected, and has it then. However long the line is, each is told once.
@@ -103,7 +127,7 @@ fn who_waits_for_the_pace_is_told_its_turn() {
         assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Deleted), "{nth}");
     }
     let zones = 1;
-    assert_eq!(world.published - published, 2 + 199 * 3 + zones, "held, evicting, deleted");
+    assert_eq!(world.published - published, 2 + 199 * 2 + zones, "held, deleted");
 }
 
 /// What a hold kept back and goes on is overdue: it is told that it waits for its turn by then, and no longer for the hold.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bailiff_model::health::{NodeHealth, Ready, Verdict};
-use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState, RefusedReason};
-use bailiff_model::{Hold, HoldReason, NodeRef, PodRef, Wall, Zone};
+use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
+use bailiff_model::{NodeRef, PodRef, Wall, Zone};
 
 use super::*;
 use crate::record::Body;
@@ -83,113 +83,6 @@ fn next_keys(outbox: &mut Outbox) -> (u64, Vec<String>) {
         Some(Step::Batch(batch)) => (batch.id, keys(&batch)),
         step => panic!("{step:?} is no batch"),
     }
-}
-
-/// What is sent at `millis` after [`NOW`], if anything is.
-fn sent_at(outbox: &mut Outbox, millis: u64) -> Option<Vec<String>> {
-    match outbox.next_step(NOW.mono + Duration::from_millis(millis))? {
-        Step::Batch(batch) => Some(keys(&batch)),
-        step @ Step::EndReplace(_) => panic!("{step:?} is no batch"),
-    }
-}
-
-/// [`NOW`], and so much later.
-fn later(millis: u64) -> Now {
-    Now {
-        mono: NOW.mono + Duration::from_millis(millis),
-        ..NOW
-    }
-}
-
-fn mk_pod(number: usize, state: PodOutcomeState, next_try_at: Option<Wall>) -> Draft {
-    let mut draft = mk_outcome(number);
-    if let Body::Outcome(Outcome::Pod(outcome)) = &mut draft.body {
-        (outcome.state, outcome.next_try_at) = (state, next_try_at);
-    }
-    draft
-}
-
-fn mk_evicting(number: usize) -> Draft {
-    mk_pod(number, PodOutcomeState::Evicting, None)
-}
-
-#[test]
-fn only_an_eviction_that_goes_well_is_held_back() {
-    let hold = Hold {
-        reason: HoldReason::Paused,
-        detail: "why".to_owned(),
-        since: NOW.wall,
-        until: None,
-    };
-    let said_at_once = [
-        mk_outcome(1),
-        mk_pod(1, PodOutcomeState::Evicting, Some(NOW.wall)),
-        mk_pod(1, PodOutcomeState::Blocked { by: "a/b".to_owned() }, None),
-        mk_pod(1, PodOutcomeState::Refused(RefusedReason::NoTaint), None),
-        mk_pod(1, PodOutcomeState::Cancelled, None),
-        mk_pod(1, PodOutcomeState::Gone, None),
-        mk_pod(1, PodOutcomeState::Held(hold), None),
-    ];
-    for draft in said_at_once {
-        let mut outbox = mk_connected(Topic::EvictionOutcomes);
-        outbox.set(mk_evicting(1), NOW);
-        assert_eq!(sent_at(&mut outbox, 0), None);
-        outbox.set(draft.clone(), NOW);
-        assert_eq!(sent_at(&mut outbox, 0), Some(vec!["pod/uid-1".to_owned()]), "{draft:?}");
-        assert_eq!((outbox.next_due(), sent_at(&mut outbox, 1_000)), (None, None), "{draft:?}");
-    }
-}
-
-#[test]
-fn what_is_held_back_is_sent_when_its_time_is_over_or_all_is_sent() {
-    let mut outbox = mk_connected(Topic::EvictionOutcomes);
-    outbox.set(mk_evicting(1), NOW);
-    outbox.set(mk_evicting(2), later(100));
-    assert_eq!(sent_at(&mut outbox, 255), None);
-    assert!(!outbox.is_settled());
-    assert_eq!(outbox.next_due(), Some(NOW.mono + HOLD_BACK));
-    // What goes at once takes nothing along.
-    outbox.remove("node/n1", later(200));
-    assert_eq!(sent_at(&mut outbox, 200), Some(vec!["node/n1".to_owned()]));
-    assert_eq!(sent_at(&mut outbox, 256), Some(vec!["pod/uid-1".to_owned()]));
-    assert_eq!(outbox.next_due(), Some(NOW.mono + Duration::from_millis(356)));
-    // Who leaves holds nothing back.
-    outbox.hurry();
-    assert_eq!(sent_at(&mut outbox, 256), Some(vec!["pod/uid-2".to_owned()]));
-    // What was never sent leaves nothing.
-    outbox.set(mk_evicting(3), later(300));
-    outbox.remove("pod/uid-3", later(300));
-    assert_eq!((outbox.next_due(), sent_at(&mut outbox, 1_000)), (None, None));
-}
-
-#[test]
-fn nothing_is_held_back_from_a_session_that_begins() {
-    let mut outbox = mk_connected(Topic::EvictionOutcomes);
-    outbox.set(mk_evicting(1), NOW);
-    outbox.disconnected();
-    outbox.set(mk_evicting(2), NOW);
-    outbox.connected("bus-1", false);
-    let keys = |numbers: &[usize]| Some(numbers.iter().map(|number| format!("pod/uid-{number}")).collect::<Vec<_>>());
-    assert_eq!(sent_at(&mut outbox, 0), keys(&[1, 2]));
-    outbox.set(mk_evicting(3), NOW);
-    outbox.connected("bus-2", true);
-    outbox.set(mk_evicting(4), NOW);
-    assert_eq!(sent_at(&mut outbox, 0), keys(&[1, 2, 3, 4]));
-    assert_eq!(outbox.next_due(), None);
-}
-
-#[test]
-fn a_full_window_is_no_reason_to_look_at_the_clock() {
-    let mut outbox = mk_connected(Topic::EvictionOutcomes);
-    for number in 0..WINDOW {
-        outbox.remove(&format!("node/n{number}"), NOW);
-        assert!(sent_at(&mut outbox, 0).is_some());
-    }
-    outbox.set(mk_evicting(1), NOW);
-    assert_eq!((outbox.next_due(), sent_at(&mut outbox, 1_000)), (None, None));
-    let id = *outbox.inflight.keys().next().expect("a batch");
-    outbox.acknowledged(id, &[7]);
-    assert_eq!(sent_at(&mut outbox, 1_000), Some(vec!["pod/uid-1".to_owned()]));
 }
 
 #[test]
@@ -337,8 +230,11 @@ fn what_comes_and_goes_while_the_bus_is_away_leaves_nothing() {
 #[test]
 fn outcomes_do_not_pile_up_while_the_bus_is_away() {
     let mut outbox = mk_connected(Topic::EvictionOutcomes);
-    outbox.set(mk_evicting(0), NOW);
-    outbox.hurry();
+    let mut evicting = mk_outcome(0);
+    if let Body::Outcome(Outcome::Pod(outcome)) = &mut evicting.body {
+        outcome.state = PodOutcomeState::Evicting;
+    }
+    outbox.set(evicting, NOW);
     let (id, keys) = next_keys(&mut outbox);
     outbox.acknowledged(id, &[2]);
     outbox.disconnected();

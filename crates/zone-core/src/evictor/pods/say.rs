@@ -42,7 +42,7 @@ impl Told {
 
 impl Pod {
     /// What was said last, also by an earlier instance.
-    fn told(&self) -> Option<&Told> {
+    pub(super) fn told(&self) -> Option<&Told> {
         self.said.as_ref().or(self.earlier.as_deref())
     }
 }
@@ -86,6 +86,7 @@ impl Evictor {
         let same = pod.told().filter(|told| told.state == state);
         let since = match &state {
             PodOutcomeState::Held(hold) => hold.since,
+            PodOutcomeState::Evicting => same.map(|told| told.since).or(pod.asked_at).unwrap_or(now.wall),
             _ => same.map_or(now.wall, |told| told.since),
         };
         let route = zone.to_string();

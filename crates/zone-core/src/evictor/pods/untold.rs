@@ -1,9 +1,11 @@
-//! What is told of pods that are due and wait for nothing but others: for their turn, or for a read of their node.
+//! What is told of pods that are due and wait for nothing but others, for their turn or for a read of their node; and of those that are
+//! being evicted.
 //!
 //! Once, when the wait has begun, with when it is expected to end; not as the line moves, which would make each eviction cost the length
-//! of the line. Who waits for a budget, in line or not, is blocked by that, as was said.
+//! of the line. Who waits for a budget, in line or not, is blocked by that, as was said. What is mostly over before anybody looks is not
+//! told at all, unless what was told before is not so any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bailiff_model::outcome::PodOutcomeState;
@@ -18,7 +20,11 @@ use crate::rate::interval;
 /// who looks is as fast.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
-/// Pods that wait for others and were not told so.
+/// A pod that is deleted sooner is not said before to be evicted. That takes two requests, which are milliseconds; where they are
+/// seconds, the server is slow with all of them. A process that is killed within this time loses no more than since when it was.
+const WORTH_TELLING_GOES: Duration = Duration::from_secs(2);
+
+/// Pods that wait for others, or are being evicted, and were not told so.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Untold {
     /// Those in line up to this place were told.
@@ -27,6 +33,8 @@ pub(super) struct Untold {
     unsure: BTreeSet<PodUid>,
     /// When they are told, if there are any.
     at: Option<Mono>,
+    /// Those that are being evicted, in this order, and when that is told; some are gone already.
+    going: VecDeque<(Mono, PodUid)>,
 }
 
 impl Untold {
@@ -64,8 +72,15 @@ impl Evictor {
             return self.timers.set(Timer::Line, at);
         }
         self.timers.clear(&Timer::Line);
-        let untold = std::mem::take(&mut self.pods.untold);
-        self.pods.untold.told = self.pods.next_place;
+        let going = std::mem::take(&mut self.pods.untold.going);
+        let (told, at) = (self.pods.next_place, None);
+        let next = Untold {
+            told,
+            at,
+            going,
+            ..Untold::default()
+        };
+        let untold = std::mem::replace(&mut self.pods.untold, next);
         let begun = untold.told + 1..;
         let fresh: Vec<PodUid> = self.pods.fresh.range(begun.clone()).map(|(_, uid)| uid.clone()).collect();
         let overdue: Vec<PodUid> = self.pods.overdue.range(begun).map(|(_, uid)| uid.clone()).collect();
@@ -82,6 +97,43 @@ impl Evictor {
                 self.say_pod_waits(&uid, unsure(&node), now);
             }
         }
+    }
+
+    /// A request for the pod is about to be made: that it is being evicted is told in a while, but at once if it was told that
+    /// something else than the length of the line keeps it, and in the first view.
+    pub(super) fn pod_goes(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pods.all.get(uid) else {
+            return;
+        };
+        let is_kept = match pod.told().map(|told| &told.state) {
+            None => false,
+            Some(PodOutcomeState::Held(hold)) => hold.reason != HoldReason::RateLimited,
+            Some(_) => true,
+        };
+        if is_kept || !self.completed {
+            self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
+        } else if pod.asked_at.is_none() {
+            let told_at = now.mono + WORTH_TELLING_GOES;
+            self.pods.untold.going.push_back((told_at, uid.clone()));
+        }
+    }
+
+    /// Tells of the pods whose eviction takes long.
+    pub(super) fn tell_who_goes(&mut self, now: Now) {
+        while let Some((at, uid)) = self.pods.untold.going.front() {
+            let is_under_way = self.pods.all.get(uid).is_some_and(|pod| pod.stage.is_in_flight());
+            if is_under_way && *at > now.mono {
+                return self.timers.set(Timer::Going, *at);
+            }
+            let uid = uid.clone();
+            self.pods.untold.going.pop_front();
+            if is_under_way {
+                self.say_pod(&uid, PodOutcomeState::Evicting, String::new(), now);
+            }
+        }
+        // Room for more than go at a time on most days is not kept.
+        self.pods.untold.going.shrink_to(256);
+        self.timers.clear(&Timer::Going);
     }
 
     /// Nobody knows how long the requests under way take.
