@@ -277,8 +277,9 @@ fn always_live(shard: &mut ShardStatus) {
 
 fn says_before(_: &mut Memory, record: &mut Envelope) {
     match &mut record.body {
-        Some(Body::PodOutcome(outcome)) if outcome.state() == PodOutcomeState::Evicting => {
-            outcome.set_state(PodOutcomeState::Deleted)
+        Some(Body::PodOutcome(outcome)) if matches!(outcome.state(), PodOutcomeState::Evicting | PodOutcomeState::Held) => {
+            outcome.set_state(PodOutcomeState::Deleted);
+            outcome.held = None;
         }
         Some(Body::NodeOutcome(outcome)) if matches!(outcome.state(), NodeOutcomeState::Queued | NodeOutcomeState::Held) => {
             outcome.set_state(NodeOutcomeState::Isolated);

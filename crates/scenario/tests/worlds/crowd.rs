@@ -174,8 +174,8 @@ fn a_node_with_a_thousand_pods_is_marked_and_emptied_once_and_floods_nobody() {
         );
         let records = |topic| traffic.of_topic.get(&topic).copied().unwrap_or(0);
         let (intents, outcomes) = (records(Topic::EvictionIntents), records(Topic::EvictionOutcomes));
-        // SCHEDULED and DUE of each, and the wish; HELD of most, as they wait for a slot, EVICTING and DELETED of each, and what is said
-        // of the zone and the node meanwhile.
+        // SCHEDULED and DUE of each, and the wish; HELD of most, as they wait for a slot, DELETED of each, EVICTING of those whose requests
+        // wait for long under the client's limit, and what is said of the zone and the node meanwhile.
         assert!((2 * PODS..2 * PODS + 10).contains(&intents), "{intents} intents");
         assert!(
             (2 * PODS + PODS / 2..3 * PODS + 50).contains(&outcomes),

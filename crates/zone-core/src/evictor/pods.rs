@@ -106,7 +106,7 @@ struct Pod {
     /// What it waits for.
     wait: Option<Box<Wait>>,
     /// When the first request of the present attempt was made.
-    asked_at: Option<Wall>,
+    asked_at: Option<Now>,
     due_since: Mono,
     /// A budget forbade its eviction since.
     blocked: bool,
@@ -428,7 +428,7 @@ impl Evictor {
         }
         let target = self.pods.all.get_mut(uid).map(|pod| {
             pod.recalled = false;
-            pod.asked_at.get_or_insert(now.wall);
+            pod.asked_at.get_or_insert(now);
             pod.reference()
         });
         (ticket, target.unwrap_or_default())

@@ -76,7 +76,7 @@ fn who_goes_at_once_is_not_told_that_it_waits() {
     }
     world.pass(secs(10));
     assert_eq!((world.deleted(), world.published - published), (100, 100), "deleted");
-    assert_eq!(world.wake_at(), None, "nobody is woken for it");
+    assert_eq!(world.wake_at(), None, "nothing is left to be told of them");
 }
 
 /// That a pod is being evicted is told when it takes long, since when it is; and at once, if something else was told to keep it.
@@ -104,6 +104,95 @@ fn who_is_evicted_for_long_is_told() {
     world.answer_all();
     world.pass(secs(10));
     assert_eq!((world.deleted(), world.wake_at()), (3, None));
+}
+
+/// What goes in the first view is told at once, slow as its request may be: what is not said then counts as withdrawn.
+#[test]
+fn who_goes_in_the_first_view_is_told() {
+    for earlier in [None, Some(HoldReason::RateLimited), Some(HoldReason::Stale)] {
+        let mut world = mk_world(|config| config.max_evictions_in_flight = 1);
+        world.set_shard(Topic::EvictionIntents, true, earlier != Some(HoldReason::Stale));
+        world.is_slow = true;
+        let pods = due(&mut world, if earlier == Some(HoldReason::RateLimited) { 2 } else { 1 });
+        world.pass(secs(1));
+        let pod = pods.last().expect("there is one");
+        assert_eq!(world.pod_held(pod), earlier);
+        world.stop();
+        world.pods.retain(|uid, _| uid == pod);
+        world.bus.retain(|_, record| {
+            !pods
+                .iter()
+                .any(|other| other != pod && record.key.ends_with(&other.to_string()))
+        });
+        world.set_shard(Topic::EvictionIntents, true, true);
+        world.show_everything();
+        assert_eq!(world.pod_state(pod), Some(&PodOutcomeState::Evicting), "{earlier:?}");
+        assert_eq!(world.unanswered.len(), 1);
+    }
+}
+
+/// TE-066: a pod that is withdrawn while its request is under way ends with the answer, whether it was told that it goes or not.
+#[test]
+fn who_is_withdrawn_as_it_goes_ends_with_the_answer() {
+    for is_told in [false, true] {
+        let mut world = mk_world(|_| {});
+        world.is_slow = true;
+        let pod = due(&mut world, 1).remove(0);
+        world.pass(secs(1));
+        world.withdraw(&pod);
+        world.pass(secs(u64::from(is_told)));
+        assert_eq!(world.pod_state(&pod), is_told.then_some(&PodOutcomeState::Evicting));
+        world.answer_all();
+        assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Cancelled));
+        let published = world.published;
+        world.pass(secs(10));
+        assert_eq!((world.published, world.wake_at(), world.deleted()), (published, None, 0));
+    }
+}
+
+/// Who was told in the meantime what else keeps it is not told that it goes, long as its next request takes; nor does the time of an
+/// attempt that failed count for the next.
+#[test]
+fn who_is_blocked_meanwhile_stays_so() {
+    let mut world = mk_world(|config| config.method = EvictionMethod::Evict);
+    world.is_slow = true;
+    let pods = due(&mut world, 2);
+    let by = "default/web".to_owned();
+    let block = Block {
+        by: by.clone(),
+        retry_after: Some(secs(1)),
+        detail: String::new(),
+    };
+    world.budgets.insert(pods[1].clone(), block);
+    // The second is read, and its eviction refused; the first has no answer.
+    for _ in 0..2 {
+        world.unanswered.swap(0, 1);
+        world.answer_first();
+    }
+    let blocked = Some(&PodOutcomeState::Blocked { by });
+    assert_eq!(world.pod_state(&pods[1]), blocked);
+    world.pass(Duration::from_millis(1_500));
+    assert_eq!(world.unanswered.len(), 2, "it is tried again");
+    let published = world.published;
+    world.pass(secs(10));
+    assert_eq!(world.pod_state(&pods[0]), Some(&PodOutcomeState::Evicting));
+    assert_eq!((world.pod_state(&pods[1]), world.published - published), (blocked, 1));
+}
+
+/// A failure is told at once, with when the attempt began.
+#[test]
+fn who_fails_at_first_is_evicted_since_it_was_asked() {
+    let mut world = mk_world(|_| {});
+    world.is_slow = true;
+    let pod = due(&mut world, 1).remove(0);
+    world.pass(secs(1));
+    world.failures.push_back(FailureKind::Denied);
+    world.answer_first();
+    let outcome = world.pod_outcome(&pod).expect("it is told");
+    assert_eq!(
+        (&outcome.state, outcome.since, outcome.failed_attempts),
+        (&PodOutcomeState::Evicting, at(0), 1)
+    );
 }
 
 /// Design §8: who is overdue is told when its turn is expected, and has it then. However long the line is, each is told once.

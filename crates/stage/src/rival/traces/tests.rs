@@ -154,6 +154,22 @@ fn a_write_of_health_by_another_manager_is_seen_and_nothing_else() {
     }
 }
 
+/// What somebody else took over in the meantime, so that the rival does not even stand in the object any more, is new when it is back.
+#[test]
+fn what_the_rival_lost_and_has_again_is_a_write() {
+    for (owned, other) in [
+        (unknown(EARLY, MANAGER), unknown(EARLY, KUBELET)),
+        (isolated(EARLY, MANAGER), isolated(EARLY, "bailiff")),
+    ] {
+        let mut traces = Both::of(What::Nodes);
+        traces.saw(&owned);
+        traces.saw_all();
+        assert_eq!((traces.saw(&owned), traces.saw(&other)), (None, None));
+        assert!(traces.saw(&owned).is_some());
+        assert_eq!(traces.saw(&owned), None, "once");
+    }
+}
+
 /// What a later list shows, and objects that come later, are not the past.
 #[test]
 fn only_the_first_list_is_the_past() {

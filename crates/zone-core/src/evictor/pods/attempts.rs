@@ -86,10 +86,11 @@ impl Evictor {
         } else {
             backoff::pause(pod.failures, failure.retry_after)
         };
+        // Said first: it is being evicted since the attempt began.
+        self.say_pod_failed(uid, failure.detail.clone(), pause, now);
         self.attempt_failed(uid, &failure, now);
-        self.await_for_pod(uid, Awaited::Retry(failure.kind), failure.detail.clone(), now);
+        self.await_for_pod(uid, Awaited::Retry(failure.kind), failure.detail, now);
         self.pods.set_stage(uid, Stage::Backoff);
         self.timers.set(Timer::Pod(uid.clone()), now.mono + pause);
-        self.say_pod_failed(uid, failure.detail, pause, now);
     }
 }

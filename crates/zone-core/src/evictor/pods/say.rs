@@ -86,7 +86,10 @@ impl Evictor {
         let same = pod.told().filter(|told| told.state == state);
         let since = match &state {
             PodOutcomeState::Held(hold) => hold.since,
-            PodOutcomeState::Evicting => same.map(|told| told.since).or(pod.asked_at).unwrap_or(now.wall),
+            PodOutcomeState::Evicting => same
+                .map(|told| told.since)
+                .or(pod.asked_at.map(|asked| asked.wall))
+                .unwrap_or(now.wall),
             _ => same.map_or(now.wall, |told| told.since),
         };
         let route = zone.to_string();

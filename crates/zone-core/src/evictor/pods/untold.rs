@@ -3,7 +3,7 @@
 //!
 //! Once, when the wait has begun, with when it is expected to end; not as the line moves, which would make each eviction cost the length
 //! of the line. Who waits for a budget, in line or not, is blocked by that, as was said. What is mostly over before anybody looks is not
-//! told at all, unless what was told before is not so any more.
+//! told at all, unless what was told before, other than that it waits for its turn, is not so any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::rate::interval;
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// A pod that is deleted sooner is not said before to be evicted. That takes two requests, which are milliseconds; where they are
-/// seconds, the server is slow with all of them. A process that is killed within this time loses no more than since when it was.
+/// seconds, the server is slow or the client's limit has them wait, and so many are told a second as that lets through. A process that
+/// is killed within this time loses no more than since when it was.
 const WORTH_TELLING_GOES: Duration = Duration::from_secs(2);
 
 /// Pods that wait for others, or are being evicted, and were not told so.
@@ -33,7 +34,7 @@ pub(super) struct Untold {
     unsure: BTreeSet<PodUid>,
     /// When they are told, if there are any.
     at: Option<Mono>,
-    /// Those that are being evicted, in this order, and when that is told; some are gone already.
+    /// Those that are being evicted, in this order, and since when; the attempt of some is over already.
     going: VecDeque<(Mono, PodUid)>,
 }
 
@@ -73,10 +74,8 @@ impl Evictor {
         }
         self.timers.clear(&Timer::Line);
         let going = std::mem::take(&mut self.pods.untold.going);
-        let (told, at) = (self.pods.next_place, None);
         let next = Untold {
-            told,
-            at,
+            told: self.pods.next_place,
             going,
             ..Untold::default()
         };
@@ -113,21 +112,22 @@ impl Evictor {
         if is_kept || !self.completed {
             self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
         } else if pod.asked_at.is_none() {
-            let told_at = now.mono + WORTH_TELLING_GOES;
-            self.pods.untold.going.push_back((told_at, uid.clone()));
+            self.pods.untold.going.push_back((now.mono, uid.clone()));
         }
     }
 
     /// Tells of the pods whose eviction takes long.
     pub(super) fn tell_who_goes(&mut self, now: Now) {
-        while let Some((at, uid)) = self.pods.untold.going.front() {
-            let is_under_way = self.pods.all.get(uid).is_some_and(|pod| pod.stage.is_in_flight());
-            if is_under_way && *at > now.mono {
-                return self.timers.set(Timer::Going, *at);
+        while let Some((since, uid)) = self.pods.untold.going.front() {
+            let asked_at = self.pods.all.get(uid).and_then(|pod| pod.asked_at);
+            let goes_on = asked_at.is_some_and(|asked| asked.mono == *since);
+            let at = *since + WORTH_TELLING_GOES;
+            if goes_on && at > now.mono {
+                return self.timers.set(Timer::Going, at);
             }
             let uid = uid.clone();
             self.pods.untold.going.pop_front();
-            if is_under_way {
+            if goes_on {
                 self.say_pod(&uid, PodOutcomeState::Evicting, String::new(), now);
             }
         }

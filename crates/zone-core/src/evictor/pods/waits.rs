@@ -127,8 +127,8 @@ impl Evictor {
     /// The attempt to delete the pod, all the requests from the first on, is over.
     pub(super) fn end_attempt(&mut self, uid: &PodUid, end: SpanEnd, why: Why, now: Now) {
         let asked = self.pods.all.get_mut(uid).and_then(|pod| pod.asked_at.take());
-        if let Some(start) = asked {
-            self.tell_of_pod(uid, SpanKind::Delete, start, end, why, now);
+        if let Some(asked) = asked {
+            self.tell_of_pod(uid, SpanKind::Delete, asked.wall, end, why, now);
         }
     }
 

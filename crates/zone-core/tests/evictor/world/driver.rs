@@ -39,6 +39,7 @@ impl World {
         self.evictor = Evictor::new(self.config.clone());
         self.bus.values_mut().for_each(|record| record.is_echo = false);
         self.unanswered.clear();
+        self.called_off.clear();
         self.wake_at = None;
         self.completed = false;
     }
