@@ -243,4 +243,36 @@ mod tests {
             );
         }
     }
+
+    /// `meta.v1.Status`, as an answer that was asked for in protobuf has it where the server's limiter or a budget says no.
+    #[test]
+    fn a_status_in_protobuf_is_the_same_as_in_json() {
+        let json = r#"{"reason":"TooManyRequests","message":"wait","details":{"retryAfterSeconds":10,
+            "causes":[{"reason":"DisruptionBudget","message":"needs 2"}]}}"#;
+        let cause = [text(1, "DisruptionBudget"), text(2, "needs 2")].concat();
+        let details = [nested(4, &cause), vec![5 << 3, 10]].concat();
+        let status = [
+            text(3, "wait"),
+            text(4, "TooManyRequests"),
+            nested(5, &details),
+            vec![6 << 3, 0xad, 3],
+        ]
+        .concat();
+        let document = [b"k8s\0".to_vec(), nested(2, &status)].concat();
+        for body in [json.as_bytes().to_vec(), document] {
+            let error = Error::from_answer(429, None, &Bytes::from(body));
+            assert_eq!((error.kind, error.message.as_str()), (Kind::TooManyRequests, "wait"));
+            assert_eq!(error.retry_after, Some(Duration::from_secs(10)));
+            assert_eq!(error.causes, [("DisruptionBudget".to_owned(), "needs 2".to_owned())]);
+        }
+    }
+
+    /// A field of length `bytes`, below 128.
+    fn nested(number: u8, bytes: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, u8::try_from(bytes.len()).expect("short")], bytes].concat()
+    }
+
+    fn text(number: u8, text: &str) -> Vec<u8> {
+        nested(number, text.as_bytes())
+    }
 }

@@ -153,7 +153,7 @@ impl Body {
 
     /// True if that is the key it belongs under.
     pub(crate) fn has_key(&self, key: &str) -> bool {
-        Rest(key).is(|out| self.write_key(out))
+        Unmatched(key).is(|out| self.write_key(out))
     }
 
     fn write_key(&self, out: &mut impl Write) -> fmt::Result {
@@ -176,7 +176,7 @@ impl Body {
 
     /// True if that is its route.
     pub(crate) fn has_route(&self, route: &str) -> bool {
-        Rest(route).is(|out| self.write_route(out))
+        Unmatched(route).is(|out| self.write_route(out))
     }
 
     fn write_route(&self, out: &mut impl Write) -> fmt::Result {
@@ -206,16 +206,16 @@ fn text(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 }
 
 /// What is left of a text once that was taken off its front which is written to it; anything else is not taken.
-struct Rest<'a>(&'a str);
+struct Unmatched<'a>(&'a str);
 
-impl Rest<'_> {
+impl Unmatched<'_> {
     /// True if the whole text is what is written.
     fn is(mut self, write: impl FnOnce(&mut Self) -> fmt::Result) -> bool {
         write(&mut self).is_ok() && self.0.is_empty()
     }
 }
 
-impl Write for Rest<'_> {
+impl Write for Unmatched<'_> {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
         Ok(())

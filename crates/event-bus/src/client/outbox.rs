@@ -163,7 +163,7 @@ impl Outbox {
             Some(slot) => slot.envelope().route,
             None => String::new(),
         };
-        if let Err(error) = envelope::key(self.topic, key) {
+        if let Err(error) = envelope::check_key(self.topic, key) {
             self.news.refuse(key.to_owned(), error.to_string());
             return;
         }

@@ -15,7 +15,7 @@ use crate::wire::envelope;
 pub(super) fn history(hub: &Hub, caller: &Caller, request: &pb::GetHistoryRequest) -> Result<pb::GetHistoryResponse, Status> {
     let topic = envelope::topic("topic", &request.topic).map_err(|error| hub.refuse_invalid(&error))?;
     caller.check(&hub.metrics, Action::Read, topic)?;
-    envelope::key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
+    envelope::check_key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
     let now = hub.time().mono;
     let (records, incarnation) = hub.read(|engine| (engine.history(topic, &request.key), engine.incarnation().to_owned()));
     Ok(pb::GetHistoryResponse {

@@ -37,7 +37,7 @@ pub fn incoming(topic: Topic, envelope: pb::Envelope) -> Result<Incoming, Error>
             format!("at most {RECORD_MAX} bytes"),
         ));
     }
-    key(topic, &envelope.key)?;
+    check_key(topic, &envelope.key)?;
     let incoming = accepted(envelope)?;
     if let Some(body) = &incoming.body {
         agree(topic, &incoming.key, &incoming.route, body)?;
@@ -71,7 +71,7 @@ impl TryFrom<Wire<pb::Envelope>> for Record {
 
     fn try_from(Wire(envelope): Wire<pb::Envelope>) -> Result<Self, Error> {
         let topic = topic("topic", &envelope.topic)?;
-        key(topic, &envelope.key)?;
+        check_key(topic, &envelope.key)?;
         let key = envelope.key;
         let route = scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?;
         let (body, tombstone) = body(envelope.body.map(understood))?;
@@ -135,7 +135,7 @@ pub fn topic(field: &str, text: &str) -> Result<Topic, Error> {
 ///
 /// # Errors
 /// Too long, or not of that form.
-pub fn key(topic: Topic, key: &str) -> Result<(), Error> {
+pub fn check_key(topic: Topic, key: &str) -> Result<(), Error> {
     scalar::check_token("key", key, 1, scalar::KEY_MAX)?;
     let (has_form, allowed) = match topic {
         Topic::NodeHealth => (is_segment(key, scalar::NAME_MAX), "<node name>"),
