@@ -20,6 +20,8 @@ const MOST_EVICTIONS: usize = 128;
 struct Traffic {
     records: Subscription,
     of_topic: BTreeMap<Topic, usize>,
+    /// What was said of pods, by what it was.
+    of_pods: BTreeMap<&'static str, usize>,
     evicting: BTreeSet<String>,
     most_evicting: usize,
 }
@@ -34,6 +36,7 @@ impl Traffic {
         Self {
             records: subscribe(&fixture.bus, options, &fixture.clock, &fixture.seed.fork("test")),
             of_topic: BTreeMap::new(),
+            of_pods: BTreeMap::new(),
             evicting: BTreeSet::new(),
             most_evicting: 0,
         }
@@ -45,14 +48,13 @@ impl Traffic {
         assert_eq!(keys.len(), records.len(), "a set has the newest of each key and nothing else");
         for record in records {
             *self.of_topic.entry(record.topic).or_default() += 1;
-            match record.body {
-                Some(Body::Outcome(Outcome::Pod(outcome))) if outcome.state == PodOutcomeState::Evicting => {
+            if let Some(Body::Outcome(Outcome::Pod(outcome))) = record.body {
+                *self.of_pods.entry(kind(&outcome.state)).or_default() += 1;
+                if outcome.state == PodOutcomeState::Evicting {
                     self.evicting.insert(record.key);
-                }
-                Some(Body::Outcome(Outcome::Pod(_))) => {
+                } else {
                     self.evicting.remove(&record.key);
                 }
-                _ => {}
             }
         }
         self.most_evicting = self.most_evicting.max(self.evicting.len());
@@ -68,6 +70,15 @@ impl Traffic {
                 () = &mut end => return,
             }
         }
+    }
+}
+
+fn kind(state: &PodOutcomeState) -> &'static str {
+    match state {
+        PodOutcomeState::Held(_) => "HELD",
+        PodOutcomeState::Evicting => "EVICTING",
+        PodOutcomeState::Deleted => "DELETED",
+        _ => "",
     }
 }
 
@@ -174,13 +185,17 @@ fn a_node_with_a_thousand_pods_is_marked_and_emptied_once_and_floods_nobody() {
         );
         let records = |topic| traffic.of_topic.get(&topic).copied().unwrap_or(0);
         let (intents, outcomes) = (records(Topic::EvictionIntents), records(Topic::EvictionOutcomes));
-        // SCHEDULED and DUE of each, and the wish; HELD of most, as they wait for a slot, DELETED of each, EVICTING of those whose requests
-        // wait for long under the client's limit, and what is said of the zone and the node meanwhile.
+        // SCHEDULED and DUE of each, and the wish.
         assert!((2 * PODS..2 * PODS + 10).contains(&intents), "{intents} intents");
-        assert!(
-            (2 * PODS + PODS / 2..3 * PODS + 50).contains(&outcomes),
-            "{outcomes} outcomes"
-        );
+        // Each is told to be deleted; most that they wait for a slot; that it is being evicted those whose two requests take more than two
+        // seconds together, which is every second one. The rest is of the zone and the node.
+        let [held, evicting, deleted, other] =
+            ["HELD", "EVICTING", "DELETED", ""].map(|kind| traffic.of_pods.get(kind).copied().unwrap_or(0));
+        assert_eq!((deleted, other), (PODS, 0));
+        assert!((PODS / 2..=PODS).contains(&held), "{held} told to wait");
+        assert!((PODS / 4..=3 * PODS / 4).contains(&evicting), "{evicting} told to be evicted");
+        let told = held + evicting + deleted;
+        assert!((told..told + 50).contains(&outcomes), "{outcomes} outcomes");
         assert_eq!(fixture.ended(), [], "no stage ends by itself");
     });
 }
