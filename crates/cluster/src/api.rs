@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, Now};
 use bailiff_runtime::Clock;
-use bailiff_runtime::client::Limiter;
+use bailiff_runtime::client::{Answer, Answering, Limiter, Transport};
+use bailiff_runtime::shutdown::chain;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
@@ -51,7 +52,7 @@ type Gate = Arc<dyn Fn(Now) -> Option<Mono> + Send + Sync>;
 /// A way to an API server; cloning it gives the same one.
 #[derive(Clone)]
 pub struct Api {
-    client: kube::Client,
+    transport: Transport,
     clock: Clock,
     metrics: Metrics,
     limiter: Limiter,
@@ -110,10 +111,10 @@ fn is_none(precondition: &Precondition) -> bool {
 // === impl Api ===
 
 impl Api {
-    /// An API reached through `client`, without a rate limit, whose writes are always allowed.
-    pub fn new(client: kube::Client, clock: Clock, metrics: Metrics) -> Self {
+    /// An API reached by `transport`, without a rate limit, whose writes are always allowed.
+    pub fn new(transport: impl Into<Transport>, clock: Clock, metrics: Metrics) -> Self {
         Self {
-            client,
+            transport: transport.into(),
             limiter: Limiter::none(&clock),
             is_urgent: false,
             observes: false,
@@ -203,10 +204,10 @@ impl Api {
     }
 
     /// Opens a watch: answers when its head is here.
-    pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Body, Error> {
+    pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Answer, Error> {
         let request = self.request(Method::GET, path, accept, "", Vec::new())?;
         self.limiter.take().await;
-        let opened = self.send(request).await;
+        let opened = accepted(self.transport.open(request)).await;
         self.count("watch", opened.as_ref().err());
         opened.map(Response::into_body)
     }
@@ -291,7 +292,7 @@ impl Api {
             let until = (self.gate)(now).ok_or_else(|| Error::new(Kind::NotLeading, "this process does not lead"))?;
             end = end.min(until);
         }
-        let answer = async { read_whole(self.send(request).await?, purpose.most).await };
+        let answer = async { read_whole(accepted(self.transport.send(request)).await?, purpose.most).await };
         self.until(end, purpose.is_write, answer).await.unwrap_or_else(|| {
             let waited = end.saturating_since(now.mono);
             let message = format!("no answer to {verb} {path} within {waited:?}");
@@ -358,19 +359,17 @@ impl Api {
             .body(Body::from(body))
             .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))
     }
+}
 
-    /// Sends a request and waits for the head of the answer; an error answer is read and returned as an error.
-    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, Error> {
-        let response = self
-            .client
-            .send(request)
-            .await
-            .map_err(|error| Error::new(Kind::Unavailable, error.to_string()))?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        Err(refused(response).await)
+/// The head of an answer; an error answer is read and returned as an error.
+async fn accepted(answering: Answering) -> Result<Response<Answer>, Error> {
+    let response = answering
+        .await
+        .map_err(|error| Error::new(Kind::Unavailable, chain(&error)))?;
+    if response.status().is_success() {
+        return Ok(response);
     }
+    Err(refused(response).await)
 }
 
 /// What a request is for, as far as it bounds it.
@@ -400,7 +399,7 @@ impl Use {
     }
 }
 
-async fn refused(response: Response<Body>) -> Error {
+async fn refused(response: Response<Answer>) -> Error {
     let code = response.status().as_u16();
     let retry_after = response
         .headers()
@@ -411,7 +410,7 @@ async fn refused(response: Response<Body>) -> Error {
     Error::from_answer(code, retry_after, &body)
 }
 
-async fn read_whole(response: Response<Body>, most: usize) -> Result<Bytes, Error> {
+async fn read_whole(response: Response<Answer>, most: usize) -> Result<Bytes, Error> {
     Limited::new(response.into_body(), most)
         .collect()
         .await

@@ -5,16 +5,13 @@
 mod bucket;
 mod limit;
 mod paced;
+mod transport;
 
 use std::time::Duration;
 
-use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy;
-use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::client::{Body, ClientBuilder};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tower::{BoxError, ServiceBuilder};
 
 use crate::Clock;
 use crate::args::KubeArgs;
@@ -22,6 +19,7 @@ use crate::args::KubeArgs;
 pub use bucket::TokenBucket;
 pub use limit::{Limiter, RateLimit};
 pub use paced::LOOK;
+pub use transport::{Answer, Answering, SendError, Transport};
 
 /// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,10 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
 /// Our requests are small.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
-/// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
-const ROOM: usize = 64 * 1024;
-
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -71,43 +65,34 @@ pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Clien
 /// # Errors
 /// As [`connect`].
 pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
-    build(config(args, user).await?, None)
-}
-
-/// As [`connect_unlimited`], whose busy streams are looked at in turns of `clock`, each [`LOOK`] long.
-///
-/// # Errors
-/// As [`connect`].
-pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Client, Error> {
-    build(config(args, user).await?, Some(clock.clone()))
-}
-
-fn build(config: Config, looks: Option<Clock>) -> Result<Client, Error> {
+    let config = config(args, user).await?;
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config).map_err(Error::Build)?.build());
     }
-    paced(&config, looks).map_err(Error::Build)
+    let transport = Transport::new(&config, &connector(None)).map_err(Error::Build)?;
+    Ok(transport.pooled(&config.default_namespace))
 }
 
-/// As kube builds it by itself, but for the connections, and without spans of its own: what a request means is told by who sends it.
-fn paced(config: &Config, looks: Option<Clock>) -> Result<Client, kube::Error> {
+/// The ways to the API server that these flags say, which send what they are given at once. Busy streams are looked at in turns of `clock`,
+/// each [`LOOK`] long.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
+    let config = config(args, user).await?;
+    if config.proxy_url.is_some() {
+        let builder = ClientBuilder::try_from(config).map_err(Error::Build)?;
+        return Ok(Transport::from(builder.build()));
+    }
+    Transport::new(&config, &connector(Some(clock.clone()))).map_err(Error::Build)
+}
+
+fn connector(looks: Option<Clock>) -> paced::Connector {
     let patience = paced::Patience {
         read: READ_TIMEOUT,
         write: WRITE_TIMEOUT,
     };
-    let connector = config.rustls_https_connector_with_connector(paced::Connector::new(looks, patience))?;
-    let mut connector = TimeoutConnector::new(connector);
-    connector.set_connect_timeout(config.connect_timeout);
-    let mut builder = legacy::Builder::new(TokioExecutor::new());
-    builder.http1_max_buf_size(ROOM);
-    let client: legacy::Client<_, Body> = builder.build(connector);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(client);
-    Ok(ClientBuilder::new(service, &config.default_namespace).build())
+    paced::Connector::new(looks, patience)
 }
 
 async fn config(args: &KubeArgs, user: &str) -> Result<Config, Error> {

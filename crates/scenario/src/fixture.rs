@@ -307,7 +307,7 @@ impl Fixture {
             host,
         };
         let reach = Reach {
-            client: self.client_of(name),
+            transport: self.client_of(name).into(),
             limiter: Limiter::none(&self.clock),
             bus: self.bus_of(name),
             leader_election: LeaderElectionArgs::default(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bailiff_cluster::Api;
 use bailiff_runtime::admin::{self, bind, router};
 use bailiff_runtime::args::{TlsFlags, exit_invalid};
-use bailiff_runtime::client::{self, Limiter};
+use bailiff_runtime::client::{self, Limiter, Transport};
 use bailiff_runtime::port;
 use bailiff_runtime::tasks::Name;
 use bailiff_runtime::{
@@ -168,9 +168,9 @@ impl Process {
     /// # Errors
     /// The configuration cannot be read or used.
     pub async fn connect<S: Stage>(&self, args: &KubeArgs, leadership: &Leadership) -> Result<Api, client::Error> {
-        let client = client::connect_paced(args, S::NAME, &self.clock).await?;
+        let transport = client::connect_paced(args, S::NAME, &self.clock).await?;
         let limiter = Limiter::of(args, &self.clock);
-        Ok(api(S::NAME, client, &self.clock, limiter, &self.metrics, leadership))
+        Ok(api(S::NAME, transport, &self.clock, limiter, &self.metrics, leadership))
     }
 
     /// What the stage called `name` shares with everything else in this process.
@@ -211,10 +211,10 @@ impl Process {
     }
 }
 
-/// The API server as the stage called `name` reaches it through `client`, writing only while `leadership` holds.
+/// The API server as the stage called `name` reaches it by `transport`, writing only while `leadership` holds.
 pub(crate) fn api(
     name: &str,
-    client: kube::Client,
+    transport: impl Into<Transport>,
     clock: &Clock,
     limiter: Limiter,
     metrics: &Metrics,
@@ -222,7 +222,7 @@ pub(crate) fn api(
 ) -> Api {
     let metrics = metrics.register(&name.replace('-', "_"), bailiff_cluster::Metrics::register);
     let gate = leadership.clone();
-    Api::new(client, clock.clone(), metrics)
+    Api::new(transport, clock.clone(), metrics)
         .with_limiter(limiter)
         .with_gate(move |now| gate.write_until(now))
 }

@@ -162,14 +162,14 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
         let election = client::connect(&kube, "leader-election", &process.clock).await?;
         Ok::<_, client::Error>((election, client::connect_paced(&kube, S::NAME, &process.clock).await?))
     };
-    let (election, client) = match clients.await {
+    let (election, transport) = match clients.await {
         Ok(clients) => clients,
         Err(error) => exit_invalid(&error),
     };
     let release = CancellationToken::new();
     let replica = process.replica(S::NAME, election, shards, release.clone());
     let reach = Reach {
-        client,
+        transport,
         limiter: Limiter::of(&kube, &process.clock),
         bus,
         leader_election,

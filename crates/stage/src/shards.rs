@@ -3,7 +3,7 @@
 use bailiff_event_bus::Bus;
 use bailiff_model::Shard;
 use bailiff_runtime::admin::Check;
-use bailiff_runtime::client::Limiter;
+use bailiff_runtime::client::{Limiter, Transport};
 use bailiff_runtime::lease::{self, Candidates};
 use bailiff_runtime::{DeathPolicy, LeaderElectionArgs, Leadership, Shutdown, Tasks};
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub struct Work<O> {
 #[derive(Clone)]
 pub struct Reach {
     /// The API server.
-    pub client: kube::Client,
+    pub transport: Transport,
     /// How much of it all shards may use together.
     pub limiter: Limiter,
     /// The bus.
@@ -121,8 +121,8 @@ impl<O: Clone> Stand<O> {
             return Ok(Ended::Shutdown);
         };
         let reach = &self.work.reach;
-        let (client, limiter) = (reach.client.clone(), reach.limiter.clone());
-        let api = api(S::NAME, client, &host.clock, limiter, &host.metrics, &leadership);
+        let (transport, limiter) = (reach.transport.clone(), reach.limiter.clone());
+        let api = api(S::NAME, transport, &host.clock, limiter, &host.metrics, &leadership);
         let env = host.clone().env(api, &reach.bus, self.shard, epoch);
         let ended = work::<S>(self.work.options.clone(), env, leadership.clone()).await?;
         if ended == Ended::AskedAway {

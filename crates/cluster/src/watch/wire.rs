@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
+use bailiff_runtime::client::Answer;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
-use kube::client::Body;
 use prost::Message;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -173,12 +173,12 @@ impl Cutter {
 
 /// The stream of a watch, in events.
 pub(super) struct Stream {
-    body: Body,
+    body: Answer,
     cutter: Cutter,
 }
 
 impl Stream {
-    pub(super) fn new(body: Body) -> Self {
+    pub(super) fn new(body: Answer) -> Self {
         Self {
             body,
             cutter: Cutter::default(),
