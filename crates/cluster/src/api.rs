@@ -207,7 +207,7 @@ impl Api {
     pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Answer, Error> {
         let request = self.request(Method::GET, path, accept, "", Vec::new())?;
         self.limiter.take().await;
-        let opened = accepted(self.transport.open(request)).await;
+        let opened = accepted(self.transport.send(request)).await;
         self.count("watch", opened.as_ref().err());
         opened.map(Response::into_body)
     }

@@ -28,6 +28,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
 /// Our requests are small.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -69,12 +70,12 @@ pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Er
     if config.proxy_url.is_some() {
         return Ok(ClientBuilder::try_from(config).map_err(Error::Build)?.build());
     }
-    let transport = Transport::new(&config, &connector(None)).map_err(Error::Build)?;
-    Ok(transport.pooled(&config.default_namespace))
+    let transport = Transport::new(&config, connector(None)).map_err(Error::Build)?;
+    Ok(transport.into_client(&config.default_namespace))
 }
 
-/// The ways to the API server that these flags say, which send what they are given at once. Busy streams are looked at in turns of `clock`,
-/// each [`LOOK`] long.
+/// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each
+/// [`LOOK`] long.
 ///
 /// # Errors
 /// As [`connect`].
@@ -84,7 +85,7 @@ pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result
         let builder = ClientBuilder::try_from(config).map_err(Error::Build)?;
         return Ok(Transport::from(builder.build()));
     }
-    Transport::new(&config, &connector(Some(clock.clone()))).map_err(Error::Build)
+    Transport::new(&config, connector(Some(clock.clone()))).map_err(Error::Build)
 }
 
 fn connector(looks: Option<Clock>) -> paced::Connector {

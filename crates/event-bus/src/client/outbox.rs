@@ -26,9 +26,8 @@ const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
 /// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
-/// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 700 bytes each, all indexes
-/// included, this is 1.4 MB, and the last failure of some hundred nodes.
-const TERMINAL_KEPT: usize = 2_000;
+/// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 500 bytes each this is 5 MB.
+const TERMINAL_KEPT: usize = 10_000;
 /// News of refused drafts kept; each is logged besides.
 const REFUSED_KEPT: usize = 1_000;
 
