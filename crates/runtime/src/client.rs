@@ -67,11 +67,8 @@ pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Clien
 /// As [`connect`].
 pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user).await?;
-    if config.proxy_url.is_some() {
-        return Ok(ClientBuilder::try_from(config).map_err(Error::Build)?.build());
-    }
-    let transport = Transport::new(&config, connector(None)).map_err(Error::Build)?;
-    Ok(transport.into_client(&config.default_namespace))
+    let default_namespace = config.default_namespace.clone();
+    Ok(transport(config, None)?.into_client(&default_namespace))
 }
 
 /// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each
@@ -80,12 +77,15 @@ pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Er
 /// # Errors
 /// As [`connect`].
 pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
-    let config = config(args, user).await?;
+    transport(config(args, user).await?, Some(clock.clone()))
+}
+
+fn transport(config: Config, looks: Option<Clock>) -> Result<Transport, Error> {
     if config.proxy_url.is_some() {
         let builder = ClientBuilder::try_from(config).map_err(Error::Build)?;
         return Ok(Transport::from(builder.build()));
     }
-    Transport::new(&config, connector(Some(clock.clone()))).map_err(Error::Build)
+    Transport::new(&config, connector(looks)).map_err(Error::Build)
 }
 
 fn connector(looks: Option<Clock>) -> paced::Connector {

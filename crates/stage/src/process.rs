@@ -214,7 +214,7 @@ impl Process {
 /// The API server as the stage called `name` reaches it by `transport`, writing only while `leadership` holds.
 pub(crate) fn api(
     name: &str,
-    transport: impl Into<Transport>,
+    transport: Transport,
     clock: &Clock,
     limiter: Limiter,
     metrics: &Metrics,

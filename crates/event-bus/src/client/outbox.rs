@@ -25,8 +25,9 @@ const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
-/// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if
-/// the bus loses its memory too; without a bound they would pile up for as long as the process lives. At 500 bytes each this is 5 MB.
+/// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if the bus
+/// loses its memory too, or never had it because it is away; without a bound they would pile up for as long as the process lives. At some
+/// 700 bytes each, all indexes included, this is 7 MB.
 const TERMINAL_KEPT: usize = 10_000;
 /// News of refused drafts kept; each is logged besides.
 const REFUSED_KEPT: usize = 1_000;
