@@ -15,12 +15,11 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, Now};
 use bailiff_runtime::Clock;
-use bailiff_runtime::client::{Answer, Answering, Limiter, Transport};
+use bailiff_runtime::client::{Answer, Answering, Content, Limiter, Transport};
 use bailiff_runtime::shutdown::chain;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Limited};
-use kube::client::Body;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -261,7 +260,7 @@ impl Api {
         &self,
         verb: &'static str,
         path: &str,
-        request: Request<Body>,
+        request: Request<Content>,
         purpose: Use,
         decode: impl FnOnce(&Encoded<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
@@ -273,7 +272,7 @@ impl Api {
             .map_err(|error| Error::unread(format!("unreadable answer: {error}")))
     }
 
-    async fn take_turn(&self, verb: &str, path: &str, request: Request<Body>, purpose: Use) -> Result<Bytes, Error> {
+    async fn take_turn(&self, verb: &str, path: &str, request: Request<Content>, purpose: Use) -> Result<Bytes, Error> {
         if purpose.is_write && self.observes {
             let mut error = Error::new(Kind::Observing, "this process only observes");
             error.retry_after = Some(OBSERVE_AGAIN);
@@ -283,8 +282,8 @@ impl Api {
             let message = format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit");
             return Err(Error::new(Kind::NotSent, message));
         }
-        if self.called_off.as_ref().is_some_and(CancellationToken::is_cancelled) {
-            return Err(Error::new(Kind::CalledOff, "it is not wanted any more"));
+        if is_cancelled(self.called_off.as_ref()) {
+            return Err(called_off());
         }
         let now = self.clock.now();
         let mut end = now.mono + purpose.deadline;
@@ -292,12 +291,28 @@ impl Api {
             let until = (self.gate)(now).ok_or_else(|| Error::new(Kind::NotLeading, "this process does not lead"))?;
             end = end.min(until);
         }
+        let request = if purpose.is_write {
+            request.map(|body| self.until_then(body, end))
+        } else {
+            request
+        };
         let answer = async { read_whole(accepted(self.transport.send(request)).await?, purpose.most).await };
-        self.until(end, purpose.is_write, answer).await.unwrap_or_else(|| {
-            let waited = end.saturating_since(now.mono);
-            let message = format!("no answer to {verb} {path} within {waited:?}");
-            Err(Error::new(Kind::Timeout, message))
-        })
+        match self.until(end, purpose.is_write, answer).await {
+            Some(Err(error)) if error.kind == Kind::NotSent && is_cancelled(self.called_off.as_ref()) => Err(called_off()),
+            Some(answered) => answered,
+            None => {
+                let waited = end.saturating_since(now.mono);
+                let message = format!("no answer to {verb} {path} within {waited:?}");
+                Err(Error::new(Kind::Timeout, message))
+            }
+        }
+    }
+
+    /// The body of a write, which is not sent after `end` nor when it was called off: what was handed to a connection may wait there while
+    /// this process stands still.
+    fn until_then(&self, body: Content, end: Mono) -> Content {
+        let (clock, called_off) = (self.clock.clone(), self.called_off.clone());
+        body.only_while(move || clock.now().mono < end && !is_cancelled(called_off.as_ref()))
     }
 
     /// What `work` comes to, if it does before `end`. After that a write is not touched again, also by a process that stood still
@@ -350,22 +365,31 @@ impl Api {
         accept: &'static str,
         content_type: &'static str,
         body: Vec<u8>,
-    ) -> Result<Request<Body>, Error> {
+    ) -> Result<Request<Content>, Error> {
         let mut request = Request::builder().method(method).uri(path).header("accept", accept);
         if !content_type.is_empty() {
             request = request.header("content-type", content_type);
         }
         request
-            .body(Body::from(body))
+            .body(Content::from(body))
             .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))
     }
 }
 
+fn is_cancelled(token: Option<&CancellationToken>) -> bool {
+    token.is_some_and(CancellationToken::is_cancelled)
+}
+
+fn called_off() -> Error {
+    Error::new(Kind::CalledOff, "it is not wanted any more")
+}
+
 /// The head of an answer; an error answer is read and returned as an error.
 async fn accepted(answering: Answering) -> Result<Response<Answer>, Error> {
-    let response = answering
-        .await
-        .map_err(|error| Error::new(Kind::Unavailable, chain(&error)))?;
+    let response = answering.await.map_err(|error| {
+        let kind = if error.was_kept() { Kind::NotSent } else { Kind::Unavailable };
+        Error::new(kind, chain(&error))
+    })?;
     if response.status().is_success() {
         return Ok(response);
     }

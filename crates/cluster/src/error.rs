@@ -34,7 +34,7 @@ pub enum Kind {
     Unavailable,
     /// Not sent: this process does not lead.
     NotLeading,
-    /// Not sent: it waited too long for its turn under the client's own rate limit.
+    /// Not sent: it waited too long for its turn, under the client's own rate limit or with a connection.
     NotSent,
     /// Not sent: who asked for it took it back.
     CalledOff,

@@ -1,7 +1,8 @@
 //! The way of a stage to its API server.
 //!
-//! As kube's own client, but for two things. A request goes straight to the connections, where kube's buffer costs each of them two channels
-//! and a task's turn. And connections that a wave of requests left behind are closed when nobody uses them.
+//! As kube's own client, but for three things. A request goes straight to the connections, where kube's buffer costs each of them two channels
+//! and a task's turn. And connections that a wave of requests left behind are closed when nobody uses them. And whether a write may still be sent is asked at the last moment, when its
+//! connection takes it: that may be long after it was handed over, in a process that stood still meanwhile.
 
 use std::fmt;
 use std::pin::Pin;
@@ -19,7 +20,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::client::{Body as Content, ConfigExt as _};
+use kube::client::ConfigExt as _;
 use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
@@ -33,6 +34,18 @@ const ROOM: usize = 64 * 1024;
 /// after 90 s. Single requests come in waves of seconds.
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
+/// The body of a request.
+#[derive(Default)]
+pub struct Content {
+    bytes: Bytes,
+    may_go: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+/// It was not sent, as it might not be any more when its turn came.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it may not be sent any more")]
+struct Kept;
+
 /// The body of an answer.
 #[derive(Debug)]
 pub struct Answer(UnsyncBoxBody<Bytes, BoxError>);
@@ -40,7 +53,7 @@ pub struct Answer(UnsyncBoxBody<Bytes, BoxError>);
 /// A request under way: dropping it calls it off.
 pub struct Answering(BoxFuture<'static, Result<Response<Answer>, SendError>>);
 
-/// There is no connection, or it broke.
+/// There is no connection, or it broke, or the request might not be sent any more.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct SendError(BoxError);
@@ -83,7 +96,18 @@ impl Transport {
 
     /// A client of kube's on the same connections.
     pub(super) fn into_client(self, default_namespace: &str) -> Client {
-        Client::new(tower::service_fn(move |request| self.send(request)), default_namespace)
+        let service = move |request: Request<kube::client::Body>| {
+            let transport = self.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let content = Content::from(body.collect().await?.to_bytes());
+                transport
+                    .send(Request::from_parts(parts, content))
+                    .await
+                    .map_err(BoxError::from)
+            }
+        };
+        Client::new(tower::service_fn(service), default_namespace)
     }
 }
 
@@ -92,6 +116,7 @@ impl From<Client> for Transport {
         Self(Arc::new(move |request| {
             let client = client.clone();
             Answering::of(async move {
+                let request = request.map(|content| content.bytes.into());
                 client.send(request).await.map_err(|error| match error {
                     kube::Error::Service(error) => error,
                     error => error.into(),
@@ -104,6 +129,74 @@ impl From<Client> for Transport {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}
+
+// === impl SendError ===
+
+impl SendError {
+    /// True if the request was not sent because it might not be any more ([`Content::only_while`]).
+    pub fn was_kept(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.0);
+        while let Some(error) = cause {
+            if error.is::<Kept>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    /// The same, sent only if `may_go` says so when the connection takes it.
+    #[must_use]
+    pub fn only_while(self, may_go: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            may_go: Some(Box::new(may_go)),
+            ..self
+        }
+    }
+}
+
+impl<B: Into<Bytes>> From<B> for Content {
+    fn from(bytes: B) -> Self {
+        Self {
+            bytes: bytes.into(),
+            may_go: None,
+        }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    /// A connection asks for it before it writes anything of the request, its head included, and breaks off if there is none.
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        if self.may_go.as_ref().is_some_and(|may_go| !may_go()) {
+            return Poll::Ready(Some(Err(Kept.into())));
+        }
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
