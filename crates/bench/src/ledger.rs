@@ -94,6 +94,7 @@ pub struct Ledger {
     expiries: BTreeMap<String, Expiry>,
     began: Option<Wall>,
     seen: Seen,
+    changes: u64,
 }
 
 // === impl Seen ===
@@ -197,15 +198,27 @@ impl Ledger {
         self.nodes.remove(name);
     }
 
-    /// A node's kubelet says when it posted its status last.
-    pub fn posted(&mut self, now: Wall, name: &str, said: Wall) {
+    /// Something changed, and not because a kubelet posted a status.
+    pub fn changed(&mut self) {
+        self.changes += 1;
+    }
+
+    /// How often something changed until now, but for what kubelets post at rest too.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A node's kubelet says when it posted its status last. True if it did since that was seen last.
+    pub fn posted(&mut self, now: Wall, name: &str, said: Wall) -> bool {
         let node = self.nodes.entry(name.to_owned()).or_default();
+        let is_news = node.posted.is_none_or(|(known, _)| known != said);
         node.posted = match node.posted {
             Some((known, seen)) if known == said => Some((known, seen)),
             Some(_) => Some((said, now)),
             // It may have been posted long before it was first seen.
             None => Some((said, said)),
         };
+        is_news
     }
 
     /// A pod is as it is.

@@ -75,13 +75,15 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
 impl Told for NodeView {
     fn applied(self, ledger: &mut Ledger, now: Wall) {
         let name = &self.meta().name;
-        if let Some(said) = self.posted() {
-            ledger.posted(now, name, said);
+        let is_post = self.posted().is_some_and(|said| ledger.posted(now, name, said));
+        if !is_post {
+            ledger.changed();
         }
         ledger.node(now, name, self.ready(), self.evicting_taints());
     }
 
     fn gone(ledger: &mut Ledger, name: &str, _: &str, _: Wall) {
+        ledger.changed();
         ledger.node_gone(name);
     }
 }
@@ -96,10 +98,12 @@ impl Told for PodView {
             is_leaving: self.is_leaving,
             is_daemon: self.is_daemon,
         };
+        ledger.changed();
         ledger.pod(now, &seen);
     }
 
     fn gone(ledger: &mut Ledger, _: &str, uid: &str, now: Wall) {
+        ledger.changed();
         ledger.pod_gone(now, uid);
     }
 }

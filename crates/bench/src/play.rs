@@ -307,27 +307,28 @@ impl Stand<'_> {
         }
     }
 
-    /// Waits until nothing is written any more. Where nothing is counted, it waits for longer than programs usually rest in between.
+    /// Waits until nothing is written any more.
     async fn come_to_rest(&mut self, what: &str, quiet: Duration) -> Result<(), String> {
         self.progress.begin(&format!("waiting for the end of {what}"));
         let mut last = (self.work(), self.clock.now().mono);
-        let quiet = if last.0.is_some() { quiet } else { quiet.max(2 * QUIET) };
         self.wait(what, self.flags.patience.get(), move |stand| {
             let (work, now) = (stand.work(), stand.clock.now().mono);
             if work != last.0 {
                 last = (work, now);
             }
             let is_quiet = now.saturating_since(last.1) >= quiet;
-            Ok((!is_quiet).then(|| format!("{} writes until now", work.unwrap_or_default())))
+            Ok((!is_quiet).then(|| format!("{work} writes until now")))
         })
         .await
     }
 
-    /// Writes by now, but for those that never come to rest.
-    fn work(&self) -> Option<u64> {
-        let counts = self.programs.counts()?;
+    /// Writes by now, but for those that never come to rest. Where requests are not counted, it is what they change that is.
+    fn work(&self) -> u64 {
+        let Some(counts) = self.programs.counts() else {
+            return self.observer.ledger().changes();
+        };
         let work = counts.iter().filter(|(kind, _)| is_work(&kind.verb, &kind.resource));
-        Some(work.map(|(_, count)| count).sum())
+        work.map(|(_, count)| count).sum()
     }
 
     /// Waits until there is nothing more to wait for: `open` says what is. A process that ends ends this.

@@ -92,9 +92,10 @@ fn a_status_that_was_posted_after_the_last_renewal_is_a_sign_of_life() {
     let mut ledger = Ledger::default();
     for name in ["n-1", "n-2"] {
         ledger.node(at(0.0), name, ReadyStatus::True, Vec::new());
-        ledger.posted(at(1.0), name, at(0.0));
+        assert!(ledger.posted(at(1.0), name, at(0.0)));
         // It says whole seconds.
-        ledger.posted(at(3.75), name, at(3.0));
+        assert!(ledger.posted(at(3.75), name, at(3.0)));
+        assert!(!ledger.posted(at(3.875), name, at(3.0)), "somebody else wrote it");
     }
     ledger.begin(at(4.0));
     for name in ["n-1", "n-2"] {
