@@ -5,7 +5,7 @@
 //! is compared. Nodes and pods come over watches of their own: where the deletion of a pod is seen before the taint that explains it,
 //! it waits for that, and its latency is a little below zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_model::{ReadyStatus, Taint, Toleration, Wall, taint};
@@ -246,6 +246,20 @@ impl Ledger {
         self.leave(now, uid);
         let was_started = self.pods.remove(uid).is_some_and(|pod| pod.is_started);
         self.started -= usize::from(was_started);
+    }
+
+    /// These pods and no others are there.
+    pub fn pods_are(&mut self, now: Wall, uids: &BTreeSet<String>) {
+        let gone: Vec<String> = self.pods.keys().filter(|uid| !uids.contains(*uid)).cloned().collect();
+        for uid in gone {
+            self.changed();
+            self.pod_gone(now, &uid);
+        }
+    }
+
+    /// These nodes and no others are there.
+    pub fn nodes_are(&mut self, names: &BTreeSet<String>) {
+        self.nodes.retain(|name, _| names.contains(name));
     }
 
     /// Names of all nodes, those of several zones in turns: names end with a number within their zone.

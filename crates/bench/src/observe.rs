@@ -1,7 +1,9 @@
 //! Looks on: watches nodes and pods as anybody may, and writes into the ledger what is seen and when.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, Source, Watch};
 use bailiff_cluster::{Api, View};
 use bailiff_model::Wall;
@@ -23,6 +25,12 @@ trait Told: View {
     fn applied(self, ledger: &mut Ledger, now: Wall);
 
     fn gone(ledger: &mut Ledger, name: &str, uid: &str, now: Wall);
+
+    /// What names it in the ledger.
+    fn key(meta: &Meta) -> &str;
+
+    /// These are there, and no others.
+    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>, now: Wall);
 }
 
 // === impl Observer ===
@@ -60,11 +68,19 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
         let now = api.clock().wall();
         let mut ledger = lock(&ledger);
         match event {
-            // What is gone by a list that was read anew is not told as gone: a run in which that happens waits in vain, and says so.
-            Event::Snapshot(snapshot) => snapshot
-                .objects
-                .into_iter()
-                .for_each(|object| object.applied(&mut ledger, now)),
+            // What went while the watch was broken is seen to be gone only now.
+            Event::Snapshot(snapshot) => {
+                let keys = snapshot
+                    .objects
+                    .iter()
+                    .map(|object| T::key(object.meta()).to_owned())
+                    .collect();
+                snapshot
+                    .objects
+                    .into_iter()
+                    .for_each(|object| object.applied(&mut ledger, now));
+                T::are(&mut ledger, &keys, now);
+            }
             Event::Applied(object) => object.applied(&mut ledger, now),
             Event::Deleted(meta) => T::gone(&mut ledger, &meta.name, &meta.uid, now),
             Event::Stale { .. } | Event::Fresh => {}
@@ -86,6 +102,14 @@ impl Told for NodeView {
         ledger.changed();
         ledger.node_gone(name);
     }
+
+    fn key(meta: &Meta) -> &str {
+        &meta.name
+    }
+
+    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>, _: Wall) {
+        ledger.nodes_are(keys);
+    }
 }
 
 impl Told for PodView {
@@ -105,6 +129,14 @@ impl Told for PodView {
     fn gone(ledger: &mut Ledger, _: &str, uid: &str, now: Wall) {
         ledger.changed();
         ledger.pod_gone(now, uid);
+    }
+
+    fn key(meta: &Meta) -> &str {
+        &meta.uid
+    }
+
+    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>, now: Wall) {
+        ledger.pods_are(now, keys);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is decoded of the objects that are looked at: the fields that tell what a controller did, and no others.
 
+use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{
     Condition, Conditions, Meta, OwnerReference, TaintView, Taints, TolerationView, condition, or_default,
 };
@@ -141,7 +142,9 @@ impl NodeView {
     }
 }
 
-impl Decode for NodeView {}
+impl Decode for NodeView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::NODE);
+}
 
 impl View for NodeView {
     fn meta(&self) -> &Meta {
@@ -171,7 +174,9 @@ impl From<RawPod> for PodView {
     }
 }
 
-impl Decode for PodView {}
+impl Decode for PodView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::POD);
+}
 
 impl View for PodView {
     fn meta(&self) -> &Meta {
@@ -224,9 +229,19 @@ impl Rollout {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use bailiff_cluster::Encoded;
+    use serde_json::{Value, json};
 
     use super::*;
+
+    /// What a view says of an object, which is the same in both encodings.
+    fn read<T: Decode + std::fmt::Debug>(object: &Value) -> T {
+        let message = bailiff_sandbox::protobuf::message(object, T::MESSAGE.unwrap().name);
+        let protobuf = T::decode(&Encoded::Protobuf(message.into())).unwrap();
+        let json = T::decode(&Encoded::Json(&object.to_string())).unwrap();
+        assert_eq!(format!("{json:?}"), format!("{protobuf:?}"));
+        protobuf
+    }
 
     #[test]
     fn a_daemon_pod_says_where_it_wants_to_be() {
@@ -236,7 +251,7 @@ mod tests {
                 {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n-1"]}]}
             ]}}}},
         });
-        let view: PodView = serde_json::from_value(pod).unwrap();
+        let view: PodView = read(&pod);
         assert!(view.is_daemon && !view.is_leaving && view.node.is_empty());
         assert_eq!(view.wanted_node.as_deref(), Some("n-1"));
     }
@@ -263,9 +278,9 @@ mod tests {
         let node = json!({
             "metadata": {"name": "n", "uid": "u"},
             "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]},
-            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown", "lastHeartbeatTime": "2024-01-01T00:00:00Z"}]},
         });
-        let view: NodeView = serde_json::from_value(node).unwrap();
+        let view: NodeView = read(&node);
         assert_eq!(view.ready(), ReadyStatus::Unknown);
         assert_eq!(
             view.evicting_taints().iter().map(|taint| &*taint.key).collect::<Vec<_>>(),

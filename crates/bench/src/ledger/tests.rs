@@ -246,3 +246,21 @@ fn the_rate_counts_from_when_the_last_pod_is_due() {
     ledger.pod(at(9.5), &on("f", "n-2", true));
     assert_eq!(ledger.end().evictions_per_second(), None);
 }
+
+/// A watch broke, and a pod went meanwhile.
+#[test]
+fn what_is_not_listed_any_more_is_gone() {
+    let mut ledger = Ledger::default();
+    let thirty = mk_tolerations(30);
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, vec![mk_taint(Some(0.0))]);
+    for uid in ["a", "b"] {
+        ledger.pod(at(0.0), &pod(uid, &thirty, false));
+    }
+    ledger.begin(at(1.0));
+    let changes = ledger.changes();
+    ledger.pods_are(at(31.0), &["b".to_owned()].into());
+    assert_eq!((ledger.staying(&["n-1".to_owned()]), ledger.changes()), (1, changes + 1));
+    close(&ledger.end().evictions(), &[1.0]);
+    ledger.nodes_are(&["n-2".to_owned()].into());
+    assert_eq!(ledger.sizes().0, 0);
+}
