@@ -1,10 +1,10 @@
 //! Single requests to the API server.
 //!
 //! # Guarantees
-//! Every request first waits for its turn under the client's own rate limit, a bounded time. Then a write asks the gate whether, and
-//! until when, this process may write; then it is sent, with a deadline that ends before somebody else may lead. One that is called
-//! off before it was sent is not sent, and takes nobody's turn. Nothing is retried here: an answer that failed goes back to the core,
-//! which decides from a fresh read.
+//! Every request first waits for its turn under the client's own rate limit, and for room on a connection, a bounded time. Then a write
+//! asks the gate whether, and until when, this process may write; then it is sent, with a deadline that ends before somebody else may
+//! lead. One that is called off before it was sent is not sent, and takes nobody's turn. Nothing is retried here: an answer that failed
+//! goes back to the core, which decides from a fresh read.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, Now};
 use bailiff_runtime::Clock;
-use bailiff_runtime::client::{Answer, Answering, Content, Limiter, Transport};
+use bailiff_runtime::client::{Answer, Answering, Content, Limiter, Room, SendError, Transport};
 use bailiff_runtime::shutdown::chain;
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -33,7 +33,7 @@ use crate::watch::wire::Page;
 /// the gate says so.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a request may wait for its turn under the client's rate limit. What waited longer was decided on facts of another time,
+/// How long a request may wait for its turn under the client's rate limit and for room on a connection. What waited longer was decided on facts of another time,
 /// and is to be decided again. At the default 20 per second it lets 200 requests wait.
 const QUEUE_FOR: Duration = Duration::from_secs(10);
 
@@ -206,7 +206,7 @@ impl Api {
     pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Answer, Error> {
         let request = self.request(Method::GET, path, accept, "", Vec::new())?;
         self.limiter.take().await;
-        let opened = accepted(self.transport.send(request)).await;
+        let opened = accepted(self.transport.open(request)).await;
         self.count("watch", opened.as_ref().err());
         opened.map(Response::into_body)
     }
@@ -278,10 +278,14 @@ impl Api {
             error.retry_after = Some(OBSERVE_AGAIN);
             return Err(error);
         }
-        if tokio::time::timeout(QUEUE_FOR, self.turn()).await.is_err() {
-            let message = format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit");
-            return Err(Error::new(Kind::NotSent, message));
-        }
+        let room = match tokio::time::timeout(QUEUE_FOR, self.turn()).await {
+            Ok(turn) => turn?,
+            Err(_) => {
+                let message =
+                    format!("{verb} {path} waited {QUEUE_FOR:?} for its turn under the client's rate limit, or for a connection");
+                return Err(Error::new(Kind::NotSent, message));
+            }
+        };
         if is_cancelled(self.called_off.as_ref()) {
             return Err(called_off());
         }
@@ -296,7 +300,7 @@ impl Api {
         } else {
             request
         };
-        let answer = async { read_whole(accepted(self.transport.send(request)).await?, purpose.most).await };
+        let answer = async { read_whole(accepted(self.transport.send(room, request)).await?, purpose.most).await };
         match self.until(end, purpose.is_write, answer).await {
             Some(Err(error)) if error.kind == Kind::NotSent && is_cancelled(self.called_off.as_ref()) => Err(called_off()),
             Some(answered) => answered,
@@ -332,25 +336,26 @@ impl Api {
         .await
     }
 
-    /// Waits for a token of the rate limit, or until the request is called off, which takes none.
-    async fn turn(&self) {
-        let called_off = async {
+    /// Waits for a token of the rate limit, and for room on a connection, or until the request is called off.
+    async fn turn(&self) -> Result<Room, Error> {
+        let is_off = async {
             match &self.called_off {
                 Some(token) => token.cancelled().await,
                 None => std::future::pending().await,
             }
         };
-        let token = async {
+        let room = async {
             if self.is_urgent {
                 self.limiter.take_urgently().await;
             } else {
                 self.limiter.take().await;
             }
+            self.transport.room().await.map_err(|error| unanswered(&error))
         };
         tokio::select! {
             biased;
-            () = called_off => {}
-            () = token => {}
+            () = is_off => Err(called_off()),
+            room = room => room,
         }
     }
 
@@ -384,12 +389,14 @@ fn called_off() -> Error {
     Error::new(Kind::CalledOff, "it is not wanted any more")
 }
 
+fn unanswered(error: &SendError) -> Error {
+    let kind = if error.was_kept() { Kind::NotSent } else { Kind::Unavailable };
+    Error::new(kind, chain(error))
+}
+
 /// The head of an answer; an error answer is read and returned as an error.
 async fn accepted(answering: Answering) -> Result<Response<Answer>, Error> {
-    let response = answering.await.map_err(|error| {
-        let kind = if error.was_kept() { Kind::NotSent } else { Kind::Unavailable };
-        Error::new(kind, chain(&error))
-    })?;
+    let response = answering.await.map_err(|error| unanswered(&error))?;
     if response.status().is_success() {
         return Ok(response);
     }

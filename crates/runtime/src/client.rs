@@ -19,7 +19,7 @@ use crate::args::KubeArgs;
 pub use bucket::TokenBucket;
 pub use limit::{Limiter, RateLimit};
 pub use paced::LOOK;
-pub use transport::{Answer, Answering, Content, SendError, Transport};
+pub use transport::{Answer, Answering, Content, Room, SendError, Transport};
 
 /// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

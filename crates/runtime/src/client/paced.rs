@@ -74,6 +74,11 @@ impl Connector {
             patience,
         }
     }
+
+    /// The same, but nothing rests.
+    pub(super) fn without_looks(self) -> Self {
+        Self { looks: None, ..self }
+    }
 }
 
 impl Service<Uri> for Connector {

@@ -1,30 +1,42 @@
-//! The way of a stage to its API server.
+//! The ways of a stage to its API server: one for what is asked and answered, one for streams.
 //!
-//! As kube's own client, but for three things. A request goes straight to the connections, where kube's buffer costs each of them two channels
-//! and a task's turn. And connections that a wave of requests left behind are closed when nobody uses them. And whether a write may still be sent is asked at the last moment, when its
-//! connection takes it: that may be long after it was handed over, in a process that stood still meanwhile.
+//! Over TLS single requests share one connection of HTTP/2 ([`shared`]): a wave of evictions opens no hundred connections, each with a
+//! handshake and room of its own on both sides, and what is under way together goes out and comes back together. A stream has a connection
+//! of its own (HTTP/1.1), so that it can rest while nobody else does. Without TLS nothing tells which version a server speaks, and a pool of
+//! connections serves all.
+//!
+//! A request goes straight to its connection, where kube's buffer costs each of them two channels and a task's turn. And whether a write
+//! may still be sent is asked at the last moment, when its connection takes it: that may be long after it was handed over, in a process
+//! that stood still meanwhile.
+
+mod shared;
 
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
+use http::uri::Scheme;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt as _;
 use kube::{Client, Config};
-use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::paced::Connector;
+use shared::{Place, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
 /// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
@@ -35,10 +47,17 @@ const ROOM: usize = 64 * 1024;
 const IDLE_FOR: Duration = Duration::from_secs(30);
 
 /// The body of a request.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Content {
     bytes: Bytes,
-    may_go: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    condition: Option<Arc<Condition>>,
+}
+
+/// On which a request is sent.
+struct Condition {
+    may_go: Box<dyn Fn() -> bool + Send + Sync>,
+    /// It was asked, and might not be sent.
+    was_kept: AtomicBool,
 }
 
 /// It was not sent, as it might not be any more when its turn came.
@@ -48,7 +67,11 @@ struct Kept;
 
 /// The body of an answer.
 #[derive(Debug)]
-pub struct Answer(UnsyncBoxBody<Bytes, BoxError>);
+pub struct Answer {
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    /// It is on a connection that others wait for.
+    _place: Option<Place>,
+}
 
 /// A request under way: dropping it calls it off.
 pub struct Answering(BoxFuture<'static, Result<Response<Answer>, SendError>>);
@@ -58,43 +81,90 @@ pub struct Answering(BoxFuture<'static, Result<Response<Answer>, SendError>>);
 #[error(transparent)]
 pub struct SendError(BoxError);
 
-/// The way to an API server; cloning it gives the same one.
+/// A place for one request: there is room on a connection, which is there, or it has one of its own.
+#[derive(Debug)]
+pub struct Room(Option<Place>);
+
+/// The ways to an API server; cloning it gives the same ones.
 #[derive(Clone)]
-pub struct Transport(Arc<dyn Fn(Request<Content>) -> Answering + Send + Sync>);
+pub struct Transport {
+    send: Arc<dyn Fn(Room, Request<Content>) -> Answering + Send + Sync>,
+    shared: Option<Shared>,
+}
+
+/// How a connection comes about.
+type Secured = TimeoutConnector<HttpsConnector<Connector>>;
+
+/// What sends a request that is complete.
+#[derive(Clone)]
+struct Sending {
+    pool: legacy::Client<Secured, Content>,
+    place: Option<Place>,
+}
 
 // === impl Transport ===
 
 impl Transport {
     /// As kube builds a client by itself, but for the connections, and without spans of its own: what a request means is told by who sends
-    /// it.
+    /// it. Connections of streams come about by `connector`.
     pub(super) fn new(config: &Config, connector: Connector) -> Result<Self, kube::Error> {
-        let connector = config.rustls_https_connector_with_connector(connector)?;
-        let mut connector = TimeoutConnector::new(connector);
-        connector.set_connect_timeout(config.connect_timeout);
+        let single = connector.clone().without_looks();
+        let shared = match config.cluster_url.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => {
+                let connector = secured(config, single, Versions::Both)?;
+                Some(Shared::new(connector, config.cluster_url.clone()))
+            }
+            _ => None,
+        };
         let mut builder = legacy::Builder::new(TokioExecutor::new());
         builder
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_FOR)
             .http1_max_buf_size(ROOM);
-        let client: legacy::Client<_, Content> = builder.build(connector);
-        let service = ServiceBuilder::new()
+        let pool: legacy::Client<_, Content> = builder.build(secured(config, connector, Versions::Older)?);
+        let layers = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
-            .map_err(BoxError::from)
-            .service(client);
-        Ok(Self(Arc::new(move |request| Answering::of(service.clone().oneshot(request)))))
+            .map_err(BoxError::from);
+        let send = move |Room(place), request| {
+            let sending = Sending {
+                pool: pool.clone(),
+                place,
+            };
+            Answering(layers.service(sending).oneshot(request).map_err(SendError).boxed())
+        };
+        Ok(Self {
+            send: Arc::new(send),
+            shared,
+        })
     }
 
-    /// Sends a request; answers when the head of the answer is here.
+    /// Room for a single request, when there is some and a connection is there.
+    ///
+    /// # Errors
+    /// When there is no connection.
+    pub async fn room(&self) -> Result<Room, SendError> {
+        match &self.shared {
+            Some(shared) => shared.place().await.map(Room).map_err(|error| SendError(error.into())),
+            None => Ok(Room(None)),
+        }
+    }
+
+    /// Sends a request; answers when the head of the answer is here. The room is taken until the answer is dropped.
     ///
     /// # Cancellation
-    /// A request whose future is dropped while it waits for a connection is not sent.
-    pub fn send(&self, request: Request<Content>) -> Answering {
-        (self.0)(request)
+    /// A request whose future is dropped before it was written is not sent.
+    pub fn send(&self, room: Room, request: Request<Content>) -> Answering {
+        (self.send)(room, request)
     }
 
-    /// A client of kube's on the same connections.
+    /// Opens a stream, on a connection of its own; answers when its head is here.
+    pub fn open(&self, request: Request<Content>) -> Answering {
+        (self.send)(Room(None), request)
+    }
+
+    /// A client of kube's, each of whose requests has a connection of its own.
     pub(super) fn into_client(self, default_namespace: &str) -> Client {
         let service = move |request: Request<kube::client::Body>| {
             let transport = self.clone();
@@ -102,7 +172,7 @@ impl Transport {
                 let (parts, body) = request.into_parts();
                 let content = Content::from(body.collect().await?.to_bytes());
                 transport
-                    .send(Request::from_parts(parts, content))
+                    .open(Request::from_parts(parts, content))
                     .await
                     .map_err(BoxError::from)
             }
@@ -113,16 +183,75 @@ impl Transport {
 
 impl From<Client> for Transport {
     fn from(client: Client) -> Self {
-        Self(Arc::new(move |request| {
+        let send = move |_, request: Request<Content>| {
             let client = client.clone();
-            Answering::of(async move {
+            let answered = async move {
                 let request = request.map(|content| content.bytes.into());
                 client.send(request).await.map_err(|error| match error {
                     kube::Error::Service(error) => error,
                     error => error.into(),
                 })
-            })
-        }))
+            };
+            Answering(answered.map_ok(|answer| Answer::of(answer, None)).map_err(SendError).boxed())
+        };
+        Self {
+            send: Arc::new(send),
+            shared: None,
+        }
+    }
+}
+
+/// What a connection over TLS offers to speak.
+#[derive(Clone, Copy, Debug)]
+enum Versions {
+    /// HTTP/1.1.
+    Older,
+    /// That, and HTTP/2.
+    Both,
+}
+
+/// As kube has it, whose own offers HTTP/1.1 only.
+fn secured(config: &Config, connector: Connector, versions: Versions) -> Result<Secured, kube::Error> {
+    let mut builder = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone()).map_err(|error| kube::Error::Service(error.into()))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector = TimeoutConnector::new(match versions {
+        Versions::Older => builder.enable_http1().wrap_connector(connector),
+        Versions::Both => builder.enable_all_versions().wrap_connector(connector),
+    });
+    connector.set_connect_timeout(config.connect_timeout);
+    Ok(connector)
+}
+
+// === impl Sending ===
+
+impl Service<Request<Content>> for Sending {
+    type Response = Response<Answer>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Answer>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Content>) -> Self::Future {
+        match self.place.take() {
+            Some(place) => {
+                let sending = place.clone().send(request);
+                sending.map_ok(|answer| Answer::of(answer, Some(place))).boxed()
+            }
+            None => {
+                let sending = self.pool.request(request);
+                sending
+                    .map_ok(|answer| Answer::of(answer, None))
+                    .map_err(BoxError::from)
+                    .boxed()
+            }
+        }
     }
 }
 
@@ -154,10 +283,21 @@ impl Content {
     /// The same, sent only if `may_go` says so when the connection takes it.
     #[must_use]
     pub fn only_while(self, may_go: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let condition = Condition {
+            may_go: Box::new(may_go),
+            was_kept: AtomicBool::new(false),
+        };
         Self {
-            may_go: Some(Box::new(may_go)),
+            condition: Some(Arc::new(condition)),
             ..self
         }
+    }
+
+    /// It was not sent, nor a clone of it, as it might not be.
+    fn was_kept(&self) -> bool {
+        self.condition
+            .as_ref()
+            .is_some_and(|condition| condition.was_kept.load(Ordering::Relaxed))
     }
 }
 
@@ -165,7 +305,7 @@ impl<B: Into<Bytes>> From<B> for Content {
     fn from(bytes: B) -> Self {
         Self {
             bytes: bytes.into(),
-            may_go: None,
+            condition: None,
         }
     }
 }
@@ -174,12 +314,17 @@ impl Body for Content {
     type Data = Bytes;
     type Error = BoxError;
 
-    /// A connection asks for it before it writes anything of the request, its head included, and breaks off if there is none.
+    /// A connection of HTTP/1.1 asks for it before it writes anything of the request, its head included, and breaks off if there is none.
+    /// One of HTTP/2 has written the head; what follows is that the request is given up. No server does anything before it has the body of
+    /// a write.
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
-        if self.may_go.as_ref().is_some_and(|may_go| !may_go()) {
+        if let Some(condition) = &self.condition
+            && !(condition.may_go)()
+        {
+            condition.was_kept.store(true, Ordering::Relaxed);
             return Poll::Ready(Some(Err(Kept.into())));
         }
         Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
@@ -202,16 +347,6 @@ impl fmt::Debug for Content {
 
 // === impl Answering ===
 
-impl Answering {
-    fn of<B>(sending: impl Future<Output = Result<Response<B>, BoxError>> + Send + 'static) -> Self
-    where
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
-    {
-        let answered = |response: Response<B>| response.map(|body| Answer(body.map_err(Into::into).boxed_unsync()));
-        Self(sending.map_ok(answered).map_err(SendError).boxed())
-    }
-}
-
 impl Future for Answering {
     type Output = Result<Response<Answer>, SendError>;
 
@@ -228,20 +363,32 @@ impl fmt::Debug for Answering {
 
 // === impl Answer ===
 
+impl Answer {
+    fn of<B>(answer: Response<B>, place: Option<Place>) -> Response<Self>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        answer.map(|body| Self {
+            body: body.map_err(Into::into).boxed_unsync(),
+            _place: place,
+        })
+    }
+}
+
 impl Body for Answer {
     type Data = Bytes;
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.0).poll_frame(context)
+        Pin::new(&mut self.body).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        self.body.size_hint()
     }
 }
 
