@@ -3,8 +3,8 @@
 //! # Guarantees
 //! Every request first waits for its turn under the client's own rate limit, and for room on a connection, a bounded time. Then a write
 //! asks the gate whether, and until when, this process may write; then it is sent, with a deadline that ends before somebody else may
-//! lead. One that is called off before it was sent is not sent, and takes nobody's turn. Nothing is retried here: an answer that failed
-//! goes back to the core, which decides from a fresh read.
+//! lead. One that is called off before it was sent is not sent; while it waits for the limit, it takes nobody's turn. Nothing is retried
+//! here: an answer that failed goes back to the core, which decides from a fresh read.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -33,8 +33,8 @@ use crate::watch::wire::Page;
 /// the gate says so.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long a request may wait for its turn under the client's rate limit and for room on a connection. What waited longer was decided on facts of another time,
-/// and is to be decided again. At the default 20 per second it lets 200 requests wait.
+/// How long a request may wait for its turn under the client's rate limit and for room on a connection. What waited longer was decided on
+/// facts of another time, and is to be decided again. At the default 20 per second it lets 200 requests wait.
 const QUEUE_FOR: Duration = Duration::from_secs(10);
 
 /// When an observer may ask for a write again, which is answered the same: seldom, and not never, as it reads before it asks.
@@ -350,7 +350,7 @@ impl Api {
             } else {
                 self.limiter.take().await;
             }
-            self.transport.room().await.map_err(|error| unanswered(&error))
+            self.transport.room(self.is_urgent).await.map_err(|error| unanswered(&error))
         };
         tokio::select! {
             biased;

@@ -68,6 +68,8 @@ impl Connector {
     pub(super) fn new(looks: Option<Clock>, patience: Patience) -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
+        // What is written is whole: nothing is gained by waiting for more.
+        connector.set_nodelay(true);
         Self {
             connector,
             looks,

@@ -1,13 +1,13 @@
 //! The ways of a stage to its API server: one for what is asked and answered, one for streams.
 //!
 //! Over TLS single requests share one connection of HTTP/2 ([`shared`]): a wave of evictions opens no hundred connections, each with a
-//! handshake and room of its own on both sides, and what is under way together goes out and comes back together. A stream has a connection
-//! of its own (HTTP/1.1), so that it can rest while nobody else does. Without TLS nothing tells which version a server speaks, and a pool of
-//! connections serves all.
+//! handshake and room of its own on both sides, and what is under way together goes out and comes back together. A stream has a
+//! connection of its own (HTTP/1.1), so that it can rest while nobody else does. Without TLS nothing tells which version a server speaks,
+//! and a pool of connections serves all.
 //!
 //! A request goes straight to its connection, where kube's buffer costs each of them two channels and a task's turn. And whether a write
 //! may still be sent is asked at the last moment, when its connection takes it: that may be long after it was handed over, in a process
-//! that stood still meanwhile.
+//! that stood still meanwhile. What stands still between that and the system call, a moment later, cannot be held.
 
 mod shared;
 
@@ -36,7 +36,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::paced::Connector;
-use shared::{Place, Shared};
+use shared::{Held, Place, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
 /// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
@@ -69,8 +69,8 @@ struct Kept;
 #[derive(Debug)]
 pub struct Answer {
     body: UnsyncBoxBody<Bytes, BoxError>,
-    /// It is on a connection that others wait for.
-    _place: Option<Place>,
+    /// While it is read it has its room on a connection that others wait for.
+    _held: Option<Held>,
 }
 
 /// A request under way: dropping it calls it off.
@@ -81,7 +81,7 @@ pub struct Answering(BoxFuture<'static, Result<Response<Answer>, SendError>>);
 #[error(transparent)]
 pub struct SendError(BoxError);
 
-/// A place for one request: there is room on a connection, which is there, or it has one of its own.
+/// A place for one request: on the connection that requests share, which is there, or on one of a pool.
 #[derive(Debug)]
 pub struct Room(Option<Place>);
 
@@ -140,13 +140,17 @@ impl Transport {
         })
     }
 
-    /// Room for a single request, when there is some and a connection is there.
+    /// Room for a single request, when there is some and a connection is there. Some is kept for what is urgent.
     ///
     /// # Errors
     /// When there is no connection.
-    pub async fn room(&self) -> Result<Room, SendError> {
+    pub async fn room(&self, is_urgent: bool) -> Result<Room, SendError> {
         match &self.shared {
-            Some(shared) => shared.place().await.map(Room).map_err(|error| SendError(error.into())),
+            Some(shared) => shared
+                .place(is_urgent)
+                .await
+                .map(Room)
+                .map_err(|error| SendError(error.into())),
             None => Ok(Room(None)),
         }
     }
@@ -164,7 +168,7 @@ impl Transport {
         (self.send)(Room(None), request)
     }
 
-    /// A client of kube's, each of whose requests has a connection of its own.
+    /// A client of kube's, whose requests take connections of the pool.
     pub(super) fn into_client(self, default_namespace: &str) -> Client {
         let service = move |request: Request<kube::client::Body>| {
             let transport = self.clone();
@@ -241,8 +245,14 @@ impl Service<Request<Content>> for Sending {
     fn call(&mut self, request: Request<Content>) -> Self::Future {
         match self.place.take() {
             Some(place) => {
-                let sending = place.clone().send(request);
-                sending.map_ok(|answer| Answer::of(answer, Some(place))).boxed()
+                let (held, pool) = (place.held(), self.pool.clone());
+                let sending = async move {
+                    match place.send(request).await? {
+                        Sent::Answered(answer) => Ok(Answer::of(answer, Some(held))),
+                        Sent::Older(request) => Ok(Answer::of(pool.request(request).await?, None)),
+                    }
+                };
+                sending.boxed()
             }
             None => {
                 let sending = self.pool.request(request);
@@ -315,8 +325,7 @@ impl Body for Content {
     type Error = BoxError;
 
     /// A connection of HTTP/1.1 asks for it before it writes anything of the request, its head included, and breaks off if there is none.
-    /// One of HTTP/2 has written the head; what follows is that the request is given up. No server does anything before it has the body of
-    /// a write.
+    /// One of HTTP/2 has written the head, and gives the request up then. No API server does anything before it has the body of a write.
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.bytes.is_empty() {
             return Poll::Ready(None);
@@ -364,13 +373,13 @@ impl fmt::Debug for Answering {
 // === impl Answer ===
 
 impl Answer {
-    fn of<B>(answer: Response<B>, place: Option<Place>) -> Response<Self>
+    fn of<B>(answer: Response<B>, held: Option<Held>) -> Response<Self>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         answer.map(|body| Self {
             body: body.map_err(Into::into).boxed_unsync(),
-            _place: place,
+            _held: held,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! One connection of HTTP/2 for many requests, as kube-controller-manager has one.
 //!
-//! It comes about when the first request wants a place on it, and again when it ended. A request waits for its place before it is decided
-//! that it may go: on the connection nobody waits for anything but the answer.
+//! It comes about when the first request wants a place on it, and again when it ended; a server ends it after some 90 s of silence. A
+//! request waits for its place before it is decided that it may go, so that on the connection it waits for little but the answer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,13 +20,20 @@ use tower::{BoxError, ServiceExt as _};
 use super::{Content, Kept, Secured};
 use crate::shutdown::chain;
 
-/// Requests on it at once. kube-apiserver takes 100 (`--http2-max-streams-per-connection`).
+/// Requests on it at once, and so many more that are urgent. kube-apiserver takes 100 (`--http2-max-streams-per-connection`).
 pub(super) const AT_ONCE: usize = 96;
+pub(super) const URGENT_BESIDES: usize = 4;
 
-/// How long it is silent while somebody waits for an answer until it is asked whether anybody is there, and how long that may take: one that
-/// is dead has to be noticed within the time of a single request (5 s), so that the next goes over another one.
+/// How long connecting may take: less than a request waits for its turn, so that it is told why there is none.
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long it is silent while an answer is waited for until it is asked whether anybody is there, and how long that may take: one that is
+/// dead has to be noticed within the time of a single request (5 s), so that the next goes over another one.
 const PING_AFTER: Duration = Duration::from_secs(1);
 const PONG_WITHIN: Duration = Duration::from_secs(3);
+
+/// How often a request is sent at most, if the server says that it did not look at it.
+const TRIES: usize = 3;
 
 /// A connection for all; cloning it gives the same one.
 #[derive(Clone)]
@@ -36,6 +43,7 @@ struct Inner {
     connector: Secured,
     server: Uri,
     places: Arc<Semaphore>,
+    urgent_places: Arc<Semaphore>,
     /// The last one that was opened, or is.
     opened: Mutex<Option<Opening>>,
 }
@@ -50,63 +58,93 @@ type Sender = SendRequest<Content>;
 #[error("{0}")]
 pub(super) struct Unconnected(Arc<str>);
 
-/// A place on it, for one request: there are no more if it is cloned.
+/// A place on it, for one request; clones share it.
 #[derive(Clone)]
 pub(super) struct Place {
-    sender: Sender,
-    _held: Held,
+    /// As it was when the place was given.
+    connection: Opening,
+    held: Held,
     shared: Shared,
 }
 
-/// What keeps a place taken until it is dropped.
-type Held = Arc<OwnedSemaphorePermit>;
+/// What keeps a place taken until all clones are dropped.
+pub(super) type Held = Arc<OwnedSemaphorePermit>;
+
+/// What became of a request.
+pub(super) enum Sent {
+    Answered(Response<Incoming>),
+    /// The server speaks HTTP/1.1 by now, and did not look at the request.
+    Older(Request<Content>),
+}
+
+/// Why a request can be sent again: the server did nothing about it.
+enum Untouched {
+    /// The connection ends.
+    Ending,
+    /// There were too many at once.
+    Refused,
+}
 
 // === impl Shared ===
 
 impl Shared {
     /// A connection to a server by `connector`, which offers both versions.
-    pub(super) fn new(connector: Secured, server: Uri) -> Self {
+    pub(super) fn new(mut connector: Secured, server: Uri) -> Self {
+        connector.set_connect_timeout(Some(CONNECT_WITHIN));
         Self(Arc::new(Inner {
             connector,
             server,
             places: Arc::new(Semaphore::new(AT_ONCE)),
+            urgent_places: Arc::new(Semaphore::new(URGENT_BESIDES)),
             opened: Mutex::default(),
         }))
     }
 
-    /// A place on it, once there is one and it is there; none if the server prefers HTTP/1.1, which it is not asked again.
-    pub(super) async fn place(&self) -> Result<Option<Place>, Unconnected> {
+    /// A place on it, once there is one and it is there; none if the server prefers HTTP/1.1: that is not asked again.
+    pub(super) async fn place(&self, is_urgent: bool) -> Result<Option<Place>, Unconnected> {
         if let Some(opening) = &*self.opened()
             && let Some(Ok(None)) = opening.peek()
         {
             return Ok(None);
         }
-        let places = Arc::clone(&self.0.places);
-        let held = places.acquire_owned().await.map_err(Unconnected::because)?;
-        Ok(self.sender().await?.map(|sender| Place {
-            sender,
-            _held: Arc::new(held),
+        let permit = tokio::select! {
+            biased;
+            permit = Arc::clone(&self.0.places).acquire_owned() => permit,
+            permit = Arc::clone(&self.0.urgent_places).acquire_owned(), if is_urgent => permit,
+        };
+        let held = Arc::new(permit.map_err(Unconnected::because)?);
+        let connection = self.connection();
+        Ok(connection.clone().await?.map(|_| Place {
+            connection,
+            held,
             shared: self.clone(),
         }))
     }
 
-    async fn sender(&self) -> Result<Option<Sender>, Unconnected> {
-        let opening = {
-            let mut opened = self.opened();
-            match &*opened {
-                Some(opening) if is_of_use(opening) => opening.clone(),
-                _ => opened.insert(self.open()).clone(),
-            }
-        };
-        opening.await
+    /// The one that is there or comes about.
+    fn connection(&self) -> Opening {
+        let mut opened = self.opened();
+        match &*opened {
+            Some(opening) if is_of_use(opening) => opening.clone(),
+            _ => opened.insert(self.open()).clone(),
+        }
     }
 
     fn open(&self) -> Opening {
         let inner = Arc::clone(&self.0);
+        let connecting = async move { inner.connect().await.map_err(|error| Unconnected(chain(&*error).into())) };
+        let opening = connecting.boxed().shared();
         // Whoever waits for it may go. It ends by the connector's deadline.
-        let opening = tokio::spawn(async move { inner.connect().await.map_err(|error| Unconnected(chain(&*error).into())) });
-        let opened = async { opening.await.unwrap_or_else(|error| Err(Unconnected::because(error))) };
-        opened.boxed().shared()
+        tokio::spawn(opening.clone().map(drop));
+        opening
+    }
+
+    /// Nobody gets a place on this one any more.
+    fn leave(&self, connection: &Opening) {
+        let mut opened = self.opened();
+        if opened.as_ref().is_some_and(|opening| opening.ptr_eq(connection)) {
+            *opened = None;
+        }
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Opening>> {
@@ -162,27 +200,50 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// Sends a request. Whoever reads the answer keeps the place meanwhile.
+    /// What keeps it taken, for as long as the answer is read.
+    pub(super) fn held(&self) -> Held {
+        Arc::clone(&self.held)
+    }
+
+    /// Sends a request.
     ///
     /// A server that ends connections now and then (`--goaway-chance`) says which requests it did not look at, and expects them again.
-    pub(super) async fn send(self, request: Request<Content>) -> Result<Response<Incoming>, BoxError> {
-        let Self { mut sender, shared, .. } = self;
-        let (again, content) = (request.clone(), request.body().clone());
-        let answered = match sender.send_request(request).await {
-            Err(error) if was_not_looked_at(&error) => match shared.sender().await? {
-                Some(mut sender) => sender.send_request(again).await,
-                None => Err(error),
-            },
-            answered => answered,
-        };
-        // To the connection it is an error like others.
-        answered.map_err(|error| if content.was_kept() { Kept.into() } else { error.into() })
+    pub(super) async fn send(mut self, request: Request<Content>) -> Result<Sent, BoxError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Some(mut sender) = self.connection.clone().await? else {
+                return Ok(Sent::Older(request));
+            };
+            let error = match sender.send_request(request.clone()).await {
+                Ok(answer) => return Ok(Sent::Answered(answer)),
+                Err(error) => error,
+            };
+            // To the connection that is an error like others.
+            if request.body().was_kept() {
+                return Err(Kept.into());
+            }
+            match untouched(&error) {
+                Some(Untouched::Ending) if tries < TRIES => {
+                    self.shared.leave(&self.connection);
+                    self.connection = self.shared.connection();
+                }
+                Some(Untouched::Refused) if tries < TRIES => {}
+                _ => return Err(error.into()),
+            }
+        }
     }
 }
 
-/// It was not sent, or is one of those after the last that the server will answer (RFC 9113, 6.8).
-fn was_not_looked_at(error: &hyper::Error) -> bool {
-    let cause = || std::error::Error::source(error)?.downcast_ref::<h2::Error>();
-    let is_of_order = |cause: &h2::Error| cause.is_remote() && cause.is_go_away() && cause.reason() == Some(h2::Reason::NO_ERROR);
-    error.is_canceled() || cause().is_some_and(is_of_order)
+/// It was not sent, or is one of those after the last that the server will answer (RFC 9113, 6.8), or one too many (8.7).
+fn untouched(error: &hyper::Error) -> Option<Untouched> {
+    if error.is_canceled() {
+        return Some(Untouched::Ending);
+    }
+    let cause: &h2::Error = std::error::Error::source(error)?.downcast_ref()?;
+    match cause.reason()? {
+        h2::Reason::NO_ERROR if cause.is_remote() && cause.is_go_away() => Some(Untouched::Ending),
+        h2::Reason::REFUSED_STREAM if cause.is_remote() && cause.is_reset() => Some(Untouched::Refused),
+        _ => None,
+    }
 }

@@ -12,14 +12,14 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::shared::AT_ONCE;
+use super::shared::{AT_ONCE, CONNECT_WITHIN, URGENT_BESIDES};
 use super::*;
 use crate::client::connector;
 use crate::tls::tests::pki::{Authority, Wish};
@@ -39,8 +39,10 @@ struct Seen {
     protocols: Mutex<&'static [&'static [u8]]>,
     /// New connections are accepted.
     is_there: AtomicBool,
-    /// The next connection is ended in order when the first request is there, which is not looked at.
-    goes: AtomicBool,
+    /// What the next connection does when two requests are there: it looks at the first, and at no other.
+    goes: Mutex<Option<Going>>,
+    /// Now it answers the first.
+    finish: Notify,
     connections: AtomicUsize,
     open: watch::Sender<usize>,
     /// What connections are told: those that are open finish what they began.
@@ -85,7 +87,8 @@ async fn mk_server(protocols: Option<&'static [&'static [u8]]>) -> Server {
     let seen = Arc::new(Seen {
         protocols: Mutex::new(protocols.unwrap_or_default()),
         is_there: AtomicBool::new(true),
-        goes: AtomicBool::new(false),
+        goes: Mutex::default(),
+        finish: Notify::new(),
         connections: AtomicUsize::new(0),
         open: watch::Sender::new(0),
         end: watch::Sender::new(()),
@@ -145,9 +148,10 @@ async fn serve(listener: TcpListener, tls: Option<ServerConfig>, seen: Arc<Seen>
                     let Ok(stream) = TlsAcceptor::from(Arc::new(tls)).accept(stream).await else {
                         return;
                     };
-                    if seen.goes.swap(false, Ordering::SeqCst) {
+                    let goes = seen.goes.lock().unwrap().take();
+                    if let Some(going) = goes {
                         // Who is turned away ends the connection.
-                        let _ = turn_away(stream).await;
+                        let _ = turn_away(stream, going, &seen.finish).await;
                     } else {
                         converse(stream, &seen).await;
                     }
@@ -185,28 +189,58 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, 
     seen.open.send_modify(|open| *open -= 1);
 }
 
+/// How requests are turned away.
+#[derive(Clone, Copy, Debug)]
+enum Going {
+    /// The connection is ended in order.
+    Ends,
+    /// One request is one too many.
+    Refuses,
+}
+
 /// Frames as in RFC 9113, 4.1.
-async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin, going: Going, finish: &Notify) -> std::io::Result<()> {
     const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const GOAWAY: u8 = 7;
+    const REFUSED_STREAM: u8 = 7;
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    // The last request that was looked at is none; nothing is wrong.
-    let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let turned_away: &[u8] = match going {
+        // The last request that is looked at is the first; nothing is wrong.
+        Going::Ends => &[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+        Going::Refuses => &[0, 0, 4, RST_STREAM, 0, 0, 0, 0, 3, 0, 0, 0, REFUSED_STREAM],
+    };
+    // Status 200, and that is all.
+    let answer = |stream: u8| [0, 0, 1, HEADERS, 5, 0, 0, 0, stream, 0x88];
     stream.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await?;
     stream.write_all(&settings).await?;
+    let mut requests = 0;
     loop {
         let mut head = [0; 9];
         stream.read_exact(&mut head).await?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         stream.read_exact(&mut vec![0; length as usize]).await?;
-        if head[3] == HEADERS {
-            stream.write_all(&go_away).await?;
+        requests += usize::from(head[3] == HEADERS);
+        match (going, requests) {
+            _ if head[3] != HEADERS => {}
+            (Going::Ends, 2) => {
+                stream.write_all(turned_away).await?;
+                finish.notified().await;
+                stream.write_all(&answer(1)).await?;
+            }
+            (Going::Refuses, 2) => stream.write_all(turned_away).await?,
+            (Going::Refuses, 3) => {
+                stream.write_all(&answer(1)).await?;
+                stream.write_all(&answer(5)).await?;
+            }
+            _ => {}
         }
     }
 }
 
 async fn ask(transport: &Transport) -> Result<Version, SendError> {
     let request = Request::get("/api").body(Content::default()).unwrap();
-    let answer = transport.send(transport.room().await?, request).await?;
+    let answer = transport.send(transport.room(false).await?, request).await?;
     let version = answer.version();
     answer.into_body().collect().await.map_err(SendError)?;
     Ok(version)
@@ -255,12 +289,17 @@ async fn room_is_taken_until_the_answer_was_read() {
     let mut answers = Vec::new();
     for _ in 0..AT_ONCE {
         let request = Request::get("/api").body(Content::default()).unwrap();
-        answers.push(transport.send(transport.room().await.unwrap(), request).await.unwrap());
+        answers.push(transport.send(transport.room(false).await.unwrap(), request).await.unwrap());
     }
-    let mut room = Box::pin(transport.room());
+    let mut room = Box::pin(transport.room(false));
     assert!(futures::poll!(&mut room).is_pending());
+    let urgent = join_all((0..URGENT_BESIDES).map(|_| transport.room(true))).await;
+    let mut late = Box::pin(transport.room(true));
+    assert!(futures::poll!(&mut late).is_pending());
     answers.pop();
     assert!(futures::poll!(&mut room).is_ready());
+    drop(urgent);
+    assert!(futures::poll!(&mut late).is_ready());
 }
 
 #[tokio::test]
@@ -302,15 +341,57 @@ async fn a_connection_that_is_ended_in_order_costs_no_request() {
     assert_eq!(ask(&transport).await.unwrap(), Version::HTTP_11);
 }
 
-/// As kube-apiserver does now and then with `--goaway-chance`.
+/// As kube-apiserver does now and then with `--goaway-chance`. What it looked at is answered, however long that takes, and not sent again.
 #[tokio::test]
 async fn what_a_server_that_goes_did_not_look_at_is_sent_over_the_next_connection() {
+    for protocols in [NEWER, OLDER] {
+        let server = mk_server(Some(NEWER)).await;
+        *server.seen.goes.lock().unwrap() = Some(Going::Ends);
+        let transport = server.transport();
+        let asking = {
+            let transport = transport.clone();
+            tokio::spawn(async move { join_all((0..20).map(|_| ask(&transport))).await })
+        };
+        while server.connections() == 0 {
+            tokio::task::yield_now().await;
+        }
+        *server.seen.protocols.lock().unwrap() = protocols;
+        while server.asked() < 19 {
+            tokio::task::yield_now().await;
+        }
+        server.seen.finish.notify_one();
+        let answers = asking.await.unwrap();
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!(server.asked(), 19);
+    }
+}
+
+/// A server that takes fewer requests at once than we send says so when it is asked first.
+#[tokio::test]
+async fn a_request_that_was_one_too_many_is_sent_again() {
     let server = mk_server(Some(NEWER)).await;
-    server.seen.goes.store(true, Ordering::SeqCst);
+    *server.seen.goes.lock().unwrap() = Some(Going::Refuses);
     let transport = server.transport();
-    let answers = join_all((0..20).map(|_| ask(&transport))).await;
+    let answers = join_all((0..2).map(|_| ask(&transport))).await;
     assert!(are_all(&answers, Version::HTTP_2), "{answers:?}");
-    assert_eq!((server.connections(), server.asked()), (2, 20));
+    assert_eq!((server.connections(), server.asked()), (1, 0));
+}
+
+/// A connection that nobody waits for any more comes to nothing, and that is nobody's error.
+#[tokio::test]
+async fn what_failed_for_others_is_not_told_to_the_next() {
+    let server = mk_server(Some(NEWER)).await;
+    let relay = mk_relay(&server).await;
+    relay.is_dead.send(true).unwrap();
+    let transport = Transport::new(&relay.config, connector(None)).unwrap();
+    let mut room = Box::pin(transport.room(false));
+    assert!(futures::poll!(&mut room).is_pending());
+    drop(room);
+    tokio::time::pause();
+    tokio::time::sleep(2 * CONNECT_WITHIN).await;
+    tokio::time::resume();
+    relay.is_dead.send(false).unwrap();
+    ask(&transport).await.unwrap();
 }
 
 /// All requests are on one connection: if it is dead, the next must not be sent into it.
@@ -334,7 +415,7 @@ async fn a_dead_connection_is_noticed_within_the_time_of_a_request() {
 async fn who_goes_while_it_connects_takes_nothing_from_the_others() {
     let server = mk_server(Some(NEWER)).await;
     let transport = server.transport();
-    let mut first = Box::pin(transport.room());
+    let mut first = Box::pin(transport.room(false));
     assert!(futures::poll!(&mut first).is_pending());
     let second = tokio::spawn({
         let transport = transport.clone();
@@ -391,7 +472,7 @@ async fn what_may_not_go_any_more_when_its_connection_takes_it_is_not_sent() {
             let seen = Arc::clone(&flag);
             let content = Content::from("{}").only_while(move || seen.load(Ordering::SeqCst));
             let request = Request::delete("/api").body(content).unwrap();
-            let mut sending = transport.send(transport.room().await.unwrap(), request);
+            let mut sending = transport.send(transport.room(false).await.unwrap(), request);
             assert!(futures::poll!(&mut sending).is_pending(), "it is handed over");
             flag.store(may_go, Ordering::SeqCst);
             match sending.await {
