@@ -15,6 +15,7 @@ use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic, TraceCont
 use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
+use futures::FutureExt as _;
 
 use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
@@ -85,6 +86,9 @@ struct Watches {
     pods: Watch<Viewed<Pod>, ListPart<Viewed<Pod>>>,
 }
 
+/// Pods are listed in parts: all of them are never in memory at once.
+type PodEvent = Event<Viewed<Pod>, ListPart<Viewed<Pod>>>;
+
 const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");
 const REVISIONS: Source = Source::all("/apis/apps/v1/controllerrevisions");
 const NODES: Source = Source::all("/api/v1/nodes");
@@ -97,6 +101,8 @@ const FORGET_AFTER: Duration = Duration::from_secs(10);
 /// What a turn of the loop began with.
 enum Turn {
     Input(Input),
+    Answers(Answered),
+    Pods(PodEvent),
     Remembered(Update),
     Nothing,
     End(Result<(), Error>),
@@ -142,6 +148,8 @@ impl Loop {
         let ended = loop {
             match self.turn().await {
                 Turn::Input(input) => self.decide(input),
+                Turn::Answers(first) => self.take_answers(first),
+                Turn::Pods(first) => self.take_pods(first),
                 Turn::Remembered(news) => self.remember(news),
                 Turn::Nothing => {}
                 Turn::End(ended) => break ended,
@@ -164,16 +172,12 @@ impl Loop {
             }
             news = self.publisher.next() => heard(news),
             news = next_of(&mut self.memory) => Turn::Remembered(news),
-            (id, kind, answer) = self.dispatch.next() => {
-                self.recalls.answered(&id);
-                self.metrics.answered(kind, &answer);
-                Turn::Input(Input::Answered(id, answer))
-            }
+            answer = self.dispatch.next() => Turn::Answers(answer),
             () = self.alarm.due() => Turn::Input(Input::Tick),
-            event = self.watches.daemonsets.next() => self.daemonset(event),
-            event = self.watches.revisions.next() => self.revision(event),
-            event = self.watches.nodes.next() => self.node(event),
-            event = self.watches.pods.next() => self.pod(event),
+            event = self.watches.daemonsets.next() => Turn::Input(self.daemonset(event)),
+            event = self.watches.revisions.next() => Turn::Input(self.revision(event)),
+            event = self.watches.nodes.next() => Turn::Input(self.node(event)),
+            event = self.watches.pods.next() => Turn::Pods(event),
         }
     }
 
@@ -187,6 +191,19 @@ impl Loop {
         ];
         self.beacon.report(&self.publisher, &signs);
         self.metrics.depth(self.dispatch.waiting(), self.dispatch.running());
+    }
+
+    /// Answers come in crowds: those that are here are taken one after the other, without a look at everything else in between.
+    fn take_answers(&mut self, first: Answered) {
+        let mut under_way = self.dispatch.running();
+        let mut next = Some(first);
+        while let Some((id, kind, answer)) = next {
+            self.recalls.answered(&id);
+            self.metrics.answered(kind, &answer);
+            self.decide(Input::Answered(id, answer));
+            next = (under_way > 0).then(|| self.dispatch.next().now_or_never()).flatten();
+            under_way = under_way.saturating_sub(1);
+        }
     }
 
     fn decide(&mut self, input: Input) {
@@ -294,70 +311,75 @@ impl Loop {
 
     // === watches ===
 
-    fn daemonset(&mut self, event: Event<Viewed<DaemonSet>>) -> Turn {
+    fn daemonset(&mut self, event: Event<Viewed<DaemonSet>>) -> Input {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::DaemonSets(all.into_listed(
+            Event::Snapshot(all) => Input::DaemonSets(all.into_listed(
                 |view| view.facts,
                 |meta| (Namespace::from(meta.namespace.as_str()), meta.name.as_str().into()),
-            ))),
-            Event::Applied(one) => Turn::Input(Input::DaemonSetApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::DaemonSetDeleted {
+            )),
+            Event::Applied(one) => Input::DaemonSetApplied(one.facts),
+            Event::Deleted(one) => Input::DaemonSetDeleted {
                 namespace: one.namespace.as_str().into(),
                 name: one.name.as_str().into(),
                 uid: one.uid.into(),
-            }),
+            },
             Event::Stale { reason, .. } => self.went_stale(Watched::DaemonSets, reason),
-            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::DaemonSets)),
+            Event::Fresh => Input::WatchFresh(Watched::DaemonSets),
         }
     }
 
-    fn revision(&mut self, event: Event<Kept>) -> Turn {
+    fn revision(&mut self, event: Event<Kept>) -> Input {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::Revisions(
-                all.into_listed(|view| view.facts, |meta| meta.uid.as_str().into()),
-            )),
-            Event::Applied(one) => Turn::Input(Input::RevisionApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::RevisionDeleted {
+            Event::Snapshot(all) => Input::Revisions(all.into_listed(|view| view.facts, |meta| meta.uid.as_str().into())),
+            Event::Applied(one) => Input::RevisionApplied(one.facts),
+            Event::Deleted(one) => Input::RevisionDeleted {
                 namespace: one.namespace.as_str().into(),
                 name: one.name.as_str().into(),
                 uid: one.uid.into(),
-            }),
+            },
             Event::Stale { reason, .. } => self.went_stale(Watched::Revisions, reason),
-            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Revisions)),
+            Event::Fresh => Input::WatchFresh(Watched::Revisions),
         }
     }
 
-    fn node(&mut self, event: Event<Viewed<Node>>) -> Turn {
+    fn node(&mut self, event: Event<Viewed<Node>>) -> Input {
         match event {
-            Event::Snapshot(all) => Turn::Input(Input::Nodes(
-                all.into_listed(|view| view.facts, |meta| NodeName::from(meta.name.as_str())),
-            )),
-            Event::Applied(one) => Turn::Input(Input::NodeApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::NodeDeleted(one.name.as_str().into())),
+            Event::Snapshot(all) => Input::Nodes(all.into_listed(|view| view.facts, |meta| NodeName::from(meta.name.as_str()))),
+            Event::Applied(one) => Input::NodeApplied(one.facts),
+            Event::Deleted(one) => Input::NodeDeleted(one.name.as_str().into()),
             Event::Stale { reason, .. } => self.went_stale(Watched::Nodes, reason),
-            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Nodes)),
+            Event::Fresh => Input::WatchFresh(Watched::Nodes),
         }
     }
 
-    fn pod(&mut self, event: Event<Viewed<Pod>, ListPart<Viewed<Pod>>>) -> Turn {
+    /// Pods change in crowds: what came together, which is bounded, is taken one after the other, without a look at everything else in
+    /// between.
+    fn take_pods(&mut self, first: PodEvent) {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            let input = self.pod(event);
+            self.decide(input);
+            next = self.watches.pods.at_hand();
+        }
+    }
+
+    fn pod(&mut self, event: PodEvent) -> Input {
         match event {
-            Event::Part(ListPart { first, objects }) => Turn::Input(Input::SomePods {
+            Event::Part(ListPart { first, objects }) => Input::SomePods {
                 first,
                 pods: objects.into_iter().map(|view| view.facts).collect(),
-            }),
-            Event::Snapshot(all) => Turn::Input(Input::Pods(
-                all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str())),
-            )),
-            Event::Applied(one) => Turn::Input(Input::PodApplied(one.facts)),
-            Event::Deleted(one) => Turn::Input(Input::PodDeleted(one.uid.into())),
+            },
+            Event::Snapshot(all) => Input::Pods(all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str()))),
+            Event::Applied(one) => Input::PodApplied(one.facts),
+            Event::Deleted(one) => Input::PodDeleted(one.uid.into()),
             Event::Stale { reason, .. } => self.went_stale(Watched::Pods, reason),
-            Event::Fresh => Turn::Input(Input::WatchFresh(Watched::Pods)),
+            Event::Fresh => Input::WatchFresh(Watched::Pods),
         }
     }
 
-    fn went_stale(&self, watch: Watched, reason: String) -> Turn {
+    fn went_stale(&self, watch: Watched, reason: String) -> Input {
         self.metrics.stale(watch);
-        Turn::Input(Input::WatchStale { watch, reason })
+        Input::WatchStale { watch, reason }
     }
 }
 

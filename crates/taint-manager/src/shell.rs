@@ -43,9 +43,13 @@ pub(crate) struct Shell {
     in_a_row: u32,
 }
 
+/// Pods are listed in parts: all of them are never in memory at once.
+type PodEvent = Event<PodView, ListPart<PodView>>;
+
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
+    Pods(PodEvent),
     Health(Update),
     Past(Update),
     Published(Published),
@@ -97,6 +101,7 @@ impl Shell {
         loop {
             match self.turn().await {
                 Turn::Input(input) => self.apply(input),
+                Turn::Pods(first) => self.take_pods(first),
                 Turn::Health(update) => self.follow_health(update),
                 Turn::Past(update) => self.take_over(update),
                 Turn::Published(news) => published(news)?,
@@ -128,7 +133,7 @@ impl Shell {
             news = self.publisher.next() => Turn::Published(news),
             event = self.nodes.next() => from_nodes(event),
             update = self.health.next() => Turn::Health(update),
-            event = self.pods.next() => from_pods(event),
+            event = self.pods.next() => Turn::Pods(event),
             update = next_of(&mut self.past) => Turn::Past(update),
             answer = self.requests.next() => Turn::Input(answer),
             () = self.beacon.due() => Turn::Report,
@@ -147,6 +152,18 @@ impl Shell {
         }
         for effect in self.manager.apply(input, self.env.host.clock.now()) {
             self.perform(effect);
+        }
+    }
+
+    /// Pods change in crowds: what came together is taken one after the other, without a look at everything else in between.
+    fn take_pods(&mut self, first: PodEvent) {
+        let mut next = Some(first);
+        while let Some(event) = next {
+            if let Some(input) = from_pods(event) {
+                self.apply(input);
+            }
+            next = (self.in_a_row < BURST).then(|| self.pods.at_hand()).flatten();
+            self.in_a_row += u32::from(next.is_some());
         }
     }
 
@@ -276,8 +293,8 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
     })
 }
 
-fn from_pods(event: Event<PodView, ListPart<PodView>>) -> Turn {
-    Turn::Input(match event {
+fn from_pods(event: PodEvent) -> Option<Input> {
+    Some(match event {
         Event::Part(ListPart { first, objects }) => Input::SomePods {
             first,
             pods: objects.into_iter().map(PodView::into_facts).collect(),
@@ -287,8 +304,8 @@ fn from_pods(event: Event<PodView, ListPart<PodView>>) -> Turn {
         Event::Deleted(pod) => Input::PodGone(PodUid::from(pod.uid)),
         Event::Stale { since, reason } => {
             tracing::warn!(?since, %reason, "Watch of pods went stale");
-            return Turn::Nothing;
+            return None;
         }
-        Event::Fresh => return Turn::Nothing,
+        Event::Fresh => return None,
     })
 }

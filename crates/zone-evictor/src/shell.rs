@@ -55,6 +55,7 @@ pub(crate) struct Shell {
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
+    Answers(Input),
     Published(Published),
     Report,
     Nothing,
@@ -103,6 +104,7 @@ impl Shell {
         loop {
             match self.turn().await {
                 Turn::Input(input) => self.apply(input),
+                Turn::Answers(first) => self.take_answers(first),
                 Turn::Published(news) => published(news)?,
                 Turn::Report => self.report(),
                 Turn::Nothing => {}
@@ -133,7 +135,7 @@ impl Shell {
             event = self.nodes.next() => from_nodes(event),
             event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
             update = self.bus.next() => Turn::Input(from_bus(update, &self.own, self.env.host.clock.now().mono)),
-            answer = self.requests.next() => Turn::Input(answer),
+            answer = self.requests.next() => Turn::Answers(answer),
             () = self.beacon.due() => Turn::Report,
             () = self.alarm.due() => Turn::Input(Input::Wake),
         };
@@ -149,6 +151,16 @@ impl Shell {
         }
         for effect in self.evictor.apply(input, self.env.host.clock.now()) {
             self.perform(effect);
+        }
+    }
+
+    /// Answers come in crowds: those that are here are taken one after the other, without a look at everything else in between.
+    fn take_answers(&mut self, first: Input) {
+        let mut next = Some(first);
+        while let Some(answer) = next {
+            self.apply(answer);
+            next = (self.in_a_row < BURST).then(|| self.requests.next().now_or_never()).flatten();
+            self.in_a_row += u32::from(next.is_some());
         }
     }
 
