@@ -74,6 +74,8 @@ pub struct Seen {
     pub detections: Vec<f64>,
     /// When each pod that was told to go was due, and when it was told.
     pub evicted: Vec<(Wall, Wall)>,
+    /// Pods that went while nobody could see it: when they were told to go is not known.
+    pub unseen: usize,
     /// Seconds from the beginning until a daemon pod was there.
     pub creations: Vec<f64>,
     /// What came before its time: nodes that were Unknown within their grace, pods that were told to go before they were due or without
@@ -248,18 +250,27 @@ impl Ledger {
         self.started -= usize::from(was_started);
     }
 
-    /// These pods and no others are there.
-    pub fn pods_are(&mut self, now: Wall, uids: &BTreeSet<String>) {
+    /// These pods and no others are there. When the others went was not seen.
+    pub fn pods_are(&mut self, uids: &BTreeSet<String>) {
         let gone: Vec<String> = self.pods.keys().filter(|uid| !uids.contains(*uid)).cloned().collect();
-        for uid in gone {
-            self.changed();
-            self.pod_gone(now, &uid);
+        for pod in gone.iter().filter_map(|uid| self.pods.remove(uid)) {
+            self.changes += 1;
+            self.started -= usize::from(pod.is_started);
+            if pod.is_leaving || pod.is_daemon {
+                continue;
+            }
+            if let Some(node) = self.nodes.get_mut(&pod.node) {
+                node.staying = node.staying.saturating_sub(1);
+            }
+            self.seen.unseen += usize::from(self.began.is_some());
         }
     }
 
     /// These nodes and no others are there.
     pub fn nodes_are(&mut self, names: &BTreeSet<String>) {
+        let before = self.nodes.len();
         self.nodes.retain(|name, _| names.contains(name));
+        self.changes += (before - self.nodes.len()) as u64;
     }
 
     /// Names of all nodes, those of several zones in turns: names end with a number within their zone.

@@ -30,7 +30,7 @@ trait Told: View {
     fn key(meta: &Meta) -> &str;
 
     /// These are there, and no others.
-    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>, now: Wall);
+    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>);
 }
 
 // === impl Observer ===
@@ -68,7 +68,7 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
         let now = api.clock().wall();
         let mut ledger = lock(&ledger);
         match event {
-            // What went while the watch was broken is seen to be gone only now.
+            // What went while the watch was broken is gone, and when is not known.
             Event::Snapshot(snapshot) => {
                 let keys = snapshot
                     .objects
@@ -79,7 +79,7 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
                     .objects
                     .into_iter()
                     .for_each(|object| object.applied(&mut ledger, now));
-                T::are(&mut ledger, &keys, now);
+                T::are(&mut ledger, &keys);
             }
             Event::Applied(object) => object.applied(&mut ledger, now),
             Event::Deleted(meta) => T::gone(&mut ledger, &meta.name, &meta.uid, now),
@@ -107,7 +107,7 @@ impl Told for NodeView {
         &meta.name
     }
 
-    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>, _: Wall) {
+    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>) {
         ledger.nodes_are(keys);
     }
 }
@@ -135,8 +135,8 @@ impl Told for PodView {
         &meta.uid
     }
 
-    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>, now: Wall) {
-        ledger.pods_are(now, keys);
+    fn are(ledger: &mut Ledger, keys: &BTreeSet<String>) {
+        ledger.pods_are(keys);
     }
 }
 

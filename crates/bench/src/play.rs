@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_secs(2);
 /// So long nothing is written: everything that is to be done was done.
 const QUIET: Duration = Duration::from_secs(5);
-/// So long if it just started: kube-controller-manager looks at the nodes every 5 s (`--node-monitor-period`), and at the first time 5 s may
-/// have passed until it has all of them.
+/// So long if it just started: kube-controller-manager looks at the nodes every 5 s (`--node-monitor-period`), and at the first time 5 s
+/// may have passed until it has all of them.
 const QUIET_AT_FIRST: Duration = Duration::from_secs(12);
 /// After a node was told to be silent, until it is: a renewal may be under way.
 const HUSH: Duration = Duration::from_secs(1);
@@ -322,7 +322,8 @@ impl Stand<'_> {
         .await
     }
 
-    /// Writes by now, but for those that never come to rest. Where requests are not counted, it is what they change that is.
+    /// Writes by now, but for those that never come to rest. Where requests are not counted, it is what changes of nodes and pods; what
+    /// is written to anything else is not seen then.
     fn work(&self) -> u64 {
         let Some(counts) = self.programs.counts() else {
             return self.observer.ledger().changes();
@@ -393,7 +394,7 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
     let processes: Vec<Process> = process(true).chain(process(false)).collect();
     let counts = before.counts.as_ref().zip(after.counts.as_ref());
     let requests = counts.map(|(before, after)| report::requests(figures::between(before, after)));
-    let (evicted, evictions) = (seen.evicted.len(), seen.evictions());
+    let (evicted, evictions) = (seen.evicted.len() + seen.unseen, seen.evictions());
     let are_due_together = matches!(line.act, Act::Taint | Act::Evict);
     let evictions_per_second = seen.evictions_per_second().filter(|_| are_due_together);
     let mut played = Played {

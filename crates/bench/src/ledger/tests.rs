@@ -258,9 +258,14 @@ fn what_is_not_listed_any_more_is_gone() {
     }
     ledger.begin(at(1.0));
     let changes = ledger.changes();
-    ledger.pods_are(at(31.0), &["b".to_owned()].into());
+    ledger.pods_are(&["b".to_owned()].into());
     assert_eq!((ledger.staying(&["n-1".to_owned()]), ledger.changes()), (1, changes + 1));
-    close(&ledger.end().evictions(), &[1.0]);
+    let seen = ledger.end();
+    assert_eq!(
+        (seen.unseen, seen.evicted.len()),
+        (1, 0),
+        "when it was told to go is not known"
+    );
     ledger.nodes_are(&["n-2".to_owned()].into());
-    assert_eq!(ledger.sizes().0, 0);
+    assert_eq!((ledger.sizes().0, ledger.changes()), (0, changes + 2));
 }
