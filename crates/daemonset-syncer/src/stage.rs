@@ -193,16 +193,15 @@ impl Loop {
         self.metrics.depth(self.dispatch.waiting(), self.dispatch.running());
     }
 
-    /// Answers come in crowds: those that are here are taken one after the other, without a look at everything else in between.
+    /// Answers come in crowds: those that are here, no more than are under way by now, are taken one after the other, without a look at
+    /// everything else in between. What they lead to begins in the next turn, after that look.
     fn take_answers(&mut self, first: Answered) {
-        let mut under_way = self.dispatch.running();
-        let mut next = Some(first);
-        while let Some((id, kind, answer)) = next {
+        let under_way = self.dispatch.running();
+        let more = std::iter::from_fn(|| self.dispatch.next().now_or_never()).take(under_way);
+        for (id, kind, answer) in std::iter::once(first).chain(more).collect::<Vec<_>>() {
             self.recalls.answered(&id);
             self.metrics.answered(kind, &answer);
             self.decide(Input::Answered(id, answer));
-            next = (under_way > 0).then(|| self.dispatch.next().now_or_never()).flatten();
-            under_way = under_way.saturating_sub(1);
         }
     }
 

@@ -155,7 +155,8 @@ impl Shell {
         }
     }
 
-    /// Pods change in crowds: what came together is taken one after the other, without a look at everything else in between.
+    /// Pods change in crowds: what came together is taken one after the other, without a look at everything else in between. Nothing new
+    /// comes meanwhile, as the stage has one thread.
     fn take_pods(&mut self, first: PodEvent) {
         let mut next = Some(first);
         while let Some(event) = next {
@@ -244,8 +245,8 @@ impl Shell {
         }
     }
 
-    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own. Marks that still wait for their turn
-    /// are not sent.
+    /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own. Marks that still wait for their
+    /// turn are not sent.
     async fn drain(&mut self) {
         self.recalls.call_off_all();
         for answer in self.requests.drain().await {

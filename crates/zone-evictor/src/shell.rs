@@ -154,13 +154,18 @@ impl Shell {
         }
     }
 
-    /// Answers come in crowds: those that are here are taken one after the other, without a look at everything else in between.
+    /// Answers come in crowds: those that are here, which are bounded by what is under way, are taken one after the other, without a look
+    /// at everything else in between. What they lead to begins in the next turn, after that look.
     fn take_answers(&mut self, first: Input) {
-        let mut next = Some(first);
-        while let Some(answer) = next {
+        let mut answers = vec![first];
+        while self.in_a_row < BURST
+            && let Some(answer) = self.requests.next().now_or_never()
+        {
+            answers.push(answer);
+            self.in_a_row += 1;
+        }
+        for answer in answers {
             self.apply(answer);
-            next = (self.in_a_row < BURST).then(|| self.requests.next().now_or_never()).flatten();
-            self.in_a_row += u32::from(next.is_some());
         }
     }
 

@@ -20,7 +20,8 @@ use tower::{BoxError, ServiceExt as _};
 use super::{Content, Kept, Secured};
 use crate::shutdown::chain;
 
-/// Requests on it at once, and so many more that are urgent. kube-apiserver takes 100 (`--http2-max-streams-per-connection`).
+/// Requests on it at once, and so many more that are urgent: together as many as kube-apiserver takes
+/// (`--http2-max-streams-per-connection`, 100 by default).
 pub(super) const AT_ONCE: usize = 96;
 pub(super) const URGENT_BESIDES: usize = 4;
 
@@ -32,7 +33,8 @@ pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const PING_AFTER: Duration = Duration::from_secs(1);
 const PONG_WITHIN: Duration = Duration::from_secs(3);
 
-/// How often a request is sent at most, if the server says that it did not look at it.
+/// How often a request is sent at most, if the server says that it did not look at it: a server that sends everybody away is met on one
+/// connection after the other, and then it is whoever decided on the request who should wait.
 const TRIES: usize = 3;
 
 /// A connection for all; cloning it gives the same one.
@@ -132,9 +134,11 @@ impl Shared {
 
     fn open(&self) -> Opening {
         let inner = Arc::clone(&self.0);
-        let connecting = async move { inner.connect().await.map_err(|error| Unconnected(chain(&*error).into())) };
-        let opening = connecting.boxed().shared();
         // Whoever waits for it may go. It ends by the connector's deadline.
+        let connecting = tokio::spawn(async move { inner.connect().await.map_err(|error| Unconnected(chain(&*error).into())) });
+        let connected = connecting.map(|ended| ended.unwrap_or_else(|error| Err(Unconnected::because(error))));
+        let opening = connected.boxed().shared();
+        // What came of it is there for the next also if nobody waited.
         tokio::spawn(opening.clone().map(drop));
         opening
     }
