@@ -233,7 +233,7 @@ async fn turn_away(stream: impl AsyncRead + AsyncWrite + Send + 'static, going: 
     // Status 200, and that is all.
     let answer = |stream: u8| [0, 0, 1, HEADERS, 5, 0, 0, 0, stream, 0x88];
     let (reader, mut writer) = tokio::io::split(stream);
-    let (frames, mut came) = mpsc::unbounded_channel();
+    let (frames, mut came) = mpsc::channel(1_000);
     tokio::spawn(read(reader, frames));
     // No settings.
     writer.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
@@ -269,7 +269,7 @@ async fn turn_away(stream: impl AsyncRead + AsyncWrite + Send + 'static, going: 
 }
 
 /// Until the connection ends.
-async fn read(mut reader: impl AsyncRead + Unpin, frames: mpsc::UnboundedSender<Frame>) -> std::io::Result<()> {
+async fn read(mut reader: impl AsyncRead + Unpin, frames: mpsc::Sender<Frame>) -> std::io::Result<()> {
     reader.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()]).await?;
     loop {
         let mut head = [0; 9];
@@ -277,7 +277,7 @@ async fn read(mut reader: impl AsyncRead + Unpin, frames: mpsc::UnboundedSender<
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; length as usize];
         reader.read_exact(&mut payload).await?;
-        if frames.send((head[3], payload)).is_err() {
+        if frames.send((head[3], payload)).await.is_err() {
             return Ok(());
         }
     }
