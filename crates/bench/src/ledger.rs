@@ -197,15 +197,16 @@ impl Ledger {
 
     /// A node is gone.
     pub fn node_gone(&mut self, name: &str) {
+        self.changes += 1;
         self.nodes.remove(name);
     }
 
-    /// Something changed, and not because a kubelet posted a status.
-    pub fn changed(&mut self) {
+    /// A node changed, and not because its kubelet posted a status.
+    pub fn node_changed(&mut self) {
         self.changes += 1;
     }
 
-    /// How often something changed until now, but for what kubelets post at rest too.
+    /// How often nodes and pods changed until now, but for what kubelets post at rest too.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -225,6 +226,7 @@ impl Ledger {
 
     /// A pod is as it is.
     pub fn pod(&mut self, now: Wall, seen: &PodSeen<'_>) {
+        self.changes += 1;
         // A daemon pod counts from when it was made; where it will be is known.
         if seen.node.is_empty() && !seen.is_daemon {
             return;
@@ -245,6 +247,7 @@ impl Ledger {
 
     /// A pod is gone.
     pub fn pod_gone(&mut self, now: Wall, uid: &str) {
+        self.changes += 1;
         self.leave(now, uid);
         let was_started = self.pods.remove(uid).is_some_and(|pod| pod.is_started);
         self.started -= usize::from(was_started);

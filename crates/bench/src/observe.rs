@@ -70,11 +70,9 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
         match event {
             // What went while the watch was broken is gone, and when is not known.
             Event::Snapshot(snapshot) => {
-                let keys = snapshot
-                    .objects
-                    .iter()
-                    .map(|object| T::key(object.meta()).to_owned())
-                    .collect();
+                // One that cannot be decoded is there all the same.
+                let there = snapshot.objects.iter().map(View::meta).chain(&snapshot.malformed);
+                let keys = there.map(|meta| T::key(meta).to_owned()).collect();
                 snapshot
                     .objects
                     .into_iter()
@@ -93,13 +91,12 @@ impl Told for NodeView {
         let name = &self.meta().name;
         let is_post = self.posted().is_some_and(|said| ledger.posted(now, name, said));
         if !is_post {
-            ledger.changed();
+            ledger.node_changed();
         }
         ledger.node(now, name, self.ready(), self.evicting_taints());
     }
 
     fn gone(ledger: &mut Ledger, name: &str, _: &str, _: Wall) {
-        ledger.changed();
         ledger.node_gone(name);
     }
 
@@ -122,12 +119,10 @@ impl Told for PodView {
             is_leaving: self.is_leaving,
             is_daemon: self.is_daemon,
         };
-        ledger.changed();
         ledger.pod(now, &seen);
     }
 
     fn gone(ledger: &mut Ledger, _: &str, uid: &str, now: Wall) {
-        ledger.changed();
         ledger.pod_gone(now, uid);
     }
 
