@@ -286,9 +286,6 @@ impl Api {
                 return Err(Error::new(Kind::NotSent, message));
             }
         };
-        if is_cancelled(self.called_off.as_ref()) {
-            return Err(called_off());
-        }
         let now = self.clock.now();
         let mut end = now.mono + purpose.deadline;
         if purpose.is_write {

@@ -7,8 +7,7 @@
 //!
 //! A request goes straight to its connection, where kube's buffer costs each of them two channels and a task's turn. And whether a write
 //! may still be sent is asked at the last moment, when its connection takes it: that may be long after it was handed over, in a process
-//! that stood still meanwhile. It is written a moment
-//! later; a process that stands still just then sends it when it goes on.
+//! that stood still meanwhile. It is written a moment later; a process that stands still just then sends it when it goes on.
 
 mod shared;
 
