@@ -15,7 +15,6 @@ use bailiff_proto::v1::event_bus_server::EventBusServer;
 use bailiff_runtime::{Clock, Seed};
 use prometheus_client::registry::Registry;
 use tokio::sync::Notify;
-use tokio::time::MissedTickBehavior;
 use tonic::{Request, Response, Status, Streaming};
 
 mod gate;
@@ -37,7 +36,7 @@ use crate::engine::{Engine, Limits, Memory};
 pub use self::shadow::Shadow;
 pub use self::status::REFUSAL_METADATA;
 
-/// How often the engine learns that time passed. Liveness is announced at most this late; durations are 5 s and more.
+/// How often the engine learns at least that time passed. Liveness is announced at most this late; durations are 5 s and more.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Largest message accepted: a batch of 1,000 records of a few hundred bytes, several times over.
@@ -231,13 +230,12 @@ impl Drop for Inner {
 
 /// Tells the engine that time passes, until the hub is shut down.
 async fn tend(hub: Arc<Hub>) {
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut tick = hub.turns(TICK);
     loop {
         tokio::select! {
             biased;
             () = hub.is_down() => return,
-            _ = tick.tick() => hub.tick(),
+            () = tick.tick() => hub.tick(),
         }
     }
 }

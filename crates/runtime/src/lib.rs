@@ -20,6 +20,7 @@ pub mod tasks;
 pub mod telemetry;
 pub mod tls;
 pub mod trace;
+mod turns;
 mod wakes;
 
 pub use admin::Readiness;
@@ -35,4 +36,5 @@ pub use shutdown::Shutdown;
 pub use tasks::{DeathPolicy, Tasks};
 pub use tls::Tls;
 pub use trace::Spans;
+pub use turns::Turns;
 pub use wakes::{Wakes, single_threaded};

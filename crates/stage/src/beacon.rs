@@ -5,13 +5,12 @@ use std::time::Duration;
 use bailiff_cluster::watch::SILENT_AFTER;
 use bailiff_event_bus::Publisher;
 use bailiff_model::Mono;
-use bailiff_runtime::GoDuration;
 use bailiff_runtime::admin::{Check, Heartbeat};
-use tokio::time::{Interval, MissedTickBehavior};
+use bailiff_runtime::{GoDuration, Turns};
 
 use crate::env::Env;
 
-/// How often a stage reports itself: twice per keepalive of the bus (2 s, design §2), so that each one carries something new.
+/// How often a stage reports itself at least: twice per keepalive of the bus (2 s, design §2), so that each one carries something new.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// A loop that has not turned for so long is dead: four missed stale limits of the bus (10 s). The kubelet then restarts the pod.
@@ -28,7 +27,7 @@ enum Trouble {
 #[derive(Debug)]
 pub struct Beacon {
     env: Env,
-    every: Interval,
+    every: Turns,
     heartbeat: Heartbeat,
     watches: Check,
 }
@@ -36,11 +35,9 @@ pub struct Beacon {
 impl Beacon {
     /// The beacon of the loop called `name`.
     pub fn new(env: &Env, name: &'static str) -> Self {
-        let mut every = tokio::time::interval(EVERY);
-        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             env: env.clone(),
-            every,
+            every: Turns::new(&env.host.clock, EVERY),
             heartbeat: env.host.readiness.heartbeat(name, DEAD_AFTER),
             // Stages of one process share its checks.
             watches: env.host.readiness.check(format!("{name}: kubernetes watches")),

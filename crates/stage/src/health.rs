@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use axum::Router;
 use bailiff_runtime::port::{self, Bounds, Port};
-use bailiff_runtime::{Readiness, Shutdown};
+use bailiff_runtime::{Readiness, Shutdown, Turns};
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// How often the checks are looked at; a probe asks about as often.
+/// How often the checks are looked at, at least; a probe asks about as often.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// How long connections may last after the shutdown began: long enough to tell every watcher that nothing is served any more. A
@@ -48,11 +48,12 @@ async fn router(service: &'static str, readiness: &Readiness) -> (Router, Health
 
 /// Keeps what is said true; ends when nobody needs to be told any more.
 async fn report(reporter: &HealthReporter, service: &'static str, readiness: &Readiness, shutdown: &Shutdown) {
+    let mut every = Turns::new(readiness.clock(), EVERY);
     loop {
         tokio::select! {
             biased;
             () = shutdown.triggered() => break,
-            () = tokio::time::sleep(EVERY) => tell(reporter, service, readiness).await,
+            () = every.tick() => tell(reporter, service, readiness).await,
         }
     }
     say(reporter, service, ServingStatus::NotServing).await;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::publish_request::Step as Request;
 use bailiff_proto::v1::publish_response::Step as Answered;
+use bailiff_runtime::Turns;
 use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior, timeout};
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
@@ -17,7 +18,7 @@ use super::publisher::Shared;
 use super::{ANSWER_WITHIN, Bus, SILENT_AFTER};
 use crate::wire::scalar;
 
-/// How often the producer reports itself.
+/// How often the producer reports itself at least.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
 /// Requests on their way to the transport: the outbox's window, an end marker, and keepalives.
 const OUTBOUND: usize = 16;
@@ -153,8 +154,7 @@ fn send(requests: &mpsc::Sender<pb::PublishRequest>, step: Request) -> Result<()
 impl Session<'_> {
     /// Serves the session until it ends.
     async fn serve(&mut self, progress: &mut Progress, backoff: &mut Backoff) -> End {
-        let mut keepalive = tokio::time::interval(KEEPALIVE_EVERY);
-        keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut keepalive = Turns::new(&self.shared.clock, KEEPALIVE_EVERY);
         let mut heard = tokio::time::Instant::now();
         let mut has_spoken = false;
         loop {
@@ -168,7 +168,7 @@ impl Session<'_> {
                     (heard, has_spoken) = (tokio::time::Instant::now(), true);
                     answer.and_then(|answer| self.take(answer, progress, backoff))
                 }
-                _ = keepalive.tick() => self.report(),
+                () = keepalive.tick() => self.report(),
                 () = self.shared.work.notified() => self.work(&mut keepalive),
                 () = tokio::time::sleep_until(heard + SILENT_AFTER) => Err(Status::unavailable("the bus is silent")),
             };
@@ -179,10 +179,10 @@ impl Session<'_> {
     }
 
     /// The owner did something: if it reported for the first time, the bus should know at once.
-    fn work(&self, keepalive: &mut Interval) -> Result<(), Status> {
+    fn work(&self, keepalive: &mut Turns) -> Result<(), Status> {
         let state = self.shared.lock();
         if state.tick.is_some() && !state.is_report_sent {
-            keepalive.reset_immediately();
+            keepalive.hurry();
         }
         Ok(())
     }

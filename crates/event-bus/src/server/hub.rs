@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bailiff_model::{Now, Topic};
-use bailiff_runtime::Clock;
+use bailiff_runtime::{Clock, Turns};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -83,6 +84,11 @@ impl Hub {
             }),
             down,
         }
+    }
+
+    /// Ticks every so often.
+    pub(super) fn turns(&self, every: Duration) -> Turns {
+        Turns::new(&self.clock, every)
     }
 
     pub(super) fn now(&self) -> Now {

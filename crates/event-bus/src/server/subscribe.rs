@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bailiff_model::{Revision, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::subscribe_response::Step;
+use bailiff_runtime::Turns;
 use futures::stream;
-use tokio::time::{Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -38,7 +38,7 @@ struct Reader {
     /// What is to be sent before anything is read again.
     steps: VecDeque<Step>,
     set: Option<Pending>,
-    bookmark: Interval,
+    bookmark: Turns,
     /// The snapshot, or what was missed, is not yet said to be complete.
     owes_boundary: bool,
     /// The states of all shards were not told yet.
@@ -71,8 +71,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
     });
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
     let seat = hub.seat(selection.topics.iter().copied().collect())?;
-    let mut bookmark = tokio::time::interval(hub.options.bookmark_every);
-    bookmark.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let bookmark = hub.turns(hub.options.bookmark_every);
     tracing::debug!(subscriber, ?position, "Subscription was opened");
     let reader = Reader {
         ended: hub.stream_token(),
@@ -160,7 +159,7 @@ impl Reader {
             tokio::select! {
                 biased;
                 () = self.ended.cancelled() => return Err(status::down()),
-                _ = self.bookmark.tick() => return Ok(self.mk_bookmark()),
+                () = self.bookmark.tick() => return Ok(self.mk_bookmark()),
                 () = self.seat.wake.notified() => {}
             }
         }

@@ -71,6 +71,11 @@ impl Readiness {
         }
     }
 
+    /// The clock that ages are by.
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The checks and heartbeats of a part of this service: their names begin with that of the part.
     pub fn of_part(&self, name: &str) -> Self {
         Self {
