@@ -8,7 +8,7 @@ use bailiff_runtime::trace::Span;
 /// Emits a span for each.
 pub(crate) fn tell(spans: &Spans, told: Vec<Told>) {
     for told in told {
-        spans.emit(rendered(told));
+        spans.emit(|| rendered(told));
     }
 }
 

@@ -201,9 +201,10 @@ impl Spans {
         (Self::new(recorder.clone()), recorder)
     }
 
-    /// Emits a finished span. Where spans go nowhere that costs nothing.
-    pub fn emit(&self, span: Span) {
+    /// Emits a finished span. Where spans go nowhere it is not made.
+    pub fn emit(&self, mk_span: impl FnOnce() -> Span) {
         if let Some(sink) = &self.sink {
+            let span = mk_span();
             sink.emit(Finished {
                 context: span.context(),
                 parent: span.parent(),
@@ -250,9 +251,9 @@ mod tests {
         let queue = Span::child_of(trace, "queue", after(1), after(2)).attribute("node", "n1");
         let delete = Span::child_of(queue.context(), "delete", after(2), after(3));
         let (of_queue, of_delete) = (queue.context(), delete.context());
-        spans.emit(queue);
-        spans.emit(delete);
-        spans.emit(Span::root(trace, "incident", START, after(3)));
+        spans.emit(|| queue);
+        spans.emit(|| delete);
+        spans.emit(|| Span::root(trace, "incident", START, after(3)));
         let ids: Vec<_> = recorder
             .take()
             .into_iter()

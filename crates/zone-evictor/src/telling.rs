@@ -65,7 +65,7 @@ fn regarding(object: &Object) -> Regarding {
 /// Emits a span of an incident.
 pub(crate) fn span(spans: &Spans, span: Span) {
     if let Some(parent) = span.trace {
-        spans.emit(rendered(parent, span));
+        spans.emit(|| rendered(parent, span));
     }
 }
 

@@ -14,8 +14,8 @@ pub(super) fn opened(spans: &Spans, opening: &Opening) {
         opened,
         verdict,
     } = opening;
-    let root = Span::root(*trace, "node incident", *began, *opened);
-    spans.emit(about(root, node).attribute("bailiff.verdict", word(*verdict)));
+    let root = || Span::root(*trace, "node incident", *began, *opened);
+    spans.emit(|| about(root(), node).attribute("bailiff.verdict", word(*verdict)));
 }
 
 /// Silence, grace, the confirming read, the write.
@@ -31,11 +31,11 @@ pub(super) fn judged(spans: &Spans, judgement: &Judgement) {
         ..
     } = judgement;
     let child = |name, start: &Wall, end: &Wall, outcome| child(*trace, node, name, (*start, *end), outcome);
-    spans.emit(child("grace", counted_from, grace_ended, "expired"));
-    spans.emit(child("confirming read", asked, answered, "silent").kind(SpanKind::Client));
-    spans.emit(child("status write", answered, judged, "stored").kind(SpanKind::Client));
-    let unreachable = child("node unreachable", counted_from, judged, "judged");
-    spans.emit(unreachable.attribute("bailiff.verdict", word(Verdict::Unreachable)));
+    spans.emit(|| child("grace", counted_from, grace_ended, "expired"));
+    spans.emit(|| child("confirming read", asked, answered, "silent").kind(SpanKind::Client));
+    spans.emit(|| child("status write", answered, judged, "stored").kind(SpanKind::Client));
+    let unreachable = || child("node unreachable", counted_from, judged, "judged");
+    spans.emit(|| unreachable().attribute("bailiff.verdict", word(Verdict::Unreachable)));
 }
 
 /// The node spoke when it was read: it is not judged.
@@ -52,8 +52,8 @@ pub(super) fn reprieved(spans: &Spans, reprieve: &Reprieve) {
         return;
     };
     let child = |name, start: &Wall, end: &Wall, outcome| child(*trace, node, name, (*start, *end), outcome);
-    spans.emit(child("grace", counted_from, grace_ended, "expired"));
-    spans.emit(child("confirming read", asked, answered, Outcome::Recovered.as_str()).kind(SpanKind::Client));
+    spans.emit(|| child("grace", counted_from, grace_ended, "expired"));
+    spans.emit(|| child("confirming read", asked, answered, Outcome::Recovered.as_str()).kind(SpanKind::Client));
 }
 
 /// What kept the incident from going on.
@@ -66,7 +66,7 @@ pub(super) fn passed(spans: &Spans, passage: &Passage) {
         what,
     } = passage;
     let child = |name, outcome| child(*trace, node, name, (*start, *end), outcome);
-    spans.emit(match what {
+    spans.emit(|| match what {
         Part::Held { reason, detail, outcome } => child("held", outcome.as_str())
             .attribute("bailiff.reason", reason.as_str().to_uppercase())
             .attribute("bailiff.detail", detail.clone()),
@@ -97,11 +97,13 @@ pub(super) fn closed(spans: &Spans, closing: &Closing) {
         was,
         outcome,
     } = closing;
-    let mut span = child(*trace, node, "recovery", (*began, *closed), outcome.as_str());
-    if let Some(was) = was {
-        span = span.attribute("bailiff.verdict", word(*was));
-    }
-    spans.emit(span);
+    spans.emit(|| {
+        let span = child(*trace, node, "recovery", (*began, *closed), outcome.as_str());
+        match was {
+            Some(was) => span.attribute("bailiff.verdict", word(*was)),
+            None => span,
+        }
+    });
 }
 
 fn child(trace: TraceContext, node: &NodeRef, name: &'static str, (start, end): (Wall, Wall), outcome: &'static str) -> Span {

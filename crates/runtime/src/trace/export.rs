@@ -289,7 +289,7 @@ mod tests {
             for _ in 0..count {
                 let trace = TraceContext::derived(&["a"]);
                 self.spans
-                    .emit(Span::child_of(trace, "a", Wall::UNIX_EPOCH, Wall::UNIX_EPOCH));
+                    .emit(|| Span::child_of(trace, "a", Wall::UNIX_EPOCH, Wall::UNIX_EPOCH));
             }
         }
 

@@ -10,6 +10,10 @@ use bailiff_taint_core::told::{Counts, Ending, Part};
 
 /// Emits the span of it.
 pub(super) fn tell(spans: &Spans, told: &Told) {
+    spans.emit(|| rendered(told));
+}
+
+fn rendered(told: &Told) -> Span {
     let Told {
         node,
         trace,
@@ -18,7 +22,7 @@ pub(super) fn tell(spans: &Spans, told: &Told) {
         what,
     } = told;
     let child = |name: &'static str| on_node(Span::child_of(*trace, name, *start, *end), node);
-    let span = match what {
+    match what {
         Part::Taint(taint) => of_taint(
             on_node(Span::root(*trace, "NoExecute taint", *start, *end), node),
             Some(taint),
@@ -50,8 +54,7 @@ pub(super) fn tell(spans: &Spans, told: &Told) {
             .attribute("bailiff.outcome", if *released { "released" } else { "cancelled" })
             .attribute("bailiff.reason", reason.as_str().to_uppercase())
             .attribute("bailiff.detail", format!("marking pods not ready: {detail}")),
-    };
-    spans.emit(span);
+    }
 }
 
 fn on_node(span: Span, node: &NodeRef) -> Span {
