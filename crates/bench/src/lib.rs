@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bailiff_processes::Directory;
-use bailiff_runtime::parse_or_exit;
+use bailiff_runtime::{Shutdown, parse_or_exit};
 
 use args::Command;
 pub use args::{BenchArgs, BenchFlags, Cli, Output};
@@ -74,10 +74,14 @@ fn bench(flags: &BenchFlags) -> Result<ExitCode, String> {
     let directory = Directory::make("bailiff-bench")?;
     let (report, ended) = runtime()?.block_on(async {
         let mut report = report::Report::default();
+        let shutdown = Shutdown::new();
+        if let Err(error) = shutdown.on_signals() {
+            return (report, Err(format!("cannot listen to signals: {error}")));
+        }
         let ended = tokio::select! {
             biased;
             // What was started is ended, and what was made is removed, as it is dropped.
-            _ = tokio::signal::ctrl_c() => Err("interrupted".to_owned()),
+            () = shutdown.triggered() => Err("interrupted".to_owned()),
             ended = play::all(flags, &binaries, directory.path(), &mut report) => ended,
         };
         report.compare();

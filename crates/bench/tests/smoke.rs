@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use bailiff_processes::Server;
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// Programs of other packages stand beside ours.
@@ -209,6 +210,33 @@ fn kubelets_of_an_api_server_are_a_process_that_removes_what_it_made() {
         let list: Value = serde_json::from_str(&api.get(path).unwrap()).unwrap();
         assert_eq!(list["items"], Value::Array(Vec::new()), "{path}");
     }
+}
+
+/// Nothing that it started outlives it: another run would meet it.
+#[test]
+fn who_is_told_to_end_ends_what_it_started() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff-bench"));
+    command.args(["--nodes=10", "--pods=20", "--situations=rest", "--rest=1h"]);
+    command.arg(format!("--binaries={}", binaries().display()));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(log.any(|line| line.contains("playing rest")));
+    let started = started_by(child.id());
+    assert_eq!(started.len(), 6, "a sandbox, a bus and four stages");
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert!(log.any(|line| line == "error: interrupted"));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let left = started.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
+    assert_eq!(left.count(), 0);
+}
+
+/// Processes whose parent is this one.
+fn started_by(parent: u32) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).unwrap();
+    let of_thread = |thread: PathBuf| std::fs::read_to_string(thread.join("children")).unwrap_or_default();
+    let children: Vec<String> = threads.map(|thread| of_thread(thread.unwrap().path())).collect();
+    children.join(" ").split_whitespace().map(str::to_owned).collect()
 }
 
 #[test]
