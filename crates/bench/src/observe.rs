@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Event, Source, Watch};
-use bailiff_cluster::{Api, View};
+use bailiff_cluster::{Api, Snapshot, View};
 use bailiff_model::Wall;
 use bailiff_runtime::Seed;
 use tokio::task::JoinSet;
@@ -68,22 +68,21 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
         let now = api.clock().wall();
         let mut ledger = lock(&ledger);
         match event {
-            // What went while the watch was broken is gone, and when is not known.
-            Event::Snapshot(snapshot) => {
-                // One that cannot be decoded is there all the same.
-                let there = snapshot.objects.iter().map(View::meta).chain(&snapshot.malformed);
-                let keys = there.map(|meta| T::key(meta).to_owned()).collect();
-                snapshot
-                    .objects
-                    .into_iter()
-                    .for_each(|object| object.applied(&mut ledger, now));
-                T::are(&mut ledger, &keys);
-            }
+            Event::Snapshot(snapshot) => all(&mut ledger, snapshot, now),
             Event::Applied(object) => object.applied(&mut ledger, now),
             Event::Deleted(meta) => T::gone(&mut ledger, &meta.name, &meta.uid, now),
             Event::Stale { .. } | Event::Fresh => {}
         }
     }
+}
+
+/// What went while the watch was broken is gone, and when is not known.
+fn all<T: Told>(ledger: &mut Ledger, snapshot: Snapshot<T>, now: Wall) {
+    // One that cannot be decoded is there all the same.
+    let there = snapshot.objects.iter().map(View::meta).chain(&snapshot.malformed);
+    let keys = there.map(|meta| T::key(meta).to_owned()).collect();
+    snapshot.objects.into_iter().for_each(|object| object.applied(ledger, now));
+    T::are(ledger, &keys);
 }
 
 impl Told for NodeView {
@@ -137,4 +136,32 @@ impl Told for PodView {
 
 fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_of_a_list_is_gone_and_what_cannot_be_decoded_is_not() {
+        let mut ledger = Ledger::default();
+        let view = |name: &&str| serde_json::from_value::<NodeView>(json!({"metadata": {"name": name}})).expect("a node");
+        let mut list = |objects: &[&str], malformed: &[&str]| {
+            let meta = |name: &&str| Meta {
+                name: (*name).into(),
+                ..Meta::default()
+            };
+            let snapshot = Snapshot {
+                objects: objects.iter().map(view).collect(),
+                malformed: malformed.iter().map(meta).collect(),
+            };
+            all(&mut ledger, snapshot, Wall::UNIX_EPOCH);
+            ledger.names()
+        };
+        assert_eq!(list(&["a", "b", "c"], &[]), ["a", "b", "c"]);
+        assert_eq!(list(&["a"], &["b"]), ["a", "b"]);
+        assert_eq!(list(&["b"], &[]), ["b"]);
+    }
 }
