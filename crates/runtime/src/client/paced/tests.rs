@@ -30,7 +30,10 @@ async fn connection_looked_at(looks: Option<Clock>) -> (Paced, TcpStream) {
     let mut connector = Connector::new(looks, PATIENCE);
     let connecting = connector.call(uri.parse().expect("a URI"));
     let (paced, accepted) = tokio::join!(connecting, listener.accept());
-    (paced.expect("connected"), accepted.expect("accepted").0)
+    let server = accepted.expect("accepted").0;
+    // What is written goes at once, and not when what went before was acknowledged: that is real time.
+    server.set_nodelay(true).expect("a socket");
+    (paced.expect("connected"), server)
 }
 
 /// Reads once; nothing if there is nothing.
