@@ -2,8 +2,8 @@
 //!
 //! Pure are the table of what is played ([`situations`]), what is made of what was seen ([`ledger`], [`count`], [`figures`]) and how it is
 //! shown ([`report`], [`text`], [`plot`]). Shells are the processes ([`cluster`], [`programs`]), what looks on ([`observe`]) and what
-//! counts requests ([`proxy`]), the kubelets of a real API server ([`load`]), evictions to hold others against ([`plain`]), and what puts it all
-//! together ([`play`]).
+//! counts requests ([`proxy`]), the kubelets of a real API server ([`load`]), evictions to hold others against ([`plain`]), and what puts
+//! it all together ([`play`]).
 
 mod args;
 mod cluster;
@@ -19,7 +19,8 @@ mod programs;
 mod progress;
 mod proxy;
 pub mod report;
-pub mod situations;
+pub mod signals;
+mod situations;
 pub mod text;
 mod views;
 
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bailiff_processes::Directory;
-use bailiff_runtime::{Shutdown, parse_or_exit};
+use bailiff_runtime::parse_or_exit;
 
 use args::Command;
 pub use args::{BenchArgs, BenchFlags, Cli, Output};
@@ -72,16 +73,17 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 fn bench(flags: &BenchFlags) -> Result<ExitCode, String> {
     let binaries = binaries(flags.binaries.as_deref())?;
     let directory = Directory::make("bailiff-bench")?;
-    let (report, ended) = runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let told_to_end = {
+        let _inside = runtime.enter();
+        signals::told_to_end()?
+    };
+    let (report, ended) = runtime.block_on(async {
         let mut report = report::Report::default();
-        let shutdown = Shutdown::new();
-        if let Err(error) = shutdown.on_signals() {
-            return (report, Err(format!("cannot listen to signals: {error}")));
-        }
         let ended = tokio::select! {
             biased;
             // What was started is ended, and what was made is removed, as it is dropped.
-            () = shutdown.triggered() => Err("interrupted".to_owned()),
+            () = told_to_end => Err("interrupted".to_owned()),
             ended = play::all(flags, &binaries, directory.path(), &mut report) => ended,
         };
         report.compare();

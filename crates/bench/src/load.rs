@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bailiff_cluster::{Api, Metrics};
 use bailiff_runtime::args::{Error, Valid, Validate};
-use bailiff_runtime::{Clock, Seed, Shutdown};
+use bailiff_runtime::{Clock, Seed};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -97,10 +97,7 @@ pub(crate) fn command(nodes: &[String], is_silent: bool) -> String {
 /// Lives until it is told to end, and removes what it made.
 pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
     let flags = args.into_inner();
-    let shutdown = Shutdown::new();
-    shutdown
-        .on_signals()
-        .map_err(|error| format!("cannot listen to signals: {error}"))?;
+    let told_to_end = crate::signals::told_to_end()?;
     let client = crate::cluster::connect(&flags.kubeconfig).await?;
     let server = Server {
         api: Api::new(client.clone(), Clock::system(), Metrics::default()).with_deadline(DEADLINE),
@@ -109,7 +106,7 @@ pub(crate) async fn run(args: LoadArgs) -> Result<ExitCode, String> {
     clean::all(&server).await?;
     let lived = tokio::select! {
         biased;
-        () = shutdown.triggered() => Ok(()),
+        () = told_to_end => Ok(()),
         lived = live(&server, &flags) => lived,
     };
     eprintln!("removing everything that was created");

@@ -68,7 +68,7 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
         let now = api.clock().wall();
         let mut ledger = lock(&ledger);
         match event {
-            Event::Snapshot(snapshot) => all(&mut ledger, snapshot, now),
+            Event::Snapshot(snapshot) => listed(&mut ledger, snapshot, now),
             Event::Applied(object) => object.applied(&mut ledger, now),
             Event::Deleted(meta) => T::gone(&mut ledger, &meta.name, &meta.uid, now),
             Event::Stale { .. } | Event::Fresh => {}
@@ -77,7 +77,7 @@ async fn follow<T: Told>(api: Api, path: &'static str, seed: Seed, ledger: Arc<M
 }
 
 /// What went while the watch was broken is gone, and when is not known.
-fn all<T: Told>(ledger: &mut Ledger, snapshot: Snapshot<T>, now: Wall) {
+fn listed<T: Told>(ledger: &mut Ledger, snapshot: Snapshot<T>, now: Wall) {
     // One that cannot be decoded is there all the same.
     let there = snapshot.objects.iter().map(View::meta).chain(&snapshot.malformed);
     let keys = there.map(|meta| T::key(meta).to_owned()).collect();
@@ -157,7 +157,7 @@ mod tests {
                 objects: objects.iter().map(view).collect(),
                 malformed: malformed.iter().map(meta).collect(),
             };
-            all(&mut ledger, snapshot, Wall::UNIX_EPOCH);
+            listed(&mut ledger, snapshot, Wall::UNIX_EPOCH);
             ledger.names()
         };
         assert_eq!(list(&["a", "b", "c"], &[]), ["a", "b", "c"]);

@@ -1,8 +1,8 @@
 //! Counts requests on their way to the API server: a port on loopback for each process, so that every request is somebody's, whoever
 //! wrote the program and whatever it counts itself.
 //!
-//! Answers pass as they come, piece by piece; requests pass when they are whole. The way to the API server is the kubeconfig's, with its TLS and its user; between a
-//! process and its port there is neither.
+//! Answers pass as they come, piece by piece; requests pass when they are whole. The way to the API server is the kubeconfig's, with its
+//! TLS and its user; between a process and its port there is neither.
 
 use std::convert::Infallible;
 use std::fmt;

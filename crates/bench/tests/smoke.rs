@@ -212,21 +212,38 @@ fn kubelets_of_an_api_server_are_a_process_that_removes_what_it_made() {
     }
 }
 
+/// A benchmark that plays. Dropping it ends it.
+struct Playing(Child);
+
+impl Playing {
+    fn tell_to_end(&self) {
+        let pid = Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap();
+        // It may have ended already.
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        self.tell_to_end();
+        let _ = self.0.wait();
+    }
+}
+
 /// Nothing that it started outlives it: another run would meet it.
 #[test]
 fn who_is_told_to_end_ends_what_it_started() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff-bench"));
-    command.args(["--nodes=10", "--pods=20", "--situations=rest", "--rest=1h"]);
+    command.args(["--nodes=10", "--pods=20", "--situations=rest", "--rest=2m"]);
     command.arg(format!("--binaries={}", binaries().display()));
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut playing = Playing(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut log = BufReader::new(playing.0.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(log.any(|line| line.contains("playing rest")));
-    let started = started_by(child.id());
+    let started = started_by(playing.0.id());
     assert_eq!(started.len(), 6, "a sandbox, a bus and four stages");
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    playing.tell_to_end();
     assert!(log.any(|line| line == "error: interrupted"));
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(playing.0.wait().unwrap().code(), Some(1));
     let left = started.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists());
     assert_eq!(left.count(), 0);
 }
