@@ -230,12 +230,12 @@ impl Drop for Inner {
 
 /// Tells the engine that time passes, until the hub is shut down.
 async fn tend(hub: Arc<Hub>) {
-    let mut tick = hub.turns(TICK);
+    let mut ticks = hub.ticks(TICK);
     loop {
         tokio::select! {
             biased;
             () = hub.is_down() => return,
-            () = tick.tick() => hub.tick(),
+            () = ticks.tick() => hub.tick(),
         }
     }
 }

@@ -9,7 +9,7 @@ use bailiff_runtime::args::{DEFAULT_BUS_PORT, TlsArgs, exit_invalid, go_bool, li
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::shutdown::chain;
 use bailiff_runtime::{
-    Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, Tls, Turns, admin, parse_or_exit, single_threaded,
+    Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, Ticks, Tls, admin, parse_or_exit, single_threaded,
     telemetry,
 };
 use clap::{ArgAction, Parser};
@@ -28,7 +28,7 @@ pub use self::engine::EngineFlags;
 /// Name in telemetry and health.
 const NAME: &str = "event-bus";
 
-/// How often it is looked at least whether etcd answers.
+/// How often it is looked, at least, whether etcd answers.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The event bus: carries decisions from stage to stage.
@@ -198,7 +198,7 @@ fn open(engine: Engine, clock: &Clock, seed: &Seed, metrics: &Metrics, readiness
         let watch = files.watch(readiness.check("etcd TLS files"), tasks.shutdown().token().clone());
         tasks.spawn_infallible("etcd TLS files", DeathPolicy::EndProcess, watch);
     }
-    let (check, mut every) = (readiness.check("etcd"), Turns::new(readiness.clock(), LOOK_EVERY));
+    let (check, mut every) = (readiness.check("etcd"), Ticks::new(readiness.clock(), LOOK_EVERY));
     tasks.spawn_infallible("etcd readiness", DeathPolicy::EndProcess, async move {
         loop {
             tokio::select! {

@@ -73,7 +73,8 @@ impl Clock {
     ///
     /// It is a millisecond before the turn ends: tokio's timer, if it began less than that before the clock, rounds up to a multiple of
     /// `every` by its own count. If that is a power of two, up to 64 ms, or a multiple of 64 ms, it needs no other wake on the way (its
-    /// wheels have 64 slots). A clock that began later costs such wakes, and nothing else.
+    /// wheels have 64 slots), but for one at the end of 4,096 ms that it reaches beyond. A clock that began later costs such wakes, and
+    /// nothing else.
     pub fn end_of_turn(&self, every: Duration) -> Instant {
         let (now, every) = (Instant::now(), every.max(TICK));
         let elapsed = now.saturating_duration_since(self.origin) + TICK;

@@ -245,6 +245,11 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_nowhere_is_not_made() {
+        Spans::off().emit(|| unreachable!("nobody wants it"));
+    }
+
+    #[test]
     fn children_refer_to_the_root_whatever_is_emitted_first() {
         let (spans, recorder) = Spans::recorded();
         let trace = mk_trace();

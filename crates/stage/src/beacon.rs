@@ -6,7 +6,7 @@ use bailiff_cluster::watch::SILENT_AFTER;
 use bailiff_event_bus::Publisher;
 use bailiff_model::Mono;
 use bailiff_runtime::admin::{Check, Heartbeat};
-use bailiff_runtime::{GoDuration, Turns};
+use bailiff_runtime::{GoDuration, Ticks};
 
 use crate::env::Env;
 
@@ -27,7 +27,7 @@ enum Trouble {
 #[derive(Debug)]
 pub struct Beacon {
     env: Env,
-    every: Turns,
+    every: Ticks,
     heartbeat: Heartbeat,
     watches: Check,
 }
@@ -37,7 +37,7 @@ impl Beacon {
     pub fn new(env: &Env, name: &'static str) -> Self {
         Self {
             env: env.clone(),
-            every: Turns::new(&env.host.clock, EVERY),
+            every: Ticks::new(&env.host.clock, EVERY),
             heartbeat: env.host.readiness.heartbeat(name, DEAD_AFTER),
             // Stages of one process share its checks.
             watches: env.host.readiness.check(format!("{name}: kubernetes watches")),

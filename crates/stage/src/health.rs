@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Router;
 use bailiff_runtime::port::{self, Bounds, Port};
-use bailiff_runtime::{Readiness, Shutdown, Turns};
+use bailiff_runtime::{Readiness, Shutdown, Ticks};
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -41,32 +41,36 @@ pub async fn serve_port(service: &'static str, port: Port, readiness: Readiness,
 async fn router(service: &'static str, readiness: &Readiness) -> (Router, HealthReporter) {
     let (reporter, server) = tonic_health::server::health_reporter();
     // The library says Serving until told otherwise.
-    tell(&reporter, service, readiness).await;
+    say(&reporter, service, status(readiness)).await;
     let routes = Routes::new(server.max_decoding_message_size(MESSAGE_MAX));
     (routes.prepare().into_axum_router(), reporter)
 }
 
 /// Keeps what is said true; ends when nobody needs to be told any more.
 async fn report(reporter: &HealthReporter, service: &'static str, readiness: &Readiness, shutdown: &Shutdown) {
-    let mut every = Turns::new(readiness.clock(), EVERY);
+    let (mut every, mut said) = (Ticks::new(readiness.clock(), EVERY), None);
     loop {
         tokio::select! {
             biased;
             () = shutdown.triggered() => break,
-            () = every.tick() => tell(reporter, service, readiness).await,
+            () = every.tick() => {}
+        }
+        let status = status(readiness);
+        // Whoever watches is told each time.
+        if said.replace(status) != Some(status) {
+            say(reporter, service, status).await;
         }
     }
     say(reporter, service, ServingStatus::NotServing).await;
     tokio::time::sleep(LINGER).await;
 }
 
-async fn tell(reporter: &HealthReporter, service: &'static str, readiness: &Readiness) {
-    let status = if readiness.is_ready() {
+fn status(readiness: &Readiness) -> ServingStatus {
+    if readiness.is_ready() {
         ServingStatus::Serving
     } else {
         ServingStatus::NotServing
-    };
-    say(reporter, service, status).await;
+    }
 }
 
 async fn say(reporter: &HealthReporter, service: &'static str, status: ServingStatus) {

@@ -139,7 +139,7 @@ impl Publisher {
     }
 
     /// Reports when the decision loop last turned, and when the least fresh of the API watches last gave a sign of life
-    /// (`None`: one never did; `tick`, if there are no watches). Sent with the next keepalive, every 2 s.
+    /// (`None`: one never did; `tick`, if there are no watches). Sent with the next keepalive, at least every 2 s.
     pub fn report(&self, tick: Mono, watch: Option<Mono>) {
         let mut state = self.shared.lock();
         let is_first = state.tick.is_none() || (state.watch.is_none() && watch.is_some());
@@ -153,7 +153,7 @@ impl Publisher {
     }
 
     /// Says in one sentence why the producer does not count itself live: its shard is not, until this is called with an empty text.
-    /// Sent with the next keepalive, every 2 s; readers and `bailiff bus status` show it.
+    /// Sent with the next keepalive, at least every 2 s; readers and `bailiff bus status` show it.
     pub fn set_trouble(&self, detail: &str) {
         let mut state = self.shared.lock();
         if state.detail != detail {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::publish_request::Step as Request;
 use bailiff_proto::v1::publish_response::Step as Answered;
-use bailiff_runtime::Turns;
+use bailiff_runtime::Ticks;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -154,7 +154,7 @@ fn send(requests: &mpsc::Sender<pb::PublishRequest>, step: Request) -> Result<()
 impl Session<'_> {
     /// Serves the session until it ends.
     async fn serve(&mut self, progress: &mut Progress, backoff: &mut Backoff) -> End {
-        let mut keepalive = Turns::new(&self.shared.clock, KEEPALIVE_EVERY);
+        let mut keepalive = Ticks::new(&self.shared.clock, KEEPALIVE_EVERY);
         let mut heard = tokio::time::Instant::now();
         let mut has_spoken = false;
         loop {
@@ -179,7 +179,7 @@ impl Session<'_> {
     }
 
     /// The owner did something: if it reported for the first time, the bus should know at once.
-    fn work(&self, keepalive: &mut Turns) -> Result<(), Status> {
+    fn work(&self, keepalive: &mut Ticks) -> Result<(), Status> {
         let state = self.shared.lock();
         if state.tick.is_some() && !state.is_report_sent {
             keepalive.hurry();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bailiff_model::{Now, Topic};
-use bailiff_runtime::{Clock, Turns};
+use bailiff_runtime::{Clock, Ticks};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -87,8 +87,8 @@ impl Hub {
     }
 
     /// Ticks every so often.
-    pub(super) fn turns(&self, every: Duration) -> Turns {
-        Turns::new(&self.clock, every)
+    pub(super) fn ticks(&self, every: Duration) -> Ticks {
+        Ticks::new(&self.clock, every)
     }
 
     pub(super) fn now(&self) -> Now {

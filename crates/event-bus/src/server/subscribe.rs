@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bailiff_model::{Revision, Topic};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::subscribe_response::Step;
-use bailiff_runtime::Turns;
+use bailiff_runtime::Ticks;
 use futures::stream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -38,7 +38,7 @@ struct Reader {
     /// What is to be sent before anything is read again.
     steps: VecDeque<Step>,
     set: Option<Pending>,
-    bookmark: Turns,
+    bookmark: Ticks,
     /// The snapshot, or what was missed, is not yet said to be complete.
     owes_boundary: bool,
     /// The states of all shards were not told yet.
@@ -71,7 +71,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
     });
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
     let seat = hub.seat(selection.topics.iter().copied().collect())?;
-    let bookmark = hub.turns(hub.options.bookmark_every);
+    let bookmark = hub.ticks(hub.options.bookmark_every);
     tracing::debug!(subscriber, ?position, "Subscription was opened");
     let reader = Reader {
         ended: hub.stream_token(),

@@ -14,8 +14,10 @@ pub(super) fn opened(spans: &Spans, opening: &Opening) {
         opened,
         verdict,
     } = opening;
-    let root = || Span::root(*trace, "node incident", *began, *opened);
-    spans.emit(|| about(root(), node).attribute("bailiff.verdict", word(*verdict)));
+    spans.emit(|| {
+        let root = Span::root(*trace, "node incident", *began, *opened);
+        about(root, node).attribute("bailiff.verdict", word(*verdict))
+    });
 }
 
 /// Silence, grace, the confirming read, the write.
@@ -34,8 +36,10 @@ pub(super) fn judged(spans: &Spans, judgement: &Judgement) {
     spans.emit(|| child("grace", counted_from, grace_ended, "expired"));
     spans.emit(|| child("confirming read", asked, answered, "silent").kind(SpanKind::Client));
     spans.emit(|| child("status write", answered, judged, "stored").kind(SpanKind::Client));
-    let unreachable = || child("node unreachable", counted_from, judged, "judged");
-    spans.emit(|| unreachable().attribute("bailiff.verdict", word(Verdict::Unreachable)));
+    spans.emit(|| {
+        let unreachable = child("node unreachable", counted_from, judged, "judged");
+        unreachable.attribute("bailiff.verdict", word(Verdict::Unreachable))
+    });
 }
 
 /// The node spoke when it was read: it is not judged.

@@ -38,8 +38,9 @@ const AWAKE_FOR: Duration = Duration::from_secs(2);
 const MUCH: usize = 4 << 20;
 
 /// From one look to the next at a stream on which two things came within that time; what is rare is seen at once. At 5,000
-/// nodes the monitor needs half of the time with 128 ms that it needed with 32 ms, and five processes three quarters with 256 ms of what
-/// they need with 128 ms. What is decided here is decided for tens of seconds. A power of two (see [`Clock::end_of_turn`]).
+/// nodes five processes at rest need three quarters of what they need with 128 ms, and at 32 ms the monitor alone needed twice as much as
+/// with 128. What it costs: each step that follows from a change on a busy stream, a taint or a pod of a rollout, begins up to so much
+/// later. A power of two (see [`Clock::end_of_turn`]).
 pub const LOOK: Duration = Duration::from_millis(256);
 
 /// A stream on which nothing came for so long is not busy any more: two looks, and half of one as none comes at its very time. One on
