@@ -10,7 +10,7 @@ use super::topic::{Stamp, TopicState};
 use crate::record::TombstoneReason;
 
 impl Memory {
-    /// Ticks terminal outcomes that are too old or too many into tombstones, oldest first.
+    /// Turns terminal outcomes that are too old or too many into tombstones, oldest first.
     pub(super) fn expire_terminal(&mut self, now: Now) {
         let limits = self.limits.clone();
         for topic in Topic::ALL {
