@@ -19,8 +19,8 @@ mod programs;
 mod progress;
 mod proxy;
 pub mod report;
-pub mod signals;
-mod situations;
+mod signals;
+pub mod situations;
 pub mod text;
 mod views;
 

@@ -15,7 +15,8 @@ use crate::engine::memory::image::{mono, nanos};
 use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Open, Refusal, Report, SessionId};
 use crate::wire::{self, envelope};
 
-/// How much replicas may count differently right after a Join: each says every 2 s what time it is, and looks at least every second whether to.
+/// How much replicas may count differently right after a Join: each says every 2 s what time it is, and looks at least every second
+/// whether to.
 pub(super) const APART: Duration = Duration::from_secs(3);
 
 /// The state of the bus after a number of entries.

@@ -10,7 +10,8 @@ use super::Input;
 use super::client;
 use super::driver::{AGAIN_AFTER, End, Link, Step};
 
-/// How long one that starts listens for the others, if etcd has their presence. Every replica gives a sign of life every 2 s, or up to a second later.
+/// How long one that starts listens for the others, if etcd has their presence. Every replica gives a sign of life every
+/// 2 s, or up to a second later.
 const LISTEN_FOR: Duration = Duration::from_secs(3);
 
 /// Signs of life of the other replicas.
