@@ -25,7 +25,7 @@ pub fn judge(seen: &Seen, premises: &mut Premises) {
         }
         by_node.values_mut().for_each(|pods| pods.sort_by_key(|pod| pod.appeared));
         judge_number(set, &by_node, premises);
-        judge_budget(set, &by_node, premises);
+        judge_budget(seen, set, &by_node, premises);
         judge_end(seen, set, &by_node, premises);
     }
 }
@@ -76,22 +76,36 @@ fn judge_number(set: &DaemonSet, by_node: &BTreeMap<&str, Vec<&Pod>>, premises: 
 }
 
 /// Whoever deletes an available pod leaves enough nodes with an available one.
-fn judge_budget(set: &DaemonSet, by_node: &BTreeMap<&str, Vec<&Pod>>, premises: &mut Premises) {
+fn judge_budget(seen: &Seen, set: &DaemonSet, by_node: &BTreeMap<&str, Vec<&Pod>>, premises: &mut Premises) {
     for pod in by_node.values().flatten() {
         let Some((moment, _)) = pod.deleted.filter(|(moment, _)| pod.was_available(*moment)) else {
             continue;
         };
         let has = |pods: &Vec<&Pod>| pods.iter().any(|other| other.was_available(moment + 1));
-        let unavailable: BTreeSet<&&str> = by_node.iter().filter(|(_, pods)| !has(pods)).map(|(node, _)| node).collect();
+        // DS-133: a node that should have no pod and has none does not count. So it is with those of the silent zone between the end of
+        // what ran there and that of their taints, which pods do not tell.
+        let counts = |name: &str, pods: &Vec<&Pod>| {
+            seen.nodes[name].zone != SILENT_ZONE || pods.iter().any(|other| other.was_there(moment + 1))
+        };
+        let is_lacking = |(name, pods): &(&&str, &Vec<&Pod>)| counts(name, pods) && !has(pods);
+        let unavailable: BTreeSet<&str> = by_node.iter().filter(is_lacking).map(|(name, _)| *name).collect();
         assert!(
             unavailable.len() <= set.max_unavailable,
-            "{} of {} was deleted at moment {moment}, which left {} nodes without: {unavailable:?}",
+            "{} of {} on {} was deleted at moment {moment}, which left {} nodes without:\n{}",
             pod.name,
             set.name,
-            unavailable.len()
+            pod.node,
+            unavailable.len(),
+            histories(unavailable.iter().map(|name| (*name, &by_node[name])))
         );
         premises.saw("an available daemon pod was replaced");
     }
+}
+
+/// A line for each pod of these nodes.
+fn histories<'a>(of: impl Iterator<Item = (&'a str, &'a Vec<&'a Pod>)>) -> String {
+    let lines = of.flat_map(|(node, pods)| pods.iter().map(move |pod| format!("{node}: {pod:?}\n")));
+    lines.collect()
 }
 
 /// Each node has one pod in the end, of the last edit.

@@ -39,6 +39,11 @@ impl Pod {
         self.deleted.is_none() && self.ended.is_none()
     }
 
+    /// It was there, whether it ran or not, right before this moment.
+    pub fn was_there(&self, moment: u64) -> bool {
+        self.appeared < moment && self.ended.is_none_or(|at| at >= moment)
+    }
+
     /// It was ready, and to stay, right before this moment.
     pub fn was_available(&self, moment: u64) -> bool {
         let was = |at: Option<u64>| at.is_some_and(|at| at < moment);
