@@ -97,7 +97,6 @@ impl Cluster {
     }
 
     /// Arguments of a member that count more than what all are told.
-    #[allow(dead_code, reason = "the fault test has some")]
     pub fn set_arguments(&mut self, index: usize, arguments: &[String]) {
         self.members[index].arguments = arguments.to_vec();
     }

@@ -47,7 +47,13 @@ fn mk_limits() -> Limits {
 
 impl Setup {
     pub async fn new(members: usize, replicas: usize) -> Self {
-        let cluster = Cluster::start(members);
+        let mut cluster = Cluster::prepare(members, None);
+        for member in 0..members {
+            // Who leads is known again soon: a replica gives its readers up when it has waited for 5 s.
+            let elections = ["--heartbeat-interval=50", "--election-timeout=500"];
+            cluster.set_arguments(member, &elections.map(str::to_owned));
+            cluster.run(member);
+        }
         let config = Config {
             limits: mk_limits(),
             presence_for: Duration::from_secs(3),
