@@ -2,7 +2,7 @@
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::value::{Name, Value, alike};
+use super::value::{Name, Unread, Value, alike};
 use super::wire::{Fields, Payload};
 use super::{Field, Kind, Message, ScanError};
 
@@ -17,6 +17,8 @@ pub(super) struct Object<'de> {
 struct Known<'de> {
     message: &'static Message,
     fields: Fields<'de>,
+    /// The place in the table where the last field is, or would be.
+    place: usize,
     /// Lists and maps that were handed over, as bits by their place in the table.
     given: u64,
     /// What the last key stands for.
@@ -64,6 +66,7 @@ impl<'de> Deserializer<'de> for Object<'de> {
         visitor.visit_map(Known {
             message: self.message,
             fields: Fields::of(self.bytes),
+            place: 0,
             given: 0,
             held: None,
         })
@@ -94,13 +97,19 @@ impl<'de> Known<'de> {
         }
     }
 
-    /// Fields mostly come in the order of the table, which has few.
-    fn find(&self, number: u32) -> Option<(usize, &'static Field)> {
-        self.message
-            .fields
-            .iter()
-            .enumerate()
-            .find(|(_, field)| field.number == number)
+    /// Fields mostly come in the order of their numbers, which is that of the table: each is looked for from where the last one was.
+    fn find(&mut self, number: u32) -> Option<(usize, &'static Field)> {
+        let table = self.message.fields;
+        if self.place > 0 && table[self.place - 1].number >= number {
+            self.place = 0;
+        }
+        loop {
+            let field = table.get(self.place)?;
+            if field.number >= number {
+                return (field.number == number).then_some((self.place, field));
+            }
+            self.place += 1;
+        }
     }
 }
 
@@ -119,9 +128,7 @@ impl<'de> MapAccess<'de> for Known<'de> {
         let Some((field, held)) = self.held.take() else {
             return Err(serde::de::Error::custom("a value without a key"));
         };
-        let value = Value::of(field.kind, held);
-        value
-            .and_then(|value| seed.deserialize(value))
+        seed.deserialize(Unread(field.kind, held))
             .map_err(|error| error.within(field.name))
     }
 }

@@ -126,12 +126,36 @@ fn what_a_type_does_not_read_is_not_looked_at_and_what_it_borrows_is_lent() {
     }
     let label = field(11, &[field(1, b"k"), field(2, b"\xff")].concat());
     let metadata = field(1, &[field(1, b"pod"), label].concat());
-    // What is passed over may be anything.
-    let message = [metadata, field(2, b"\xff\xff"), field(3, b"\x07")].concat();
+    // What is passed over may be anything, and of any wire type.
+    let message = [metadata, vec![2 << 3, 7], field(3, b"\x07")].concat();
     let Object { metadata, status } = read(&POD, &message).expect("a pod");
     assert!(message.as_ptr_range().contains(&metadata.name.as_ptr()));
     assert_eq!(metadata.labels["k"], "\u{fffd}", "as JSON shows it");
     assert!(status.is_some());
+}
+
+/// Each field is found, whichever was before it.
+#[test]
+fn fields_come_in_any_order() {
+    let fields = [
+        (1, "name", "n"),
+        (3, "namespace", "s"),
+        (5, "uid", "u"),
+        (6, "resourceVersion", "7"),
+    ];
+    let unknown = [field(2, b"x"), field(18, b"y")].concat();
+    for turn in 0..fields.len() {
+        for is_backwards in [false, true] {
+            let mut order = fields;
+            order.rotate_left(turn);
+            if is_backwards {
+                order.reverse();
+            }
+            let parts = order.map(|(number, _, text)| [field(number, text.as_bytes()), unknown.clone()].concat());
+            let wanted: Value = fields.iter().map(|(_, name, text)| (*name, *text)).collect();
+            assert_eq!(value(&OBJECT_META, &parts.concat()), Ok(wanted), "{order:?}");
+        }
+    }
 }
 
 #[test]
@@ -166,7 +190,7 @@ fn an_error_names_the_field() {
     }
 }
 
-/// What makes nesting bounded, and a place in a table a bit of a number.
+/// What makes nesting bounded, a place in a table a bit of a number, and a field found from the place of the one before.
 #[test]
 fn tables_end() {
     fn depth(message: &'static Message, above: usize) -> usize {

@@ -22,6 +22,9 @@ pub(super) enum Value<'de> {
     List(Items<'de>, Kind),
 }
 
+/// What a field holds, while it is not known whether anybody reads it.
+pub(super) struct Unread<'de>(pub(super) Kind, pub(super) Held<'de>);
+
 /// The name of a field.
 pub(super) struct Name(pub(super) &'static str);
 
@@ -53,7 +56,7 @@ macro_rules! alike {
 pub(super) use alike;
 
 impl<'de> Value<'de> {
-    pub(super) fn of(kind: Kind, held: Held<'de>) -> Result<Self, ScanError> {
+    fn of(kind: Kind, held: Held<'de>) -> Result<Self, ScanError> {
         Ok(match (kind, held) {
             (Kind::Map, Held::All(items)) => Self::Map(items),
             (Kind::Texts | Kind::Many(_), Held::All(items)) => Self::List(items, kind),
@@ -108,6 +111,35 @@ fn text(seconds: i64, nanos: i64) -> Result<String, ScanError> {
     let nanos = i32::try_from(nanos).map_err(ScanError::custom)?;
     let wall = Wall::new(seconds, nanos).map_err(ScanError::custom)?;
     Ok(wall.to_string())
+}
+
+impl<'de> Unread<'de> {
+    fn read(self) -> Result<Value<'de>, ScanError> {
+        Value::of(self.0, self.1)
+    }
+}
+
+impl<'de> Deserializer<'de> for Unread<'de> {
+    type Error = ScanError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
+        self.read()?.deserialize_any(visitor)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, ScanError> {
+        self.read()?.deserialize_tuple(length, visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ScanError> {
+        self.read()?.deserialize_enum(name, variants, visitor)
+    }
+
+    alike!();
 }
 
 impl<'de> Deserializer<'de> for Value<'de> {

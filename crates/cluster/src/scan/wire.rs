@@ -63,8 +63,20 @@ impl<'a> Fields<'a> {
         Ok(Some((number, payload)))
     }
 
-    #[inline]
+    /// Nearly all are of one byte: keys of the first fifteen fields, lengths of texts, flags.
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, Broken> {
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self) -> Result<u64, Broken> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let (byte, rest) = self.rest.split_first().ok_or(Broken::Truncated)?;
