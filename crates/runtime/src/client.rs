@@ -12,6 +12,7 @@ use std::time::Duration;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tower::Layer as _;
 
 use crate::Clock;
 use crate::args::KubeArgs;
@@ -57,8 +58,12 @@ pub enum Error {
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
 pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Client, Error> {
     let limit = RateLimit::new(f64::from(args.kube_api_qps), args.kube_api_burst, clock);
-    let builder = ClientBuilder::try_from(config(args, user).await?).map_err(Error::Build)?;
-    Ok(builder.with_layer(&limit).build())
+    let config = config(args, user).await?;
+    let default_namespace = config.default_namespace.clone();
+    Ok(Client::new(
+        limit.layer(transport(config, None)?.into_service()),
+        default_namespace,
+    ))
 }
 
 /// A client as these flags say that sends what it is given at once: who uses it takes the tokens of a [`Limiter`].
@@ -68,7 +73,7 @@ pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Clien
 pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user).await?;
     let default_namespace = config.default_namespace.clone();
-    Ok(transport(config, None)?.into_client(&default_namespace))
+    Ok(Client::new(transport(config, None)?.into_service(), default_namespace))
 }
 
 /// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each

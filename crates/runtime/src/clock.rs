@@ -76,10 +76,16 @@ impl Clock {
     /// wheels have 64 slots), but for one at the end of 4,096 ms that it reaches beyond. A clock that began later costs such wakes, and
     /// nothing else.
     pub fn end_of_turn(&self, every: Duration) -> Instant {
-        let (now, every) = (Instant::now(), every.max(TICK));
-        let elapsed = now.saturating_duration_since(self.origin) + TICK;
-        let left = every.as_nanos() - elapsed.as_nanos() % every.as_nanos();
-        now + Duration::from_nanos_u128(left)
+        let now = Instant::now();
+        let elapsed = Mono::from_origin(now.saturating_duration_since(self.origin));
+        now + self.turn_from(elapsed, every).saturating_since(elapsed)
+    }
+
+    /// The same, with the turn of `every` at `at`: later than that by `every` at most.
+    pub fn turn_from(&self, at: Mono, every: Duration) -> Mono {
+        let every = every.max(TICK);
+        let passed = at.since_origin().saturating_add(TICK).as_nanos() % every.as_nanos();
+        at + Duration::from_nanos_u128(every.as_nanos() - passed)
     }
 
     /// Steps a virtual wall clock, as an operator or NTP might. The system's clock is not touched.
@@ -133,5 +139,10 @@ mod tests {
             assert_eq!(ticks, turn * 32, "after {passed} more microseconds");
         }
         assert!(clock.end_of_turn(Duration::ZERO) > Instant::now(), "never the present");
+        let at = |millis| Mono::from_origin(Duration::from_millis(millis));
+        assert_eq!(clock.turn_from(Mono::FAR_FUTURE, every), Mono::FAR_FUTURE);
+        for (point, end) in [(0, 31), (30, 31), (31, 63), (32, 63), (1_000, 1_023)] {
+            assert_eq!(clock.turn_from(at(point), every), at(end), "the turn at {point} ms");
+        }
     }
 }

@@ -168,9 +168,12 @@ impl Transport {
         (self.send)(Room(None), request)
     }
 
-    /// A client of kube's, whose requests take connections of the pool.
-    pub(super) fn into_client(self, default_namespace: &str) -> Client {
-        let service = move |request: Request<kube::client::Body>| {
+    /// What a client of kube's sends its requests by: each takes a connection of the pool.
+    pub(super) fn into_service(
+        self,
+    ) -> impl Service<Request<kube::client::Body>, Response = Response<Answer>, Error = BoxError, Future: Send> + Send + 'static
+    {
+        tower::service_fn(move |request: Request<kube::client::Body>| {
             let transport = self.clone();
             async move {
                 let (parts, body) = request.into_parts();
@@ -180,8 +183,7 @@ impl Transport {
                     .await
                     .map_err(BoxError::from)
             }
-        };
-        Client::new(tower::service_fn(service), default_namespace)
+        })
     }
 }
 

@@ -21,6 +21,7 @@ use super::board::Board;
 use super::elector::{Effect, Elector, Failure, Input, Observed, Periods, State};
 use super::{Leadership, Lost};
 use crate::args::LeaderElectionFlags;
+use crate::client::LOOK;
 use crate::shutdown::chain;
 use crate::{Clock, Seed};
 
@@ -271,9 +272,11 @@ impl Driver {
                 self.replace(lease, &version);
             }
             Effect::Announce(state) => self.announce(state),
-            Effect::Wake { at, jitter } => {
+            Effect::Wake { at, jitter, leeway } => {
                 let jitter = self.seed.below(u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX));
-                self.wake = at + Duration::from_nanos(jitter);
+                let at = at + Duration::from_nanos(jitter);
+                let turn = self.clock.turn_from(at, LOOK);
+                self.wake = if turn <= at + leeway { turn } else { at };
             }
             Effect::End => {}
         }

@@ -410,28 +410,29 @@ impl Elector {
         self.pending = Some(Pending { sent, is_optimistic });
         effects.push(request);
         // While a request is under way only the end of leadership wakes; requests have a deadline of their own.
-        let (at, jitter) = (self.until(), Duration::ZERO);
-        effects.push(Effect::Wake { at, jitter });
+        effects.push(Effect::Wake {
+            at: self.until(),
+            jitter: Duration::ZERO,
+            leeway: Duration::ZERO,
+        });
     }
 
     fn wait(&self, now: Now, effects: &mut Vec<Effect>) {
         let glance = now.mono + self.periods.glance();
-        let wake = match self.phase {
+        let (at, jitter, leeway) = match self.phase {
             Phase::Leading { until, settles, .. } => {
                 let retry = now.mono + self.periods.retry;
                 let settles = settles.filter(|at| now.mono < *at).unwrap_or(retry);
-                (retry.min(until).min(settles), Duration::ZERO)
+                let at = retry.min(until).min(settles);
+                (at, Duration::ZERO, self.periods.leeway().min(until.saturating_since(at)))
             }
             // At the very moment at which it may be taken, if that is sooner.
             _ => {
                 let free = self.free_at().filter(|free| now.mono < *free).unwrap_or(glance);
-                (glance.min(free), self.periods.jitter())
+                (glance.min(free), self.periods.jitter(), Duration::ZERO)
             }
         };
-        effects.push(Effect::Wake {
-            at: wake.0,
-            jitter: wake.1,
-        });
+        effects.push(Effect::Wake { at, jitter, leeway });
     }
 
     fn until(&self) -> Mono {

@@ -171,6 +171,29 @@ async fn the_lease_is_written_as_client_go_writes_it() {
     assert!(one.metrics.encode().contains(gauge), "{}", one.metrics.encode());
 }
 
+/// A process that is awake at the ends of its turns renews then.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_at_the_end_of_a_turn() {
+    let (server, clock) = (Server::default(), mk_clock());
+    tokio::time::advance(Duration::from_millis(77)).await;
+    let mut one = mk_candidate(&server, "one", &clock);
+    assert_eq!(acquired(&mut one).await, Ok(1));
+    let version = |server: &Server| server.lease()["metadata"]["resourceVersion"].clone();
+    let millis = Duration::from_millis(2);
+    let mut renewed = Vec::new();
+    for turn in 1..=40 {
+        let before = version(&server);
+        let end = clock.end_of_turn(LOOK);
+        tokio::time::sleep_until(end - millis).await;
+        assert_eq!(before, version(&server), "nothing within a turn");
+        tokio::time::sleep_until(end + millis).await;
+        if before != version(&server) {
+            renewed.push(turn);
+        }
+    }
+    assert_eq!(renewed, [9, 17, 25, 33], "every 2 s, and what is left of a turn");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_others_keep_in_the_lease_stays() {
     let (server, clock) = (Server::default(), mk_clock());

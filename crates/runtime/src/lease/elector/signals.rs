@@ -88,8 +88,10 @@ pub enum Effect {
     Wake {
         /// The moment.
         at: Mono,
-        /// By how much it may be later.
+        /// By how much it is to be later at random.
         jitter: Duration,
+        /// By how much it may be later than that, if the process is awake for something else then.
+        leeway: Duration,
     },
     /// Nothing will happen any more.
     End,
@@ -107,6 +109,11 @@ impl Periods {
     /// How much later than wanted a candidate may look, so that many of them do not look at once.
     pub(super) fn jitter(&self) -> Duration {
         self.retry / 20
+    }
+
+    /// How much later than wanted a holder may renew: there is time for several tries until its deadline.
+    pub(super) fn leeway(&self) -> Duration {
+        self.retry / 5
     }
 
     /// By how much longer a candidate waits that leads another shard: whoever leads none looks in the meantime.

@@ -76,7 +76,14 @@ fn acts(effects: Vec<Effect>) -> Vec<Effect> {
 
 fn wake(effects: &[Effect]) -> Option<(Mono, Duration)> {
     effects.iter().rev().find_map(|effect| match effect {
-        Effect::Wake { at, jitter } => Some((*at, *jitter)),
+        Effect::Wake { at, jitter, .. } => Some((*at, *jitter)),
+        _ => None,
+    })
+}
+
+fn leeway(effects: &[Effect]) -> Option<Duration> {
+    effects.iter().rev().find_map(|effect| match effect {
+        Effect::Wake { leeway, .. } => Some(*leeway),
         _ => None,
     })
 }
@@ -103,6 +110,11 @@ fn mk_leader() -> (Elector, Record) {
     };
     let effects = elector.apply(Input::Wrote(mk_observed(record.clone(), 10)), at(100));
     assert_eq!(wake(&effects), Some((at(2_100).mono, Duration::ZERO)));
+    assert_eq!(
+        leeway(&effects),
+        Some(RETRY / 5),
+        "it renews a little later if that is at hand"
+    );
     assert_eq!(acts(effects), [leading(10, 10_000)]);
     (elector, record)
 }
@@ -220,11 +232,26 @@ fn a_version_that_is_no_number_makes_no_leader() {
 }
 
 #[test]
+fn a_holder_that_is_near_its_deadline_is_not_late() {
+    for (failed, wanted) in [
+        (7_000, RETRY / 5),
+        (7_800, Duration::from_millis(200)),
+        (9_000, Duration::ZERO),
+    ] {
+        let (mut elector, _) = mk_leader();
+        elector.apply(Input::Tick, at(2_100));
+        let effects = elector.apply(Input::Failed(Failure::Other), at(failed));
+        assert_eq!(leeway(&effects), Some(wanted), "failed at {failed} ms");
+    }
+}
+
+#[test]
 fn a_renewal_is_one_request_and_moves_the_end_from_when_it_was_sent() {
     let (mut elector, record) = mk_leader();
     let renewed = record.renewed(LEASE, at(2_100).wall);
     let effects = elector.apply(Input::Tick, at(2_100));
     assert_eq!(wake(&effects), Some((at(10_000).mono, Duration::ZERO)));
+    assert_eq!(leeway(&effects), Some(Duration::ZERO), "leadership ends on time");
     assert_eq!(acts(effects), [Effect::Replace(whole(renewed.clone()), mk_version(10))]);
     let effects = acts(elector.apply(Input::Wrote(mk_observed(renewed, 11)), at(4_000)));
     assert_eq!(effects, [leading(10, 12_100)], "the epoch stays that of the acquisition");

@@ -193,8 +193,9 @@ impl Contest {
         let skew = candidate.skew;
         for effect in candidate.elector.apply(input, at(now + skew)) {
             match effect {
-                Effect::Wake { at, jitter } => {
-                    let jitter = self.seed.below(u64::try_from(jitter.as_millis()).expect("short") + 1);
+                Effect::Wake { at, jitter, leeway } => {
+                    let later = u64::try_from((jitter + leeway).as_millis()).expect("short");
+                    let jitter = self.seed.below(later + 1);
                     let millis = u64::try_from(at.since_origin().as_millis()).unwrap_or(u64::MAX);
                     candidate.wake = millis.saturating_add(jitter).saturating_sub(skew);
                 }
