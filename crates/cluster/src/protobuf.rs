@@ -19,13 +19,6 @@ use crate::views::{CompactString, Meta};
 /// What every document starts with (`k8s.io/apimachinery/pkg/runtime/serializer/protobuf`).
 const MAGIC: &[u8] = b"k8s\0";
 
-/// `runtime.Unknown`: the envelope of a document.
-#[derive(Clone, PartialEq, Message)]
-struct Unknown {
-    #[prost(bytes = "bytes", tag = "2")]
-    raw: Bytes,
-}
-
 /// `runtime.RawExtension`: bytes of another encoding.
 #[derive(Clone, PartialEq, Message)]
 pub struct RawExtension {
@@ -128,12 +121,19 @@ pub(crate) struct StatusCause {
     pub(crate) message: String,
 }
 
-/// The message in a document; `None` if the bytes are no document.
-pub(crate) fn document(bytes: &Bytes) -> Result<Option<Bytes>, prost::DecodeError> {
-    if !bytes.starts_with(MAGIC) {
+/// The message in a document, which is a `runtime.Unknown` after a few bytes; `None` if the bytes are no document.
+pub(crate) fn document(bytes: &Bytes) -> Result<Option<Bytes>, ScanError> {
+    let Some(unknown) = bytes.strip_prefix(MAGIC) else {
         return Ok(None);
+    };
+    let mut raw = &b""[..];
+    let mut fields = Fields::of(unknown);
+    while let Some(field) = fields.next()? {
+        if let (2, Payload::Bytes(message)) = field {
+            raw = message;
+        }
     }
-    Unknown::decode(bytes.slice(MAGIC.len()..)).map(|unknown| Some(unknown.raw))
+    Ok(Some(bytes.slice_ref(raw)))
 }
 
 /// What a `meta.v1.WatchEvent` says, and the document that it says it of: its bytes, which are the event's.
