@@ -20,8 +20,11 @@ use crate::record::{Record, ShardStatus};
 use crate::server::{MESSAGE_MAX, Server};
 use crate::wire::{self, Wire};
 
-/// A peer that does not answer HTTP/2 pings for so long is gone, even if nothing closed the connection.
-const PING_EVERY: Duration = Duration::from_secs(5);
+/// A peer that was not heard of for so long is pinged (HTTP/2), and is gone if it does not answer that in time, even if nothing closed the
+/// connection: together [`SILENT_AFTER`](super::SILENT_AFTER). That it was heard of is noticed once in the former, by a timer of its own;
+/// bookmarks come four times as often.
+const PING_AFTER: Duration = Duration::from_secs(8);
+const PONG_WITHIN: Duration = Duration::from_secs(2);
 
 const GET_HISTORY: &str = "GetHistory";
 
@@ -284,8 +287,8 @@ impl Bus {
 fn patient(endpoint: Endpoint) -> Endpoint {
     endpoint
         .connect_timeout(ANSWER_WITHIN)
-        .http2_keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_EVERY)
+        .http2_keep_alive_interval(PING_AFTER)
+        .keep_alive_timeout(PONG_WITHIN)
         .tcp_nodelay(true)
 }
 
