@@ -424,7 +424,8 @@ impl Elector {
                 let retry = now.mono + self.periods.retry;
                 let settles = settles.filter(|at| now.mono < *at).unwrap_or(retry);
                 let at = retry.min(until).min(settles);
-                (at, Duration::ZERO, self.periods.leeway().min(until.saturating_since(at)))
+                let left = until.saturating_since(at);
+                (at, Duration::ZERO, self.periods.leeway().min(left / 4))
             }
             // At the very moment at which it may be taken, if that is sooner.
             _ => {
