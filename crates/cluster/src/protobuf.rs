@@ -1,7 +1,7 @@
 //! Kubernetes' protobuf encoding, as far as watches and answers need it whatever the kind.
 //!
 //! Field numbers are those of `k8s.io/apimachinery`'s `generated.proto` files; they never change. Messages declare the fields that are
-//! read and skip the rest; what comes for each change is taken apart without one ([`event`]). Objects are read by the tables of
+//! read and skip the rest; what comes for each change is taken apart without one ([`event`], [`document`]). Objects are read by the tables of
 //! [`crate::scan`]; what keeps the bytes of a part declares its own message from [`ObjectMeta`] and [`RawExtension`].
 
 use std::collections::BTreeMap;
@@ -129,8 +129,10 @@ pub(crate) fn document(bytes: &Bytes) -> Result<Option<Bytes>, ScanError> {
     let mut raw = &b""[..];
     let mut fields = Fields::of(unknown);
     while let Some(field) = fields.next()? {
-        if let (2, Payload::Bytes(message)) = field {
-            raw = message;
+        match field {
+            (2, Payload::Bytes(message)) => raw = message,
+            (2, _) => return Err(serde::de::Error::custom("the message of a document has another wire type")),
+            _ => {}
         }
     }
     Ok(Some(bytes.slice_ref(raw)))
@@ -245,6 +247,19 @@ mod tests {
             b"\x0a\x05ADDED\x12\x02\x0a\x04",
         ] {
             assert_eq!(read(broken), None, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_document_has_a_message_whatever_else_it_has() {
+        let read = |bytes: &'static [u8]| document(&Bytes::from_static(bytes));
+        let message = Ok(Some(Bytes::from_static(b"ab")));
+        assert_eq!(read(b"k8s\0\x0a\x01t\x12\x02ab\x1a\0"), message);
+        assert_eq!(read(b"k8s\0\x28\x07\x12\x02ab"), message, "a field of later");
+        assert_eq!(read(b"k8s\0"), Ok(Some(Bytes::new())), "one whose fields are all empty");
+        assert_eq!(read(b"{}"), Ok(None), "no document");
+        for broken in [&b"k8s\0\x12\x02a"[..], b"k8s\0\x10\x02", b"k8s\0\x13"] {
+            assert!(read(broken).is_err(), "{broken:?}");
         }
     }
 

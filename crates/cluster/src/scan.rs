@@ -26,7 +26,7 @@ use serde::Deserialize;
 pub struct Message {
     /// Its name in the API.
     pub name: &'static str,
-    /// The fields, by number.
+    /// The fields, sorted by their numbers: one that stands before a smaller one may not be found.
     pub fields: &'static [Field],
 }
 

@@ -1,8 +1,8 @@
 //! What is done every so often, and need not be done on time.
 //!
-//! To be woken costs a sleeping process many times what such a thing does. So what a stage reports, its session and its health, and the
-//! bus's ticks and bookmarks are due at the ends of the same turns, at which connections that stream are looked at too
-//! ([`LOOK`](crate::client::LOOK)): together they wake a process at most four times a second.
+//! To be woken costs a sleeping process many times what such a thing does. So what a stage reports, its session and its health, the
+//! renewal of its Lease, and the bus's ticks and bookmarks are due at the ends of the same turns, at which connections that stream are
+//! looked at too ([`LOOK`](crate::client::LOOK)): together they wake a process at most four times a second.
 
 use std::time::Duration;
 

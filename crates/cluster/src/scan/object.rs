@@ -55,6 +55,7 @@ struct Entries<'de> {
 
 impl<'de> Object<'de> {
     pub(super) fn new(message: &'static Message, bytes: &'de [u8]) -> Self {
+        debug_assert!(message.fields.is_sorted_by_key(|field| field.number), "{}", message.name);
         Self { message, bytes }
     }
 }

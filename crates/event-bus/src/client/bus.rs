@@ -13,18 +13,18 @@ use bailiff_runtime::tls::{Connector, Tls};
 use tonic::transport::Endpoint;
 use tonic::{Code, Response, Status, Streaming};
 
-use super::ANSWER_WITHIN;
 use super::line::Line;
 use super::route::Route;
+use super::{ANSWER_WITHIN, SILENT_AFTER};
 use crate::record::{Record, ShardStatus};
 use crate::server::{MESSAGE_MAX, Server};
 use crate::wire::{self, Wire};
 
 /// A peer that was not heard of for so long is pinged (HTTP/2), and is gone if it does not answer that in time, even if nothing closed the
-/// connection: together [`SILENT_AFTER`](super::SILENT_AFTER). That it was heard of is noticed once in the former, by a timer of its own;
+/// connection: together [`SILENT_AFTER`]. That it was heard of is noticed once in the former, by a timer of its own;
 /// bookmarks come four times as often.
 const PING_AFTER: Duration = Duration::from_secs(8);
-const PONG_WITHIN: Duration = Duration::from_secs(2);
+const PONG_WITHIN: Duration = SILENT_AFTER.saturating_sub(PING_AFTER);
 
 const GET_HISTORY: &str = "GetHistory";
 

@@ -424,6 +424,7 @@ impl Elector {
                 let retry = now.mono + self.periods.retry;
                 let settles = settles.filter(|at| now.mono < *at).unwrap_or(retry);
                 let at = retry.min(until).min(settles);
+                // Whoever has little time left has most of it for the answer.
                 let left = until.saturating_since(at);
                 (at, Duration::ZERO, self.periods.leeway().min(left / 4))
             }

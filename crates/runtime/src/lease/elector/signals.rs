@@ -84,7 +84,7 @@ pub enum Effect {
     Ask(ResourceVersion),
     /// Tell everybody, before doing what follows.
     Announce(State),
-    /// Send a [`Input::Tick`] at this moment, or up to `jitter` later, instead of at any asked for before.
+    /// Send a [`Input::Tick`] at this moment, or up to `jitter` and `leeway` later, instead of at any asked for before.
     Wake {
         /// The moment.
         at: Mono,
@@ -111,7 +111,8 @@ impl Periods {
         self.retry / 20
     }
 
-    /// How much later than wanted a holder may renew: there is time for several tries until its deadline.
+    /// How much later than wanted a holder may renew, if its deadline is far: with the default of 2 s it is more than a turn of the process,
+    /// so that there is always an end of one to renew at; and it is what client-go's jitter adds at most, with which deadlines have to fit.
     pub(super) fn leeway(&self) -> Duration {
         self.retry / 5
     }
