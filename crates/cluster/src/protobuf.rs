@@ -1,8 +1,8 @@
 //! Kubernetes' protobuf encoding, as far as watches and answers need it whatever the kind.
 //!
 //! Field numbers are those of `k8s.io/apimachinery`'s `generated.proto` files; they never change. Messages declare the fields that are
-//! read and skip the rest; what comes for each change is taken apart without one ([`event`], [`document`]). Objects are read by the tables of
-//! [`crate::scan`]; what keeps the bytes of a part declares its own message from [`ObjectMeta`] and [`RawExtension`].
+//! read and skip the rest; what comes for each change is taken apart without one ([`event`], [`document`]). Objects are read by the
+//! tables of [`crate::scan`]; what keeps the bytes of a part declares its own message from [`ObjectMeta`] and [`RawExtension`].
 
 use std::collections::BTreeMap;
 

@@ -127,11 +127,13 @@ fn what_a_type_does_not_read_is_not_looked_at_and_what_it_borrows_is_lent() {
     let label = field(11, &[field(1, b"k"), field(2, b"\xff")].concat());
     let metadata = field(1, &[field(1, b"pod"), label].concat());
     // What is passed over may be anything, and of any wire type.
-    let message = [metadata, vec![2 << 3, 7], field(3, b"\x07")].concat();
-    let Object { metadata, status } = read(&POD, &message).expect("a pod");
-    assert!(message.as_ptr_range().contains(&metadata.name.as_ptr()));
-    assert_eq!(metadata.labels["k"], "\u{fffd}", "as JSON shows it");
-    assert!(status.is_some());
+    for spec in [field(2, b"\xff\xff"), vec![2 << 3, 7]] {
+        let message = [&*metadata, &spec, &field(3, b"\x07")].concat();
+        let Object { metadata, status } = read(&POD, &message).expect("a pod");
+        assert!(message.as_ptr_range().contains(&metadata.name.as_ptr()));
+        assert_eq!(metadata.labels["k"], "\u{fffd}", "as JSON shows it");
+        assert!(status.is_some());
+    }
 }
 
 /// Each field is found, whichever was before it.

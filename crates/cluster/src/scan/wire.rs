@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// The next field. To answer it by memory, as a function of its own would, costs more than to find it.
+    /// The next field. A function of its own would answer each by memory, and a renewal of a Lease has thirty.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, Broken> {
         if self.rest.is_empty() {

@@ -112,7 +112,7 @@ impl Periods {
     }
 
     /// How much later than wanted a holder may renew, if its deadline is far: with the default of 2 s it is more than a turn of the process,
-    /// so that there is always an end of one to renew at; and it is what client-go's jitter adds at most, with which deadlines have to fit.
+    /// so that there is always an end of one to renew at; and a deadline has to be longer than 1.2 times the retry period.
     pub(super) fn leeway(&self) -> Duration {
         self.retry / 5
     }
