@@ -19,6 +19,8 @@ struct Node {
     taints: Vec<Taint>,
     /// When the first of its taints was seen.
     tainted: Option<Wall>,
+    /// The earliest `timeAdded` that its taints had since then: one that is written anew starts no toleration anew (TE-063).
+    added: Option<Wall>,
     /// Pods that are on it and not going, daemon pods aside.
     staying: usize,
     /// What its kubelet posted last, by its own word, and when that was seen.
@@ -186,6 +188,12 @@ impl Ledger {
         }
         node.is_ready = ready == ReadyStatus::True;
         node.tainted = if taints.is_empty() { None } else { node.tainted.or(Some(now)) };
+        let added = taints.iter().filter_map(|taint| taint.time_added);
+        node.added = if taints.is_empty() {
+            None
+        } else {
+            added.chain(node.added).min()
+        };
         node.taints = taints;
         if node.tainted.is_some() {
             let explained = std::mem::take(&mut node.unexplained);
@@ -375,9 +383,8 @@ fn judge(seen: &mut Seen, name: &str, node: &Node, at: Wall, tolerations: &[Tole
     };
     // A pod that tolerates it beyond what the calendar holds is never due.
     seen.evicted.push((tainted.checked_add(tolerated).unwrap_or(Wall::MAX), at));
-    // What the API says of the taint is cut to whole seconds, so whoever is before it is early by any clock.
-    let added = node.taints.iter().filter_map(|taint| taint.time_added).min();
-    if let Some(added) = added {
+    // What the API says of the taints is cut to whole seconds, so whoever is before it is early by any clock.
+    if let Some(added) = node.added {
         let late = seconds(at, added) - tolerated.as_secs_f64();
         if late < 0.0 {
             seen.early

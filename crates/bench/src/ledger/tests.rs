@@ -87,6 +87,30 @@ fn what_comes_before_its_time_is_told() {
     close(&seen.evictions(), &[-0.6, -0.4]);
 }
 
+/// A deadline stays when `timeAdded` is written anew.
+#[test]
+fn a_taint_that_is_written_anew_starts_no_toleration_anew() {
+    let (mut ledger, thirty) = (Ledger::default(), mk_tolerations(30));
+    let tainted = |ledger: &mut Ledger, seen: f64, added: f64| {
+        ledger.node(at(seen), "n-1", ReadyStatus::True, vec![mk_taint(Some(added))]);
+    };
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
+    for uid in ["a", "b"] {
+        ledger.pod(at(0.0), &pod(uid, &thirty, false));
+    }
+    ledger.begin(at(0.0));
+    tainted(&mut ledger, 50.0, 50.0);
+    tainted(&mut ledger, 55.0, 55.0);
+    ledger.pod(at(80.25), &pod("a", &thirty, true));
+    // It was without a taint in between.
+    ledger.node(at(81.0), "n-1", ReadyStatus::True, Vec::new());
+    tainted(&mut ledger, 82.0, 82.0);
+    ledger.pod(at(111.75), &pod("b", &thirty, true));
+    let seen = ledger.end();
+    close(&seen.evictions(), &[0.25, -0.25]);
+    assert_eq!(seen.early, ["a pod was deleted on n-1 0.250 s before it was due"]);
+}
+
 #[test]
 fn a_status_that_was_posted_after_the_last_renewal_is_a_sign_of_life() {
     let mut ledger = Ledger::default();

@@ -24,6 +24,8 @@ const TICK: Duration = Duration::from_millis(20);
 const JOBS: usize = 4 * HANDS;
 /// After so long something is tried again that came to nothing: whoever waits for it looks five times a second.
 const AGAIN: Duration = Duration::from_secs(1);
+/// An API server makes its namespaces itself, seconds after it says that it is ready; whoever starts one need not wait for them.
+const NAMESPACES: Duration = Duration::from_secs(60);
 /// After so many objects it is said how far it is.
 const TOLD: usize = 5_000;
 
@@ -58,12 +60,7 @@ enum Answer {
 /// # Errors
 /// The first object that cannot be created.
 pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> {
-    let (path, account) = objects::service_account();
-    match api.create::<IgnoredAny>(&path, &account).await {
-        Ok(_) => {}
-        Err(error) if error.kind == Kind::AlreadyExists => {}
-        Err(error) => return Err(format!("the service account of the pods cannot be created: {error}")),
-    }
+    create_service_account(api).await?;
     let nodes = stream::iter(0..flags.nodes).map(|index| join(api, flags, index));
     let joined: Vec<(Kubelet, String)> = nodes.buffered(HANDS).try_collect().await?;
     let (kubelets, uids): (Vec<Kubelet>, Vec<String>) = joined.into_iter().unzip();
@@ -77,6 +74,20 @@ pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> 
         }
     }
     Ok(Fleet::new(kubelets))
+}
+
+/// The account that pods are of, which is the first object in their namespace.
+async fn create_service_account(api: &Api) -> Result<(), String> {
+    let (path, account) = objects::service_account();
+    let until = tokio::time::Instant::now() + NAMESPACES;
+    loop {
+        match api.create::<IgnoredAny>(&path, &account).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind == Kind::AlreadyExists => return Ok(()),
+            Err(error) if error.kind == Kind::NotFound && tokio::time::Instant::now() < until => tokio::time::sleep(AGAIN).await,
+            Err(error) => return Err(format!("the service account of the pods cannot be created: {error}")),
+        }
+    }
 }
 
 /// A node joins, with its Lease. Its uid is told besides.
@@ -285,4 +296,55 @@ fn unless_gone(answer: Result<IgnoredAny, Error>) -> Result<(), String> {
 
 fn path_of(pod: &Pod) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use bailiff_cluster::Metrics;
+    use bailiff_runtime::Clock;
+    use http::{Response, StatusCode};
+    use http_body_util::Full;
+    use hyper::body::Bytes;
+    use serde_json::json;
+
+    use super::*;
+
+    /// An API server without namespaces for so many requests; their number besides.
+    fn young(without: u32) -> (Api, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&asked);
+        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let is_there = counter.fetch_add(1, Ordering::Relaxed) >= without;
+            let (status, answer) = if is_there {
+                (StatusCode::CREATED, objects::service_account().1)
+            } else {
+                let reason = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+                (StatusCode::NOT_FOUND, reason)
+            };
+            let mut response = Response::new(Full::new(Bytes::from(answer.to_string())));
+            *response.status_mut() = status;
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let api = Api::new(kube::Client::new(service, "default"), Clock::system(), Metrics::default());
+        (api, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_that_are_late_are_waited_for_with_a_bound() {
+        let (api, asked) = young(3);
+        assert_eq!(create_service_account(&api).await, Ok(()));
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+
+        let (api, asked) = young(u32::MAX);
+        let refused = create_service_account(&api).await.expect_err("there is no namespace");
+        assert!(refused.contains("service account"), "{refused}");
+        assert_eq!(
+            u64::from(asked.load(Ordering::Relaxed)),
+            NAMESPACES.as_secs() / AGAIN.as_secs() + 1
+        );
+    }
 }
