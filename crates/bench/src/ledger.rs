@@ -187,13 +187,12 @@ impl Ledger {
             }
         }
         node.is_ready = ready == ReadyStatus::True;
-        node.tainted = if taints.is_empty() { None } else { node.tainted.or(Some(now)) };
-        let added = taints.iter().filter_map(|taint| taint.time_added);
-        node.added = if taints.is_empty() {
-            None
+        if taints.is_empty() {
+            (node.tainted, node.added) = (None, None);
         } else {
-            added.chain(node.added).min()
-        };
+            node.tainted = node.tainted.or(Some(now));
+            node.added = taints.iter().filter_map(|taint| taint.time_added).chain(node.added).min();
+        }
         node.taints = taints;
         if node.tainted.is_some() {
             let explained = std::mem::take(&mut node.unexplained);
