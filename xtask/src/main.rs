@@ -1,5 +1,6 @@
 //! Chores of the repository. `cargo xtask` lists them.
 
+mod dist;
 mod rules;
 mod scaling;
 
@@ -16,6 +17,8 @@ usage: cargo xtask <chore>
   rules [--check]  write docs/rules.md: which test proves which rule; with --check only see that it is fresh and none is missing
   soak             scenarios made up from seeds, played with a release build: --seeds N, --from S,
                    --seed S for one's story, --places for a fault at every place of fixed situations
+  dist             the six binaries as images hold them, built by what they do: counted while they play, and built again;
+                   --out=DIRECTORY, --target=TRIPLE
   scaling          what shards cost and bring in a sandbox of 50,000 nodes, measured with binaries as images hold them (docs/scaling.md);
                    minutes and some GB of memory; --nodes=N for fewer, and more flags
 ";
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
         ["rules"] => rules::run(false),
         ["rules", "--check"] => rules::run(true),
         ["soak", ..] => soak(),
+        ["dist", ..] => dist::run(&arguments[1..]),
         ["scaling", ..] => scaling::run(&arguments[1..]),
         _ => {
             eprint!("{USAGE}");

@@ -27,30 +27,11 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bailiff_processes::Directory;
+use bailiff_processes::{BINARIES, Directory, PACKAGES};
 use bailiff_runtime::parse_or_exit;
 
 use args::Command;
 pub use args::{BenchArgs, BenchFlags, Cli, Output};
-
-/// Packages whose binaries run.
-const PACKAGES: [&str; 6] = [
-    "bailiff-cli",
-    "bailiff-event-bus",
-    "bailiff-node-health-monitor",
-    "bailiff-taint-manager",
-    "bailiff-zone-evictor",
-    "bailiff-daemonset-syncer",
-];
-/// What they are called.
-pub const BINARIES: [&str; 6] = [
-    "bailiff",
-    "event-bus",
-    "node-health-monitor",
-    "taint-manager",
-    "zone-evictor",
-    "daemonset-syncer",
-];
 
 /// The whole program.
 pub fn main() -> ExitCode {

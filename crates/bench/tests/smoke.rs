@@ -11,14 +11,14 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use bailiff_processes::Server;
+use bailiff_processes::{BINARIES, Server};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// Programs of other packages stand beside ours.
 fn binaries() -> PathBuf {
     let directory = Path::new(env!("CARGO_BIN_EXE_bailiff-bench")).parent().unwrap().to_owned();
-    for name in bailiff_bench::BINARIES {
+    for name in BINARIES {
         assert!(
             directory.join(name).exists(),
             "{name} was not built: cargo build --workspace --bins"

@@ -10,18 +10,41 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds the binaries of `packages` as they are shipped, and says where they are. Cargo shows its progress itself.
+/// The packages whose binaries are shipped.
+pub const PACKAGES: [&str; 6] = [
+    "bailiff-cli",
+    "bailiff-event-bus",
+    "bailiff-node-health-monitor",
+    "bailiff-taint-manager",
+    "bailiff-zone-evictor",
+    "bailiff-daemonset-syncer",
+];
+
+/// What these binaries are called.
+pub const BINARIES: [&str; 6] = [
+    "bailiff",
+    "event-bus",
+    "node-health-monitor",
+    "taint-manager",
+    "zone-evictor",
+    "daemonset-syncer",
+];
+
+/// Builds the binaries of `packages` as they are shipped, but for the counts of `cargo xtask dist`, and says where they are. Cargo shows
+/// its progress itself.
 ///
 /// # Errors
 /// When cargo cannot be run, or says why there is no binary.
 pub fn build(packages: &[&str]) -> Result<PathBuf, String> {
-    let mut command = cargo(&[
-        "build",
-        "--profile",
-        "dist",
-        "--locked",
-        "--message-format=json-render-diagnostics",
-    ]);
+    build_with(cargo(&["build", "--profile", "dist", "--locked"]), packages)
+}
+
+/// The same, by a `cargo build` that has its flags already.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(mut command: Command, packages: &[&str]) -> Result<PathBuf, String> {
+    command.arg("--message-format=json-render-diagnostics");
     command.args(packages.iter().flat_map(|package| ["--package", package]));
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;

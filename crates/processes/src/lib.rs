@@ -15,7 +15,7 @@ pub mod metrics;
 mod program;
 mod usage;
 
-pub use binaries::{build, cargo};
+pub use binaries::{BINARIES, PACKAGES, build, build_with, cargo};
 pub use directory::Directory;
 pub use http::Server;
 pub use program::{Program, free_address};
