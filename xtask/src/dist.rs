@@ -1,49 +1,39 @@
-//! `cargo xtask dist`: the binaries as images hold them, built by what they do.
+//! `cargo xtask dist`: the binaries of the profile `dist`, faster, built by what is run.
 //!
-//! They are built twice. The first build counts what runs while `bailiff-bench` plays its situations with it over TLS, once with five
-//! processes and once with one. The second inlines and lays out by these counts, and makes small what never ran. They are counted anew
-//! each time: counts hold for one compiler and one state of the code, and nothing says that they are of another.
+//! They are built twice. The first build counts what runs while `bailiff-bench` plays its situations with it, over TLS to the API server,
+//! once with five processes and once with one. The second inlines and lays out by these counts, and makes small what never ran. They are
+//! counted anew each time: counts hold for one compiler and one state of the code, and nothing says that they are of another.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "processes live in real time, and a build takes some of it"
-)]
-
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
 
-use bailiff_processes::{BINARIES, Directory, PACKAGES, Program, Server, build_with, cargo};
+use bailiff_processes::{BINARIES, PACKAGES, build_with, cargo};
 
 const USAGE: &str = "\
 usage: cargo xtask dist [--flag=value …]
 
-  --target=TRIPLE               what to build for; this machine has to run it (default: what this compiler was built for)
-  --out=target/binaries         the directory for the six binaries
+  --target=TRIPLE        what to build for, such as x86_64-unknown-linux-musl; this machine has to run it (default: what this
+                         compiler was built for)
+  --out=DIRECTORY        where the six binaries go (default: target/binaries)
 
-It needs llvm-profdata (rustup component add llvm-tools), and takes three times as long as the build of a profile.";
+It needs llvm-profdata (rustup component add llvm-tools), and takes two builds and some ten minutes. RUSTFLAGS are added to its own; flags
+in a configuration file of cargo are not.";
 
-/// What `bailiff-bench` plays: everything once, as small as each still takes some seconds. How often something runs matters only beside
-/// how often other things do.
-const PLAYED: [&str; 7] = [
+/// What `bailiff-bench` plays, which has a bound for each: everything once, as small as each still takes some seconds. How often something
+/// runs matters only beside how often other things do.
+const PLAYED: [&str; 6] = [
     "--direct",
     "--nodes=1000",
     "--pods=6000",
     "--tainted=200",
     "--rest=20s",
     "--situations=rest,node-failure,mass-failure,taint,rollout,update",
-    "--output=json",
 ];
 
-/// How long a sandbox without nodes may take until it answers.
-const STARTED: Duration = Duration::from_secs(60);
-
-/// Between two looks whether it does.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Where things are built, below the directory in which the repository is.
-const BUILT: &str = "target/dist-by-use";
+/// Between two flags of `CARGO_ENCODED_RUSTFLAGS`.
+const SEPARATOR: &str = "\x1f";
 
 /// What is built, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,28 +74,34 @@ fn make(flags: &Flags) -> Result<(), String> {
     let compiler = Compiler::ask()?;
     let profdata = compiler.profdata()?;
     let target = flags.target.as_ref().unwrap_or(&compiler.host);
-    let directory = std::path::absolute(BUILT).map_err(|error| format!("{BUILT}: {error}"))?;
+    let directory = root().join("target/dist-by-use");
     let (counts, profile) = (directory.join("counts"), directory.join("dist.profdata"));
-    let (counting, by_use) = (directory.join("counting"), directory.join("built"));
-    // Cargo takes what it built of other packages by an earlier profile as fresh.
-    [&counts, &by_use].into_iter().try_for_each(|old| remove(old))?;
+    let (first, second) = (directory.join("counting"), directory.join("built"));
+    // Of packages from a registry cargo does not see that they were built by an earlier profile.
+    [&counts, &second].into_iter().try_for_each(|old| remove(old))?;
 
     eprintln!("dist: 1 of 4: building what counts what it does");
-    let counting = build(target, &counting, &format!("-Cprofile-generate={}", counts.display()))?;
+    let counting = build(target, &first, &format!("-Cprofile-generate={}", counts.display()))?;
     eprintln!("dist: 2 of 4: playing with five processes");
     play(&counting, &[])?;
     eprintln!("dist: 3 of 4: playing with one process");
     play(&counting, &["--together"])?;
     merge(&profdata, &counts, &profile)?;
     eprintln!("dist: 4 of 4: building by what was counted");
-    let by_use = build(target, &by_use, &format!("-Cprofile-use={}", profile.display()))?;
+    let built = build(target, &second, &format!("-Cprofile-use={}", profile.display()))?;
 
     std::fs::create_dir_all(&flags.out).map_err(|error| format!("--out={}: {error}", flags.out.display()))?;
     for name in BINARIES {
-        let copy = flags.out.join(name);
-        std::fs::copy(by_use.join(name), &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+        let (from, to) = (built.join(name), flags.out.join(name));
+        std::fs::copy(&from, &to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))?;
     }
     Ok(())
+}
+
+/// The directory in which the repository is.
+fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
 }
 
 fn remove(directory: &Path) -> Result<(), String> {
@@ -117,46 +113,56 @@ fn remove(directory: &Path) -> Result<(), String> {
 
 /// Builds all binaries in a directory of their own: those of both builds have the same names. The profile is the same for both, for names
 /// of functions depend on it, and by these counts are found again.
-fn build(target: &str, directory: &Path, rust_flags: &str) -> Result<PathBuf, String> {
+fn build(target: &str, directory: &Path, flag: &str) -> Result<PathBuf, String> {
     let mut command = cargo(&["build", "--profile", "dist-by-use", "--locked"]);
-    // With a target named, what runs in the build itself is built without these flags.
+    // With a target named, what runs in the build itself is built without the flag.
     command.args(["--target", target]).arg("--target-dir").arg(directory);
-    command.env("RUSTFLAGS", rust_flags);
+    let [encoded, plain] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"].map(|name| std::env::var(name).ok());
+    command
+        .current_dir(root())
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(encoded, plain, flag));
     build_with(command, &PACKAGES)
 }
 
-/// Plays everything once, with a sandbox as the API server.
+/// This flag behind those that cargo would take from the environment, as cargo wants them: a flag may have spaces in it.
+fn rust_flags(encoded: Option<String>, plain: Option<String>, flag: &str) -> String {
+    let plain = || plain.map(|flags| flags.split_whitespace().collect::<Vec<_>>().join(SEPARATOR));
+    let given = encoded.or_else(plain).filter(|given| !given.is_empty());
+    given.map_or_else(|| flag.to_owned(), |given| [&given, flag].join(SEPARATOR))
+}
+
+/// Plays everything once. A sandbox is the API server, of the same binaries; it is killed, and so leaves no counts: what it does says
+/// nothing of what runs beside a cluster.
 fn play(binaries: &Path, flags: &[&str]) -> Result<(), String> {
-    let directory = Directory::make("bailiff-dist")?;
-    let kubeconfig = directory.path().join("kubeconfig");
-    let write = format!("--write-kubeconfig={}", kubeconfig.display());
-    let sandbox = ["sandbox", "--bare", "--listen=127.0.0.1:0", &write].map(str::to_owned);
-    // It is killed when it is dropped, and so leaves no counts: nobody runs one beside a cluster.
-    let mut sandbox = Program::start(&binaries.join("bailiff"), "sandbox".to_owned(), &sandbox)?;
-    let began = Instant::now();
-    while !Server::of(&kubeconfig).is_ok_and(|api| api.get("/readyz").is_ok()) {
-        sandbox.check()?;
-        if began.elapsed() > STARTED {
-            return Err(format!("the sandbox did not answer within {STARTED:?}"));
-        }
-        std::thread::sleep(LOOK);
-    }
     let mut bench = cargo(&["run", "--release", "--locked", "--package", "bailiff-bench", "--"]);
-    bench.args(PLAYED).args(flags).arg("--kubeconfig").arg(&kubeconfig);
-    // What it measures says nothing: counting takes longer than what is counted.
-    let played = bench.arg("--binaries").arg(binaries).stdout(Stdio::null()).status();
-    match played {
+    bench
+        .current_dir(root())
+        .args(PLAYED)
+        .args(flags)
+        .arg("--binaries")
+        .arg(binaries);
+    // What it measures means nothing: to count takes longer than what is counted.
+    match bench.stdout(Stdio::null()).status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("bailiff-bench: {status}")),
+        Ok(status) => Err(format!(
+            "bailiff-bench: {status}; what it said stands above; on a busy machine try again"
+        )),
         Err(error) => Err(format!("cannot run cargo: {error}")),
     }
 }
 
 /// Makes one profile of all counts. What never ran stays in it: only so is it known to be cold.
 fn merge(profdata: &Path, counts: &Path, profile: &Path) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", counts.display());
+    let files = std::fs::read_dir(counts).map_err(|error| failed(&error))?.count();
+    if files != BINARIES.len() {
+        let wanted = BINARIES.len();
+        return Err(failed(&format!(
+            "{files} of {wanted} binaries left counts; one that does not end by itself within 10 s leaves none"
+        )));
+    }
     let mut command = Command::new(profdata);
-    let merged = command.arg("merge").arg("--output").arg(profile).arg(counts).status();
-    match merged {
+    match command.arg("merge").arg("--output").arg(profile).arg(counts).status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("{}: {status}", profdata.display())),
         Err(error) => Err(format!("{}: {error}", profdata.display())),
@@ -169,7 +175,7 @@ impl Flags {
     fn parse(arguments: &[String]) -> Result<Self, String> {
         let mut flags = Self {
             target: None,
-            out: "target/binaries".into(),
+            out: root().join("target/binaries"),
         };
         for argument in arguments {
             match argument.split_once('=') {
@@ -187,11 +193,17 @@ impl Flags {
 // === impl Compiler ===
 
 impl Compiler {
-    /// Asks the compiler that cargo takes.
+    /// Asks the compiler that cargo takes, unless a configuration file of cargo names another.
     fn ask() -> Result<Self, String> {
-        let asked = Command::new("rustc").args(["--print=host-tuple", "--print=sysroot"]).output();
-        let output = asked.map_err(|error| format!("cannot run rustc: {error}"))?;
-        Self::of(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "rustc does not say what it builds for".to_owned())
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+        let mut command = Command::new(&rustc);
+        let asked = command
+            .args(["--print=host-tuple", "--print=sysroot"])
+            .stderr(Stdio::inherit())
+            .output();
+        let output = asked.map_err(|error| format!("cannot run {}: {error}", rustc.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        Self::of(&said).ok_or_else(|| format!("{} does not say what it builds for: {}", rustc.display(), output.status))
     }
 
     /// What it says: a line each.
@@ -206,8 +218,11 @@ impl Compiler {
     /// The program that makes a profile of counts, of the same LLVM as the compiler.
     fn profdata(&self) -> Result<PathBuf, String> {
         let program = self.tools.join("llvm-profdata");
-        let missing = || format!("{} is missing: rustup component add llvm-tools", program.display());
-        program.exists().then(|| program.clone()).ok_or_else(missing)
+        if program.exists() {
+            return Ok(program);
+        }
+        let program = program.display();
+        Err(format!("{program} is missing: rustup component add llvm-tools"))
     }
 }
 
@@ -220,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_holds_and_the_rest_is_as_the_usage_says() {
+    fn what_is_said_holds() {
         let flags = parse(&["--target=x86_64-unknown-linux-musl"]).unwrap();
         assert_eq!(flags.target.as_deref(), Some("x86_64-unknown-linux-musl"));
-        assert!(USAGE.contains(&format!("--out={} ", flags.out.display())));
+        assert_eq!(flags.out, root().join("target/binaries"));
         assert_eq!(parse(&["--out=/out"]).unwrap().out, Path::new("/out"));
     }
 
@@ -240,13 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_the_environment_come_first() {
+        let text = |flags: &str| Some(flags.to_owned());
+        assert_eq!(rust_flags(None, None, "-Cx=a b"), "-Cx=a b");
+        assert_eq!(rust_flags(None, text(" -A  -B "), "-C"), "-A\x1f-B\x1f-C");
+        assert_eq!(rust_flags(text("-A b"), text("-B"), "-C"), "-A b\x1f-C");
+        assert_eq!(rust_flags(text(""), text("-B"), "-C"), "-C");
+    }
+
+    #[test]
     fn the_compiler_says_what_it_is_and_where_its_tools_are() {
-        let compiler = Compiler::of("x86_64-unknown-linux-gnu\n/opt/rust\n").unwrap();
+        let compiler = Compiler::of("x86_64-unknown-linux-gnu\n/nowhere\n").unwrap();
         assert_eq!(compiler.host, "x86_64-unknown-linux-gnu");
-        assert_eq!(
-            compiler.tools,
-            Path::new("/opt/rust/lib/rustlib/x86_64-unknown-linux-gnu/bin")
-        );
+        assert_eq!(compiler.tools, Path::new("/nowhere/lib/rustlib/x86_64-unknown-linux-gnu/bin"));
         let complaint = compiler.profdata().unwrap_err();
         assert!(
             complaint.ends_with("is missing: rustup component add llvm-tools"),

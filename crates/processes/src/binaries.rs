@@ -1,16 +1,9 @@
-//! Where the programs come from: a build as images hold it.
+//! Where the programs come from.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Cargo, with these arguments.
-pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments);
-    command
-}
-
-/// The packages whose binaries are shipped.
+/// The packages of the binaries that images hold.
 pub const PACKAGES: [&str; 6] = [
     "bailiff-cli",
     "bailiff-event-bus",
@@ -30,8 +23,14 @@ pub const BINARIES: [&str; 6] = [
     "daemonset-syncer",
 ];
 
-/// Builds the binaries of `packages` as they are shipped, but for the counts of `cargo xtask dist`, and says where they are. Cargo shows
-/// its progress itself.
+/// Cargo, with these arguments.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// Builds the binaries of `packages` as images hold them, and says where they are. Cargo shows its progress itself.
 ///
 /// # Errors
 /// When cargo cannot be run, or says why there is no binary.

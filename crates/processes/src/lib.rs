@@ -1,7 +1,7 @@
 //! Programs that run as processes of this machine, to be measured from outside: from `/metrics`, from `/proc`, from their logs.
 //!
-//! What is measured, and what figures mean, is said by who uses this: `cargo xtask scaling` and `bailiff-bench`. It is small, and knows
-//! no runtime: `cargo xtask` is built before everything else.
+//! What is measured, and what figures mean, is said by who uses this: `cargo xtask scaling` and `bailiff-bench`. `cargo xtask dist` builds
+//! the same programs. It is small, and knows no runtime: `cargo xtask` is built before everything else.
 
 #![allow(
     clippy::disallowed_methods,
