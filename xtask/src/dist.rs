@@ -1,8 +1,8 @@
 //! `cargo xtask dist`: the binaries of the profile `dist`, faster, built by what is run.
 //!
 //! They are built twice. The first build counts what runs while `bailiff-bench` plays its situations with it, over TLS to the API server,
-//! once with five processes and once with one. The second inlines and lays out by these counts, and makes small what never ran. They are
-//! counted anew each time: counts hold for one compiler and one state of the code, and nothing says that they are of another.
+//! once with five processes and once with one. The second inlines and lays out by these counts, and spends little on what never ran.
+//! They are counted anew each time: counts hold for one compiler and one state of the code, and nothing says that they are of another.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -142,13 +142,8 @@ fn play(binaries: &Path, flags: &[&str]) -> Result<(), String> {
         .arg("--binaries")
         .arg(binaries);
     // What it measures means nothing: to count takes longer than what is counted.
-    match bench.stdout(Stdio::null()).status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!(
-            "bailiff-bench: {status}; what it said stands above; on a busy machine try again"
-        )),
-        Err(error) => Err(format!("cannot run cargo: {error}")),
-    }
+    let played = succeed(bench.stdout(Stdio::null()));
+    played.map_err(|error| format!("playing came to nothing, as is said above; on a busy machine try again: {error}"))
 }
 
 /// Makes one profile of all counts. What never ran stays in it: only so is it known to be cold.
@@ -158,14 +153,20 @@ fn merge(profdata: &Path, counts: &Path, profile: &Path) -> Result<(), String> {
     if files != BINARIES.len() {
         let wanted = BINARIES.len();
         return Err(failed(&format!(
-            "{files} of {wanted} binaries left counts; one that does not end by itself within 10 s leaves none"
+            "{files} of {wanted} binaries left counts; one that does not end by itself in time leaves none"
         )));
     }
-    let mut command = Command::new(profdata);
-    match command.arg("merge").arg("--output").arg(profile).arg(counts).status() {
+    succeed(Command::new(profdata).arg("merge").arg("--output").arg(profile).arg(counts))
+}
+
+/// Runs a program, which has to end well.
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status();
+    let program = command.get_program().display();
+    match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{}: {status}", profdata.display())),
-        Err(error) => Err(format!("{}: {error}", profdata.display())),
+        Ok(status) => Err(format!("{program}: {status}")),
+        Err(error) => Err(format!("cannot run {program}: {error}")),
     }
 }
 
