@@ -14,8 +14,7 @@ use serde::Deserialize;
 #[serde(from = "RawNode")]
 pub struct NodeView {
     meta: Meta,
-    labels: Labels,
-    conditions: Vec<Condition>,
+    facts: NodeFacts,
 }
 
 /// A Lease.
@@ -79,7 +78,7 @@ struct RawStatus {
 }
 
 /// The labels that are read; present and empty is not absent (NL-020).
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Labels {
     #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
@@ -98,18 +97,35 @@ struct Labels {
 
 impl From<RawNode> for NodeView {
     fn from(raw: RawNode) -> Self {
+        let RawNode { metadata, status } = raw;
+        let of = |kind| condition(&status.conditions, kind).map_or(ReadyStatus::Absent, Condition::ready_status);
+        let ready = condition(&status.conditions, wellknown::CONDITION_READY);
+        let facts = NodeFacts {
+            zone: Zone::from_labels(|key| metadata.labels.get(key)),
+            excluded: metadata.labels.get(wellknown::LABEL_EXCLUDE_DISRUPTION).is_some(),
+            ready: ready.map_or_else(ReadyFacts::default, |ready| ReadyFacts {
+                status: ready.ready_status(),
+                reason: Arc::from(ready.reason.as_str()),
+                heartbeat: ready.last_heartbeat_time,
+                since: ready.last_transition_time,
+            }),
+            pressures: Pressures {
+                memory: of(wellknown::CONDITION_MEMORY_PRESSURE),
+                disk: of(wellknown::CONDITION_DISK_PRESSURE),
+                pid: of(wellknown::CONDITION_PID_PRESSURE),
+            },
+            // One without a creation time, which no server leaves out, has no startup grace left, and the confirming read decides.
+            created: metadata.creation_timestamp.unwrap_or(Wall::UNIX_EPOCH),
+            name: NodeName::from(metadata.name.as_str()),
+            uid: NodeUid::from(metadata.uid),
+            resource_version: ResourceVersion::from(metadata.resource_version.as_str()),
+        };
         let meta = Meta {
-            name: raw.metadata.name,
-            uid: raw.metadata.uid,
-            resource_version: raw.metadata.resource_version,
-            creation_timestamp: raw.metadata.creation_timestamp,
+            name: metadata.name,
+            resource_version: metadata.resource_version,
             ..Meta::default()
         };
-        Self {
-            meta,
-            labels: raw.metadata.labels,
-            conditions: raw.status.conditions,
-        }
+        Self { meta, facts }
     }
 }
 
@@ -124,30 +140,9 @@ impl View for NodeView {
 }
 
 impl NodeView {
-    /// The facts. A node without a creation time, which no server leaves out, counts as created at the beginning of time: it then has
-    /// no startup grace left, and the confirming read decides.
+    /// The facts.
     pub fn into_facts(self) -> NodeFacts {
-        let status = |kind| condition(&self.conditions, kind).map_or(ReadyStatus::Absent, Condition::ready_status);
-        let ready = condition(&self.conditions, wellknown::CONDITION_READY);
-        NodeFacts {
-            zone: Zone::from_labels(|key| self.labels.get(key)),
-            excluded: self.labels.get(wellknown::LABEL_EXCLUDE_DISRUPTION).is_some(),
-            ready: ready.map_or_else(ReadyFacts::default, |ready| ReadyFacts {
-                status: ready.ready_status(),
-                reason: Arc::from(ready.reason.as_str()),
-                heartbeat: ready.last_heartbeat_time,
-                since: ready.last_transition_time,
-            }),
-            pressures: Pressures {
-                memory: status(wellknown::CONDITION_MEMORY_PRESSURE),
-                disk: status(wellknown::CONDITION_DISK_PRESSURE),
-                pid: status(wellknown::CONDITION_PID_PRESSURE),
-            },
-            created: self.meta.creation_timestamp.unwrap_or(Wall::UNIX_EPOCH),
-            name: NodeName::from(self.meta.name.as_str()),
-            uid: NodeUid::from(self.meta.uid),
-            resource_version: ResourceVersion::from(self.meta.resource_version.as_str()),
-        }
+        self.facts
     }
 }
 

@@ -15,9 +15,8 @@ use serde::de::IgnoredAny;
 #[serde(from = "RawNode")]
 pub(crate) struct NodeView {
     meta: Meta,
-    labels: Labels,
-    taints: Vec<TaintView>,
-    conditions: Vec<Condition>,
+    /// None if a taint has an effect that no API server known to us accepts: a list that cannot be read whole must not be written back.
+    facts: Option<NodeFacts>,
 }
 
 /// A DaemonSet: whom it selects.
@@ -123,20 +122,33 @@ struct Labels {
 
 impl From<RawNode> for NodeView {
     fn from(raw: RawNode) -> Self {
-        let RawNode { metadata, spec, status } = raw;
+        let facts = raw.facts();
         let meta = Meta {
-            name: metadata.name,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            creation_timestamp: metadata.creation_timestamp,
+            name: raw.metadata.name,
+            resource_version: raw.metadata.resource_version,
             ..Meta::default()
         };
-        Self {
-            meta,
-            labels: metadata.labels,
-            taints: spec.taints,
-            conditions: status.conditions,
-        }
+        Self { meta, facts }
+    }
+}
+
+impl RawNode {
+    fn facts(&self) -> Option<NodeFacts> {
+        let Self { metadata, spec, status } = self;
+        let ready = condition(&status.conditions, wellknown::CONDITION_READY);
+        Some(NodeFacts {
+            zone: Zone::from_labels(|key| metadata.labels.get(key)),
+            excluded_from_disruption: metadata.labels.exclude_disruption.is_some(),
+            ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
+            recovered_at: ready
+                .filter(|ready| ready.ready_status() == ReadyStatus::True)
+                .and_then(|ready| ready.last_transition_time)
+                .filter(|at| metadata.creation_timestamp.is_none_or(|created| created < *at)),
+            taints: spec.taints.iter().map(TaintView::to_model).collect::<Option<_>>()?,
+            name: metadata.name.as_str().into(),
+            uid: metadata.uid.as_str().into(),
+            resource_version: metadata.resource_version.as_str().into(),
+        })
     }
 }
 
@@ -151,23 +163,9 @@ impl View for NodeView {
 }
 
 impl NodeView {
-    /// The facts; `None` if a taint has an effect that no API server known to us accepts: a list that cannot be read whole must not
-    /// be written back.
+    /// The facts; `None` if they cannot be read whole.
     pub(crate) fn into_facts(self) -> Option<NodeFacts> {
-        let ready = condition(&self.conditions, wellknown::CONDITION_READY);
-        Some(NodeFacts {
-            zone: Zone::from_labels(|key| self.labels.get(key)),
-            excluded_from_disruption: self.labels.exclude_disruption.is_some(),
-            ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
-            recovered_at: ready
-                .filter(|ready| ready.ready_status() == ReadyStatus::True)
-                .and_then(|ready| ready.last_transition_time)
-                .filter(|at| self.meta.creation_timestamp.is_none_or(|created| created < *at)),
-            taints: self.taints.iter().map(TaintView::to_model).collect::<Option<_>>()?,
-            name: self.meta.name.as_str().into(),
-            uid: self.meta.uid.into(),
-            resource_version: self.meta.resource_version.as_str().into(),
-        })
+        self.facts
     }
 }
 
