@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 #[serde(from = "RawNode")]
 pub(crate) struct NodeView {
     meta: Meta,
-    /// None if a taint has an effect that no API server known to us accepts: a list that cannot be read whole must not be written back.
+    /// `None` if a taint has an effect that no API server known to us accepts: a list that cannot be read whole must not be written back.
     facts: Option<NodeFacts>,
 }
 
@@ -132,6 +132,25 @@ impl From<RawNode> for NodeView {
     }
 }
 
+impl Decode for NodeView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::NODE);
+}
+
+impl View for NodeView {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl NodeView {
+    /// The facts; `None` if they cannot be read whole.
+    pub(crate) fn into_facts(self) -> Option<NodeFacts> {
+        self.facts
+    }
+}
+
+// === impl RawNode ===
+
 impl RawNode {
     fn facts(&self) -> Option<NodeFacts> {
         let Self { metadata, spec, status } = self;
@@ -149,23 +168,6 @@ impl RawNode {
             uid: metadata.uid.as_str().into(),
             resource_version: metadata.resource_version.as_str().into(),
         })
-    }
-}
-
-impl Decode for NodeView {
-    const MESSAGE: Option<&'static Message> = Some(&schema::NODE);
-}
-
-impl View for NodeView {
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
-
-impl NodeView {
-    /// The facts; `None` if they cannot be read whole.
-    pub(crate) fn into_facts(self) -> Option<NodeFacts> {
-        self.facts
     }
 }
 
