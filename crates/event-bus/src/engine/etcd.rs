@@ -141,6 +141,7 @@ pub struct Etcd {
     wake: Arc<Notify>,
     standing: Arc<Mutex<Standing>>,
     snapshot_after: SnapshotAfter,
+    cut_off_after: Duration,
     is_snapshot_asked: bool,
     has_left: bool,
     was_member: bool,
@@ -148,9 +149,6 @@ pub struct Etcd {
 
 /// How many steps one call of [`Engine::poll`] takes: whoever waits for the lock must not wait for a whole log.
 const INPUTS_PER_POLL: usize = 256;
-/// An own entry that has not come back for so long, and with it nothing that others wrote: longer than etcd takes for the election of a
-/// leader, and half of what a subscriber waits before it counts a silent bus as stale.
-const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 
 impl Etcd {
     fn new(
@@ -159,7 +157,7 @@ impl Etcd {
         (inputs, outputs): (mpsc::Receiver<Input>, mpsc::Sender<Output>),
         wake: Arc<Notify>,
         standing: Arc<Mutex<Standing>>,
-        snapshot_after: SnapshotAfter,
+        config: &Config,
     ) -> Self {
         Self {
             incarnation,
@@ -168,7 +166,8 @@ impl Etcd {
             outputs,
             wake,
             standing,
-            snapshot_after,
+            snapshot_after: config.snapshot_after,
+            cut_off_after: config.cut_off_after,
             is_snapshot_asked: false,
             has_left: false,
             was_member: false,
@@ -308,7 +307,7 @@ impl Engine for Etcd {
     }
 
     fn is_cut_off(&self, now: Now) -> bool {
-        self.replica.standing(now.mono).waiting >= CUT_OFF_AFTER
+        self.replica.standing(now.mono).waiting >= self.cut_off_after
     }
 
     fn head(&self) -> Revision {

@@ -150,7 +150,7 @@ async fn the_loss_of_one_member_of_etcd_is_not_noticed() {
     if !is_installed() {
         return;
     }
-    let mut setup = Setup::new(3, 2).await;
+    let mut setup = Setup::patient(3, 2).await;
     let bus = setup.bus();
     let mut publisher = setup.publish(&bus, "monitor", 7);
     publisher.set(mk_draft("n1", 0));

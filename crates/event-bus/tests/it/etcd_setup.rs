@@ -46,7 +46,27 @@ fn mk_limits() -> Limits {
 }
 
 impl Setup {
+    /// Replicas that soon give up whoever is silent.
     pub async fn new(members: usize, replicas: usize) -> Self {
+        let mut setup = Self::prepare(members);
+        setup.config.limits = mk_limits();
+        setup.config.presence_for = Duration::from_secs(3);
+        setup.start_all(replicas).await;
+        setup
+    }
+
+    /// Replicas that give nobody up while a test lasts, for tests in which nothing may end.
+    pub async fn patient(members: usize, replicas: usize) -> Self {
+        let mut setup = Self::prepare(members);
+        let patience = Duration::from_secs(60);
+        setup.config.limits.silent_after = patience;
+        setup.config.presence_for = patience;
+        setup.config.cut_off_after = patience;
+        setup.start_all(replicas).await;
+        setup
+    }
+
+    fn prepare(members: usize) -> Self {
         let mut cluster = Cluster::prepare(members, None);
         for member in 0..members {
             // Who leads is known again soon: a replica gives its readers up when it has waited for 5 s.
@@ -55,25 +75,25 @@ impl Setup {
             cluster.run(member);
         }
         let config = Config {
-            limits: mk_limits(),
-            presence_for: Duration::from_secs(3),
             snapshot_after: SnapshotAfter {
                 entries: 20,
                 bytes: 100_000,
             },
             ..Config::new(cluster.endpoints())
         };
-        let mut setup = Self {
+        Self {
             cluster,
             config,
             replicas: Vec::new(),
             clock: Clock::system(),
             seed: Seed::new(1),
-        };
-        for _ in 0..replicas {
-            setup.start().await;
         }
-        setup
+    }
+
+    async fn start_all(&mut self, replicas: usize) {
+        for _ in 0..replicas {
+            self.start().await;
+        }
     }
 
     /// Starts one more replica, and waits until it takes part.

@@ -44,6 +44,9 @@ pub struct Config {
     pub history_for: Duration,
     /// How long a replica may say nothing before the others end its sessions.
     pub presence_for: Duration,
+    /// From when on a replica counts as cut off: an own entry has not come back for so long, and with it nothing that others wrote.
+    /// Longer than etcd takes for the election of a leader, and half of what a subscriber waits before it counts a silent bus as stale.
+    pub cut_off_after: Duration,
 }
 
 /// How a connection ended.
@@ -114,6 +117,7 @@ impl Config {
             compact_every: Duration::from_secs(5 * 60),
             history_for: Duration::from_secs(15 * 60),
             presence_for: Duration::from_secs(10),
+            cut_off_after: Duration::from_secs(5),
         }
     }
 }
@@ -160,14 +164,7 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
     let mut replica = Replica::new(replica, loaded.machine, now());
     replica.snapshot_taken(loaded.snapshot_bytes);
     let standing = Arc::clone(&link.standing);
-    let engine = Etcd::new(
-        loaded.incarnation,
-        replica,
-        (from_driver, to_driver),
-        wake,
-        standing,
-        config.snapshot_after,
-    );
+    let engine = Etcd::new(loaded.incarnation, replica, (from_driver, to_driver), wake, standing, config);
     let driver = Driver {
         link: Arc::new(link),
         outputs,
