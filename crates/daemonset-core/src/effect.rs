@@ -13,7 +13,14 @@ use crate::template::Blueprint;
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// All nodes there are.
+    /// Some of a list of nodes that [`Input::Nodes`] ends.
+    SomeNodes {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        nodes: Vec<Node>,
+    },
+    /// These, and those of [`Input::SomeNodes`] since the list began, if it came in parts, are all nodes there are.
     Nodes(Listed<Node, NodeName>),
     /// A node was created or changed.
     NodeApplied(Node),

@@ -40,7 +40,8 @@ pub struct Syncer {
     world: World,
     sets: BTreeMap<Key, Set>,
     listed: Seen,
-    unlisted: Unlisted<PodUid>,
+    unlisted_nodes: Unlisted<NodeName>,
+    unlisted_pods: Unlisted<PodUid>,
     /// Why each watch that is not fresh is not.
     stale: BTreeMap<Watched, Hold>,
     holds: Holds,
@@ -90,11 +91,12 @@ impl Syncer {
 
     /// What is known of the pods is of one time, or nothing is written anyway.
     fn may_decide(&self) -> bool {
-        !self.unlisted.is_under_way() || !self.stale.is_empty()
+        !self.unlisted_pods.is_under_way() || !self.stale.is_empty()
     }
 
     fn route(&mut self, input: Input, now: Now) {
         match input {
+            Input::SomeNodes { first, nodes } => self.some_nodes_listed(first, nodes),
             Input::Nodes(nodes) => self.nodes_listed(nodes),
             Input::NodeApplied(node) => self.node_applied(node),
             Input::NodeDeleted(name) => self.node_deleted(&name),
@@ -202,17 +204,21 @@ impl Syncer {
 
     // === nodes ===
 
+    /// Some of a list. Each node is taken by itself; who is gone shows only in the end.
+    fn some_nodes_listed(&mut self, begins: bool, nodes: Vec<Node>) {
+        if begins {
+            self.unlisted_nodes.begin(self.world.nodes.keys().cloned());
+        }
+        for node in nodes {
+            self.unlisted_nodes.saw(&node.name);
+            self.node_applied(node);
+        }
+    }
+
     fn nodes_listed(&mut self, nodes: Listed<Node, NodeName>) {
         self.listed.nodes = true;
-        let names: BTreeSet<&NodeName> = nodes.all.iter().map(|node| &node.name).chain(&nodes.unreadable).collect();
-        let gone: Vec<NodeName> = self
-            .world
-            .nodes
-            .keys()
-            .filter(|name| !names.contains(name))
-            .cloned()
-            .collect();
-        for name in gone {
+        let named = nodes.all.iter().map(|node| &node.name).chain(&nodes.unreadable);
+        for name in self.unlisted_nodes.end(|| self.world.nodes.keys().cloned(), named) {
             self.node_deleted(&name);
         }
         for node in nodes.all {
@@ -249,10 +255,10 @@ impl Syncer {
 
     fn some_pods_listed(&mut self, begins: bool, pods: Vec<Pod>) {
         if begins {
-            self.unlisted.begin(self.world.pod_uids());
+            self.unlisted_pods.begin(self.world.pod_uids());
         }
         for pod in pods {
-            self.unlisted.saw(&pod.uid);
+            self.unlisted_pods.saw(&pod.uid);
             self.pod_applied(pod);
         }
     }
@@ -260,7 +266,7 @@ impl Syncer {
     fn pods_listed(&mut self, pods: Listed<Pod, PodUid>, now: Mono) {
         self.listed.pods = true;
         let named = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable);
-        let unlisted = self.unlisted.end(|| self.world.pod_uids(), named);
+        let unlisted = self.unlisted_pods.end(|| self.world.pod_uids(), named);
         let gone: Vec<PodUid> = self.world.pod_uids().filter(|uid| unlisted.contains(uid)).collect();
         for uid in gone {
             self.pod_deleted(&uid);

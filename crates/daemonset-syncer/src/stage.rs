@@ -82,7 +82,7 @@ struct Loop {
 struct Watches {
     daemonsets: Watch<Viewed<DaemonSet>>,
     revisions: Watch<Kept>,
-    nodes: Watch<Viewed<Node>>,
+    nodes: Watch<Viewed<Node>, ListPart<Viewed<Node>>>,
     pods: Watch<Viewed<Pod>, ListPart<Viewed<Pod>>>,
 }
 
@@ -123,7 +123,7 @@ impl Loop {
             watches: Watches {
                 daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.host.seed, brake.spy(What::DaemonSets)),
                 revisions: Watch::start(&env.api, REVISIONS, &env.host.seed),
-                nodes: Watch::start(&env.api, NODES, &env.host.seed),
+                nodes: Watch::start_in_parts(&env.api, NODES, &env.host.seed, ()),
                 pods: Watch::start_in_parts(&env.api, PODS, &env.host.seed, ()),
             },
             dispatch: Dispatch::new(options.requests(), env.api.limiter().clone()),
@@ -341,8 +341,12 @@ impl Loop {
         }
     }
 
-    fn node(&mut self, event: Event<Viewed<Node>>) -> Input {
+    fn node(&mut self, event: Event<Viewed<Node>, ListPart<Viewed<Node>>>) -> Input {
         match event {
+            Event::Part(ListPart { first, objects }) => Input::SomeNodes {
+                first,
+                nodes: objects.into_iter().map(|view| view.facts).collect(),
+            },
             Event::Snapshot(all) => Input::Nodes(all.into_listed(|view| view.facts, |meta| NodeName::from(meta.name.as_str()))),
             Event::Applied(one) => Input::NodeApplied(one.facts),
             Event::Deleted(one) => Input::NodeDeleted(one.name.as_str().into()),

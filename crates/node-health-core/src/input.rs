@@ -80,7 +80,15 @@ pub enum WriteOutcome {
 /// What the monitor is told. Nothing else reaches it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// All nodes there are: start of a watch, or its repetition.
+    /// Some of a list of nodes that [`Input::Nodes`] ends.
+    SomeNodes {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        nodes: Vec<NodeFacts>,
+    },
+    /// These, and those of [`Input::SomeNodes`] since the list began, if it came in parts, are all nodes there are: start of a watch, or
+    /// its repetition.
     Nodes(Listed<NodeFacts, NodeName>),
     /// A node was created or changed.
     NodeApplied(NodeFacts),
@@ -91,7 +99,14 @@ pub enum Input {
         /// Its uid; if empty, whichever is known by the name.
         uid: NodeUid,
     },
-    /// All leases there are.
+    /// Some of a list of leases that [`Input::Leases`] ends.
+    SomeLeases {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        leases: Vec<LeaseFacts>,
+    },
+    /// These, and those of [`Input::SomeLeases`] since the list began, if it came in parts, are all leases there are.
     Leases(Listed<LeaseFacts, NodeName>),
     /// A lease was created or changed.
     LeaseApplied(LeaseFacts),

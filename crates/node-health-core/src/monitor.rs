@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_model::timers::Timers;
-use bailiff_model::{Holds, Mono, NodeName, Now, Verdict};
+use bailiff_model::{Holds, Mono, NodeName, Now, Unlisted, Verdict};
 use indexmap::IndexMap;
 
 use crate::cadence::Cadence;
@@ -73,9 +73,11 @@ pub struct Monitor {
 #[derive(Debug, Default)]
 struct Seen {
     nodes: bool,
+    unlisted_nodes: Unlisted<NodeName>,
     /// Nodes that are there, and that nothing is known of.
     unreadable: BTreeSet<NodeName>,
     leases: bool,
+    unlisted_leases: Unlisted<NodeName>,
     topic: bool,
     topic_complete: bool,
 }
@@ -135,9 +137,11 @@ impl Monitor {
         let mut out = Vec::new();
         self.notice_stall(now, &mut out);
         match input {
+            Input::SomeNodes { first, nodes } => self.take_some_nodes(first, nodes, now, &mut out),
             Input::Nodes(all) => self.take_nodes(all, now, &mut out),
             Input::NodeApplied(facts) => self.take_node(facts, false, now, &mut out),
             Input::NodeDeleted { name, uid } => self.forget_node(&name, &uid, now, &mut out),
+            Input::SomeLeases { first, leases } => self.take_some_leases(first, leases, now, &mut out),
             Input::Leases(all) => self.take_leases(all, now, &mut out),
             Input::LeaseApplied(lease) => self.take_lease(lease, false, now, &mut out),
             Input::LeaseDeleted(name) => self.forget_lease(&name),

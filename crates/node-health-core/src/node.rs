@@ -100,6 +100,11 @@ impl LeaseTrack {
         self.seen
     }
 
+    /// It is in the API.
+    pub(crate) fn is_present(&self) -> bool {
+        self.present
+    }
+
     /// The lease was deleted. What was seen of it stays: created again with the same renewTime it is no sign of life.
     pub(crate) fn set_gone(&mut self) {
         self.present = false;

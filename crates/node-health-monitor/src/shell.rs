@@ -1,7 +1,7 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::watch::{Event, Source};
+use bailiff_cluster::watch::{Event, ListPart, Source};
 use bailiff_cluster::{Recorder, Watch};
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Shards, Subscription, Update};
 use bailiff_model::{Duties, NodeName, NodeRef, NodeUid, Topic, Verdict};
@@ -28,8 +28,8 @@ const BURST: u32 = 512;
 pub(crate) struct Shell {
     env: Env,
     monitor: Monitor,
-    nodes: Watch<NodeView>,
-    leases: Watch<LeaseView>,
+    nodes: Watch<NodeView, ListPart<NodeView>>,
+    leases: Watch<LeaseView, ListPart<LeaseView>>,
     /// Ended once nothing depends on it any more.
     topic: Option<Subscription>,
     shards: Shards,
@@ -46,10 +46,12 @@ pub(crate) struct Shell {
     in_a_row: u32,
 }
 
+type LeaseEvent = Event<LeaseView, ListPart<LeaseView>>;
+
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
-    Leases(Event<LeaseView>),
+    Leases(LeaseEvent),
     Topic(Update),
     Published(Published),
     Report,
@@ -72,8 +74,8 @@ impl Shell {
         let brake = Brake::start(&env, NodeHealthMonitor::NAME, duties);
         Self {
             monitor: Monitor::new(options.config(shard)),
-            nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
-            leases: Watch::start(&env.api, Source::all(requests::LEASES), &seed),
+            nodes: Watch::start_in_parts(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
+            leases: Watch::start_in_parts(&env.api, Source::all(requests::LEASES), &seed, ()),
             topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed)),
             shards: Shards::default(),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
@@ -156,7 +158,7 @@ impl Shell {
     }
 
     /// Renewals come in crowds: those that are here are taken one after the other, without a look at everything else in between.
-    fn take_leases(&mut self, first: Event<LeaseView>) {
+    fn take_leases(&mut self, first: LeaseEvent) {
         let mut next = Some(first);
         while let Some(event) = next {
             if let Some(input) = from_leases(event) {
@@ -301,8 +303,12 @@ fn name(meta: &Meta) -> NodeName {
     NodeName::from(meta.name.as_str())
 }
 
-fn from_nodes(event: Event<NodeView>) -> Turn {
+fn from_nodes(event: Event<NodeView, ListPart<NodeView>>) -> Turn {
     match event {
+        Event::Part(ListPart { first, objects }) => Turn::Input(Input::SomeNodes {
+            first,
+            nodes: objects.into_iter().map(NodeView::into_facts).collect(),
+        }),
         Event::Snapshot(all) => Turn::Input(Input::Nodes(all.into_listed(NodeView::into_facts, name))),
         Event::Applied(node) => Turn::Input(Input::NodeApplied(node.into_facts())),
         Event::Deleted(node) => Turn::Input(Input::NodeDeleted {
@@ -317,8 +323,12 @@ fn from_nodes(event: Event<NodeView>) -> Turn {
     }
 }
 
-fn from_leases(event: Event<LeaseView>) -> Option<Input> {
+fn from_leases(event: LeaseEvent) -> Option<Input> {
     match event {
+        Event::Part(ListPart { first, objects }) => Some(Input::SomeLeases {
+            first,
+            leases: objects.into_iter().map(LeaseView::into_facts).collect(),
+        }),
         Event::Snapshot(all) => Some(Input::Leases(all.into_listed(LeaseView::into_facts, name))),
         Event::Applied(lease) => Some(Input::LeaseApplied(lease.into_facts())),
         Event::Deleted(lease) => Some(Input::LeaseDeleted(name(&lease))),

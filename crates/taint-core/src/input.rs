@@ -10,7 +10,14 @@ use crate::facts::{NodeFacts, PodFacts};
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// These are all Nodes there are.
+    /// Some of a list of Nodes that [`Input::Nodes`] ends.
+    SomeNodes {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        nodes: Vec<NodeFacts>,
+    },
+    /// These, and those of [`Input::SomeNodes`] since the list began, if it came in parts, are all Nodes there are.
     Nodes(Listed<NodeFacts, NodeName>),
     /// A Node was created or changed.
     Node(NodeFacts),

@@ -45,8 +45,9 @@ pub struct Manager {
     nodes: IndexMap<NodeName, Box<Node>>,
     /// What nodes have in common.
     texts: Shared<str>,
+    unlisted_nodes: Unlisted<NodeName>,
     pods: Pods,
-    unlisted: Unlisted<PodUid>,
+    unlisted_pods: Unlisted<PodUid>,
     /// Pods that were called off when they were being deleted already, which nothing undoes: what is told of each if it does not go.
     leaving: BTreeMap<PodUid, Told>,
     wishes: IndexMap<NodeName, Wish>,
@@ -106,8 +107,9 @@ impl Manager {
             effects: Vec::new(),
             nodes: IndexMap::new(),
             texts: Shared::default(),
+            unlisted_nodes: Unlisted::default(),
             pods: Pods::default(),
-            unlisted: Unlisted::default(),
+            unlisted_pods: Unlisted::default(),
             leaving: BTreeMap::new(),
             wishes: IndexMap::new(),
             health: Health::default(),
@@ -129,6 +131,7 @@ impl Manager {
     pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
         self.now = now;
         match input {
+            Input::SomeNodes { first, nodes } => self.some_nodes_listed(first, nodes),
             Input::Nodes(nodes) => self.nodes_listed(nodes),
             Input::Node(facts) => self.node_seen(facts, false),
             Input::NodeGone { name, uid } => self.node_gone(&name, &uid),

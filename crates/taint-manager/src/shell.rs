@@ -25,7 +25,7 @@ const BURST: u32 = 512;
 pub(crate) struct Shell {
     env: Env,
     manager: Manager,
-    nodes: Watch<NodeView>,
+    nodes: Watch<NodeView, ListPart<NodeView>>,
     pods: Watch<PodView, ListPart<PodView>>,
     health: Subscription,
     shards: Shards,
@@ -76,7 +76,7 @@ impl Shell {
         let brake = Brake::start(&env, TaintManager::NAME, duties);
         Self {
             manager: Manager::new(config),
-            nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
+            nodes: Watch::start_in_parts(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             pods: Watch::start_in_parts(&env.api, Source::all(requests::PODS), &seed, brake.spy(What::Pods)),
             health: subscribe(Topic::NodeHealth),
             shards: Shards::default(),
@@ -278,8 +278,12 @@ fn published(news: Published) -> Result<(), Error> {
     Ok(())
 }
 
-fn from_nodes(event: Event<NodeView>) -> Turn {
+fn from_nodes(event: Event<NodeView, ListPart<NodeView>>) -> Turn {
     Turn::Input(match event {
+        Event::Part(ListPart { first, objects }) => Input::SomeNodes {
+            first,
+            nodes: objects.into_iter().map(NodeView::into_facts).collect(),
+        },
         Event::Snapshot(all) => Input::Nodes(all.into_listed(NodeView::into_facts, |meta| NodeName::from(meta.name.as_str()))),
         Event::Applied(node) => Input::Node(node.into_facts()),
         Event::Deleted(node) => Input::NodeGone {

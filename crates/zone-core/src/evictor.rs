@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
 use bailiff_model::timers::Keyed;
-use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Zone};
+use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Unlisted, Zone};
 use indexmap::IndexMap;
 
 use crate::config::Config;
@@ -68,6 +68,8 @@ pub struct Evictor {
     nodes_synced: bool,
     // IndexMap: a lookup costs the same at any number of nodes; its order is that of arrival, not the hasher's.
     nodes: IndexMap<NodeName, Box<nodes::Node>>,
+    /// Of a list that has not ended.
+    unlisted: Unlisted<NodeName>,
     common: nodes::Common,
     votes: Votes,
     zones: BTreeMap<Zone, zones::Entry>,
@@ -112,6 +114,7 @@ impl Evictor {
             api_fresh: false,
             nodes_synced: false,
             nodes: IndexMap::new(),
+            unlisted: Unlisted::default(),
             common: nodes::Common::default(),
             votes: Votes::default(),
             zones: BTreeMap::new(),
@@ -161,6 +164,7 @@ impl Evictor {
 
     fn take_in(&mut self, input: Input, now: Now) {
         match input {
+            Input::SomeNodes { first, nodes } => self.some_nodes_listed(first, nodes, now),
             Input::Nodes(all) => self.nodes_listed(all, now),
             Input::NodeApplied(facts) => self.node_applied(facts, now),
             Input::NodeDeleted { name, uid } => self.node_deleted(&name, uid.as_ref(), now),

@@ -12,7 +12,15 @@ use crate::fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
 /// One thing the evictor is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The Node watch begins, or began again: these are all nodes.
+    /// Some of a list of nodes that [`Input::Nodes`] ends.
+    SomeNodes {
+        /// The list begins; one that broke off counts for nothing.
+        first: bool,
+        /// These.
+        nodes: Vec<NodeFacts>,
+    },
+    /// The Node watch begins, or began again: these, and those of [`Input::SomeNodes`] since the list began, if it came in parts, are all
+    /// nodes.
     Nodes(Listed<NodeFacts, NodeName>),
     /// A Node was added or changed.
     NodeApplied(NodeFacts),

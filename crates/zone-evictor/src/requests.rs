@@ -194,12 +194,9 @@ fn taint(taint: &Taint) -> Value {
 }
 
 fn facts(node: &NodeName, result: Result<NodeView, Error>) -> Result<NodeFacts, Failure> {
-    let view = result.map_err(|error| failure("Node", node, &error))?;
-    view.into_facts().ok_or_else(|| Failure {
-        kind: FailureKind::Unknown,
-        retry_after: None,
-        detail: "the node has a taint with an unknown effect".to_owned(),
-    })
+    result
+        .map(NodeView::into_facts)
+        .map_err(|error| failure("Node", node, &error))
 }
 
 fn pod_answer(ticket: Ticket, pod: &PodRef, result: Result<PodView, Error>) -> Input {

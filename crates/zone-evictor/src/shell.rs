@@ -1,17 +1,17 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
+use bailiff_cluster::Watch;
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::watch::{Event, Source};
-use bailiff_cluster::{Snapshot, Watch};
+use bailiff_cluster::watch::{Event, ListPart, Source};
 use bailiff_event_bus::{
     Body as BusBody, Draft, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped, Subscription, Update,
 };
-use bailiff_model::{Duties, Listed, Mono, NodeName, Origin, Topic, Wall};
+use bailiff_model::{Duties, Listed, Mono, Origin, Topic, Wall};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
 use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage, settle};
 use bailiff_zone_core::{
-    Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, NodeFacts, Purpose, Record, ShardStatus, Ticket,
+    Body, DaemonSetFacts, DaemonSetKey, Effect, EvictionMode, Evictor, Input, Purpose, Record, ShardStatus, Ticket,
 };
 use futures::FutureExt;
 
@@ -34,7 +34,7 @@ const BURST: u32 = 256;
 pub(crate) struct Shell {
     env: Env,
     evictor: Evictor,
-    nodes: Watch<NodeView>,
+    nodes: Watch<NodeView, ListPart<NodeView>>,
     /// In node mode only: whom they select is spared (NL-206).
     daemon_sets: Option<Watch<DaemonSetView>>,
     bus: Subscription,
@@ -52,13 +52,14 @@ pub(crate) struct Shell {
     in_a_row: u32,
 }
 
+type NodeEvent = Event<NodeView, ListPart<NodeView>>;
+
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
     Answers(Input),
     Published(Published),
     Report,
-    Nothing,
     Stop,
 }
 
@@ -78,7 +79,7 @@ impl Shell {
         };
         let brake = Brake::start(&env, ZoneEvictor::NAME, duties);
         Self {
-            nodes: Watch::start_with(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
+            nodes: Watch::start_in_parts(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             daemon_sets: (config.mode == EvictionMode::Node)
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
             evictor: Evictor::new(config),
@@ -107,7 +108,6 @@ impl Shell {
                 Turn::Answers(first) => self.take_answers(first),
                 Turn::Published(news) => published(news)?,
                 Turn::Report => self.report(),
-                Turn::Nothing => {}
                 Turn::Stop => break,
             }
         }
@@ -132,7 +132,7 @@ impl Shell {
             () = self.env.host.shutdown.triggered() => Turn::Stop,
             holds = self.brake.next() => Turn::Input(Input::Braked(holds)),
             news = self.publisher.next() => Turn::Published(news),
-            event = self.nodes.next() => from_nodes(event),
+            event = self.nodes.next() => Turn::Input(from_nodes(event)),
             event = next_of(&mut self.daemon_sets) => Turn::Input(from_daemon_sets(event)),
             update = self.bus.next() => Turn::Input(from_bus(update, &self.own, self.env.host.clock.now().mono)),
             answer = self.requests.next() => Turn::Answers(answer),
@@ -275,19 +275,23 @@ fn published(news: Published) -> Result<(), Error> {
     Ok(())
 }
 
-fn from_nodes(event: Event<NodeView>) -> Turn {
+fn from_nodes(event: NodeEvent) -> Input {
     match event {
-        Event::Snapshot(snapshot) => Turn::Input(Input::Nodes(listed(snapshot))),
-        Event::Applied(view) => readable(view).map_or(Turn::Nothing, |facts| Turn::Input(Input::NodeApplied(facts))),
-        Event::Deleted(meta) => Turn::Input(Input::NodeDeleted {
+        Event::Part(ListPart { first, objects }) => Input::SomeNodes {
+            first,
+            nodes: objects.into_iter().map(NodeView::into_facts).collect(),
+        },
+        Event::Snapshot(all) => Input::Nodes(all.into_listed(NodeView::into_facts, |meta| meta.name.as_str().into())),
+        Event::Applied(node) => Input::NodeApplied(node.into_facts()),
+        Event::Deleted(meta) => Input::NodeDeleted {
             name: meta.name.as_str().into(),
             uid: Some(meta.uid.into()),
-        }),
+        },
         Event::Stale { reason, .. } => {
             tracing::warn!(%reason, "Watch on nodes is stale; nothing is done until it is back");
-            Turn::Input(Input::ApiFresh(false))
+            Input::ApiFresh(false)
         }
-        Event::Fresh => Turn::Input(Input::ApiFresh(true)),
+        Event::Fresh => Input::ApiFresh(true),
     }
 }
 
@@ -320,30 +324,6 @@ fn from_daemon_sets(event: Event<DaemonSetView>) -> Input {
 
 fn key_of(meta: &Meta) -> DaemonSetKey {
     (meta.namespace.as_str().into(), meta.name.to_string())
-}
-
-/// All nodes; one that cannot be read whole is not taken for gone.
-fn listed(snapshot: Snapshot<NodeView>) -> Listed<NodeFacts, NodeName> {
-    let mut listed = Listed::from(Vec::with_capacity(snapshot.objects.len()));
-    listed.unreadable = snapshot.malformed.into_iter().map(|meta| meta.name.as_str().into()).collect();
-    for view in snapshot.objects {
-        let name = NodeName::from(bailiff_cluster::View::meta(&view).name.as_str());
-        match readable(view) {
-            Some(facts) => listed.all.push(facts),
-            None => listed.unreadable.push(name),
-        }
-    }
-    listed
-}
-
-/// The facts of a node; what was known of one that cannot be read whole stays as it was.
-fn readable(view: NodeView) -> Option<NodeFacts> {
-    let name = bailiff_cluster::View::meta(&view).name.clone();
-    let facts = view.into_facts();
-    if facts.is_none() {
-        tracing::error!(node = %name, "Node has a taint with an unknown effect and is left alone");
-    }
-    facts
 }
 
 fn from_bus(update: Update, own: &Own, now: Mono) -> Input {

@@ -12,11 +12,18 @@ use serde::de::IgnoredAny;
 
 /// A Node.
 #[derive(Debug, Deserialize)]
-#[serde(from = "RawNode")]
+#[serde(try_from = "RawNode")]
 pub(crate) struct NodeView {
     meta: Meta,
-    /// `None` if a taint has an effect that no API server known to us accepts: a list that cannot be read whole must not be written back.
-    facts: Option<NodeFacts>,
+    facts: NodeFacts,
+}
+
+/// A taint has an effect that no API server known to us accepts: a list that cannot be read whole must not be written back.
+#[derive(Debug, thiserror::Error)]
+#[error("spec.taints: effect '{effect}' of '{key}' is none of NoSchedule, PreferNoSchedule, NoExecute")]
+struct UnknownEffect {
+    key: String,
+    effect: String,
 }
 
 /// A DaemonSet: whom it selects.
@@ -120,15 +127,17 @@ struct Labels {
 
 // === impl NodeView ===
 
-impl From<RawNode> for NodeView {
-    fn from(raw: RawNode) -> Self {
-        let facts = raw.facts();
+impl TryFrom<RawNode> for NodeView {
+    type Error = UnknownEffect;
+
+    fn try_from(raw: RawNode) -> Result<Self, UnknownEffect> {
+        let facts = raw.facts()?;
         let meta = Meta {
             name: raw.metadata.name,
             resource_version: raw.metadata.resource_version,
             ..Meta::default()
         };
-        Self { meta, facts }
+        Ok(Self { meta, facts })
     }
 }
 
@@ -143,8 +152,8 @@ impl View for NodeView {
 }
 
 impl NodeView {
-    /// The facts; `None` if they cannot be read whole.
-    pub(crate) fn into_facts(self) -> Option<NodeFacts> {
+    /// The facts.
+    pub(crate) fn into_facts(self) -> NodeFacts {
         self.facts
     }
 }
@@ -152,10 +161,16 @@ impl NodeView {
 // === impl RawNode ===
 
 impl RawNode {
-    fn facts(&self) -> Option<NodeFacts> {
+    fn facts(&self) -> Result<NodeFacts, UnknownEffect> {
         let Self { metadata, spec, status } = self;
         let ready = condition(&status.conditions, wellknown::CONDITION_READY);
-        Some(NodeFacts {
+        let taint = |taint: &TaintView| {
+            taint.to_model().ok_or_else(|| UnknownEffect {
+                key: taint.key.clone(),
+                effect: taint.effect.clone(),
+            })
+        };
+        Ok(NodeFacts {
             zone: Zone::from_labels(|key| metadata.labels.get(key)),
             excluded_from_disruption: metadata.labels.exclude_disruption.is_some(),
             ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
@@ -163,7 +178,7 @@ impl RawNode {
                 .filter(|ready| ready.ready_status() == ReadyStatus::True)
                 .and_then(|ready| ready.last_transition_time)
                 .filter(|at| metadata.creation_timestamp.is_none_or(|created| created < *at)),
-            taints: spec.taints.iter().map(TaintView::to_model).collect::<Option<_>>()?,
+            taints: spec.taints.iter().map(taint).collect::<Result<_, _>>()?,
             name: metadata.name.as_str().into(),
             uid: metadata.uid.as_str().into(),
             resource_version: metadata.resource_version.as_str().into(),
@@ -259,7 +274,7 @@ mod tests {
     }
 
     fn mk_node(node: Value) -> Option<NodeFacts> {
-        read(&node, NodeView::into_facts).expect("a node")
+        read(&node, NodeView::into_facts)
     }
 
     /// NL-020, NL-070, NL-091
@@ -310,7 +325,10 @@ mod tests {
     #[test]
     fn a_list_with_an_unknown_effect_is_not_half_read() {
         let node = json!({"metadata": {"name": "n1", "uid": "u1"}, "spec": {"taints": [{"key": "k", "effect": "Later"}]}});
-        assert_eq!(mk_node(node), None);
+        assert_eq!(mk_node(node.clone()), None);
+        let refused = NodeView::decode(&Encoded::Json(&node.to_string())).unwrap_err().to_string();
+        let wanted = "spec.taints: effect 'Later' of 'k' is none of NoSchedule, PreferNoSchedule, NoExecute";
+        assert!(refused.starts_with(wanted), "{refused}");
     }
 
     /// NL-034: Ready since a later second than its creation is a recovery, as far as anybody can tell.

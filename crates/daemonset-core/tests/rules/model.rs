@@ -152,7 +152,13 @@ impl Cluster {
         }
         self.feed(Input::DaemonSets(sets.iter().map(decode).collect()));
         self.feed(Input::Revisions(revisions.iter().map(decode).collect()));
-        self.feed(Input::Nodes(nodes.iter().map(decode).collect()));
+        let mut nodes: Vec<Node> = nodes.iter().map(decode).collect();
+        // As they come: in parts, after a list that broke off.
+        for middle in [nodes.len().min(1), nodes.len() / 2] {
+            let nodes = nodes[..middle].to_vec();
+            self.feed(Input::SomeNodes { first: true, nodes });
+        }
+        self.feed(Input::Nodes(nodes.split_off(nodes.len() / 2).into()));
     }
 
     // === objects ===

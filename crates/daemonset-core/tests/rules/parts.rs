@@ -1,10 +1,10 @@
-//! Lists of pods that come in parts.
+//! Lists of nodes and pods that come in parts.
 
 use bailiff_daemonset_core::{Input, Watched};
 use bailiff_model::Listed;
 use serde_json::json;
 
-use crate::model::{Cluster, PODS};
+use crate::model::{Cluster, PODS, mk_node};
 
 fn first(cluster: &Cluster) -> Input {
     let pods = cluster.pods();
@@ -53,6 +53,26 @@ fn a_pod_in_no_part_is_gone_unless_it_is_unreadable() {
             all: Vec::new(),
             unreadable: if unreadable { vec![lost.uid] } else { Vec::new() },
         }));
+        assert_eq!(cluster.writes, wanted, "{unreadable}");
+    }
+}
+
+/// The same of nodes: the status does not ask for a pod any more on one that is gone.
+#[test]
+fn a_node_in_no_part_is_gone_unless_it_is_unreadable() {
+    for (unreadable, wanted) in [(false, &["status daemonsets/ds"][..]), (true, &[])] {
+        let mut cluster = Cluster::at_rest(3, json!({}));
+        for (first, names) in [(true, &["n0", "n1"][..]), (true, &["n0"])] {
+            let nodes = names.iter().map(|name| mk_node(name)).collect();
+            cluster.feed(Input::SomeNodes { first, nodes });
+        }
+        cluster.pass_one_second();
+        assert_eq!(cluster.writes, [""; 0]);
+        cluster.feed(Input::Nodes(Listed {
+            all: vec![mk_node("n2")],
+            unreadable: if unreadable { vec!["n1".into()] } else { Vec::new() },
+        }));
+        cluster.pass_one_second();
         assert_eq!(cluster.writes, wanted, "{unreadable}");
     }
 }

@@ -1,9 +1,10 @@
 //! Taking in what the API and the own topic say.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bailiff_model::timers::Place;
 use bailiff_model::{Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal, Stamp};
+use indexmap::IndexMap;
 
 use super::Monitor;
 use crate::effect::{Effect, EventKind};
@@ -14,11 +15,21 @@ use crate::node::{Count, Node, Phase, Sign};
 use crate::votes::Vote;
 
 impl Monitor {
+    /// Some of a list. Each node is taken by itself; who is gone shows only in the end.
+    pub(super) fn take_some_nodes(&mut self, begins: bool, nodes: Vec<NodeFacts>, now: Now, out: &mut Vec<Effect>) {
+        if begins {
+            self.seen.unlisted_nodes.begin(self.nodes.keys().cloned());
+        }
+        for facts in nodes {
+            self.seen.unlisted_nodes.saw(&facts.name);
+            self.take_node(facts, true, now, out);
+        }
+    }
+
     pub(super) fn take_nodes(&mut self, list: Listed<NodeFacts, NodeName>, now: Now, out: &mut Vec<Effect>) {
         let Listed { all, unreadable } = list;
-        let listed: BTreeSet<&NodeName> = all.iter().map(|facts| &facts.name).chain(&unreadable).collect();
-        let gone: Vec<NodeName> = self.nodes.keys().filter(|name| !listed.contains(name)).cloned().collect();
-        for name in gone {
+        let named = all.iter().map(|facts| &facts.name).chain(&unreadable);
+        for name in self.seen.unlisted_nodes.end(|| self.nodes.keys().cloned(), named) {
             self.forget_node(&name, &NodeUid::default(), now, out);
         }
         for facts in all {
@@ -128,11 +139,22 @@ impl Monitor {
         }
     }
 
+    /// Some of a list. Each lease is taken by itself; which are gone shows only in the end.
+    pub(super) fn take_some_leases(&mut self, begins: bool, leases: Vec<LeaseFacts>, now: Now, out: &mut Vec<Effect>) {
+        if begins {
+            self.seen.unlisted_leases.begin(known_leases(&self.nodes, &self.stray_leases));
+        }
+        for lease in leases {
+            self.seen.unlisted_leases.saw(&lease.name);
+            self.take_lease(lease, true, now, out);
+        }
+    }
+
     pub(super) fn take_leases(&mut self, list: Listed<LeaseFacts, NodeName>, now: Now, out: &mut Vec<Effect>) {
-        let unreadable: BTreeSet<NodeName> = list.unreadable.into_iter().collect();
-        self.stray_leases.retain(|name, _| unreadable.contains(name));
-        for (_, node) in self.nodes.iter_mut().filter(|(name, _)| !unreadable.contains(*name)) {
-            node.lease.set_gone();
+        let named = list.all.iter().map(|lease| &lease.name).chain(&list.unreadable);
+        let known = || known_leases(&self.nodes, &self.stray_leases);
+        for name in self.seen.unlisted_leases.end(known, named) {
+            self.forget_lease(&name);
         }
         for lease in list.all {
             self.take_lease(lease, true, now, out);
@@ -238,4 +260,13 @@ impl Monitor {
             };
         }
     }
+}
+
+/// Whose leases are known.
+fn known_leases<'a>(
+    nodes: &'a IndexMap<NodeName, Box<Node>>,
+    stray: &'a BTreeMap<NodeName, LeaseFacts>,
+) -> impl Iterator<Item = NodeName> + use<'a> {
+    let of_nodes = nodes.iter().filter(|(_, node)| node.lease.is_present()).map(|(name, _)| name);
+    of_nodes.chain(stray.keys()).cloned()
 }

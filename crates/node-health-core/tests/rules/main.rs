@@ -15,6 +15,7 @@ mod incidents;
 mod inherit;
 mod loss;
 mod model;
+mod parts;
 mod shards;
 mod signals;
 mod support;

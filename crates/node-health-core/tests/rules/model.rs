@@ -217,8 +217,7 @@ impl Model {
 
     fn relist(&mut self) {
         if !self.world.watch_stalled {
-            self.world.give(Input::Nodes(self.world.nodes.values().cloned().collect()));
-            self.world.give(Input::Leases(self.world.leases.values().cloned().collect()));
+            self.world.list();
         }
     }
 

@@ -118,8 +118,7 @@ impl World {
 
     /// Gives the monitor everything there is and leadership.
     pub fn start(&mut self) {
-        self.give(Input::Nodes(self.nodes.values().cloned().collect()));
-        self.give(Input::Leases(self.leases.values().cloned().collect()));
+        self.list();
         self.give(Input::Leading(true));
         let records = self.topic.values().cloned().collect();
         self.give(Input::Topic(TopicNews::Snapshot { records, complete: true }));

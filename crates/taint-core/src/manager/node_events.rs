@@ -1,44 +1,55 @@
 //! Nodes come, change and go; their NoSchedule taints and labels follow (NL-110 to NL-122).
 
-use std::collections::BTreeSet;
-
 use bailiff_model::{Listed, NodeName, NodeUid, Profile, ReadyStatus, Taint};
+use indexmap::IndexMap;
 
 use super::Manager;
 use crate::deadlines::Timer;
 use crate::effect::Effect;
 use crate::facts::{NodeFacts, PlatformLabels};
 use crate::input::{Answer, Reading};
+use crate::nodes::Node;
 use crate::schedule;
 use crate::start::{Start, follow};
 use crate::tasks::Step;
 
 impl Manager {
+    /// Some of a list. Each Node is judged by itself; who is gone shows only in the end.
+    pub(super) fn some_nodes_listed(&mut self, begins: bool, nodes: Vec<NodeFacts>) {
+        if begins {
+            self.unlisted_nodes.begin(present(&self.nodes));
+        }
+        let first = !self.progress.nodes_listed;
+        for facts in nodes {
+            self.unlisted_nodes.saw(&facts.node.name);
+            self.node_listed(facts, first);
+        }
+    }
+
     pub(super) fn nodes_listed(&mut self, list: Listed<NodeFacts, NodeName>) {
         let first = !self.progress.nodes_listed;
         self.progress.nodes_listed = true;
-        let names = list.all.iter().map(|facts| &facts.node.name);
-        let listed: BTreeSet<NodeName> = names.chain(&list.unreadable).cloned().collect();
-        let gone: Vec<(NodeName, NodeUid)> = self
-            .nodes
-            .iter()
-            .filter(|(name, node)| node.present && !listed.contains(*name))
-            .map(|(name, node)| (name.clone(), node.facts.node.uid.clone()))
-            .collect();
-        for (name, uid) in gone {
-            self.node_gone(&name, &uid);
+        let named = list.all.iter().map(|facts| &facts.node.name).chain(&list.unreadable);
+        for name in self.unlisted_nodes.end(|| present(&self.nodes), named) {
+            let uid = self.nodes.get(&name).map(|node| node.facts.node.uid.clone());
+            self.node_gone(&name, &uid.unwrap_or_default());
         }
         for facts in list.all {
-            let name = facts.node.name.clone();
-            // A Node that was made and declared silent between two lists: nobody here saw it Ready before (NL-085).
-            let fell_unseen = !first && facts.ready.is_silent() && !self.is_known(&facts);
-            self.node_writes.listed(&name);
-            self.node_seen(facts, first);
-            if fell_unseen {
-                self.mark_all(&name);
-            }
+            self.node_listed(facts, first);
         }
         self.finish_marking();
+    }
+
+    /// A Node of a list; `first` as in [`Manager::node_seen`].
+    fn node_listed(&mut self, facts: NodeFacts, first: bool) {
+        let name = facts.node.name.clone();
+        // A Node that was made and declared silent between two lists: nobody here saw it Ready before (NL-085).
+        let fell_unseen = !first && facts.ready.is_silent() && !self.is_known(&facts);
+        self.node_writes.listed(&name);
+        self.node_seen(facts, first);
+        if fell_unseen {
+            self.mark_all(&name);
+        }
     }
 
     /// True if this very Node, not another of its name, is known.
@@ -224,4 +235,10 @@ impl Manager {
             self.want_node_write(name);
         }
     }
+}
+
+/// The Nodes there are, as far as is known.
+fn present(nodes: &IndexMap<NodeName, Box<Node>>) -> impl Iterator<Item = NodeName> {
+    let present = nodes.iter().filter(|(_, node)| node.present);
+    present.map(|(name, _)| name.clone())
 }

@@ -15,18 +15,18 @@ impl Manager {
     /// Some of a list. Each pod is judged by itself, so nothing waits for the others; who is gone shows only in the end.
     pub(super) fn some_pods_listed(&mut self, begins: bool, pods: Vec<PodFacts>) {
         if begins {
-            self.unlisted.begin(self.pods.uids().cloned());
+            self.unlisted_pods.begin(self.pods.uids().cloned());
         }
         let first = !self.progress.pods_listed;
         for facts in pods {
-            self.unlisted.saw(&facts.pod.uid);
+            self.unlisted_pods.saw(&facts.pod.uid);
             self.pod_seen(facts, first);
         }
     }
 
     pub(super) fn pods_listed(&mut self, list: Listed<PodFacts, PodUid>) {
         let named = list.all.iter().map(|facts| &facts.pod.uid).chain(&list.unreadable);
-        let unlisted = self.unlisted.end(|| self.pods.uids().cloned(), named);
+        let unlisted = self.unlisted_pods.end(|| self.pods.uids().cloned(), named);
         let gone: Vec<PodUid> = self.pods.uids().filter(|uid| unlisted.contains(*uid)).cloned().collect();
         for uid in gone {
             self.pod_gone(&uid);

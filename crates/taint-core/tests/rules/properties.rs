@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bailiff_model::intent::{Intent, IntentState, Trigger};
-use bailiff_model::{Listed, PodUid, ReadyStatus, Tolerance, taint};
+use bailiff_model::{Listed, ReadyStatus, Tolerance, taint};
 use bailiff_taint_core::{Effect, Input, NodeFacts, PodFacts, Profile};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -128,19 +128,64 @@ fn is_write(effect: &Effect) -> bool {
     !matches!(effect, Effect::WakeAt(_))
 }
 
-/// A list of pods in parts that end at these places; what is behind the last of them ends it.
-fn cut(mut pods: Vec<PodFacts>, places: &[Index], unreadable: Vec<PodUid>) -> Vec<Input> {
-    let mut places: Vec<usize> = places.iter().map(|place| place.index(pods.len() + 1)).collect();
-    places.sort_unstable();
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    for end in places {
-        let (first, part) = (parts.is_empty(), pods.drain(..end - begin).collect());
-        parts.push(Input::SomePods { first, pods: part });
-        begin = end;
+/// What a list is of.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Nodes,
+    Pods,
+}
+
+impl World {
+    /// All there is, in parts that end at these places; what is behind the last of them ends it. The bits say which cannot be read.
+    fn list(&self, of: Of, places: &[Index], unreadable: u8) -> Vec<Input> {
+        match of {
+            Of::Nodes => {
+                let nodes = Listed {
+                    all: self.nodes.values().cloned().collect(),
+                    unreadable: Vec::new(),
+                };
+                let name = |facts: &NodeFacts| facts.node.name.clone();
+                let part = |first, nodes| Input::SomeNodes { first, nodes };
+                cut(nodes, name, places, unreadable, part, Input::Nodes)
+            }
+            Of::Pods => {
+                let pods = Listed {
+                    all: self.pods.values().cloned().collect(),
+                    unreadable: Vec::new(),
+                };
+                let uid = |facts: &PodFacts| facts.pod.uid.clone();
+                let part = |first, pods| Input::SomePods { first, pods };
+                cut(pods, uid, places, unreadable, part, Input::Pods)
+            }
+        }
     }
-    parts.push(Input::Pods(Listed { all: pods, unreadable }));
-    parts
+}
+
+fn cut<T, K: ToString>(
+    list: Listed<T, K>,
+    key: impl Fn(&T) -> K,
+    places: &[Index],
+    unreadable: u8,
+    part: impl Fn(bool, Vec<T>) -> Input,
+    end: impl Fn(Listed<T, K>) -> Input,
+) -> Vec<Input> {
+    let is_unreadable = |object: &T| {
+        let last = key(object).to_string().bytes().last().expect("a key");
+        unreadable >> (last % 8) & 1 == 1
+    };
+    let (unreadable, mut all): (Vec<T>, Vec<T>) = list.all.into_iter().partition(is_unreadable);
+    let mut places: Vec<usize> = places.iter().map(|place| place.index(all.len() + 1)).collect();
+    places.sort_unstable();
+    let mut inputs = Vec::new();
+    let mut begin = 0;
+    for place in places {
+        let shown = all.drain(..place - begin).collect();
+        inputs.push(part(inputs.is_empty(), shown));
+        begin = place;
+    }
+    let unreadable = unreadable.iter().map(key).collect();
+    inputs.push(end(Listed { all, unreadable }));
+    inputs
 }
 
 /// What inputs lead to, in no order: that of what is independent of each other is not the same.
@@ -231,36 +276,30 @@ proptest! {
         prop_assert_eq!(end(events), end(shuffled));
     }
 
-    /// However a list of pods is cut, it is the whole list: to a manager that begins, and to one that missed something.
+    /// However a list is cut, it is the whole list: to a manager that begins, and to one that missed something.
     #[test]
     fn a_list_in_parts_is_the_whole_list(
         seen in proptest::collection::vec((0..9_u64, mk_step()), 0..30),
         missed in proptest::collection::vec(mk_step(), 0..10),
         places in proptest::collection::vec(any::<Index>(), 1..5),
         broken in any::<Index>(),
-        is_unreadable in any::<u8>(),
+        unreadable in any::<u8>(),
     ) {
-        for (profile, is_first) in [(Profile::Bailiff, false), (Profile::Upstream, false), (Profile::Bailiff, true)] {
+        let lists = [(Of::Pods, Of::Nodes), (Of::Nodes, Of::Pods)];
+        let cases = [(Profile::Bailiff, false), (Profile::Upstream, false), (Profile::Bailiff, true)];
+        for (index, (profile, is_first)) in cases.repeat(lists.len()).into_iter().enumerate() {
+            let (of, other) = lists[index / cases.len()];
             let (_, mut world) = play(profile, &seen);
-            let before: Vec<PodFacts> = world.pods.values().cloned().collect();
+            let broken_off = world.list(of, &[broken], unreadable).remove(0);
             for step in &missed {
                 world.apply(step);
             }
             let begin = || {
                 let mut harness = if is_first { Harness::new(mk_config(profile)) } else { play(profile, &seen).0 };
                 harness.at(1000);
-                let [nodes, _] = world.lists();
-                harness.apply(nodes);
+                effects(&mut harness, world.list(other, &[], 0));
                 harness
             };
-            let (mut all, mut unreadable) = (Vec::new(), Vec::new());
-            for (index, pod) in world.pods.values().cloned().enumerate() {
-                if is_unreadable >> index & 1 == 0 {
-                    all.push(pod);
-                } else {
-                    unreadable.push(pod.pod.uid);
-                }
-            }
             let end = |harness: &mut Harness| {
                 let effects = effects(harness, vec![Input::Inherit(Vec::new())]);
                 harness.at(2000);
@@ -268,21 +307,19 @@ proptest! {
             };
 
             let (mut whole, mut parts) = (begin(), begin());
-            let list = Listed { all: all.clone(), unreadable: unreadable.clone() };
-            let expected = effects(&mut whole, vec![Input::Pods(list)]);
-            prop_assert_eq!(effects(&mut parts, cut(all.clone(), &places, unreadable.clone())), expected);
+            let expected = effects(&mut whole, world.list(of, &[], unreadable));
+            prop_assert_eq!(effects(&mut parts, world.list(of, &places, unreadable)), expected);
             let expected = end(&mut whole);
             prop_assert_eq!(end(&mut parts), expected);
 
-            // One that broke off, of an earlier moment, leaves no trace, but of what the next cannot read.
-            let mut broken_off = begin();
-            let shown = before[..broken.index(before.len() + 1)].iter();
-            let shown = shown.filter(|facts| !unreadable.contains(&facts.pod.uid)).cloned().collect();
-            broken_off.apply(Input::SomePods { first: true, pods: shown });
-            effects(&mut broken_off, cut(all, &places, unreadable));
-            end(&mut broken_off);
-            prop_assert_eq!(standing(&broken_off), standing(&whole));
-            prop_assert_eq!(broken_off.manager.stats().pods, whole.manager.stats().pods);
+            // One that broke off, of an earlier moment, leaves no trace.
+            let mut after = begin();
+            after.apply(broken_off);
+            effects(&mut after, world.list(of, &places, unreadable));
+            end(&mut after);
+            prop_assert_eq!(standing(&after), standing(&whole));
+            let counts = |harness: &Harness| (harness.manager.stats().nodes, harness.manager.stats().pods);
+            prop_assert_eq!(counts(&after), counts(&whole));
         }
     }
 

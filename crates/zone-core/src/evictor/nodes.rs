@@ -22,6 +22,7 @@ use bailiff_model::{
     TraceContext,
 };
 use bailiff_model::{Shared, Stamp, Wall, Zone};
+use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -368,17 +369,22 @@ impl Node {
 // === impl Evictor: facts ===
 
 impl Evictor {
+    /// Some of a list. Each node is taken by itself; who is gone shows only in the end.
+    pub(super) fn some_nodes_listed(&mut self, begins: bool, nodes: Vec<NodeFacts>, now: Now) {
+        if begins {
+            self.unlisted.begin(known_nodes(&self.nodes));
+        }
+        for facts in nodes {
+            self.unlisted.saw(&facts.name);
+            self.take_facts(facts, true, now);
+        }
+    }
+
     pub(super) fn nodes_listed(&mut self, list: Listed<NodeFacts, NodeName>, now: Now) {
         self.nodes_synced = true;
         self.api_fresh = true;
-        let names = list.all.iter().map(|facts| &facts.name);
-        let listed: BTreeSet<NodeName> = names.chain(&list.unreadable).cloned().collect();
-        let known = self.nodes.iter().filter(|(_, node)| node.facts.is_some());
-        let gone: Vec<NodeName> = known
-            .map(|(name, _)| name.clone())
-            .filter(|name| !listed.contains(name))
-            .collect();
-        for name in gone {
+        let named = list.all.iter().map(|facts| &facts.name).chain(&list.unreadable);
+        for name in self.unlisted.end(|| known_nodes(&self.nodes), named) {
             self.node_deleted(&name, None, now);
         }
         for facts in list.all {
@@ -477,4 +483,10 @@ impl Evictor {
             }
         }
     }
+}
+
+/// The nodes there are in the API, as far as is known.
+fn known_nodes(nodes: &IndexMap<NodeName, Box<Node>>) -> impl Iterator<Item = NodeName> {
+    let there = nodes.iter().filter(|(_, node)| node.facts.is_some());
+    there.map(|(name, _)| name.clone())
 }

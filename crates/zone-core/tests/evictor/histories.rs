@@ -254,7 +254,7 @@ fn every_history_comes_to_rest_in_the_state_that_the_world_asks_for() {
             );
         }
         let (published, requests) = (world.published, world.requests);
-        world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+        world.list_nodes();
         world.tell(Input::Snapshot {
             records: world.bus.values().cloned().collect(),
             shards: world.shards(),

@@ -2,8 +2,8 @@
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::NodeOutcomeState;
-use bailiff_model::{HoldReason, ReadyStatus, Verdict};
-use bailiff_zone_core::Input;
+use bailiff_model::{HoldReason, Listed, NodeName, ReadyStatus, Verdict};
+use bailiff_zone_core::{Input, NodeFacts};
 
 use crate::world::{World, mk_config, secs};
 
@@ -13,19 +13,37 @@ fn mk_world() -> World {
     World::new(mk_config(|_| ()), &FOUR)
 }
 
-/// NL-032: a list tells also who is gone: no vote any more, nothing said, no place. Who is listed stays what it was.
+/// NL-032: a list tells also who is gone: no vote any more, nothing said, no place. Who is listed stays what it was, and who is there but
+/// unreadable. One in parts tells it in the end, and one that broke off not at all.
 #[test]
 fn a_node_that_is_not_listed_any_more_is_gone() {
-    let mut world = mk_world();
-    world.fall_silent(&["n1", "n2"]);
-    world.is_watch_stalled = true;
-    world.delete_node("n2");
-    world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
-    assert_eq!((world.zone_status("a").voting, world.zone_status("a").queue_length), (3, 0));
-    assert_eq!(
-        (world.node_state("n1"), world.node_state("n2")),
-        (Some(&NodeOutcomeState::Isolated), None)
-    );
+    for (in_parts, unreadable) in [(false, None), (true, None), (true, Some("n2"))] {
+        let mut world = mk_world();
+        world.fall_silent(&["n1", "n2"]);
+        world.is_watch_stalled = true;
+        let before: Vec<NodeFacts> = world.nodes.values().cloned().collect();
+        world.delete_node("n2");
+        let mut all: Vec<NodeFacts> = world.nodes.values().cloned().collect();
+        if in_parts {
+            world.tell(Input::SomeNodes {
+                first: true,
+                nodes: before,
+            });
+            for (first, nodes) in [(true, vec![all.remove(0)]), (false, vec![all.remove(0)])] {
+                world.tell(Input::SomeNodes { first, nodes });
+            }
+            assert_eq!(world.zone_status("a").voting, 4, "nobody is missed before the end");
+        }
+        world.tell(Input::Nodes(Listed {
+            all,
+            unreadable: unreadable.map(NodeName::from).into_iter().collect(),
+        }));
+        let wanted = if unreadable.is_some() { (4, 1, true) } else { (3, 0, false) };
+        let status = world.zone_status("a");
+        let found = (status.voting, status.queue_length, world.node_state("n2").is_some());
+        assert_eq!(found, wanted);
+        assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Isolated));
+    }
 }
 
 /// NL-077: a watch may deliver what the answer to a write has overtaken; that is not how the node is.

@@ -32,7 +32,7 @@ fn a_start_that_does_not_get_far_forgets_nothing() {
             let records = world.bus.values().map(|record| world.aged(record)).collect();
             let shards = world.shards();
             world.tell(Input::Snapshot { records, shards });
-            world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+            world.list_nodes();
         }
         assert_eq!(world.zone_held("a"), Some(HoldReason::Incomplete), "it says so");
         world.pass(secs(2));
@@ -245,7 +245,7 @@ fn a_restart_does_not_shorten_the_waits_of_traces() {
         } else {
             let (records, shards) = (world.bus.values().map(|record| world.aged(record)).collect(), world.shards());
             world.tell(Input::Snapshot { records, shards });
-            world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+            world.list_nodes();
         }
         // The taint of n1 is stamped in whole seconds, so the grant before may have been up to a second later.
         world.pass(secs(4));

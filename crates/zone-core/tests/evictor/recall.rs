@@ -55,7 +55,7 @@ fn a_server_that_goes_back_is_followed_by_its_list() {
         "neither evicted nor refused"
     );
     assert!(world.reads > 1, "it is asked again");
-    world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+    world.list_nodes();
     world.pass(secs(31));
     assert_eq!(world.deleted(), 1);
 }

@@ -324,7 +324,7 @@ fn a_failover_does_not_repeat_what_is_done() {
                 .partition(|record| record.topic == Topic::EvictionIntents);
             let shards = world.shards();
             let (known, late): (Vec<_>, _) = shards.into_iter().partition(|shard| shard.topic != Topic::EvictionIntents);
-            world.tell(Input::Nodes(world.nodes.values().cloned().collect()));
+            world.list_nodes();
             world.tell(Input::Snapshot {
                 records: others,
                 shards: known,

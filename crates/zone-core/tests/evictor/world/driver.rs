@@ -3,9 +3,19 @@
 use super::*;
 
 impl World {
+    /// Lists all nodes, as the shell does in parts, after a list that broke off.
+    pub fn list_nodes(&mut self) {
+        let mut nodes: Vec<NodeFacts> = self.nodes.values().cloned().collect();
+        for middle in [nodes.len().min(1), nodes.len() / 2] {
+            let nodes = nodes[..middle].to_vec();
+            self.tell(Input::SomeNodes { first: true, nodes });
+        }
+        self.tell(Input::Nodes(nodes.split_off(nodes.len() / 2).into()));
+    }
+
     /// Gives the evictor its first views of the API and the bus.
     pub fn show_everything(&mut self) {
-        self.tell(Input::Nodes(self.nodes.values().cloned().collect()));
+        self.list_nodes();
         if self.config.mode == EvictionMode::Node {
             self.tell(Input::DaemonSets(self.daemon_sets.iter().cloned().collect()));
         }

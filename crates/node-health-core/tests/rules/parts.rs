@@ -1,0 +1,79 @@
+//! Lists that come in parts, as shells give them.
+
+use bailiff_model::{Listed, NodeName, Zone};
+use bailiff_node_health_core::{Config, Input, LeaseFacts, NodeFacts};
+
+use crate::support::{World, check};
+
+impl World {
+    /// Lists all nodes and leases. Of each a list breaks off before, and the whole comes in parts.
+    pub fn list(&mut self) {
+        let mut nodes: Vec<NodeFacts> = self.nodes.values().cloned().collect();
+        let mut leases: Vec<LeaseFacts> = self.leases.values().cloned().collect();
+        for middle in [nodes.len().min(1), nodes.len() / 2] {
+            let nodes = nodes[..middle].to_vec();
+            self.give(Input::SomeNodes { first: true, nodes });
+        }
+        self.give(Input::Nodes(nodes.split_off(nodes.len() / 2).into()));
+        for middle in [leases.len().min(1), leases.len() / 2] {
+            let leases = leases[..middle].to_vec();
+            self.give(Input::SomeLeases { first: true, leases });
+        }
+        self.give(Input::Leases(leases.split_off(leases.len() / 2).into()));
+    }
+
+    fn nodes_of(&self, names: &[&str]) -> Vec<NodeFacts> {
+        names.iter().map(|name| self.nodes[*name].clone()).collect()
+    }
+
+    fn leases_of(&self, names: &[&str]) -> Vec<LeaseFacts> {
+        names.iter().map(|name| self.leases[*name].clone()).collect()
+    }
+
+    /// What the record of a node says as it is now, for which something else about it has to change.
+    fn has_lease(&mut self, node: &str) -> bool {
+        self.change(node, |facts| facts.zone = Zone::new(&facts.zone.region, "another"));
+        let sign = self.record(node).last_sign_of_life;
+        sign.is_some_and(|sign| sign.renew_time.is_some())
+    }
+}
+
+/// NL-037: what is gone shows in the end only; what is there but unreadable is not gone.
+#[test]
+fn a_node_in_no_part_is_gone_unless_it_is_unreadable() {
+    for (unreadable, wanted) in [(None, &["0 event RemovingNode n2 u1", "0 retract n2"][..]), (Some("n2"), &[])] {
+        let mut world = World::running(Config::default(), &["n1", "n2", "n3", "n4"]);
+        // One that broke off, while it was still there.
+        let nodes = world.nodes_of(&["n1", "n2"]);
+        world.give(Input::SomeNodes { first: true, nodes });
+        for (first, name) in [(true, "n1"), (false, "n3")] {
+            let nodes = world.nodes_of(&[name]);
+            world.give(Input::SomeNodes { first, nodes });
+        }
+        check(&mut world, &[]);
+        world.give(Input::Nodes(Listed {
+            all: world.nodes_of(&["n4"]),
+            unreadable: unreadable.map(NodeName::from).into_iter().collect(),
+        }));
+        check(&mut world, wanted);
+    }
+}
+
+/// The same of leases, of which a node's record tells the last renewal as long as there is one.
+#[test]
+fn a_lease_in_no_part_is_gone_unless_it_is_unreadable() {
+    let names = ["n1", "n2", "n3", "n4"];
+    let mut world = World::running(Config::default(), &names);
+    world.pass_alive(10.0, &names);
+    let leases = world.leases_of(&["n1", "n2"]);
+    world.give(Input::SomeLeases { first: true, leases });
+    for (first, name) in [(true, "n1"), (false, "n3")] {
+        let leases = world.leases_of(&[name]);
+        world.give(Input::SomeLeases { first, leases });
+    }
+    world.give(Input::Leases(Listed {
+        all: Vec::new(),
+        unreadable: vec!["n4".into()],
+    }));
+    assert_eq!(names.map(|name| world.has_lease(name)), [true, false, true, true]);
+}
