@@ -189,6 +189,11 @@ impl Manager {
             trace,
             by_hand,
         } = self.origin(node, standing);
+        // The verdict that accounted for the taint may be taken back before the taint is: what follows stays in the incident.
+        let (trace, by_hand) = match trace_so_far(pod, node, standing) {
+            Some(so_far) if by_hand => (so_far, false),
+            _ => (trace, by_hand),
+        };
         let (cause, starts) = cause(node, pod, self.now);
         let why = Why {
             taint: standing.taint.clone(),
@@ -432,6 +437,14 @@ fn counted(pod: &Pod, standing: &Standing) -> Start {
         Some(armed) => standing.since.max(armed.since),
         None => standing.since,
     }
+}
+
+/// The trace of what stands about a pod because of this taint.
+fn trace_so_far(pod: &Pod, node: &Node, standing: &Standing) -> Option<TraceContext> {
+    let known = pod.intent.as_deref()?;
+    let stands = !matches!(known.state, IntentState::Withdrawn(_)) && known.node.uid == node.facts.node.uid;
+    let is_of_taint = known.why.as_ref().is_some_and(|why| standing.is_of(&why.taint));
+    known.trace.filter(|_| stands && is_of_taint)
 }
 
 /// The trace that a taint begins which no verdict accounts for.

@@ -140,29 +140,21 @@ impl World {
     fn list(&self, of: Of, places: &[Index], unreadable: u8) -> Vec<Input> {
         match of {
             Of::Nodes => {
-                let nodes = Listed {
-                    all: self.nodes.values().cloned().collect(),
-                    unreadable: Vec::new(),
-                };
                 let name = |facts: &NodeFacts| facts.node.name.clone();
                 let part = |first, nodes| Input::SomeNodes { first, nodes };
-                cut(nodes, name, places, unreadable, part, Input::Nodes)
+                cut(self.nodes.values(), name, places, unreadable, part, Input::Nodes)
             }
             Of::Pods => {
-                let pods = Listed {
-                    all: self.pods.values().cloned().collect(),
-                    unreadable: Vec::new(),
-                };
                 let uid = |facts: &PodFacts| facts.pod.uid.clone();
                 let part = |first, pods| Input::SomePods { first, pods };
-                cut(pods, uid, places, unreadable, part, Input::Pods)
+                cut(self.pods.values(), uid, places, unreadable, part, Input::Pods)
             }
         }
     }
 }
 
-fn cut<T, K: ToString>(
-    list: Listed<T, K>,
+fn cut<'a, T: Clone + 'a, K: ToString>(
+    all: impl Iterator<Item = &'a T>,
     key: impl Fn(&T) -> K,
     places: &[Index],
     unreadable: u8,
@@ -173,7 +165,7 @@ fn cut<T, K: ToString>(
         let last = key(object).to_string().bytes().last().expect("a key");
         unreadable >> (last % 8) & 1 == 1
     };
-    let (unreadable, mut all): (Vec<T>, Vec<T>) = list.all.into_iter().partition(is_unreadable);
+    let (unreadable, mut all): (Vec<T>, Vec<T>) = all.cloned().partition(is_unreadable);
     let mut places: Vec<usize> = places.iter().map(|place| place.index(all.len() + 1)).collect();
     places.sort_unstable();
     let mut inputs = Vec::new();

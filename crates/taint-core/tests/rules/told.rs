@@ -202,6 +202,24 @@ fn what_ends_with_its_node_is_told_of_that_node() {
     assert_eq!(told.len(), 3, "the taint, and what ended: {told:?}");
 }
 
+/// A node whose taint outlives its verdict: what followed from that ends in its incident, and begins no other.
+#[test]
+fn what_follows_from_a_verdict_that_was_taken_back_stays_in_its_incident() {
+    let unreachable = "node.kubernetes.io/unreachable";
+    let pods = vec![mk_pod("p", "n1", &[(unreachable, Some(10))])];
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], pods);
+    h.health(vec![mk_health("n1", 3, Verdict::Unreachable, 0, 50)]);
+    h.at(60).node(mk_node("n1", &[unreachable]));
+    h.at(65).health(vec![mk_health("n1", 4, Verdict::Healthy, 65, 65)]);
+    h.at(71).apply(Input::PodGone("p".into()));
+    assert!(h.told.iter().all(|told| told.trace == incident()), "{:?}", h.told);
+    let wanted = [
+        "p: toleration of node.kubernetes.io/unreachable:NoExecute for 10 s Expired 60-70",
+        "p: termination by node.kubernetes.io/unreachable:NoExecute PodGone 70-71",
+    ];
+    assert_eq!(told(&mut h), wanted);
+}
+
 /// A verdict accounts for its taint: that is no beginning, and all is told in the incident.
 #[test]
 fn what_follows_from_a_verdict_is_told_in_its_incident() {
