@@ -15,7 +15,7 @@ use crate::template::Blueprint;
 pub enum Input {
     /// Some of a list of nodes that [`Input::Nodes`] ends.
     SomeNodes {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         nodes: Vec<Node>,
@@ -28,7 +28,7 @@ pub enum Input {
     NodeDeleted(NodeName),
     /// Some of a list of pods that [`Input::Pods`] ends.
     SomePods {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         pods: Vec<Pod>,

@@ -27,8 +27,8 @@ type Key = (Namespace, Arc<str>);
 ///
 /// # Guarantees
 /// - Nothing is decided before all nodes, pods, revisions and DaemonSets were listed once (DS-005).
-/// - Nothing is decided amid a list of pods that comes in parts: a pod that is gone and the one that came in its place are both known
-///   then, and look like one too many.
+/// - Nothing is decided amid a list of pods or nodes that comes in parts: a pod that is gone and the one that came in its place are both
+///   known then, and look like one too many; and how many nodes want a pod is of two times.
 /// - The same inputs give the same effects.
 /// - Applying [`Input::Tick`] with nothing changed and no time passed gives no effect.
 ///
@@ -89,9 +89,10 @@ impl Syncer {
         std::mem::take(&mut self.out.effects)
     }
 
-    /// What is known of the pods is of one time, or nothing is written anyway.
+    /// What is known of pods, and of nodes, is of one time, or nothing is written anyway.
     fn may_decide(&self) -> bool {
-        !self.unlisted_pods.is_under_way() || !self.stale.is_empty()
+        let is_listing = self.unlisted_pods.is_under_way() || self.unlisted_nodes.is_under_way();
+        !is_listing || !self.stale.is_empty()
     }
 
     fn route(&mut self, input: Input, now: Now) {

@@ -86,7 +86,7 @@ struct Watches {
     pods: Watch<Viewed<Pod>, ListPart<Viewed<Pod>>>,
 }
 
-/// Pods are listed in parts: all of them are never in memory at once.
+/// Pods are listed in parts, as nodes are: all of them are never in memory at once.
 type PodEvent = Event<Viewed<Pod>, ListPart<Viewed<Pod>>>;
 
 const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");

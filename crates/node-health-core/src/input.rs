@@ -82,7 +82,7 @@ pub enum WriteOutcome {
 pub enum Input {
     /// Some of a list of nodes that [`Input::Nodes`] ends.
     SomeNodes {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         nodes: Vec<NodeFacts>,
@@ -101,7 +101,7 @@ pub enum Input {
     },
     /// Some of a list of leases that [`Input::Leases`] ends.
     SomeLeases {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         leases: Vec<LeaseFacts>,

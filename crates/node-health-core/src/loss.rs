@@ -104,6 +104,8 @@ pub(crate) struct Losses {
 pub(crate) struct Sizes {
     pub(crate) in_zone: usize,
     pub(crate) in_cluster: usize,
+    /// Nodes are being listed: some of those that are counted may be gone.
+    pub(crate) may_be_less: bool,
 }
 
 /// A node that fell silent or speaks again, with the sizes of its scopes.
@@ -172,7 +174,9 @@ impl Losses {
                 continue;
             };
             loss.lost.remove(&key);
-            if loss.held.is_some() && !loss.is_beyond(limit, of) {
+            // Where there may be fewer nodes than are counted, it waits for the next to speak.
+            let is_sure = !subject.sizes.may_be_less || loss.lost.is_empty();
+            if loss.held.is_some() && is_sure && !loss.is_beyond(limit, of) {
                 loss.held = None;
                 self.changed.insert(scope.clone());
                 self.news.push(loss.news(scope.clone(), of, LossState::Returned));
@@ -234,7 +238,8 @@ impl Losses {
                 continue;
             };
             loss.unheard -= 1;
-            if loss.waits.is_some() && (loss.unheard == 0 || !loss.is_waited_for(limit, of)) {
+            let is_enough = !sizes.may_be_less && !loss.is_waited_for(limit, of);
+            if loss.waits.is_some() && (loss.unheard == 0 || is_enough) {
                 loss.waits = None;
                 self.changed.insert(scope.clone());
             }
@@ -367,6 +372,7 @@ mod tests {
         let sizes = Sizes {
             in_zone: 4,
             in_cluster: 4,
+            may_be_less: false,
         };
         Subject {
             name,
@@ -406,6 +412,43 @@ mod tests {
         losses.end_waits(at(150).mono);
         assert!(losses.hold_on(&zone).is_some());
         assert_eq!(losses.held(), 2, "the zone and the cluster");
+    }
+
+    /// Correlated loss: while nodes are listed a hold outlives that few are lost of those that are counted, but not that none is.
+    #[test]
+    fn a_hold_does_not_end_by_who_may_be_gone() {
+        let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
+        mk_lost(&mut losses, &zone);
+        let [first, second] = ["n1", "n2"].map(NodeName::from);
+        let leave = |losses: &mut Losses, name, may_be_less| {
+            let mut subject = mk_subject(name, &zone);
+            subject.sizes.may_be_less = may_be_less;
+            losses.leave(&LIMIT, subject);
+        };
+        leave(&mut losses, &first, true);
+        assert_eq!(losses.held(), 2, "one of four, or of fewer");
+        leave(&mut losses, &second, true);
+        assert_eq!((losses.held(), losses.news.len()), (0, 4));
+        mk_lost(&mut losses, &zone);
+        leave(&mut losses, &first, false);
+        assert_eq!(losses.held(), 0, "one of four");
+    }
+
+    /// Correlated loss: the same of the wait for those that were not heard yet.
+    #[test]
+    fn a_wait_does_not_end_by_who_may_be_gone() {
+        let (mut losses, zone) = (Losses::default(), Zone::new("", "a"));
+        let names = ["n1", "n2"].map(NodeName::from);
+        names.iter().for_each(|name| losses.expect(name, &zone));
+        losses.wait(&LIMIT, at(150).mono, |_| 4, at(100));
+        let sizes = Sizes {
+            may_be_less: true,
+            ..mk_subject(&names[0], &zone).sizes
+        };
+        losses.end_wait(&LIMIT, &names[0], sizes);
+        assert!(losses.hold_after(&zone).is_some());
+        losses.end_wait(&LIMIT, &names[1], sizes);
+        assert_eq!(losses.hold_after(&zone), None);
     }
 
     /// Style §21: what is over leaves nothing behind, whether who was lost or was expected spoke.

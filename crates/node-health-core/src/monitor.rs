@@ -69,7 +69,7 @@ pub struct Monitor {
     verdicts: [usize; 5],
 }
 
-/// Which snapshots have come.
+/// Which snapshots have come, and of which lists that come in parts the end has not.
 #[derive(Debug, Default)]
 struct Seen {
     nodes: bool,

@@ -12,7 +12,7 @@ use crate::facts::{NodeFacts, PodFacts};
 pub enum Input {
     /// Some of a list of Nodes that [`Input::Nodes`] ends.
     SomeNodes {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         nodes: Vec<NodeFacts>,
@@ -30,7 +30,7 @@ pub enum Input {
     },
     /// Some of a list of Pods that [`Input::Pods`] ends.
     SomePods {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         pods: Vec<PodFacts>,

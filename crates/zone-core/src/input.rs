@@ -14,7 +14,7 @@ use crate::fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
 pub enum Input {
     /// Some of a list of nodes that [`Input::Nodes`] ends.
     SomeNodes {
-        /// The list begins; one that broke off counts for nothing.
+        /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         nodes: Vec<NodeFacts>,

@@ -57,6 +57,20 @@ fn a_pod_in_no_part_is_gone_unless_it_is_unreadable() {
     }
 }
 
+/// A node that joined unseen gets its pod when it is known which others there are.
+#[test]
+fn nothing_is_created_amid_a_list_of_nodes() {
+    let mut cluster = Cluster::at_rest(2, json!({}));
+    for first in [true, true, false] {
+        let nodes = vec![mk_node("n9")];
+        cluster.feed(Input::SomeNodes { first, nodes });
+        cluster.pass_one_second();
+    }
+    assert_eq!(cluster.writes, [""; 0]);
+    cluster.feed(Input::Nodes(vec![mk_node("n0"), mk_node("n1")].into()));
+    assert_eq!(cluster.writes, ["create pods n9"]);
+}
+
 /// The same of nodes: the status does not ask for a pod any more on one that is gone.
 #[test]
 fn a_node_in_no_part_is_gone_unless_it_is_unreadable() {

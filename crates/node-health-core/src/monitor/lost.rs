@@ -56,6 +56,7 @@ impl Monitor {
         Sizes {
             in_zone: self.interner.nodes_in(zone),
             in_cluster: self.nodes.len(),
+            may_be_less: self.seen.unlisted_nodes.is_under_way(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Lists that come in parts, as shells give them.
 
-use bailiff_model::{Listed, NodeName, Zone};
+use bailiff_model::{Listed, NodeName, ReadyStatus, Zone};
 use bailiff_node_health_core::{Config, Input, LeaseFacts, NodeFacts};
 
 use crate::support::{World, check};
@@ -76,4 +76,40 @@ fn a_lease_in_no_part_is_gone_unless_it_is_unreadable() {
         unreadable: vec!["n4".into()],
     }));
     assert_eq!(names.map(|name| world.has_lease(name)), [true, false, true, true]);
+}
+
+/// What a list that broke off has shown, and the next does not, is gone: also before anything begins.
+#[test]
+fn what_only_a_broken_list_showed_is_gone() {
+    let mut world = World::new(Config::default(), &["n1", "n2"]);
+    let (nodes, leases) = (world.nodes_of(&["n1", "n2"]), world.leases_of(&["n1", "n2"]));
+    world.give(Input::SomeNodes { first: true, nodes });
+    world.give(Input::SomeLeases { first: true, leases });
+    world.nodes.remove("n2");
+    world.leases.remove("n2");
+    world.start();
+    assert_eq!(world.monitor.summary().nodes, 1);
+    check(&mut world, &["0 event RegisteredNode n1 u1", "0 n1 healthy", "0 complete"]);
+}
+
+/// A lease without a Node that no part shows is gone: it is not the lease of a Node that comes later.
+#[test]
+fn a_lease_without_a_node_is_gone_with_the_list() {
+    for listed in [true, false] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.put_lease("n2");
+        world.give(Input::LeaseApplied(world.leases["n2"].clone()));
+        let leases = world.leases_of(&["n1"]);
+        world.give(Input::SomeLeases { first: true, leases });
+        let rest = if listed { world.leases_of(&["n2"]) } else { Vec::new() };
+        world.give(Input::Leases(rest.into()));
+        world.create("n2", "u1", ReadyStatus::True);
+        world.pass(1.0);
+        world.give(Input::LeaseApplied(world.leases["n2"].clone()));
+        assert_eq!(
+            world.has_lease("n2"),
+            !listed,
+            "the same again is a sign of life only if it is new"
+        );
+    }
 }
