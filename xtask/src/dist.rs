@@ -1,22 +1,22 @@
-//! `cargo xtask dist`: the binaries of the profile `dist`, faster, built by what is run.
+//! `cargo xtask dist`: the program of the profile `dist`, faster, built by what is run.
 //!
-//! They are built twice. The first build counts what runs while `bailiff-bench` plays its situations with it, over TLS to the API server,
+//! It is built twice. The first build counts what runs while `bailiff-bench` plays its situations with it, over TLS to the API server,
 //! once with five processes and once with one. The second inlines and lays out by these counts, and spends little on what never ran.
-//! They are counted anew each time: counts hold for one compiler and one state of the code, and nothing says that they are of another.
+//! Counts are taken anew each time: they hold for one compiler and one state of the code, and nothing says that they are of another.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use bailiff_processes::{BINARIES, PACKAGES, build_with, cargo};
+use bailiff_processes::{BINARY, build_with, cargo};
 
 const USAGE: &str = "\
 usage: cargo xtask dist [--flag=value …]
 
   --target=TRIPLE        what to build for, such as x86_64-unknown-linux-musl; this machine has to run it (default: what this
                          compiler was built for)
-  --out=DIRECTORY        where the six binaries go (default: target/binaries)
+  --out=DIRECTORY        where the binary goes (default: target/binaries)
 
 It needs llvm-profdata (rustup component add llvm-tools), and takes two builds and some ten minutes. RUSTFLAGS are added to its own; flags
 in a configuration file of cargo are not.";
@@ -91,11 +91,9 @@ fn make(flags: &Flags) -> Result<(), String> {
     let built = build(target, &second, &format!("-Cprofile-use={}", profile.display()))?;
 
     std::fs::create_dir_all(&flags.out).map_err(|error| format!("--out={}: {error}", flags.out.display()))?;
-    for name in BINARIES {
-        let (from, to) = (built.join(name), flags.out.join(name));
-        std::fs::copy(&from, &to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))?;
-    }
-    Ok(())
+    let (from, to) = (built.join(BINARY), flags.out.join(BINARY));
+    let copied = std::fs::copy(&from, &to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()));
+    copied.map(|_| ())
 }
 
 /// The directory in which the repository is.
@@ -111,7 +109,7 @@ fn remove(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// Builds all binaries in a directory of their own: those of both builds have the same names. The profile is the same for both, for names
+/// Builds the program in a directory of its own: that of both builds has the same name. The profile is the same for both, for names
 /// of functions depend on it, and by these counts are found again.
 fn build(target: &str, directory: &Path, flag: &str) -> Result<PathBuf, String> {
     let mut command = cargo(&["build", "--profile", "dist-by-use", "--locked"]);
@@ -121,7 +119,7 @@ fn build(target: &str, directory: &Path, flag: &str) -> Result<PathBuf, String> 
     command
         .current_dir(root())
         .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(encoded, plain, flag));
-    build_with(command, &PACKAGES)
+    build_with(command)
 }
 
 /// This flag behind those that cargo would take from the environment, as cargo wants them: a flag may have spaces in it.
@@ -131,7 +129,7 @@ fn rust_flags(encoded: Option<String>, plain: Option<String>, flag: &str) -> Str
     given.map_or_else(|| flag.to_owned(), |given| [&given, flag].join(SEPARATOR))
 }
 
-/// Plays everything once. A sandbox is the API server, of the same binaries; it is killed, and so leaves no counts: what it does says
+/// Plays everything once. A sandbox is the API server, of the same program; it is killed, and so leaves no counts: what it does says
 /// nothing of what runs beside a cluster.
 fn play(binaries: &Path, flags: &[&str]) -> Result<(), String> {
     let mut bench = cargo(&["run", "--release", "--locked", "--package", "bailiff-bench", "--"]);
@@ -148,14 +146,6 @@ fn play(binaries: &Path, flags: &[&str]) -> Result<(), String> {
 
 /// Makes one profile of all counts. What never ran stays in it: only so is it known to be cold.
 fn merge(profdata: &Path, counts: &Path, profile: &Path) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", counts.display());
-    let files = std::fs::read_dir(counts).map_err(|error| failed(&error))?.count();
-    if files != BINARIES.len() {
-        let wanted = BINARIES.len();
-        return Err(failed(&format!(
-            "{files} of {wanted} binaries left counts; one that does not end by itself in time leaves none"
-        )));
-    }
     succeed(Command::new(profdata).arg("merge").arg("--output").arg(profile).arg(counts))
 }
 

@@ -19,14 +19,6 @@ use std::time::Instant;
 
 use flags::Flags;
 
-/// Packages whose binaries are measured.
-const PACKAGES: [&str; 4] = [
-    "bailiff-cli",
-    "bailiff-event-bus",
-    "bailiff-node-health-monitor",
-    "bailiff-taint-manager",
-];
-
 /// Runs the chore.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let flags = match Flags::parse(arguments) {
@@ -48,7 +40,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn try_run(flags: &Flags) -> Result<(), String> {
     let binaries = match &flags.binaries {
         Some(directory) => directory.clone(),
-        None => bailiff_processes::build(&PACKAGES)?,
+        None => bailiff_processes::build()?,
     };
     let mut runs = Vec::new();
     // What was measured before is told all the same.

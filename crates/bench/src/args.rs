@@ -116,7 +116,7 @@ pub struct BenchFlags {
     #[arg(long)]
     pub direct: bool,
 
-    /// Measure the binaries in this directory, instead of building them as images hold them
+    /// Measure the `bailiff` in this directory, instead of building it as images hold it
     #[arg(long, value_name = "DIRECTORY")]
     pub binaries: Option<PathBuf>,
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bailiff_cluster::watch::{Source, read_collection};
 use bailiff_cluster::{Api, Encoded, Metrics, Patch};
 use bailiff_model::{Wall, wellknown};
-use bailiff_processes::{Program, Usage};
+use bailiff_processes::{BINARY, Program, Usage};
 use bailiff_runtime::{Clock, KubeArgs, Seed, client};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde::de::IgnoredAny;
@@ -232,7 +232,7 @@ async fn start_sandbox(flags: &BenchFlags, binaries: &Path, directory: &Path) ->
         "--node-owned".to_owned(),
         format!("--write-kubeconfig={}", written.display()),
     ];
-    let mut program = Program::start(&binaries.join("bailiff"), "sandbox".to_owned(), &arguments)?;
+    let mut program = Program::start(&binaries.join(BINARY), "sandbox".to_owned(), &arguments)?;
     // It writes the file when everything is there and before it listens.
     let text = loop {
         program.check()?;

@@ -86,8 +86,9 @@ impl Process {
         }
     }
 
-    /// All that are measured, as one. Peaks are added though they need not fall together: it is the most that they can have had.
-    pub fn sum(processes: &[Self]) -> Self {
+    /// All that are measured, as one. Peaks are added though they need not fall together: it is the most that they can have had. `shared`
+    /// is what is counted too often if their memory is added, MiB.
+    pub fn sum(processes: &[Self], shared: f64) -> Self {
         let mut sum = Self {
             name: "sum".to_owned(),
             is_measured: true,
@@ -99,6 +100,8 @@ impl Process {
             sum.memory += process.memory;
             sum.peak += process.peak;
         }
+        sum.memory = (sum.memory - shared).max(0.0);
+        sum.peak = (sum.peak - shared).max(0.0);
         sum
     }
 }
@@ -141,8 +144,12 @@ mod tests {
             Process::between(name, is_measured, &before, &after, 4.0)
         };
         let all = [process("one", true), process("sandbox", false), process("two", true)];
-        let sum = Process::sum(&all);
-        assert_eq!((sum.cpu_seconds, sum.cpu_share, sum.memory, sum.peak), (4.0, 1.0, 20.0, 40.0));
+        let told = |shared| {
+            let sum = Process::sum(&all, shared);
+            (sum.cpu_seconds, sum.cpu_share, sum.memory, sum.peak)
+        };
+        assert_eq!(told(0.0), (4.0, 1.0, 20.0, 40.0));
+        assert_eq!(told(7.5), (4.0, 1.0, 12.5, 32.5));
     }
 
     #[test]

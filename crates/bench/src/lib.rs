@@ -27,7 +27,7 @@ mod views;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bailiff_processes::{BINARIES, Directory, PACKAGES};
+use bailiff_processes::{BINARY, Directory, PACKAGE};
 use bailiff_runtime::parse_or_exit;
 
 use args::Command;
@@ -86,23 +86,21 @@ fn bench(flags: &BenchFlags) -> Result<ExitCode, String> {
     }
 }
 
-/// Where the measured binaries are: where the flag says, else built by the cargo that runs this, else beside this program.
+/// Where the measured binary is: where the flag says, else built by the cargo that runs this, else beside this program.
 fn binaries(flag: Option<&Path>) -> Result<PathBuf, String> {
     let directory = match flag {
         Some(directory) => directory.to_owned(),
-        None if std::env::var_os("CARGO").is_some() => bailiff_processes::build(&PACKAGES)?,
+        None if std::env::var_os("CARGO").is_some() => bailiff_processes::build()?,
         None => {
             let own = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
             own.parent().map(Path::to_owned).unwrap_or_default()
         }
     };
-    let missing: Vec<&str> = BINARIES.into_iter().filter(|name| !directory.join(name).exists()).collect();
-    if missing.is_empty() {
+    if directory.join(BINARY).exists() {
         return Ok(directory);
     }
-    let packages = PACKAGES.map(|package| format!("-p {package}")).join(" ");
-    let (missing, directory) = (missing.join(", "), directory.display());
+    let directory = directory.display();
     Err(format!(
-        "{directory} has no {missing}: cargo build --profile dist {packages}, or --binaries DIRECTORY"
+        "{directory} has no {BINARY}: cargo build --profile dist -p {PACKAGE}, or --binaries DIRECTORY"
     ))
 }

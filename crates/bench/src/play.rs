@@ -50,6 +50,7 @@ struct Sample {
     at: Mono,
     measured: BTreeMap<String, Usage>,
     others: BTreeMap<String, Usage>,
+    shared: f64,
     counts: Option<Counts>,
 }
 
@@ -116,8 +117,7 @@ async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Pat
         run.situations.push(played);
     }
     run.weigh();
-    stand.programs.end();
-    Ok(())
+    stand.programs.end()
 }
 
 /// Waits until the cluster is there, its pods run, and all its kubelets renew: while it was filled nobody did.
@@ -369,6 +369,7 @@ impl Stand<'_> {
                 (self.cluster.name().to_owned(), self.cluster.usage()?),
                 ("bench".to_owned(), own),
             ]),
+            shared: self.programs.shared()?,
             counts: self.programs.counts(),
         })
     }
@@ -401,7 +402,8 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
         situation: line.situation,
         nodes,
         seconds,
-        sum: Process::sum(&processes),
+        sum: Process::sum(&processes, after.shared),
+        shared: after.shared,
         processes,
         requests,
         detection: Latency::of(seen.detections),

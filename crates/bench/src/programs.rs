@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use bailiff_processes::{Program, Usage, free_address};
+use bailiff_processes::{BINARY, FilePages, Program, Usage, free_address};
 
 use crate::args::BenchFlags;
 use crate::figures::Counts;
@@ -28,6 +28,9 @@ pub(crate) struct Programs {
     proxies: Proxies,
     is_bailiff: bool,
 }
+
+/// The bus.
+const BUS: &str = "event-bus";
 
 /// The stages, and flags that not all of them have.
 const STAGES: [(&str, &[Flag]); 4] = [
@@ -98,16 +101,19 @@ impl Programs {
 
     async fn start_bailiff(&mut self, flags: &BenchFlags, binaries: &Path) -> Result<(), String> {
         let bus = free_address()?;
-        let listen = vec![format!("--listen={bus}")];
-        self.members
-            .push(Program::serve(&binaries.join("event-bus"), "event-bus".to_owned(), listen)?);
+        self.serve(binaries, BUS, vec![BUS.to_owned(), format!("--listen={bus}")])?;
         for (stage, own) in STAGES {
-            let mut arguments = vec![format!("--bus={bus}")];
+            let mut arguments = vec![stage.to_owned(), format!("--bus={bus}")];
             arguments.extend(self.common(stage, flags).await?);
             arguments.extend(own.iter().map(|flag| flag.of(flags)));
-            self.members
-                .push(Program::serve(&binaries.join(stage), stage.to_owned(), arguments)?);
+            self.serve(binaries, stage, arguments)?;
         }
+        Ok(())
+    }
+
+    fn serve(&mut self, binaries: &Path, name: &str, arguments: Vec<String>) -> Result<(), String> {
+        self.members
+            .push(Program::serve(&binaries.join(BINARY), name.to_owned(), arguments)?);
         Ok(())
     }
 
@@ -115,9 +121,7 @@ impl Programs {
         let mut arguments = vec!["run".to_owned()];
         arguments.extend(self.common(TOGETHER, flags).await?);
         arguments.extend(STAGES.iter().flat_map(|(_, own)| own.iter()).map(|flag| flag.of(flags)));
-        self.members
-            .push(Program::serve(&binaries.join("bailiff"), TOGETHER.to_owned(), arguments)?);
-        Ok(())
+        self.serve(binaries, TOGETHER, arguments)
     }
 
     /// Flags of everything of Bailiff's that speaks to the API server.
@@ -161,7 +165,7 @@ impl Programs {
     }
 
     fn stages(&self) -> impl Iterator<Item = &Program> {
-        self.members.iter().filter(|program| program.name != "event-bus")
+        self.members.iter().filter(|program| program.name != BUS)
     }
 
     /// What each of them used by now.
@@ -171,6 +175,12 @@ impl Programs {
             .iter()
             .map(|program| Ok((program.name.clone(), program.usage()?)));
         used.collect()
+    }
+
+    /// MiB of pages of files that are counted once too often for each process more that has them, if what they have is added.
+    pub(crate) fn shared(&self) -> Result<f64, String> {
+        let pages: Result<Vec<FilePages>, String> = self.members.iter().map(Program::file_pages).collect();
+        Ok(FilePages::shared(&pages?))
     }
 
     /// From here on their peaks are counted anew.
@@ -184,11 +194,18 @@ impl Programs {
     }
 
     /// Ends them.
-    pub(crate) fn end(mut self) {
+    ///
+    /// # Errors
+    /// When one of ours had to be killed, or did not end well. How others end is their own matter.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        let mut complaint = Ok(());
         // The bus last: stages say goodbye to it.
         while let Some(mut program) = self.members.pop() {
-            program.end(END);
+            if !program.end(END) && self.is_bailiff {
+                complaint = Err(format!("{} did not end within {} s, or not well", program.name, END.as_secs()));
+            }
         }
+        complaint
     }
 }
 

@@ -78,6 +78,9 @@ pub struct Played {
     pub processes: Vec<Process>,
     /// All that are measured, together.
     pub sum: Process,
+    /// Pages of files that several of these have in memory, less one of each, MiB: the sum has them once.
+    #[serde(rename = "sharedMiB")]
+    pub shared: f64,
     /// Requests to the API server by kind; none if they were not counted.
     pub requests: Option<Vec<Request>>,
     /// From the end of a node's grace to its Ready=Unknown.
@@ -258,7 +261,8 @@ pub(crate) mod tests {
                 situation: Situation::Rest,
                 nodes: 5,
                 seconds: 60.0,
-                sum: Process::sum(&processes),
+                sum: Process::sum(&processes, 0.0),
+                shared: 0.0,
                 processes,
                 requests: Some(requests(Counts::from([
                     (kind("update", "leases"), 30),

@@ -82,6 +82,10 @@ fn usage(text: &mut String, played: &Played) {
     let measured = played.processes.iter().filter(|process| process.is_measured);
     let others = played.processes.iter().filter(|process| !process.is_measured);
     measured.for_each(|process| row(text, process, &process.name));
+    if played.shared > 0.0 {
+        let (name, shared) = ("the same pages of files", -played.shared);
+        let _ = writeln!(text, "    {name:<28} {:>8} {:>8} {shared:>8.1} {shared:>9.1}", "", "");
+    }
     row(text, &played.sum, "sum");
     others.for_each(|process| row(text, process, &format!("({})", process.name)));
 }

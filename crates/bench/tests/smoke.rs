@@ -11,19 +11,17 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use bailiff_processes::{BINARIES, Server};
+use bailiff_processes::{BINARY, Server};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-/// Programs of other packages stand beside ours.
+/// The program of another package stands beside ours.
 fn binaries() -> PathBuf {
     let directory = Path::new(env!("CARGO_BIN_EXE_bailiff-bench")).parent().unwrap().to_owned();
-    for name in BINARIES {
-        assert!(
-            directory.join(name).exists(),
-            "{name} was not built: cargo build --workspace --bins"
-        );
-    }
+    assert!(
+        directory.join(BINARY).exists(),
+        "{BINARY} was not built: cargo build --workspace --bins"
+    );
     directory
 }
 
@@ -106,7 +104,15 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
             "update"
         ]
     );
-    situations.iter().for_each(|played| check(played, &BAILIFF));
+    for played in situations {
+        check(played, &BAILIFF);
+        let mib = |figure: &Value| figure.as_f64().unwrap();
+        let measured = played["processes"].as_array().unwrap().iter().filter(|one| one["isMeasured"] == true);
+        let added: f64 = measured.map(|one| mib(&one["memoryMiB"])).sum();
+        let shared = mib(&played["sharedMiB"]);
+        assert!(shared > 1.0, "five processes of one program: {played}");
+        assert!((added - shared - mib(&played["sum"]["memoryMiB"])).abs() < 0.001, "{played}");
+    }
 
     let failure = &situations[1];
     assert_eq!(

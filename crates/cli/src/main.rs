@@ -18,7 +18,12 @@ mod top;
 
 use std::process::ExitCode;
 
+use bailiff_daemonset_syncer::DaemonsetSyncer;
+use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::{Allocator, parse_or_exit, shutdown::chain};
+use bailiff_stage::{Stage, service};
+use bailiff_taint_manager::TaintManager;
+use bailiff_zone_evictor::ZoneEvictor;
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -38,6 +43,16 @@ enum Command {
     Demo(demo::Args),
     /// Run the bus and the four stages in this process, against a cluster
     Run(Box<run::Args>),
+    /// Run the event bus in this process: carries decisions from stage to stage
+    EventBus(Box<bailiff_event_bus::service::Args>),
+    #[command(about = NodeHealthMonitor::ABOUT)]
+    NodeHealthMonitor(Box<StageArgs<NodeHealthMonitor>>),
+    #[command(about = TaintManager::ABOUT)]
+    TaintManager(Box<StageArgs<TaintManager>>),
+    #[command(about = ZoneEvictor::ABOUT)]
+    ZoneEvictor(Box<StageArgs<ZoneEvictor>>),
+    #[command(about = DaemonsetSyncer::ABOUT)]
+    DaemonsetSyncer(Box<StageArgs<DaemonsetSyncer>>),
     /// Run a cluster in memory: an API server with simulated kubelets
     Sandbox(Box<sandbox::Args>),
     /// Play recorded scenarios
@@ -66,11 +81,19 @@ enum Command {
     Bus(bus::Args),
 }
 
+/// Command line of a stage as a process of its own.
+type StageArgs<S> = service::Args<<S as Stage>::Options>;
+
 fn main() -> ExitCode {
     let Cli { command } = parse_or_exit();
     let done = match command {
         Command::Demo(args) => demo::main(args),
         Command::Run(args) => run::main(*args),
+        Command::EventBus(args) => Ok(bailiff_event_bus::service::serve(*args)),
+        Command::NodeHealthMonitor(args) => Ok(service::serve::<NodeHealthMonitor>(*args)),
+        Command::TaintManager(args) => Ok(service::serve::<TaintManager>(*args)),
+        Command::ZoneEvictor(args) => Ok(service::serve::<ZoneEvictor>(*args)),
+        Command::DaemonsetSyncer(args) => Ok(service::serve::<DaemonsetSyncer>(*args)),
         Command::Sandbox(args) => sandbox::main(*args),
         Command::Scenario(args) => scenario::main(args),
         Command::Pause(args) => pause::pause(*args),

@@ -78,9 +78,13 @@ enum Error {
     Runtime(#[source] std::io::Error),
 }
 
-/// Runs the binary: parses the command line, serves until told to stop, answers the exit code.
+/// Runs the binary: parses the command line, and [serves](serve).
 pub fn main() -> ExitCode {
-    let args: Args = parse_or_exit();
+    serve(parse_or_exit())
+}
+
+/// Runs the bus as this process, until told to stop; answers the exit code.
+pub fn serve(args: Args) -> ExitCode {
     if let Err(error) = args.check() {
         exit_invalid(&error);
     }

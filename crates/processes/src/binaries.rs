@@ -1,27 +1,13 @@
-//! Where the programs come from.
+//! Where the program comes from.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The packages of the binaries that images hold.
-pub const PACKAGES: [&str; 6] = [
-    "bailiff-cli",
-    "bailiff-event-bus",
-    "bailiff-node-health-monitor",
-    "bailiff-taint-manager",
-    "bailiff-zone-evictor",
-    "bailiff-daemonset-syncer",
-];
+/// The package of the program that images hold.
+pub const PACKAGE: &str = "bailiff-cli";
 
-/// What these binaries are called.
-pub const BINARIES: [&str; 6] = [
-    "bailiff",
-    "event-bus",
-    "node-health-monitor",
-    "taint-manager",
-    "zone-evictor",
-    "daemonset-syncer",
-];
+/// What that program is called: it is the bus and each of the stages.
+pub const BINARY: &str = "bailiff";
 
 /// Cargo, with these arguments.
 pub fn cargo(arguments: &[&str]) -> Command {
@@ -30,25 +16,24 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Builds the binaries of `packages` as images hold them, and says where they are. Cargo shows its progress itself.
+/// Builds the program that images hold, as they hold it, and says in which directory it is. Cargo shows its progress itself.
 ///
 /// # Errors
 /// When cargo cannot be run, or says why there is no binary.
-pub fn build(packages: &[&str]) -> Result<PathBuf, String> {
-    build_with(cargo(&["build", "--profile", "dist", "--locked"]), packages)
+pub fn build() -> Result<PathBuf, String> {
+    build_with(cargo(&["build", "--profile", "dist", "--locked"]))
 }
 
 /// The same, by a `cargo build` that has its flags already.
 ///
 /// # Errors
 /// As [`build`].
-pub fn build_with(mut command: Command, packages: &[&str]) -> Result<PathBuf, String> {
-    command.arg("--message-format=json-render-diagnostics");
-    command.args(packages.iter().flat_map(|package| ["--package", package]));
+pub fn build_with(mut command: Command) -> Result<PathBuf, String> {
+    command.args(["--message-format=json-render-diagnostics", "--package", PACKAGE]);
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !output.status.success() {
-        return Err("the binaries could not be built".to_owned());
+        return Err("the binary could not be built".to_owned());
     }
     directory_of(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "cargo named no binary".to_owned())
 }
@@ -67,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_says_where_the_binaries_are() {
+    fn cargo_says_where_the_binary_is() {
         let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n{\"reason\":\"compiler-artifact\",\"executable\":\"/t/dist/bailiff\"}\n";
         assert_eq!(directory_of(messages), Some(PathBuf::from("/t/dist")));
         assert_eq!(directory_of("no JSON\n"), None);

@@ -10,13 +10,15 @@
 
 mod binaries;
 mod directory;
+mod files;
 mod http;
 pub mod metrics;
 mod program;
 mod usage;
 
-pub use binaries::{BINARIES, PACKAGES, build, build_with, cargo};
+pub use binaries::{BINARY, PACKAGE, build, build_with, cargo};
 pub use directory::Directory;
+pub use files::FilePages;
 pub use http::Server;
 pub use program::{Program, free_address};
 pub use usage::Usage;

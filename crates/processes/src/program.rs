@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::files::FilePages;
 use crate::http::Server;
 use crate::usage::Usage;
 
@@ -198,8 +199,19 @@ impl Program {
     /// # Errors
     /// When it ended: what it said last.
     pub fn usage(&self) -> Result<Usage, String> {
-        let name = &self.name;
-        Usage::of(self.child.id()).map_err(|error| format!("{name} ended ({error}): {:#?}", lock(&self.said).last))
+        Usage::of(self.child.id()).map_err(|error| self.ended(&error))
+    }
+
+    fn ended(&self, error: &str) -> String {
+        format!("{} ended ({error}): {:#?}", self.name, lock(&self.said).last)
+    }
+
+    /// Pages of files that it has in memory.
+    ///
+    /// # Errors
+    /// As [`usage`](Self::usage).
+    pub fn file_pages(&self) -> Result<FilePages, String> {
+        FilePages::of(self.child.id()).map_err(|error| self.ended(&error))
     }
 
     /// Complains if it ended.

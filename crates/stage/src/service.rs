@@ -110,9 +110,14 @@ impl<S: Stage> FromArgMatches for CommandLine<S> {
 
 impl<S: Stage> Parser for CommandLine<S> {}
 
-/// Runs the stage's binary: parses the command line, runs until told to stop, answers the exit code.
+/// Runs the stage's binary: parses the command line, and [serves](serve).
 pub fn main<S: Stage>() -> ExitCode {
     let CommandLine { args, stage: _ } = parse_or_exit::<CommandLine<S>>();
+    serve::<S>(args)
+}
+
+/// Runs the stage as this process, until told to stop; answers the exit code.
+pub fn serve<S: Stage>(args: Args<S::Options>) -> ExitCode {
     let ports = [("listen", args.listen), ("admin-listen", args.common.admin_listen)];
     if let Err(error) = args.bus.tls.check(args.bus.insecure, &ports) {
         exit_invalid(&error);

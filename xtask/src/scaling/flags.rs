@@ -13,7 +13,7 @@ usage: cargo xtask scaling [--flag=value …]
   --seconds=60           how long nothing happens but renewals
   --kills=3              how often the holder of a shard is killed, in each stage
   --kube-api-qps=5000    requests a second that a replica may send (and as many at once)
-  --binaries=DIRECTORY   binaries to measure; without it they are built as images hold them
+  --binaries=DIRECTORY   where the bailiff to measure is; without it that is built as images hold it
   --output=table         table or json";
 
 /// What is measured.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bailiff_processes::{Directory, Program, Server, free_address, metrics};
+use bailiff_processes::{BINARY, Directory, Program, Server, free_address, metrics};
 use serde_json::json;
 
 use super::flags::Flags;
@@ -88,7 +88,7 @@ impl System {
             format!("--pods-per-node={}", flags.pods_per_node),
             format!("--write-kubeconfig={}", kubeconfig.display()),
         ];
-        let mut sandbox = Program::start(&binaries.join("bailiff"), "sandbox".to_owned(), &sandbox)?;
+        let mut sandbox = Program::start(&binaries.join(BINARY), "sandbox".to_owned(), &sandbox)?;
         // It writes the file, whole, when everything is there and before it listens.
         wait("the sandbox", || {
             sandbox.check()?;
@@ -96,8 +96,8 @@ impl System {
         })?;
         let api = Server::of(&kubeconfig)?;
         let bus = free_address()?.to_string();
-        let listen = vec![format!("--listen={bus}")];
-        let event_bus = Program::serve(&binaries.join("event-bus"), "event-bus".to_owned(), listen)?;
+        let listen = vec!["event-bus".to_owned(), format!("--listen={bus}")];
+        let event_bus = Program::serve(&binaries.join(BINARY), "event-bus".to_owned(), listen)?;
         let nodes = names(&api)?;
         // While it was filled nobody renewed: to whoever looks now all nodes are late.
         wait("renewals of Leases", || {
@@ -127,13 +127,14 @@ impl System {
         self.started += 1;
         let (name, qps) = (stage.name(), self.flags.qps);
         let flags = vec![
+            name.to_owned(),
             format!("--kubeconfig={}", self.directory.path().join("kubeconfig").display()),
             format!("--bus={}", self.bus),
             format!("--shards={}", self.shards),
             format!("--kube-api-qps={qps}"),
             format!("--kube-api-burst={qps}"),
         ];
-        let program = Program::serve(&self.binaries.join(name), format!("{name} {}", self.started), flags)?;
+        let program = Program::serve(&self.binaries.join(BINARY), format!("{name} {}", self.started), flags)?;
         self.replicas.push(Replica { stage, program });
         Ok(())
     }

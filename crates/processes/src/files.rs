@@ -1,0 +1,143 @@
+//! Pages of files that a process has in memory, as Linux tells them: of its program and libraries, as far as it used them.
+//!
+//! Several processes of one program have the same pages, and each is told all of them as its memory (`VmRSS`).
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+
+/// `PM_PRESENT` of an entry of `/proc/<pid>/pagemap`, Documentation/admin-guide/mm/pagemap.rst: the page is in memory.
+const IS_PRESENT: u64 = 1 << 63;
+/// `PM_FILE` of it: the page is the file's, or shared memory. What a process changed is its own, and has it not.
+const IS_OF_FILE: u64 = 1 << 61;
+/// Bytes of an entry.
+const ENTRY: u64 = 8;
+
+/// Pages of files that a process has in memory.
+#[derive(Debug, Default)]
+pub struct FilePages(HashSet<Page>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Page {
+    /// The device that the file is on, and its number there.
+    file: (String, u64),
+    /// Which page of the file.
+    index: u64,
+}
+
+/// A file, or a part of it, that a process mapped.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    file: (String, u64),
+    /// Addresses, in bytes.
+    begin: u64,
+    end: u64,
+    /// Where in the file it begins, in bytes.
+    offset: u64,
+}
+
+// === impl FilePages ===
+
+impl FilePages {
+    /// Of a process that runs.
+    ///
+    /// # Errors
+    /// When there is none, or it is not allowed to be looked at.
+    pub fn of(pid: u32) -> Result<Self, String> {
+        let path = |file: &str| format!("/proc/{pid}/{file}");
+        let (maps, pagemap) = (path("maps"), path("pagemap"));
+        let failed = |path: &str, error: std::io::Error| format!("{path}: {error}");
+        let text = fs::read_to_string(&maps).map_err(|error| failed(&maps, error))?;
+        let entries = File::open(&pagemap).map_err(|error| failed(&pagemap, error))?;
+        let size = page_size();
+        let mut pages = HashSet::new();
+        for mapping in text.lines().filter_map(Mapping::parse) {
+            let count = mapping.end.saturating_sub(mapping.begin) / size;
+            let mut read = vec![0; usize::try_from(count * ENTRY).unwrap_or_default()];
+            // Memory of the kernel has no entries.
+            if entries.read_exact_at(&mut read, mapping.begin / size * ENTRY).is_err() {
+                continue;
+            }
+            let entries = read.chunks_exact(8).map(|entry| entry.try_into().map_or(0, u64::from_le_bytes));
+            pages.extend(mapping.present(entries, size));
+        }
+        Ok(Self(pages))
+    }
+
+    /// MiB by which the sum of what these processes have is more than what they have together: each page counts once there.
+    pub fn shared(processes: &[Self]) -> f64 {
+        let sum: usize = processes.iter().map(|process| process.0.len()).sum();
+        let together: HashSet<&Page> = processes.iter().flat_map(|process| &process.0).collect();
+        // Far below what a float holds exactly.
+        #[allow(clippy::cast_precision_loss)]
+        let bytes = ((sum - together.len()) as u64 * page_size()) as f64;
+        bytes / (1024.0 * 1024.0)
+    }
+}
+
+// === impl Mapping ===
+
+impl Mapping {
+    /// A line of `/proc/<pid>/maps`, proc(5), if it is of a file.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let (begin, end) = fields.next()?.split_once('-')?;
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let (offset, device) = (hex(fields.nth(1)?)?, fields.next()?);
+        let inode = fields.next()?.parse().ok().filter(|inode| *inode != 0)?;
+        Some(Self {
+            file: (device.to_owned(), inode),
+            begin: hex(begin)?,
+            end: hex(end)?,
+            offset,
+        })
+    }
+
+    /// Those pages of it that are the file's and in memory, by its entries in the page map.
+    fn present(&self, entries: impl Iterator<Item = u64>, page_size: u64) -> impl Iterator<Item = Page> {
+        let is_there = |entry: u64| entry & IS_PRESENT != 0 && entry & IS_OF_FILE != 0;
+        let indices = (self.offset / page_size..).zip(entries);
+        indices.filter(move |(_, entry)| is_there(*entry)).map(|(index, _)| Page {
+            file: self.file.clone(),
+            index,
+        })
+    }
+}
+
+fn page_size() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_of_a_file_is_read_and_others_are_not() {
+        let line = "55d0a000-55d0d000 r-xp 00002000 fe:01 131 /usr/bin/a program";
+        let mapping = Mapping::parse(line).unwrap();
+        let wanted = Mapping {
+            file: ("fe:01".to_owned(), 131),
+            begin: 0x55d0_a000,
+            end: 0x55d0_d000,
+            offset: 0x2000,
+        };
+        assert_eq!(mapping, wanted);
+        let entries = [IS_PRESENT | IS_OF_FILE, IS_PRESENT, IS_PRESENT | IS_OF_FILE | 7];
+        let present = mapping.present(entries.into_iter(), 4096).map(|page| page.index);
+        assert_eq!(present.collect::<Vec<_>>(), [2, 4], "what was changed is not the file's");
+        assert_eq!(Mapping::parse("7ffd1000-7ffd2000 rw-p 00000000 00:00 0 [stack]"), None);
+        assert_eq!(Mapping::parse("nonsense"), None);
+    }
+
+    #[test]
+    fn what_two_processes_of_one_program_have_is_had_once() {
+        let own = || FilePages::of(std::process::id()).unwrap();
+        let (one, other) = (own(), own());
+        // Libraries are tens of pages at the least.
+        let pages = |pages: &FilePages| pages.0.len();
+        assert!(pages(&one) > 10, "{}", pages(&one));
+        assert!((FilePages::shared(std::slice::from_ref(&one))).abs() < f64::EPSILON);
+        assert!(FilePages::shared(&[one, other]) > 0.0);
+    }
+}
