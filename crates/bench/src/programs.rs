@@ -202,7 +202,11 @@ impl Programs {
         // The bus last: stages say goodbye to it.
         while let Some(mut program) = self.members.pop() {
             if !program.end(END) && self.is_bailiff {
-                complaint = Err(format!("{} did not end within {} s, or not well", program.name, END.as_secs()));
+                complaint = Err(format!(
+                    "{} did not end within {} s, or not well",
+                    program.name,
+                    END.as_secs()
+                ));
             }
         }
         complaint

@@ -107,7 +107,11 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
     for played in situations {
         check(played, &BAILIFF);
         let mib = |figure: &Value| figure.as_f64().unwrap();
-        let measured = played["processes"].as_array().unwrap().iter().filter(|one| one["isMeasured"] == true);
+        let measured = played["processes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one["isMeasured"] == true);
         let added: f64 = measured.map(|one| mib(&one["memoryMiB"])).sum();
         let shared = mib(&played["sharedMiB"]);
         assert!(shared > 1.0, "five processes of one program: {played}");

@@ -2,7 +2,7 @@
 //!
 //! Several processes of one program have the same pages, and each is told all of them as its memory (`VmRSS`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 
@@ -13,22 +13,17 @@ const IS_OF_FILE: u64 = 1 << 61;
 /// Bytes of an entry.
 const ENTRY: u64 = 8;
 
-/// Pages of files that a process has in memory.
+/// Pages of files that a process has in memory: which ones of each file.
 #[derive(Debug, Default)]
-pub struct FilePages(HashSet<Page>);
+pub struct FilePages(BTreeMap<FileId, BTreeSet<u64>>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Page {
-    /// The device that the file is on, and its number there.
-    file: (String, u64),
-    /// Which page of the file.
-    index: u64,
-}
+/// The device that a file is on, and its number there.
+type FileId = (String, u64);
 
 /// A file, or a part of it, that a process mapped.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
-    file: (String, u64),
+    file: FileId,
     /// Addresses, in bytes.
     begin: u64,
     end: u64,
@@ -50,7 +45,7 @@ impl FilePages {
         let text = fs::read_to_string(&maps).map_err(|error| failed(&maps, error))?;
         let entries = File::open(&pagemap).map_err(|error| failed(&pagemap, error))?;
         let size = page_size();
-        let mut pages = HashSet::new();
+        let mut pages = Self::default();
         for mapping in text.lines().filter_map(Mapping::parse) {
             let count = mapping.end.saturating_sub(mapping.begin) / size;
             let mut read = vec![0; usize::try_from(count * ENTRY).unwrap_or_default()];
@@ -58,19 +53,30 @@ impl FilePages {
             if entries.read_exact_at(&mut read, mapping.begin / size * ENTRY).is_err() {
                 continue;
             }
-            let entries = read.chunks_exact(8).map(|entry| entry.try_into().map_or(0, u64::from_le_bytes));
-            pages.extend(mapping.present(entries, size));
+            let entries = read
+                .chunks_exact(8)
+                .map(|entry| entry.try_into().map_or(0, u64::from_le_bytes));
+            let present: Vec<u64> = mapping.present(entries, size).collect();
+            pages.0.entry(mapping.file).or_default().extend(present);
         }
-        Ok(Self(pages))
+        Ok(pages)
     }
 
     /// MiB by which the sum of what these processes have is more than what they have together: each page counts once there.
     pub fn shared(processes: &[Self]) -> f64 {
-        let sum: usize = processes.iter().map(|process| process.0.len()).sum();
-        let together: HashSet<&Page> = processes.iter().flat_map(|process| &process.0).collect();
+        let mut together: BTreeMap<&FileId, BTreeSet<u64>> = BTreeMap::new();
+        for (file, pages) in processes.iter().flat_map(|process| &process.0) {
+            together.entry(file).or_default().extend(pages);
+        }
+        let sum: usize = processes
+            .iter()
+            .flat_map(|process| process.0.values())
+            .map(BTreeSet::len)
+            .sum();
+        let together: usize = together.values().map(BTreeSet::len).sum();
         // Far below what a float holds exactly.
         #[allow(clippy::cast_precision_loss)]
-        let bytes = ((sum - together.len()) as u64 * page_size()) as f64;
+        let bytes = ((sum - together) as u64 * page_size()) as f64;
         bytes / (1024.0 * 1024.0)
     }
 }
@@ -94,13 +100,10 @@ impl Mapping {
     }
 
     /// Those pages of it that are the file's and in memory, by its entries in the page map.
-    fn present(&self, entries: impl Iterator<Item = u64>, page_size: u64) -> impl Iterator<Item = Page> {
+    fn present(&self, entries: impl Iterator<Item = u64>, page_size: u64) -> impl Iterator<Item = u64> {
         let is_there = |entry: u64| entry & IS_PRESENT != 0 && entry & IS_OF_FILE != 0;
         let indices = (self.offset / page_size..).zip(entries);
-        indices.filter(move |(_, entry)| is_there(*entry)).map(|(index, _)| Page {
-            file: self.file.clone(),
-            index,
-        })
+        indices.filter(move |(_, entry)| is_there(*entry)).map(|(index, _)| index)
     }
 }
 
@@ -124,8 +127,8 @@ mod tests {
         };
         assert_eq!(mapping, wanted);
         let entries = [IS_PRESENT | IS_OF_FILE, IS_PRESENT, IS_PRESENT | IS_OF_FILE | 7];
-        let present = mapping.present(entries.into_iter(), 4096).map(|page| page.index);
-        assert_eq!(present.collect::<Vec<_>>(), [2, 4], "what was changed is not the file's");
+        let present = mapping.present(entries.into_iter(), 4096).collect::<Vec<_>>();
+        assert_eq!(present, [2, 4], "what was changed is not the file's");
         assert_eq!(Mapping::parse("7ffd1000-7ffd2000 rw-p 00000000 00:00 0 [stack]"), None);
         assert_eq!(Mapping::parse("nonsense"), None);
     }
@@ -135,7 +138,7 @@ mod tests {
         let own = || FilePages::of(std::process::id()).unwrap();
         let (one, other) = (own(), own());
         // Libraries are tens of pages at the least.
-        let pages = |pages: &FilePages| pages.0.len();
+        let pages = |pages: &FilePages| pages.0.values().map(BTreeSet::len).sum::<usize>();
         assert!(pages(&one) > 10, "{}", pages(&one));
         assert!((FilePages::shared(std::slice::from_ref(&one))).abs() < f64::EPSILON);
         assert!(FilePages::shared(&[one, other]) > 0.0);

@@ -167,7 +167,7 @@ impl System {
         let (kubeconfig, bus) = (format!("--kubeconfig={}", file.display()), format!("--bus={bus}"));
         for stage in STAGES {
             let flags = [&[kubeconfig.as_str(), &bus], quick(stage)].concat();
-            let serving = Serving::start_program(stage, &system.flags(stage, &flags));
+            let serving = Serving::start_service(stage, &system.flags(stage, &flags));
             system.add(stage, stage, serving).await;
         }
         let mut flags = vec!["run", "--observe", "--bus-listen=127.0.0.1:0", &kubeconfig];
@@ -180,7 +180,7 @@ impl System {
     /// Answers where it is reached.
     async fn add_bus(&mut self, name: &'static str, flags: &[&str]) -> String {
         let flags = self.flags(BUS, &[&["--listen=127.0.0.1:0"], flags].concat());
-        let serving = Serving::start_program(BUS, &flags);
+        let serving = Serving::start_service(BUS, &flags);
         let line = serving.until("Event bus is open");
         self.attend(name, BUS, serving, &field(&line, "admin")).await;
         field(&line, "address")

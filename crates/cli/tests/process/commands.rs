@@ -9,13 +9,15 @@ const NOBODY: &str = "--bus=127.0.0.1:1";
 
 #[test]
 fn what_is_not_accepted_ends_with_64_and_says_what_is() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 11] = [
         (&[], "Usage"),
         (&["hold"], "hold"),
         (&["demo", "--output=yaml"], "json"),
         (&["demo", "--seed=x"], "--seed"),
         (&["run", "--kubeconfig=/nonexistent/kubeconfig"], "/nonexistent/kubeconfig"),
         (&["run", "--node-monitor-period=0s"], "--node-monitor-period"),
+        (&["zone-evictor", "--node-eviction-rate=-1"], "--node-eviction-rate"),
+        (&["event-bus", "--listen=0.0.0.0:7460"], "--insecure"),
         (&["sandbox", "--listen=nowhere"], "--listen"),
         (&["bus", "reset-epoch", "node-wealth", "0"], "node-health"),
         (
@@ -37,6 +39,8 @@ fn help_and_version_are_no_failures() {
         &["--help"][..],
         &["--version"],
         &["run", "--help"],
+        &["event-bus", "--help"],
+        &["daemonset-syncer", "--help"],
         &["bus", "status", "--help"],
     ] {
         let ended = bailiff(args);

@@ -15,7 +15,10 @@ pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// `bailiff` with these arguments.
 pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
-    of_program(Path::new(env!("CARGO_BIN_EXE_bailiff")), args)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff"));
+    // Every flag is an environment variable too: those of whoever runs the tests mean nothing here.
+    command.env_clear().args(args).stdin(Stdio::null());
+    command
 }
 
 /// Programs of other packages stand beside ours.
@@ -23,13 +26,6 @@ pub fn path_of(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_BIN_EXE_bailiff")).with_file_name(name);
     assert!(path.exists(), "{name} was not built: cargo build --workspace --bins");
     path
-}
-
-fn of_program(program: &Path, args: &[impl AsRef<OsStr>]) -> Command {
-    let mut command = Command::new(program);
-    // Every flag is an environment variable too: those of whoever runs the tests mean nothing here.
-    command.env_clear().args(args).stdin(Stdio::null());
-    command
 }
 
 /// What a command ended with.
@@ -79,9 +75,9 @@ impl Serving {
         }
     }
 
-    /// The same of another program.
-    pub fn start_program(name: &str, args: &[impl AsRef<OsStr>]) -> Self {
-        Self::spawn(&mut of_program(&path_of(name), args))
+    /// The bus or a stage, as an image runs it.
+    pub fn start_service(name: &str, args: &[impl AsRef<OsStr>]) -> Self {
+        Self::spawn(command(&[name]).args(args))
     }
 
     fn spawn(command: &mut Command) -> Self {

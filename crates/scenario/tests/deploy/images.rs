@@ -1,43 +1,24 @@
-//! Each binary has an image from nothing and for nobody in particular, and what starts containers starts these images.
+//! Each service has an image from nothing and for nobody in particular, and what starts containers starts these images.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::{path, read};
 
-/// What no image is made of: chores, measurements, and examples.
-const WITHOUT: [&str; 4] = ["xtask", "bailiff-bench", "second-opinion", "smallest-stage"];
+/// The bus and the stages: each is a pod.
+const SERVICES: [&str; 5] = [
+    "event-bus",
+    "node-health-monitor",
+    "taint-manager",
+    "zone-evictor",
+    "daemonset-syncer",
+];
 
-/// The binaries of the workspace with the packages they are in.
-fn binaries() -> BTreeMap<String, String> {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--format-version=1",
-            "--no-deps",
-            "--locked",
-            "--offline",
-            "--manifest-path",
-        ])
-        .arg(path("Cargo.toml"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let mut binaries = BTreeMap::new();
-    for package in metadata["packages"].as_array().unwrap() {
-        let is_binary = |target: &&Value| target["kind"].as_array().unwrap().iter().any(|kind| kind == "bin");
-        for target in package["targets"].as_array().unwrap().iter().filter(is_binary) {
-            let [target, package] = [target, package].map(|named| named["name"].as_str().unwrap().to_owned());
-            binaries.insert(target, package);
-        }
-    }
-    for name in WITHOUT {
-        assert!(binaries.remove(name).is_some(), "there is no {name}");
-    }
-    binaries
+/// What images there are.
+fn images() -> BTreeSet<String> {
+    SERVICES.into_iter().chain(["bailiff"]).map(str::to_owned).collect()
 }
 
 /// The names after `word` in what a Dockerfile says, comments left out.
@@ -51,32 +32,23 @@ fn after(text: &str, word: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The images of services share all layers: what differs is which service the program is.
 #[test]
-fn each_binary_has_an_image_from_scratch() {
-    let text = read("deploy/Dockerfile");
-    let binaries = binaries();
-    assert_eq!(binaries.len(), 6, "{binaries:?}");
-    for binary in binaries.keys() {
-        let stage = format!(
-            "FROM scratch AS {binary}\nCOPY --from=binaries /{binary} /{binary}\nUSER 65532:65532\nENTRYPOINT [\"/{binary}\"]\n"
-        );
-        assert!(text.contains(&stage), "{binary}");
+fn images_are_of_one_program_from_scratch() {
+    for (file, from) in [("deploy/Dockerfile", "--from=binaries /"), ("deploy/Dockerfile.prebuilt", "")] {
+        let text = read(file);
+        let all = format!("FROM scratch AS bailiff\nCOPY {from}bailiff /bailiff\nUSER 65532:65532\nENTRYPOINT [\"/bailiff\"]\n");
+        assert!(text.contains(&all), "{file}");
+        for service in SERVICES {
+            let stage = format!("\nFROM bailiff AS {service}\nENTRYPOINT [\"/bailiff\", \"{service}\"]\n");
+            assert!(text.contains(&stage), "{file}: {service}");
+        }
+        let mut targets = after(&text, "AS");
+        targets.remove("binaries");
+        assert_eq!(targets, images(), "{file}: an image of what there is not");
     }
-    let mut targets = after(&text, "AS");
-    assert!(targets.remove("binaries"));
-    assert_eq!(targets, binaries.keys().cloned().collect(), "an image of what there is not");
-    assert_eq!(after(&text, "--package"), binaries.values().cloned().collect());
-    let mut lines = text.lines();
-    let copied = lines.find_map(|line| line.strip_prefix(" && cp ")?.strip_suffix(" /"));
-    let copied: BTreeSet<&str> = copied.unwrap().split(' ').collect();
-    assert_eq!(copied, binaries.keys().map(String::as_str).collect());
-}
-
-#[test]
-fn the_image_of_a_binary_that_is_there_already_is_from_scratch_too() {
-    let text = read("deploy/Dockerfile.prebuilt");
-    let wanted = "FROM scratch\nARG BINARY\nCOPY ${BINARY} /service\nUSER 65532:65532\nENTRYPOINT [\"/service\"]\n";
-    assert!(text.ends_with(wanted), "{text}");
+    let packages = after(&read("deploy/Dockerfile"), "--package");
+    assert_eq!(packages, BTreeSet::from(["bailiff-cli".to_owned()]));
 }
 
 /// Each service of ours runs an image that the Dockerfile makes, under the name of this version; each image is run.
@@ -94,7 +66,7 @@ fn docker_compose_runs_each_image() {
         assert_eq!(service["image"], image, "{name}");
         run.insert(target.to_owned());
     }
-    assert_eq!(run, binaries().into_keys().collect());
+    assert_eq!(run, images());
 }
 
 #[test]
