@@ -25,10 +25,11 @@ const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 128 * 1024;
 /// Batches that may wait for an acknowledgement: the next is on its way while one is worked on.
 const WINDOW: usize = 4;
-/// Terminal outcomes kept for re-publication. The bus keeps them apart from replacement, so forgetting one loses history only if the bus
-/// loses its memory too, or never had it because it is away; without a bound they would pile up for as long as the process lives. At some
-/// 700 bytes each, all indexes included, this is 7 MB.
-const TERMINAL_KEPT: usize = 10_000;
+/// Terminal outcomes kept for re-publication once they are on the bus. It keeps them apart from replacement, so forgetting one loses
+/// history only if the bus loses its memory too. At some 700 bytes each, all indexes included, this is 1.4 MB.
+const TERMINAL_KEPT: usize = 2_000;
+/// The same while the bus is away, and never had them: without a bound they would pile up for as long as that lasts. This is 7 MB.
+const TERMINAL_WAITING: usize = 10_000;
 /// News of refused drafts kept; each is logged besides.
 const REFUSED_KEPT: usize = 1_000;
 
@@ -201,14 +202,14 @@ impl Outbox {
         key
     }
 
-    /// Outcomes beyond the bound are forgotten, oldest first: once they are on the bus, or at once while there is none to send
-    /// them to.
+    /// Outcomes beyond the bounds are forgotten, oldest first: once they are on the bus, and while there is none to send them to.
     fn forget_old_outcomes(&mut self, now: Now) {
         while self.terminal.len() > TERMINAL_KEPT {
             let Some((key, version)) = self.terminal.front() else { return };
             let is_latest = self.slots.get(key).is_some_and(|slot| slot.version == *version);
             let is_on_its_way = self.queue.contains_key(version) || self.is_sent(key, *version);
-            if is_latest && is_on_its_way && self.is_connected {
+            let may_wait = self.is_connected || self.terminal.len() <= TERMINAL_WAITING;
+            if is_latest && is_on_its_way && may_wait {
                 return;
             }
             let Some((key, _)) = self.terminal.pop_front() else { return };

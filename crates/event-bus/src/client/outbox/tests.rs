@@ -238,13 +238,13 @@ fn outcomes_do_not_pile_up_while_the_bus_is_away() {
     let (id, keys) = next_keys(&mut outbox);
     outbox.acknowledged(id, &[2]);
     outbox.disconnected();
-    for number in 0..TERMINAL_KEPT + 10 {
+    for number in 0..TERMINAL_WAITING + 10 {
         outbox.set(mk_outcome(number), NOW);
     }
-    assert_eq!(outbox.slots.len(), TERMINAL_KEPT + 1);
+    assert_eq!(outbox.slots.len(), TERMINAL_WAITING + 1);
     assert_eq!(
         (outbox.queue.len(), outbox.terminal.len()),
-        (TERMINAL_KEPT + 1, TERMINAL_KEPT)
+        (TERMINAL_WAITING + 1, TERMINAL_WAITING)
     );
     let stale = &outbox.slots[keys[0].as_str()];
     assert!(stale.is_removal, "the bus would say for ever that it is being evicted");
