@@ -138,6 +138,11 @@ pub struct ListPart<T> {
     pub objects: Vec<T>,
 }
 
+/// A watch whose lists come in parts, and what it tells.
+pub type WatchInParts<T> = Watch<T, ListPart<T>>;
+/// See [`WatchInParts`].
+pub type EventInParts<T> = Event<T, ListPart<T>>;
+
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub struct Watch<T, P = Infallible> {
@@ -211,7 +216,7 @@ impl<T: View> Watch<T> {
     }
 }
 
-impl<T: View> Watch<T, ListPart<T>> {
+impl<T: View> WatchInParts<T> {
     /// As [`Watch::start_with`], of a collection that is never to be whole in memory.
     pub fn start_in_parts(api: &Api, source: Source, seed: &Seed, witness: impl Witness) -> Self {
         Self::begin(api, source, seed, witness, Some(|first, objects| ListPart { first, objects }))

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::watch::{Event, ListPart, Source};
-use bailiff_cluster::{Api, Decode, Metrics, View, Watch};
+use bailiff_cluster::watch::{Event, Source, WatchInParts};
+use bailiff_cluster::{Api, Decode, Metrics, View};
 use bailiff_runtime::{Clock, Seed};
 use bytes::Bytes;
 use cap::Cap;
@@ -58,7 +58,7 @@ async fn a_list_in_parts_is_never_whole_in_memory() {
     let clock = Clock::virtual_from(jiff::Timestamp::UNIX_EPOCH);
     let api = Api::new(kube::Client::new(service, "default"), clock, Metrics::default());
     let before = ALLOCATOR.allocated();
-    let mut watch: Watch<Thing, ListPart<Thing>> = Watch::start_in_parts(&api, Source::all("/api/v1/things"), &Seed::new(1), ());
+    let mut watch = WatchInParts::<Thing>::start_in_parts(&api, Source::all("/api/v1/things"), &Seed::new(1), ());
     let (mut most, mut seen) = (0, 0);
     loop {
         // The list is read as far as it can be while nobody reads it.

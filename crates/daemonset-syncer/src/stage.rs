@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_cluster::events::{Draft as EventDraft, Regarding, Severity as EventSeverity};
-use bailiff_cluster::watch::{Event, ListPart, Source};
+use bailiff_cluster::watch::{Event, EventInParts, ListPart, Source, WatchInParts};
 use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::rollouts::{Publication, Rollouts};
@@ -82,12 +82,9 @@ struct Loop {
 struct Watches {
     daemonsets: Watch<Viewed<DaemonSet>>,
     revisions: Watch<Kept>,
-    nodes: Watch<Viewed<Node>, ListPart<Viewed<Node>>>,
-    pods: Watch<Viewed<Pod>, ListPart<Viewed<Pod>>>,
+    nodes: WatchInParts<Viewed<Node>>,
+    pods: WatchInParts<Viewed<Pod>>,
 }
-
-/// Pods are listed in parts, as nodes are: all of them are never in memory at once.
-type PodEvent = Event<Viewed<Pod>, ListPart<Viewed<Pod>>>;
 
 const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");
 const REVISIONS: Source = Source::all("/apis/apps/v1/controllerrevisions");
@@ -102,7 +99,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(10);
 enum Turn {
     Input(Input),
     Answers(Answered),
-    Pods(PodEvent),
+    Pods(EventInParts<Viewed<Pod>>),
     Remembered(Update),
     Nothing,
     End(Result<(), Error>),
@@ -341,7 +338,7 @@ impl Loop {
         }
     }
 
-    fn node(&mut self, event: Event<Viewed<Node>, ListPart<Viewed<Node>>>) -> Input {
+    fn node(&mut self, event: EventInParts<Viewed<Node>>) -> Input {
         match event {
             Event::Part(ListPart { first, objects }) => Input::SomeNodes {
                 first,
@@ -357,7 +354,7 @@ impl Loop {
 
     /// Pods change in crowds: what came together, which is bounded, is taken one after the other, without a look at everything else in
     /// between.
-    fn take_pods(&mut self, first: PodEvent) {
+    fn take_pods(&mut self, first: EventInParts<Viewed<Pod>>) {
         let mut next = Some(first);
         while let Some(event) = next {
             let input = self.pod(event);
@@ -366,7 +363,7 @@ impl Loop {
         }
     }
 
-    fn pod(&mut self, event: PodEvent) -> Input {
+    fn pod(&mut self, event: EventInParts<Viewed<Pod>>) -> Input {
         match event {
             Event::Part(ListPart { first, objects }) => Input::SomePods {
                 first,

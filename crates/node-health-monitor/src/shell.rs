@@ -1,7 +1,7 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::watch::{Event, ListPart, Source};
+use bailiff_cluster::watch::{Event, EventInParts, ListPart, Source, WatchInParts};
 use bailiff_cluster::{Recorder, Watch};
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Shards, Subscription, Update};
 use bailiff_model::{Duties, NodeName, NodeRef, NodeUid, Topic, Verdict};
@@ -28,8 +28,8 @@ const BURST: u32 = 512;
 pub(crate) struct Shell {
     env: Env,
     monitor: Monitor,
-    nodes: Watch<NodeView, ListPart<NodeView>>,
-    leases: Watch<LeaseView, ListPart<LeaseView>>,
+    nodes: WatchInParts<NodeView>,
+    leases: WatchInParts<LeaseView>,
     /// Ended once nothing depends on it any more.
     topic: Option<Subscription>,
     shards: Shards,
@@ -46,12 +46,10 @@ pub(crate) struct Shell {
     in_a_row: u32,
 }
 
-type LeaseEvent = Event<LeaseView, ListPart<LeaseView>>;
-
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
-    Leases(LeaseEvent),
+    Leases(EventInParts<LeaseView>),
     Topic(Update),
     Published(Published),
     Report,
@@ -158,7 +156,7 @@ impl Shell {
     }
 
     /// Renewals come in crowds: those that are here are taken one after the other, without a look at everything else in between.
-    fn take_leases(&mut self, first: LeaseEvent) {
+    fn take_leases(&mut self, first: EventInParts<LeaseView>) {
         let mut next = Some(first);
         while let Some(event) = next {
             if let Some(input) = from_leases(event) {
@@ -303,7 +301,7 @@ fn name(meta: &Meta) -> NodeName {
     NodeName::from(meta.name.as_str())
 }
 
-fn from_nodes(event: Event<NodeView, ListPart<NodeView>>) -> Turn {
+fn from_nodes(event: EventInParts<NodeView>) -> Turn {
     match event {
         Event::Part(ListPart { first, objects }) => Turn::Input(Input::SomeNodes {
             first,
@@ -323,7 +321,7 @@ fn from_nodes(event: Event<NodeView, ListPart<NodeView>>) -> Turn {
     }
 }
 
-fn from_leases(event: LeaseEvent) -> Option<Input> {
+fn from_leases(event: EventInParts<LeaseView>) -> Option<Input> {
     match event {
         Event::Part(ListPart { first, objects }) => Some(Input::SomeLeases {
             first,

@@ -1,7 +1,7 @@
 //! The loop: one input at a time into the core, its effects out. Nothing is decided here.
 
 use bailiff_cluster::Watch;
-use bailiff_cluster::watch::{Event, ListPart, Source};
+use bailiff_cluster::watch::{Event, EventInParts, ListPart, Source, WatchInParts};
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Shards, Subscription, Update};
 use bailiff_model::{Duties, NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
@@ -25,8 +25,8 @@ const BURST: u32 = 512;
 pub(crate) struct Shell {
     env: Env,
     manager: Manager,
-    nodes: Watch<NodeView, ListPart<NodeView>>,
-    pods: Watch<PodView, ListPart<PodView>>,
+    nodes: WatchInParts<NodeView>,
+    pods: WatchInParts<PodView>,
     health: Subscription,
     shards: Shards,
     /// The own topic, until what it remembers was taken over.
@@ -43,13 +43,10 @@ pub(crate) struct Shell {
     in_a_row: u32,
 }
 
-/// Pods are listed in parts: all of them are never in memory at once.
-type PodEvent = Event<PodView, ListPart<PodView>>;
-
 /// What one turn of the loop is about.
 enum Turn {
     Input(Input),
-    Pods(PodEvent),
+    Pods(EventInParts<PodView>),
     Health(Update),
     Past(Update),
     Published(Published),
@@ -157,7 +154,7 @@ impl Shell {
 
     /// Pods change in crowds: what came together is taken one after the other, without a look at everything else in between. Nothing new
     /// comes meanwhile, as the stage has one thread.
-    fn take_pods(&mut self, first: PodEvent) {
+    fn take_pods(&mut self, first: EventInParts<PodView>) {
         let mut next = Some(first);
         while let Some(event) = next {
             if let Some(input) = from_pods(event) {
@@ -278,7 +275,7 @@ fn published(news: Published) -> Result<(), Error> {
     Ok(())
 }
 
-fn from_nodes(event: Event<NodeView, ListPart<NodeView>>) -> Turn {
+fn from_nodes(event: EventInParts<NodeView>) -> Turn {
     Turn::Input(match event {
         Event::Part(ListPart { first, objects }) => Input::SomeNodes {
             first,
@@ -298,7 +295,7 @@ fn from_nodes(event: Event<NodeView, ListPart<NodeView>>) -> Turn {
     })
 }
 
-fn from_pods(event: PodEvent) -> Option<Input> {
+fn from_pods(event: EventInParts<PodView>) -> Option<Input> {
     Some(match event {
         Event::Part(ListPart { first, objects }) => Input::SomePods {
             first,

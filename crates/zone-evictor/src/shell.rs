@@ -2,7 +2,7 @@
 
 use bailiff_cluster::Watch;
 use bailiff_cluster::views::Meta;
-use bailiff_cluster::watch::{Event, ListPart, Source};
+use bailiff_cluster::watch::{Event, EventInParts, ListPart, Source, WatchInParts};
 use bailiff_event_bus::{
     Body as BusBody, Draft, Published, Publisher, Record as BusRecord, ShardStatus as BusShard, Skipped, Subscription, Update,
 };
@@ -34,7 +34,7 @@ const BURST: u32 = 256;
 pub(crate) struct Shell {
     env: Env,
     evictor: Evictor,
-    nodes: Watch<NodeView, ListPart<NodeView>>,
+    nodes: WatchInParts<NodeView>,
     /// In node mode only: whom they select is spared (NL-206).
     daemon_sets: Option<Watch<DaemonSetView>>,
     bus: Subscription,
@@ -51,8 +51,6 @@ pub(crate) struct Shell {
     holds: Check,
     in_a_row: u32,
 }
-
-type NodeEvent = Event<NodeView, ListPart<NodeView>>;
 
 /// What one turn of the loop is about.
 enum Turn {
@@ -275,7 +273,7 @@ fn published(news: Published) -> Result<(), Error> {
     Ok(())
 }
 
-fn from_nodes(event: NodeEvent) -> Input {
+fn from_nodes(event: EventInParts<NodeView>) -> Input {
     match event {
         Event::Part(ListPart { first, objects }) => Input::SomeNodes {
             first,

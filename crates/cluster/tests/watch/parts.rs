@@ -1,12 +1,12 @@
 //! Lists that come in parts.
 
-use bailiff_cluster::watch::ListPart;
+use bailiff_cluster::watch::{ListPart, WatchInParts};
 
 use super::*;
 
 const END: &str = r#"{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}"#;
 
-type Parts = Watch<Thing, ListPart<Thing>>;
+type Parts = WatchInParts<Thing>;
 
 fn mk_parts(answers: Vec<Answer>, streams: bool) -> (Parts, Asked) {
     let (api, asked) = mk_api(answers, Metrics::default(), streams);
