@@ -17,9 +17,9 @@ usage: cargo xtask <chore>
   rules [--check]  write docs/rules.md: which test proves which rule; with --check only see that it is fresh and none is missing
   soak             scenarios made up from seeds, played with a release build: --seeds N, --from S,
                    --seed S for one's story, --places for a fault at every place of fixed situations
-  dist             the binaries that images hold, faster: counted what runs while they play, and built again by that;
+  dist             the program that images hold, faster: counted what runs while it plays, and built again by that;
                    --out=DIRECTORY, --target=TRIPLE
-  scaling          what shards cost and bring in a sandbox of 50,000 nodes, measured with binaries as images hold them (docs/scaling.md);
+  scaling          what shards cost and bring in a sandbox of 50,000 nodes, measured with the program as images hold it (docs/scaling.md);
                    minutes and some GB of memory; --nodes=N for fewer, and more flags
 ";
 

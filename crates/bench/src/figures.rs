@@ -87,8 +87,8 @@ impl Process {
     }
 
     /// All that are measured, as one. Peaks are added though they need not fall together: it is the most that they can have had. `shared`
-    /// is what is counted too often if their memory is added, MiB.
-    pub fn sum(processes: &[Self], shared: f64) -> Self {
+    /// is what is counted too often if their memory is added, MiB: before and after.
+    pub fn sum(processes: &[Self], (before, after): (f64, f64)) -> Self {
         let mut sum = Self {
             name: "sum".to_owned(),
             is_measured: true,
@@ -100,8 +100,9 @@ impl Process {
             sum.memory += process.memory;
             sum.peak += process.peak;
         }
-        sum.memory = (sum.memory - shared).max(0.0);
-        sum.peak = (sum.peak - shared).max(0.0);
+        sum.memory = (sum.memory - after).max(0.0);
+        // Whenever it was, they shared no less.
+        sum.peak = (sum.peak - before.min(after)).max(0.0);
         sum
     }
 }
@@ -148,8 +149,8 @@ mod tests {
             let sum = Process::sum(&all, shared);
             (sum.cpu_seconds, sum.cpu_share, sum.memory, sum.peak)
         };
-        assert_eq!(told(0.0), (4.0, 1.0, 20.0, 40.0));
-        assert_eq!(told(7.5), (4.0, 1.0, 12.5, 32.5));
+        assert_eq!(told((0.0, 0.0)), (4.0, 1.0, 20.0, 40.0));
+        assert_eq!(told((2.5, 7.5)), (4.0, 1.0, 12.5, 37.5));
     }
 
     #[test]

@@ -63,20 +63,27 @@ pub(crate) async fn all(flags: &BenchFlags, binaries: &Path, directory: &Path, r
     report.settings = flags.settings();
     let other = flags.other().map_err(|error| error.to_string())?;
     let ours = if flags.together { Which::Together } else { Which::Bailiff };
+    let mut ended = Ok(());
     for which in std::iter::once(ours).chain(other.map(Which::Other)) {
         report.runs.push(Run {
             program: which.name(),
             ..Run::default()
         });
         if let Some(run) = report.runs.last_mut() {
-            one(flags, &which, binaries, directory, run).await?;
+            ended = ended.and(one(flags, &which, binaries, directory, run).await?);
         }
     }
-    Ok(())
+    ended
 }
 
-/// A program, from its start to its end, with a cluster of its own.
-async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Path, run: &mut Run) -> Result<(), String> {
+/// A program, from its start to its end, with a cluster of its own. What was played counts, however it ended: that is told apart.
+async fn one(
+    flags: &BenchFlags,
+    which: &Which,
+    binaries: &Path,
+    directory: &Path,
+    run: &mut Run,
+) -> Result<Result<(), String>, String> {
     let progress = Progress::new(&run.program);
     let clock = Clock::system();
     progress.begin(&format!("filling a cluster with {} nodes", flags.nodes));
@@ -117,7 +124,7 @@ async fn one(flags: &BenchFlags, which: &Which, binaries: &Path, directory: &Pat
         run.situations.push(played);
     }
     run.weigh();
-    stand.programs.end()
+    Ok(stand.programs.end())
 }
 
 /// Waits until the cluster is there, its pods run, and all its kubelets renew: while it was filled nobody did.
@@ -402,7 +409,7 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
         situation: line.situation,
         nodes,
         seconds,
-        sum: Process::sum(&processes, after.shared),
+        sum: Process::sum(&processes, (before.shared, after.shared)),
         shared: after.shared,
         processes,
         requests,

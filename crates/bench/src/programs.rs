@@ -52,8 +52,8 @@ const TOGETHER: &str = "bailiff-run";
 /// What names of Leases begin with by which the stages elect their leaders: none of a Bailiff that may be installed there.
 pub(crate) const LEASE_PREFIX: &str = "bailiff-bench-";
 
-/// How long a process may take to end by itself.
-const END: Duration = Duration::from_secs(10);
+/// How long a process may take to end by itself: longer than `--drain-timeout` (20 s).
+const END: Duration = Duration::from_secs(30);
 
 // === impl Flag ===
 
@@ -201,7 +201,7 @@ impl Programs {
         let mut complaint = Ok(());
         // The bus last: stages say goodbye to it.
         while let Some(mut program) = self.members.pop() {
-            if !program.end(END) && self.is_bailiff {
+            if !program.end(END) && self.is_bailiff && complaint.is_ok() {
                 complaint = Err(format!(
                     "{} did not end within {} s, or not well",
                     program.name,

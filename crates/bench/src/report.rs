@@ -261,8 +261,8 @@ pub(crate) mod tests {
                 situation: Situation::Rest,
                 nodes: 5,
                 seconds: 60.0,
-                sum: Process::sum(&processes, 0.0),
-                shared: 0.0,
+                sum: Process::sum(&processes, (0.0, 0.0)),
+                shared: 7.5 * (factor - 1.0),
                 processes,
                 requests: Some(requests(Counts::from([
                     (kind("update", "leases"), 30),

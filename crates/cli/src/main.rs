@@ -1,4 +1,4 @@
-//! `bailiff`: the demonstration, the whole system in one process, and a cluster to try it on.
+//! `bailiff`: the bus and each stage as a process of its own, all of them in one, a cluster to try them on, and what looks at them.
 
 mod bus;
 mod certs;
@@ -43,7 +43,7 @@ enum Command {
     Demo(demo::Args),
     /// Run the bus and the four stages in this process, against a cluster
     Run(Box<run::Args>),
-    /// Run the event bus in this process: carries decisions from stage to stage
+    /// The event bus: carries decisions from stage to stage
     EventBus(Box<bailiff_event_bus::service::Args>),
     #[command(about = NodeHealthMonitor::ABOUT)]
     NodeHealthMonitor(Box<StageArgs<NodeHealthMonitor>>),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::binaries::ENVIRONMENT;
 use crate::files::FilePages;
 use crate::http::Server;
 use crate::usage::Usage;
@@ -45,10 +46,7 @@ impl Program {
     /// # Errors
     /// When it cannot be started; that it ends later is told by [`check`](Self::check).
     pub fn start(binary: &Path, name: String, flags: &[String]) -> Result<Self, String> {
-        let mut command = Command::new(binary);
-        // Every flag is an environment variable too: those of whoever measures mean nothing here.
-        command.env_clear().args(flags);
-        Self::spawn(command, name, Stdio::null())
+        Self::spawn(command(binary, flags), name, Stdio::null())
     }
 
     /// Starts `binary` and keeps its standard input, for [`tell`](Self::tell): it is closed when this process ends, however it ends.
@@ -56,9 +54,7 @@ impl Program {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn converse(binary: &Path, name: String, flags: &[String]) -> Result<Self, String> {
-        let mut command = Command::new(binary);
-        command.env_clear().args(flags);
-        Self::spawn(command, name, Stdio::piped())
+        Self::spawn(command(binary, flags), name, Stdio::piped())
     }
 
     /// Starts a program of somebody else, found as a shell would find it, with the environment of this process but for the flags of
@@ -98,14 +94,16 @@ impl Program {
         })
     }
 
-    /// Starts `binary` with an admin port, and a log in JSON.
+    /// Starts `binary` with an admin port, a log in JSON, and the environment that images have.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub fn serve(binary: &Path, name: String, mut flags: Vec<String>) -> Result<Self, String> {
         let admin = free_address()?;
         flags.extend([format!("--admin-listen={admin}"), "--log-format=json".to_owned()]);
-        let mut program = Self::start(binary, name, &flags)?;
+        let mut command = command(binary, &flags);
+        command.envs(ENVIRONMENT);
+        let mut program = Self::spawn(command, name, Stdio::null())?;
         program.admin = Some(Server::at(admin));
         Ok(program)
     }
@@ -256,6 +254,13 @@ impl Said {
         }
         self.last.push(line);
     }
+}
+
+/// Every flag is an environment variable too: those of whoever measures mean nothing here.
+fn command(binary: &Path, flags: &[String]) -> Command {
+    let mut command = Command::new(binary);
+    command.env_clear().args(flags);
+    command
 }
 
 fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {

@@ -156,7 +156,7 @@ impl StageName {
         Self::DaemonsetSyncer,
     ];
 
-    /// Name of the binary.
+    /// What it is called.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NodeHealthMonitor => NodeHealthMonitor::NAME,

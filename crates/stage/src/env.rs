@@ -156,7 +156,7 @@ pub async fn idle(env: &Env, name: &'static str, controller: &'static str) -> Re
 
 /// A stage: a name, its flags, and a loop.
 pub trait Stage: 'static {
-    /// Name of the binary and of the Lease.
+    /// Name of the program, of the command of `bailiff`, and of the Lease.
     const NAME: &'static str;
 
     /// What it is for, in one line: the head of `--help`.

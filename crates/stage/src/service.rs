@@ -1,4 +1,4 @@
-//! From a command line to a running stage: what the binary of each stage does.
+//! From a command line to a running stage: what a process of each stage does.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::shards::{self, Reach};
 /// More shards than anybody has processors for; the bus takes no more.
 const MOST_SHARDS: i64 = 256;
 
-/// Command line of a stage's binary.
+/// Command line of a stage as a process of its own.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub struct Args<O: clap::Args> {

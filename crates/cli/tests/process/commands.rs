@@ -39,13 +39,31 @@ fn help_and_version_are_no_failures() {
         &["--help"][..],
         &["--version"],
         &["run", "--help"],
-        &["event-bus", "--help"],
-        &["daemonset-syncer", "--help"],
         &["bus", "status", "--help"],
     ] {
         let ended = bailiff(args);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{args:?}");
         assert!(ended.stdout.contains("bailiff"), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn the_bus_and_each_stage_are_commands() {
+    for name in [
+        "event-bus",
+        "node-health-monitor",
+        "taint-manager",
+        "zone-evictor",
+        "daemonset-syncer",
+    ] {
+        let ended = bailiff(&[name, "--help"]);
+        assert_eq!(ended.code, Some(0), "{name}: {ended:?}");
+        let words: String = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.starts_with(&format!("The {}", name.replace("event-bus", "event bus"))),
+            "{words}"
+        );
+        assert!(words.contains(&format!("Usage: bailiff {name} [OPTIONS]")), "{words}");
     }
 }
 

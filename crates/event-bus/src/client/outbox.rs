@@ -148,7 +148,8 @@ impl Outbox {
         let key = self.put(&incoming.key, said, false, now.mono);
         if is_terminal {
             self.terminal.push_back((key, self.last_version));
-            self.forget_old_outcomes(now);
+            self.forget_old_outcomes();
+            self.forget_waiting_outcomes(now);
         }
     }
 
@@ -202,24 +203,42 @@ impl Outbox {
         key
     }
 
-    /// Outcomes beyond the bounds are forgotten, oldest first: once they are on the bus, and while there is none to send them to.
-    fn forget_old_outcomes(&mut self, now: Now) {
+    /// Outcomes that are on the bus are forgotten beyond their bound, oldest first.
+    fn forget_old_outcomes(&mut self) {
         while self.terminal.len() > TERMINAL_KEPT {
             let Some((key, version)) = self.terminal.front() else { return };
-            let is_latest = self.slots.get(key).is_some_and(|slot| slot.version == *version);
-            let is_on_its_way = self.queue.contains_key(version) || self.is_sent(key, *version);
-            let may_wait = self.is_connected || self.terminal.len() <= TERMINAL_WAITING;
-            if is_latest && is_on_its_way && may_wait {
+            let is_latest = self.is_latest(key, *version);
+            if is_latest && self.is_on_its_way(key, *version) {
                 return;
             }
             let Some((key, _)) = self.terminal.pop_front() else { return };
-            if is_latest && is_on_its_way {
-                // What the bus may have of it is not true any more.
-                self.remove(&key, now);
-            } else if is_latest {
+            if is_latest {
                 self.slots.remove(&key);
             }
         }
+    }
+
+    /// The same of those that wait while there is no bus to send them to.
+    fn forget_waiting_outcomes(&mut self, now: Now) {
+        while !self.is_connected && self.terminal.len() > TERMINAL_WAITING {
+            let Some((key, version)) = self.terminal.pop_front() else {
+                return;
+            };
+            if self.is_latest(&key, version) && self.is_on_its_way(&key, version) {
+                // What the bus may have of it is not true any more.
+                self.remove(&key, now);
+            } else if self.is_latest(&key, version) {
+                self.slots.remove(&key);
+            }
+        }
+    }
+
+    fn is_latest(&self, key: &str, version: Version) -> bool {
+        self.slots.get(key).is_some_and(|slot| slot.version == version)
+    }
+
+    fn is_on_its_way(&self, key: &str, version: Version) -> bool {
+        self.queue.contains_key(&version) || self.is_sent(key, version)
     }
 
     fn is_sent(&self, key: &str, version: Version) -> bool {
@@ -333,6 +352,7 @@ impl Outbox {
             for (key, version) in take(&mut self.staged) {
                 self.on_the_bus(key, version, Revision(revision));
             }
+            self.forget_old_outcomes();
             return true;
         }
         let Some(sent) = self.inflight.remove(&id) else { return false };
@@ -343,6 +363,7 @@ impl Outbox {
         for ((key, version), revision) in sent.into_iter().zip(revisions) {
             self.on_the_bus(key, version, Revision(*revision));
         }
+        self.forget_old_outcomes();
         false
     }
 

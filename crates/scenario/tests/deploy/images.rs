@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use bailiff_processes::ENVIRONMENT;
 use serde_json::Value;
 
 use super::{path, read};
@@ -35,10 +36,17 @@ fn after(text: &str, word: &str) -> BTreeSet<String> {
 /// The images of services share all layers: what differs is which service the program is.
 #[test]
 fn images_are_of_one_program_from_scratch() {
+    let set = ENVIRONMENT.map(|(name, value)| format!("{name}={value}")).join(" ");
     for (file, from) in [("deploy/Dockerfile", "--from=binaries /"), ("deploy/Dockerfile.prebuilt", "")] {
         let text = read(file);
-        let all = format!("FROM scratch AS bailiff\nCOPY {from}bailiff /bailiff\nUSER 65532:65532\nENTRYPOINT [\"/bailiff\"]\n");
-        assert!(text.contains(&all), "{file}");
+        let program = format!(
+            "\nFROM scratch AS bailiff\nCOPY {from}bailiff /bailiff\nENV {set}\nUSER 65532:65532\nENTRYPOINT [\"/bailiff\"]\n"
+        );
+        assert!(text.contains(&program), "{file}");
+        assert!(
+            text.ends_with("\nFROM bailiff\n"),
+            "{file}: nobody who names no target gets a stage"
+        );
         for service in SERVICES {
             let stage = format!("\nFROM bailiff AS {service}\nENTRYPOINT [\"/bailiff\", \"{service}\"]\n");
             assert!(text.contains(&stage), "{file}: {service}");
@@ -47,8 +55,9 @@ fn images_are_of_one_program_from_scratch() {
         targets.remove("binaries");
         assert_eq!(targets, images(), "{file}: an image of what there is not");
     }
-    let packages = after(&read("deploy/Dockerfile"), "--package");
-    assert_eq!(packages, BTreeSet::from(["bailiff-cli".to_owned()]));
+    let text = read("deploy/Dockerfile");
+    assert_eq!(after(&text, "--package"), BTreeSet::from(["bailiff-cli".to_owned()]));
+    assert!(text.contains(" && cp target/dist/bailiff /\n"));
 }
 
 /// Each service of ours runs an image that the Dockerfile makes, under the name of this version; each image is run.

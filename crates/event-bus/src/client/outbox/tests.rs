@@ -195,8 +195,9 @@ fn old_outcomes_are_forgotten_once_they_are_on_the_bus() {
         let revisions = vec![1; batch.records.len()];
         outbox.acknowledged(batch.id, &revisions);
     }
-    outbox.set(mk_outcome(TERMINAL_KEPT + 10), NOW);
     assert_eq!(outbox.slots.len(), TERMINAL_KEPT);
+    outbox.set(mk_outcome(TERMINAL_KEPT + 10), NOW);
+    assert_eq!(outbox.slots.len(), TERMINAL_KEPT, "the oldest gave way");
 }
 
 #[test]
