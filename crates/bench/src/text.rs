@@ -211,6 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn what_several_processes_have_is_taken_off() {
+        let mut told = String::new();
+        of_run(&mut told, &mk_report().runs[1]);
+        let row = "    other                            3.00     5.00     40.0      50.5
+    the same pages of files                            -7.5      -7.5
+    sum ";
+        assert!(told.contains(row), "{told}");
+    }
+
+    #[test]
     fn two_programs_are_compared_and_what_was_early_comes_last() {
         let mut report = mk_report();
         report.runs[0].situations[0].early.push("n-1 was".to_owned());
