@@ -92,8 +92,8 @@ fn make(flags: &Flags) -> Result<(), String> {
 
     std::fs::create_dir_all(&flags.out).map_err(|error| format!("--out={}: {error}", flags.out.display()))?;
     let (from, to) = (built.join(BINARY), flags.out.join(BINARY));
-    let copied = std::fs::copy(&from, &to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()));
-    copied.map(|_| ())
+    std::fs::copy(&from, &to).map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))?;
+    Ok(())
 }
 
 /// The directory in which the repository is.
