@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::backoff::Backoff;
-use super::outbox::Step;
+use super::outbox::{Step, WINDOW};
 use super::publisher::Shared;
 use super::{ANSWER_WITHIN, Bus, SILENT_AFTER};
 use crate::wire::scalar;
@@ -21,7 +21,7 @@ use crate::wire::scalar;
 /// How often the producer reports itself at least.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
 /// Requests on their way to the transport: the outbox's window, an end marker, and keepalives.
-const OUTBOUND: usize = 16;
+const OUTBOUND: usize = WINDOW + 12;
 
 /// What one attempt knows of the ones before.
 struct Progress {

@@ -40,7 +40,7 @@ use shared::{Held, Place, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
 /// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
-const ROOM: usize = 64 * 1024;
+const ROOM: usize = 32 * 1024;
 
 /// A connection that nobody uses is closed after so long, or twice that, as hyper looks each time this has passed. An API server ends it
 /// after 90 s. Single requests come in waves of seconds.

@@ -152,13 +152,21 @@ fn what_was_not_acknowledged_is_sent_again_and_the_rest_is_not() {
 #[test]
 fn the_window_is_bounded() {
     let mut outbox = mk_connected(Topic::NodeHealth);
-    for number in 0..5_000 {
-        outbox.set(mk_draft(&format!("n{number}"), 1), NOW);
+    for number in 0..10_000 {
+        outbox.set(mk_draft(&format!("n{number:04}"), 1), NOW);
     }
-    let batches: Vec<u64> = (0..WINDOW).map(|_| next_keys(&mut outbox).0).collect();
+    let (first, keys) = next_keys(&mut outbox);
+    for _ in 1..WINDOW {
+        assert_eq!(
+            next_keys(&mut outbox).1.len(),
+            keys.len(),
+            "all are as large as a batch may be"
+        );
+    }
     assert_eq!(outbox.next_step(NOW.mono), None);
-    outbox.acknowledged(batches[0], &[1; BATCH_RECORDS]);
-    assert_eq!(next_keys(&mut outbox).1.len(), BATCH_RECORDS);
+    outbox.acknowledged(first, &vec![1; keys.len()]);
+    assert_eq!(next_keys(&mut outbox).1.len(), keys.len());
+    assert_eq!(outbox.next_step(NOW.mono), None);
 }
 
 #[test]
