@@ -18,8 +18,8 @@ usage: cargo xtask dist [--flag=value …]
                          compiler was built for)
   --out=DIRECTORY        where the binary goes (default: target/binaries)
 
-It needs llvm-profdata (rustup component add llvm-tools), and takes two builds and some ten minutes. RUSTFLAGS are added to its own; flags
-in a configuration file of cargo are not.";
+It needs llvm-profdata (rustup component add llvm-tools), and takes two builds and some ten minutes. RUSTFLAGS are added to its own, such as
+-Crelocation-model=pie for a program that can lie anywhere in memory; flags in a configuration file of cargo are not.";
 
 /// What `bailiff-bench` plays, which has a bound for each: everything once, as small as each still takes some seconds. How often something
 /// runs matters only beside how often other things do.
@@ -31,6 +31,10 @@ const PLAYED: [&str; 6] = [
     "--rest=20s",
     "--situations=rest,node-failure,mass-failure,taint,rollout,update",
 ];
+
+/// The program lies where it is linked for, as kube-controller-manager does: what holds addresses is as it is in the file, and so in memory
+/// once, instead of once in each process that was moved (docs/adr/0010). Stack, heap and libraries lie anywhere.
+const IN_PLACE: &str = "-Crelocation-model=static";
 
 /// Between two flags of `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
@@ -122,11 +126,13 @@ fn build(target: &str, directory: &Path, flag: &str) -> Result<PathBuf, String> 
     build_with(command)
 }
 
-/// This flag behind those that cargo would take from the environment, as cargo wants them: a flag may have spaces in it.
+/// This flag behind those that cargo would take from the environment, and those behind [`IN_PLACE`], which they may take back; as cargo wants
+/// them: a flag may have spaces in it.
 fn rust_flags(encoded: Option<String>, plain: Option<String>, flag: &str) -> String {
     let plain = || plain.map(|flags| flags.split_whitespace().collect::<Vec<_>>().join(SEPARATOR));
     let given = encoded.or_else(plain).filter(|given| !given.is_empty());
-    given.map_or_else(|| flag.to_owned(), |given| [&given, flag].join(SEPARATOR))
+    let flags: Vec<&str> = [Some(IN_PLACE), given.as_deref(), Some(flag)].into_iter().flatten().collect();
+    flags.join(SEPARATOR)
 }
 
 /// Plays everything once. A sandbox is the API server, of the same program; it is killed, and so leaves no counts: what it does says
@@ -246,12 +252,18 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_environment_come_first() {
+    fn flags_of_the_environment_stand_between_its_own() {
         let text = |flags: &str| Some(flags.to_owned());
-        assert_eq!(rust_flags(None, None, "-Cx=a b"), "-Cx=a b");
-        assert_eq!(rust_flags(None, text(" -A  -B "), "-C"), "-A\x1f-B\x1f-C");
-        assert_eq!(rust_flags(text("-A b"), text("-B"), "-C"), "-A b\x1f-C");
-        assert_eq!(rust_flags(text(""), text("-B"), "-C"), "-C");
+        let cases = [
+            (None, None, vec!["-Cx=a b"]),
+            (None, text(" -A  -B "), vec!["-A", "-B", "-Cx=a b"]),
+            (text("-A b"), text("-B"), vec!["-A b", "-Cx=a b"]),
+            (text(""), text("-B"), vec!["-Cx=a b"]),
+        ];
+        for (encoded, plain, wanted) in cases {
+            let flags = rust_flags(encoded, plain, "-Cx=a b");
+            assert_eq!(flags.split(SEPARATOR).collect::<Vec<_>>(), [vec![IN_PLACE], wanted].concat());
+        }
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Default for ServerOptions {
             limits: Limits::default(),
             subscribers: 1_024,
             bookmark_every: Duration::from_secs(2),
-            chunk_bytes: 24 * 1024,
+            chunk_bytes: 16 * 1024,
         }
     }
 }

@@ -21,10 +21,10 @@ use crate::wire::{envelope, scalar};
 
 /// Records in a batch; half of what the bus takes.
 const BATCH_RECORDS: usize = 500;
-/// Bytes in a batch, but for its last record: some eighty records. Either side keeps room for a batch (`ServerOptions::chunk_bytes`),
+/// Bytes in a batch, but for its last record: some fifty records. Either side keeps room for a batch (`ServerOptions::chunk_bytes`),
 /// and several times as much while it is encoded and decoded.
-const BATCH_BYTES: usize = 24 * 1024;
-/// Batches that may wait for an acknowledgement: the next are on their way while one is worked on, some 192 KiB in all.
+const BATCH_BYTES: usize = 16 * 1024;
+/// Batches that may wait for an acknowledgement: the next are on their way while one is worked on, some 128 KiB in all.
 pub(super) const WINDOW: usize = 8;
 /// Terminal outcomes kept for re-publication once they are on the bus. It keeps them apart from replacement, so forgetting one loses
 /// history only if the bus loses its memory too. At some 700 bytes each, all indexes included, this is 1.4 MB.
