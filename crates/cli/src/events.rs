@@ -185,7 +185,7 @@ mod tests {
     }
 
     fn mk_zone() -> Body {
-        Body::Outcome(Outcome::Zone(ZoneStatus {
+        Body::Outcome(Outcome::Zone(Box::new(ZoneStatus {
             zone: Zone::new("eu-1", "a"),
             state: ZoneState::Normal,
             voting: 3,
@@ -195,7 +195,7 @@ mod tests {
             last_grant: None,
             queue_length: 0,
             held: None,
-        }))
+        })))
     }
 
     #[test]

@@ -89,11 +89,19 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
     let judged = Verdict::ALL.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
     let _ = writeln!(out, "NODES\n  {}\n  {}", listed(&judged), listed(&isolation(overview)));
     for node in overview.waiting().take(LISTED) {
-        let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Node(node.clone()))));
+        let _ = writeln!(
+            out,
+            "  {}",
+            sentence::sentence(Said::Outcome(&Outcome::Node(Box::new(node.clone()))))
+        );
     }
     out.push_str("ZONES\n");
     for zone in overview.zones() {
-        let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Zone(zone.clone()))));
+        let _ = writeln!(
+            out,
+            "  {}",
+            sentence::sentence(Said::Outcome(&Outcome::Zone(Box::new(zone.clone()))))
+        );
     }
     let pods = pods(overview);
     let _ = writeln!(out, "PODS\n  {}", listed(&pods));
@@ -101,7 +109,11 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
         let _ = writeln!(out, "  at {:.0} {}", next.due_at, next.text());
     }
     for stuck in overview.stuck().take(LISTED) {
-        let _ = writeln!(out, "  {}", sentence::sentence(Said::Outcome(&Outcome::Pod(stuck.clone()))));
+        let _ = writeln!(
+            out,
+            "  {}",
+            sentence::sentence(Said::Outcome(&Outcome::Pod(Box::new(stuck.clone()))))
+        );
     }
     out.push_str("DAEMONSETS\n");
     for sync in overview.rollouts() {
@@ -160,16 +172,16 @@ pub fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
     let body = |outcome: Outcome, kind: &str| json::json(Said::Outcome(&outcome))[kind].take();
     let zones: Vec<Value> = overview
         .zones()
-        .map(|zone| body(Outcome::Zone(zone.clone()), "zoneStatus"))
+        .map(|zone| body(Outcome::Zone(Box::new(zone.clone())), "zoneStatus"))
         .collect();
     let waiting: Vec<Value> = overview
         .waiting()
         .take(LISTED)
-        .map(|node| body(Outcome::Node(node.clone()), "nodeOutcome"))
+        .map(|node| body(Outcome::Node(Box::new(node.clone())), "nodeOutcome"))
         .collect();
     let stuck: Vec<Value> = overview
         .stuck()
-        .map(|pod| body(Outcome::Pod(pod.clone()), "podOutcome"))
+        .map(|pod| body(Outcome::Pod(Box::new(pod.clone())), "podOutcome"))
         .collect();
     let next: Vec<Value> = overview.next_due().take(LISTED).map(timer_object).collect();
     let rollouts: Vec<Value> = overview.rollouts().map(|sync| json::json(Said::Rollout(sync))).collect();

@@ -79,7 +79,8 @@ pub struct Draft {
 /// A handle to say things; cloning it gives the same recorder. The sending task ends when the last handle is gone.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    queue: mpsc::Sender<Draft>,
+    /// In boxes: the queue is as long as it ever was, and most of the time nothing is in it.
+    queue: mpsc::Sender<Box<Draft>>,
     metrics: crate::Metrics,
 }
 
@@ -96,7 +97,7 @@ impl Recorder {
 
     /// Says something. Never waits: if the queue is full the Event is dropped and counted.
     pub fn emit(&self, draft: Draft) {
-        if self.queue.try_send(draft).is_err() {
+        if self.queue.try_send(Box::new(draft)).is_err() {
             self.metrics.event("dropped_queue_full");
         }
     }

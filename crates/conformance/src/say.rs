@@ -57,7 +57,7 @@ pub fn health(stand: &Stand, name: &str, verdict: Verdict) -> Draft {
     let node = stand.look().node(name);
     let now: Wall = stand.clock().wall();
     let ready = condition(&node, "Ready");
-    Draft::new(Body::NodeHealth(NodeHealth {
+    Draft::new(Body::NodeHealth(Box::new(NodeHealth {
         node: node_ref(&node),
         zone: zone_of(&node),
         excluded_from_disruption: false,
@@ -77,19 +77,19 @@ pub fn health(stand: &Stand, name: &str, verdict: Verdict) -> Draft {
         grace: GRACE,
         decided_at: now,
         held: None,
-    }))
+    })))
 }
 
 /// What the taint-manager says of a node that is unreachable.
 pub fn isolation(stand: &Stand, name: &str) -> Draft {
     let node = stand.look().node(name);
-    let intent = Intent::Isolation(NodeIsolation {
+    let intent = Intent::Isolation(Box::new(NodeIsolation {
         node: node_ref(&node),
         zone: zone_of(&node),
         taint: HealthTaint::Unreachable,
         cause: "the node is unreachable".to_owned(),
         decided_at: stand.clock().wall(),
-    });
+    }));
     Draft::new(Body::Intent(intent)).derived_from(stand.origin(Topic::NodeHealth, name))
 }
 
@@ -106,7 +106,7 @@ pub fn eviction(stand: &Stand, pod: &Value, state: IntentState) -> Draft {
     } else {
         Trigger::Untolerated
     };
-    let intent = Intent::Pod(PodEviction {
+    let intent = Intent::Pod(Box::new(PodEviction {
         pod: pod_ref(pod),
         node: node_ref(&node),
         zone: zone_of(&node),
@@ -118,7 +118,7 @@ pub fn eviction(stand: &Stand, pod: &Value, state: IntentState) -> Draft {
         trigger,
         due_at: now,
         decided_at: now,
-    });
+    }));
     Draft::new(Body::Intent(intent)).derived_from(stand.origin(Topic::NodeHealth, name))
 }
 

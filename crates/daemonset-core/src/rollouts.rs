@@ -32,7 +32,7 @@ pub struct Rollouts {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publication {
     /// The state of it, with what only the past tells.
-    pub sync: DaemonSetSync,
+    pub sync: Box<DaemonSetSync>,
     /// The trace of its rollout, if it has one.
     pub trace: Option<TraceContext>,
     /// What is over, in order.
@@ -125,14 +125,14 @@ impl Outcome {
 
 impl Rollouts {
     /// Takes what former processes published, and under which trace.
-    pub fn remember(&mut self, records: impl IntoIterator<Item = (DaemonSetSync, Option<TraceContext>)>) {
+    pub fn remember(&mut self, records: impl IntoIterator<Item = (Box<DaemonSetSync>, Option<TraceContext>)>) {
         for (sync, trace) in records {
-            self.remembered.insert(key(&sync), Rollout::remembered(sync, trace));
+            self.remembered.insert(key(&sync), Rollout::remembered(*sync, trace));
         }
     }
 
     /// Takes what is to be published next, and adds what only the past tells.
-    pub fn publish(&mut self, mut sync: DaemonSetSync) -> Publication {
+    pub fn publish(&mut self, mut sync: Box<DaemonSetSync>) -> Publication {
         let (key, mut told) = (key(&sync), Vec::new());
         let rollout = match self.take(&key) {
             Some(known) if known.is_of(&sync) => known.go_on(&mut sync, &mut told),

@@ -244,7 +244,7 @@ impl Loop {
             self.unsaid.insert(record_key(&sync.namespace, &sync.name), sync);
             return;
         }
-        let Publication { sync, trace, told } = self.rollouts.publish(*sync);
+        let Publication { sync, trace, told } = self.rollouts.publish(sync);
         tell(&self.env.host.spans, told);
         self.publisher.set(Draft::new(Body::DaemonSetSync(sync)).traced(trace));
     }
@@ -397,7 +397,7 @@ async fn next_of(memory: &mut Option<Subscription>) -> Update {
 }
 
 /// What a former process published, and under which trace.
-fn published(record: Record) -> Option<(DaemonSetSync, Option<TraceContext>)> {
+fn published(record: Record) -> Option<(Box<DaemonSetSync>, Option<TraceContext>)> {
     match record.body {
         Some(Body::DaemonSetSync(sync)) => Some((sync, record.trace)),
         _ => None,

@@ -60,7 +60,7 @@ mod tests {
     }
 
     fn mk_sync(uid: &str) -> Record {
-        mk_record(Some(Body::DaemonSetSync(DaemonSetSync {
+        mk_record(Some(Body::DaemonSetSync(Box::new(DaemonSetSync {
             namespace: "default".into(),
             name: "agent".to_owned(),
             uid: uid.to_owned(),
@@ -74,7 +74,7 @@ mod tests {
             synced_at: Wall::UNIX_EPOCH,
             revision_since: None,
             rolled_out_at: None,
-        })))
+        }))))
     }
 
     /// The uid of each question that was answered, and whether anything is wanted.

@@ -90,7 +90,12 @@ fn mk_draft(nth: usize, content: u64) -> Draft {
         uid: format!("7c9e6679-7425-40de-944b-{nth:012x}").into(),
         ..NodeRef::default()
     };
-    Draft::new(Body::NodeHealth(mk_node_health(node, "eu-west-1a", "KubeletReady", content)))
+    Draft::new(Body::NodeHealth(Box::new(mk_node_health(
+        node,
+        "eu-west-1a",
+        "KubeletReady",
+        content,
+    ))))
 }
 
 #[tokio::main]

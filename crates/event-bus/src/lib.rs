@@ -43,7 +43,7 @@
 //!     };
 //!     let mut publisher = publish(bus, options, clock, seed);
 //!     // Everything that is true. What the process before said and this one does not is gone once it is complete.
-//!     publisher.set(Draft::new(Body::NodeHealth(health)));
+//!     publisher.set(Draft::new(Body::NodeHealth(Box::new(health))));
 //!     publisher.complete();
 //!     // At least every 2 s, from the loop that decides: it turns, and its watches are as fresh as this.
 //!     publisher.report(clock.now().mono, Some(clock.now().mono));

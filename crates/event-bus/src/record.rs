@@ -11,17 +11,17 @@ use bailiff_model::outcome::Outcome;
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{Incarnation, Mono, Origin, Revision, Topic, TraceContext, Wall};
 
-/// What a record says; one variant per topic.
+/// What a record says; one variant per topic. A record is moved several times on its way, what it says is not: it lies in a box.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Topic `node-health`.
-    NodeHealth(NodeHealth),
+    NodeHealth(Box<NodeHealth>),
     /// Topic `eviction-intents`.
     Intent(Intent),
     /// Topic `eviction-outcomes`.
     Outcome(Outcome),
     /// Topic `daemon-rollouts`.
-    DaemonSetSync(DaemonSetSync),
+    DaemonSetSync(Box<DaemonSetSync>),
 }
 
 /// Why a key is gone.

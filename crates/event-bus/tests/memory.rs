@@ -27,7 +27,7 @@ fn mk_intent(nth: usize) -> Intent {
         seconds: Some(300),
         ..Toleration::exists(key, TaintEffect::NoExecute)
     };
-    Intent::Pod(PodEviction {
+    Intent::Pod(Box::new(PodEviction {
         pod: fleet::pod(nth),
         node: fleet::reference(nth),
         zone: fleet::zone(nth),
@@ -42,7 +42,7 @@ fn mk_intent(nth: usize) -> Intent {
         trigger: Trigger::Expired,
         due_at: Wall::UNIX_EPOCH,
         decided_at: Wall::UNIX_EPOCH,
-    })
+    }))
 }
 
 fn mk_incoming(body: Body, revision: u64) -> Incoming {
@@ -64,7 +64,7 @@ fn mk_health(nth: usize, grace: u64) -> Incoming {
     Incoming {
         derived_from: Origin::default(),
         trace: None,
-        ..mk_incoming(Body::NodeHealth(health), 0)
+        ..mk_incoming(Body::NodeHealth(Box::new(health)), 0)
     }
 }
 
@@ -132,7 +132,7 @@ async fn check_the_outbox() {
     };
     let mut publisher = publish(&Bus::in_process(&server), options, &clock, &seed);
     for nth in 0..KEYS {
-        publisher.set(Draft::new(Body::NodeHealth(fleet::health(nth))));
+        publisher.set(Draft::new(Body::NodeHealth(Box::new(fleet::health(nth)))));
     }
     publisher.complete();
     publisher.settled().await;

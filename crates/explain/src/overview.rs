@@ -193,7 +193,7 @@ impl Overview {
 
     fn take_outcome(&mut self, key: &str, outcome: Option<&Outcome>) {
         match outcome {
-            Some(Outcome::Zone(zone)) => drop(self.zones.insert(key.to_owned(), zone.clone())),
+            Some(Outcome::Zone(zone)) => drop(self.zones.insert(key.to_owned(), ZoneStatus::clone(zone))),
             Some(Outcome::Node(node)) => {
                 let standing = match &node.state {
                     NodeOutcomeState::Queued { .. } => Some(NodeStanding::Waiting),
@@ -203,7 +203,8 @@ impl Overview {
                 };
                 self.nodes.set(key, standing);
                 let is_waiting = matches!(standing, Some(NodeStanding::Waiting | NodeStanding::Held));
-                self.lines.set(key, is_waiting.then(|| (node.since, node.clone())));
+                self.lines
+                    .set(key, is_waiting.then(|| (node.since, NodeOutcome::clone(node))));
             }
             Some(Outcome::Pod(pod)) => {
                 let standing = match &pod.state {
@@ -219,7 +220,7 @@ impl Overview {
                     Some(PodStanding::Blocked | PodStanding::Held | PodStanding::Refused)
                 );
                 if is_stuck || pod.failed_attempts > 0 && standing.is_some() {
-                    self.stuck.insert(key.to_owned(), pod.clone());
+                    self.stuck.insert(key.to_owned(), PodOutcome::clone(pod));
                 } else {
                     self.stuck.remove(key);
                 }

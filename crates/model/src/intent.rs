@@ -167,15 +167,15 @@ impl PodEviction {
     }
 }
 
-/// A record of topic `eviction-intents`.
+/// A record of topic `eviction-intents`. Each kind takes what it needs, not what the largest does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// Key `node/<name>`, taint mode.
-    Isolation(NodeIsolation),
+    Isolation(Box<NodeIsolation>),
     /// Key `node/<name>`, node mode.
-    NodeEviction(NodeEviction),
+    NodeEviction(Box<NodeEviction>),
     /// Key `pod/<uid>`.
-    Pod(PodEviction),
+    Pod(Box<PodEviction>),
 }
 
 #[cfg(test)]

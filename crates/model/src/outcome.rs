@@ -145,13 +145,13 @@ pub struct PodOutcome {
     pub next_try_at: Option<Wall>,
 }
 
-/// A record of topic `eviction-outcomes`.
+/// A record of topic `eviction-outcomes`. Each kind takes what it needs, not what the largest does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Key `zone/<printable key>`.
-    Zone(ZoneStatus),
+    Zone(Box<ZoneStatus>),
     /// Key `node/<name>`.
-    Node(NodeOutcome),
+    Node(Box<NodeOutcome>),
     /// Key `pod/<uid>`.
-    Pod(PodOutcome),
+    Pod(Box<PodOutcome>),
 }

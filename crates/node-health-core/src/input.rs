@@ -12,7 +12,7 @@ use crate::facts::{LeaseFacts, NodeFacts};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
     /// What it says.
-    pub health: NodeHealth,
+    pub health: Box<NodeHealth>,
     /// The trace it carried.
     pub trace: Option<TraceContext>,
 }

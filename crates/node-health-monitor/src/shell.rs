@@ -188,7 +188,7 @@ impl Shell {
                 if health.verdict != Verdict::Late {
                     self.doubts.forget(&health.node.name);
                 }
-                self.publisher.set(Draft::new(Body::NodeHealth(*health)).traced(trace));
+                self.publisher.set(Draft::new(Body::NodeHealth(health)).traced(trace));
             }
             Effect::Retract(node) => {
                 self.doubts.forget(&node);

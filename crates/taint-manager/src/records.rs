@@ -11,7 +11,7 @@ pub(crate) fn health(record: Record) -> HealthRecord {
         name: NodeName::from(record.key),
         trace: record.trace,
         health: match record.body {
-            Some(Body::NodeHealth(health)) => Some(health),
+            Some(Body::NodeHealth(health)) => Some(*health),
             _ => None,
         },
     }

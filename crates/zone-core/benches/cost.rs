@@ -182,7 +182,11 @@ impl Cluster {
             decided_at: self.wall(),
             held: None,
         };
-        self.record(Topic::NodeHealth, facts.name.to_string(), Some(Body::Health(health)))
+        self.record(
+            Topic::NodeHealth,
+            facts.name.to_string(),
+            Some(Body::Health(Box::new(health))),
+        )
     }
 
     fn wish(&mut self, nth: usize) -> Record {
@@ -194,7 +198,7 @@ impl Cluster {
             cause: String::new(),
             decided_at: self.wall(),
         };
-        let body = Body::Intent(Intent::Isolation(wish));
+        let body = Body::Intent(Intent::Isolation(Box::new(wish)));
         self.record(Topic::EvictionIntents, format!("node/{}", facts.name), Some(body))
     }
 
@@ -214,7 +218,7 @@ impl Cluster {
             due_at: self.wall() + Duration::from_secs(if is_due { 0 } else { 100_000 }),
             decided_at: self.wall(),
         };
-        let body = Body::Intent(Intent::Pod(intent));
+        let body = Body::Intent(Intent::Pod(Box::new(intent)));
         self.record(Topic::EvictionIntents, format!("pod/{}", pod.uid), Some(body))
     }
 

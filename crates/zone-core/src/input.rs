@@ -110,7 +110,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Topic `node-health`.
-    Health(NodeHealth),
+    Health(Box<NodeHealth>),
     /// Topic `eviction-intents`.
     Intent(Intent),
     /// Topic `eviction-outcomes`: what an earlier instance said.

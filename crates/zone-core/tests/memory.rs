@@ -38,7 +38,7 @@ fn mk_health(nth: usize) -> Record {
         age: None,
         is_echo: false,
         trace: None,
-        body: Some(Body::Health(fleet::health(nth))),
+        body: Some(Body::Health(Box::new(fleet::health(nth)))),
     }
 }
 
@@ -68,7 +68,7 @@ fn mk_due(nth: usize) -> Record {
         topic: Topic::EvictionIntents,
         key: format!("pod/{}", intent.pod.uid),
         trace: Some(TraceContext::derived(&[&intent.pod.uid.to_string()])),
-        body: Some(Body::Intent(Intent::Pod(intent))),
+        body: Some(Body::Intent(Intent::Pod(Box::new(intent)))),
         ..mk_health(nth)
     }
 }

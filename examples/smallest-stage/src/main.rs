@@ -135,7 +135,7 @@ impl Shell {
                 self.requests.push(requests::write(api, write));
             }
             Effect::CallOff(node) => self.recalls.call_off(&node),
-            Effect::Publish { health, trace } => self.publisher.set(Draft::new(Body::NodeHealth(*health)).traced(trace)),
+            Effect::Publish { health, trace } => self.publisher.set(Draft::new(Body::NodeHealth(health)).traced(trace)),
             Effect::Retract(node) => self.publisher.remove(node.as_str()),
             Effect::Complete => {
                 self.publisher.complete();

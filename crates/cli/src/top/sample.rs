@@ -77,7 +77,12 @@ fn nodes() -> Vec<Body> {
                 _ => (Verdict::Healthy, -3),
             };
             let name = format!("node-{letter}-{number:03}");
-            bodies.push(Body::NodeHealth(health(&name, zone(letter), verdict, at(seen - number))));
+            bodies.push(Body::NodeHealth(Box::new(health(
+                &name,
+                zone(letter),
+                verdict,
+                at(seen - number),
+            ))));
         }
     }
     bodies
@@ -108,7 +113,7 @@ fn health(name: &str, zone: Zone, verdict: Verdict, seen: Wall) -> NodeHealth {
 
 fn outcomes() -> Vec<Body> {
     let status = |letter, state, not_ready, late, queue_length, last_grant: Option<i64>, held| {
-        Outcome::Zone(ZoneStatus {
+        Outcome::Zone(Box::new(ZoneStatus {
             zone: zone(letter),
             state,
             voting: 10,
@@ -118,16 +123,16 @@ fn outcomes() -> Vec<Body> {
             last_grant: last_grant.map(at),
             queue_length,
             held,
-        })
+        }))
     };
     let node = |name: &str, state, since| {
-        Outcome::Node(NodeOutcome {
+        Outcome::Node(Box::new(NodeOutcome {
             node: node(name),
             zone: zone("b"),
             state,
             since: at(since),
             unhealthy_since: None,
-        })
+        }))
     };
     let queued = |position, expected: i64| NodeOutcomeState::Queued {
         position,
@@ -152,7 +157,7 @@ fn outcomes() -> Vec<Body> {
 
 fn pods() -> Vec<Body> {
     let scheduled = |name: &str, node_name: &str, due: i64| {
-        Body::Intent(Intent::Pod(PodEviction {
+        Body::Intent(Intent::Pod(Box::new(PodEviction {
             pod: pod(name),
             node: node(node_name),
             zone: zone("b"),
@@ -161,10 +166,10 @@ fn pods() -> Vec<Body> {
             trigger: Trigger::Expired,
             due_at: at(due),
             decided_at: at(-16),
-        }))
+        })))
     };
     let outcome = |name: &str, state, failed_attempts, since| {
-        Body::Outcome(Outcome::Pod(PodOutcome {
+        Body::Outcome(Outcome::Pod(Box::new(PodOutcome {
             pod: pod(name),
             node: node("node-b-000"),
             zone: zone("b"),
@@ -173,7 +178,7 @@ fn pods() -> Vec<Body> {
             detail: String::new(),
             since: at(since),
             next_try_at: None,
-        }))
+        })))
     };
     let blocked = PodOutcomeState::Blocked {
         by: "shop/cart".to_owned(),
@@ -191,7 +196,7 @@ fn pods() -> Vec<Body> {
 
 fn rollouts() -> Vec<Body> {
     let sync = |name: &str, revision, updated, available, reasons| {
-        Body::DaemonSetSync(DaemonSetSync {
+        Body::DaemonSetSync(Box::new(DaemonSetSync {
             namespace: "kube-system".into(),
             name: name.to_owned(),
             uid: format!("uid-of-{name}"),
@@ -213,7 +218,7 @@ fn rollouts() -> Vec<Body> {
             synced_at: at(0),
             revision_since: None,
             rolled_out_at: None,
-        })
+        }))
     };
     let waits = vec![(WhyNot::NodeBadAfter, 4), (WhyNot::Image, 1), (WhyNot::WaitingForBudget, 17)];
     vec![

@@ -30,7 +30,7 @@ struct LocalBus {
 }
 
 fn mk_zone(name: &str) -> Body {
-    Body::Outcome(Outcome::Zone(ZoneStatus {
+    Body::Outcome(Outcome::Zone(Box::new(ZoneStatus {
         zone: Zone::new("eu-1", name),
         state: ZoneState::Normal,
         voting: 3,
@@ -40,7 +40,7 @@ fn mk_zone(name: &str) -> Body {
         last_grant: None,
         queue_length: 0,
         held: None,
-    }))
+    })))
 }
 
 // === impl LocalBus ===

@@ -31,7 +31,7 @@ const MAX_ENTRIES: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saying {
     /// As said last.
-    pub draft: Draft,
+    pub draft: Box<Draft>,
     /// Name of the Event.
     pub name: String,
     /// How often it was said, the first time included.
@@ -80,7 +80,7 @@ struct Said {
 }
 
 impl Said {
-    fn saying(&self, draft: Draft) -> Saying {
+    fn saying(&self, draft: Box<Draft>) -> Saying {
         Saying {
             draft,
             name: self.name.to_string(),
@@ -122,7 +122,7 @@ pub struct Correlator {
 
 impl Correlator {
     /// Takes in `draft`; `name` is the name to use should it become an Event of its own.
-    pub fn apply(&mut self, mut draft: Draft, name: String, at: Now) -> Action {
+    pub fn apply(&mut self, mut draft: Box<Draft>, name: String, at: Now) -> Action {
         let now = at.mono;
         let own = (kinship(&draft), Some(digest(&draft.note)));
         let text = if self.is_said(own, now) || self.is_distinct(own.0, now) {
@@ -152,7 +152,7 @@ impl Correlator {
             last: now,
             written: now,
             is_unwritten: false,
-            draft: is_merged.then(|| Box::new(draft.clone())),
+            draft: is_merged.then(|| draft.clone()),
         };
         let saying = said.saying(draft);
         self.said.insert(text, said);
@@ -179,7 +179,7 @@ impl Correlator {
             } else {
                 said.draft.take()
             };
-            sayings.extend(draft.map(|draft| said.saying(*draft)));
+            sayings.extend(draft.map(|draft| said.saying(draft)));
         }
         sayings
     }
@@ -196,13 +196,13 @@ impl Correlator {
         }
     }
 
-    fn repeat(&mut self, text: Text, draft: Draft, at: Now) -> Action {
+    fn repeat(&mut self, text: Text, draft: Box<Draft>, at: Now) -> Action {
         let Some(said) = self.said.get_mut(&text) else {
             return Action::Drop;
         };
         said.say_again(at);
         if said.is_unwritten || (said.count > 2 && at.mono.saturating_since(said.written) < SERIES_EVERY) {
-            said.draft = Some(Box::new(draft));
+            said.draft = Some(draft);
             self.wait(text);
             return Action::Count;
         }
@@ -211,7 +211,7 @@ impl Correlator {
     }
 
     /// What was merged says the newest, as soon as it may: a row of Events that differ should end with the last of them.
-    fn merge(&mut self, text: Text, draft: Draft, is_granted: bool, at: Now) -> Action {
+    fn merge(&mut self, text: Text, draft: Box<Draft>, is_granted: bool, at: Now) -> Action {
         let Some(said) = self.said.get_mut(&text) else {
             return Action::Drop;
         };
@@ -220,7 +220,7 @@ impl Correlator {
             self.wait(text);
             return Action::Count;
         }
-        said.draft = Some(Box::new(draft.clone()));
+        said.draft = Some(draft.clone());
         if std::mem::take(&mut said.is_unwritten) {
             self.due.remove(&(said.written + SERIES_EVERY, text));
         }
@@ -324,8 +324,8 @@ mod tests {
     use super::*;
     use crate::events::Severity;
 
-    fn mk_draft(object: &str, note: &str) -> Draft {
-        Draft {
+    fn mk_draft(object: &str, note: &str) -> Box<Draft> {
+        Box::new(Draft {
             regarding: Regarding {
                 kind: "Node",
                 name: object.to_owned(),
@@ -336,7 +336,7 @@ mod tests {
             action: "R",
             note: note.to_owned(),
             about: About::default(),
-        }
+        })
     }
 
     fn at(seconds: u64) -> Mono {
@@ -453,9 +453,9 @@ mod tests {
             let reason = ["A", "B", "C", "D", "E", "F"][(n % 6) as usize];
             let draft = Draft {
                 reason,
-                ..mk_draft(object, &n.to_string())
+                ..*mk_draft(object, &n.to_string())
             };
-            let action = text(correlator.apply(draft, format!("{object}.{n}"), now(seconds)));
+            let action = text(correlator.apply(Box::new(draft), format!("{object}.{n}"), now(seconds)));
             action.starts_with("create")
         };
         let created = (0..40).filter(|n| say("a", *n, 1)).count();

@@ -74,7 +74,7 @@ impl Sender {
     }
 
     /// Sends until the last handle is gone, then what is left, once.
-    pub(super) async fn run(mut self, mut drafts: mpsc::Receiver<Draft>) {
+    pub(super) async fn run(mut self, mut drafts: mpsc::Receiver<Box<Draft>>) {
         loop {
             self.begin();
             let wake = self.wake_at();
@@ -101,7 +101,7 @@ impl Sender {
         }
     }
 
-    fn take(&mut self, draft: Draft) {
+    fn take(&mut self, draft: Box<Draft>) {
         let name = format!("{}.{:016x}", draft.regarding.name, self.seed.next_u64());
         match self.correlator.apply(draft, name, self.api.clock().now()) {
             Action::Create(saying) => self.push(Job {

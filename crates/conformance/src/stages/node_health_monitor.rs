@@ -140,7 +140,7 @@ fn is(seen: &Timeline, name: &str, verdict: Verdict) -> bool {
 fn said(seen: &Timeline, place: usize) -> impl Iterator<Item = (usize, Mono, &NodeHealth)> {
     seen.records(TOPIC, place)
         .filter_map(|(place, at, record)| match &record.body {
-            Some(Body::NodeHealth(health)) => Some((place, at.mono, health)),
+            Some(Body::NodeHealth(health)) => Some((place, at.mono, &**health)),
             _ => None,
         })
 }

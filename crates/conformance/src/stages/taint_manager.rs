@@ -169,14 +169,14 @@ fn taint_node(stand: &Stand, name: &str) {
 fn wish(seen: &Timeline, name: &str) -> Option<(NodeIsolation, Origin)> {
     let record = seen.latest(TOPIC, &format!("node/{name}"))?;
     match &record.body {
-        Some(Body::Intent(Intent::Isolation(isolation))) => Some((isolation.clone(), record.derived_from.clone())),
+        Some(Body::Intent(Intent::Isolation(isolation))) => Some((NodeIsolation::clone(isolation), record.derived_from.clone())),
         _ => None,
     }
 }
 
 fn intent(seen: &Timeline, pod: &Value) -> Option<PodEviction> {
     match &seen.latest(TOPIC, &pod_key(pod))?.body {
-        Some(Body::Intent(Intent::Pod(eviction))) => Some(eviction.clone()),
+        Some(Body::Intent(Intent::Pod(eviction))) => Some(PodEviction::clone(eviction)),
         _ => None,
     }
 }

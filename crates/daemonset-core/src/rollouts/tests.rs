@@ -58,14 +58,14 @@ impl Process {
     fn restart(self, last: &DaemonSetSync) -> Self {
         let trace = self.rollouts.known.values().next().and_then(Rollout::trace);
         let mut next = Self::default();
-        next.rollouts.remember([(last.clone(), trace)]);
+        next.rollouts.remember([(Box::new(last.clone()), trace)]);
         next
     }
 
     fn publish(&mut self, sync: DaemonSetSync) -> DaemonSetSync {
-        let Publication { sync, told, .. } = self.rollouts.publish(sync);
+        let Publication { sync, told, .. } = self.rollouts.publish(Box::new(sync));
         self.told.extend(told);
-        sync
+        *sync
     }
 
     fn withdraw(&mut self, now: i64) {
@@ -262,7 +262,7 @@ fn the_root_is_told_when_it_is_known_since_when_the_revision_is_current() {
         ..waits(now)
     };
     let mut process = Process::default();
-    let early = process.rollouts.publish(unknown(110));
+    let early = process.rollouts.publish(Box::new(unknown(110)));
     assert_eq!((early.trace, &*early.told), (None, &[][..]));
     assert_eq!(process.going_on(), None, "nothing that an Event could name");
     // Another process finds it no better.

@@ -145,7 +145,7 @@ impl World {
             };
             for record in records {
                 latest = match record.body {
-                    Some(Body::DaemonSetSync(sync)) => Some(sync),
+                    Some(Body::DaemonSetSync(sync)) => Some(*sync),
                     _ => None,
                 };
             }

@@ -38,7 +38,7 @@ fn mk_health(verdict: Verdict, status: ReadyStatus, came: (u64, u64)) -> Record 
         decided_at: wall(100),
         held: None,
     };
-    mk_record(Some(Body::NodeHealth(health)), "a", Topic::NodeHealth, came)
+    mk_record(Some(Body::NodeHealth(Box::new(health))), "a", Topic::NodeHealth, came)
 }
 
 fn says(news: &[News]) -> Vec<String> {
@@ -75,21 +75,21 @@ fn a_silent_node_is_lost_when_its_grace_is_over_whoever_writes_that() {
 
 #[test]
 fn a_taint_is_wanted_and_set_in_its_turn_unless_something_holds_it() {
-    let isolation = Body::Intent(Intent::Isolation(NodeIsolation {
+    let isolation = Body::Intent(Intent::Isolation(Box::new(NodeIsolation {
         node: mk_node(),
         zone: Zone::default(),
         taint: HealthTaint::Unreachable,
         cause: "silent".to_owned(),
         decided_at: wall(100),
-    }));
+    })));
     let mk_outcome = |state| {
-        Body::Outcome(Outcome::Node(NodeOutcome {
+        Body::Outcome(Outcome::Node(Box::new(NodeOutcome {
             node: mk_node(),
             zone: Zone::default(),
             state,
             since: wall(100),
             unhealthy_since: None,
-        }))
+        })))
     };
     let held = |reason| {
         NodeOutcomeState::Held(Hold {

@@ -34,7 +34,7 @@ fn mk_hold(reason: HoldReason) -> Hold {
 }
 
 fn mk_outcome(state: PodOutcomeState) -> Body {
-    Body::Outcome(Outcome::Pod(PodOutcome {
+    Body::Outcome(Outcome::Pod(Box::new(PodOutcome {
         pod: mk_pod(),
         node: mk_node(),
         zone: Zone::default(),
@@ -43,11 +43,11 @@ fn mk_outcome(state: PodOutcomeState) -> Body {
         detail: String::new(),
         since: at(0),
         next_try_at: None,
-    }))
+    })))
 }
 
 fn mk_intent(state: IntentState) -> Body {
-    Body::Intent(Intent::Pod(PodEviction {
+    Body::Intent(Intent::Pod(Box::new(PodEviction {
         pod: mk_pod(),
         node: mk_node(),
         zone: Zone::default(),
@@ -56,7 +56,7 @@ fn mk_intent(state: IntentState) -> Body {
         trigger: Trigger::Expired,
         due_at: at(60),
         decided_at: at(0),
-    }))
+    })))
 }
 
 /// Its words, with what else is compared: `~` in its turn, `!` for good.
@@ -114,13 +114,13 @@ fn a_tombstone_takes_back_what_was_not_decided() {
 #[test]
 fn nodes_that_wait_for_their_turn_are_decided() {
     let mk_node_outcome = |state| {
-        Body::Outcome(Outcome::Node(NodeOutcome {
+        Body::Outcome(Outcome::Node(Box::new(NodeOutcome {
             node: mk_node(),
             zone: Zone::default(),
             state,
             since: at(0),
             unhealthy_since: None,
-        }))
+        })))
     };
     let queued = NodeOutcomeState::Queued {
         position: 3,
@@ -145,13 +145,13 @@ fn nodes_that_wait_for_their_turn_are_decided() {
         let found = answer.as_ref().map(|answer| (answer.says.as_str(), answer.in_turn));
         assert_eq!(found, wanted, "{state:?}");
     }
-    let isolation = Body::Intent(Intent::Isolation(NodeIsolation {
+    let isolation = Body::Intent(Intent::Isolation(Box::new(NodeIsolation {
         node: mk_node(),
         zone: Zone::default(),
         taint: HealthTaint::Unreachable,
         cause: "silent".to_owned(),
         decided_at: at(0),
-    }));
+    })));
     let (_, answer) = answer(&isolation);
     assert_eq!(
         answer.expect("it is wanted").says,

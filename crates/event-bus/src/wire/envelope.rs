@@ -214,8 +214,11 @@ fn understood(body: pb::envelope::Body) -> pb::envelope::Body {
 
 fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<TombstoneReason>), Error> {
     use pb::envelope::Body as W;
-    fn under<T>(field: &'static str, result: Result<T, Error>) -> Result<T, Error> {
-        result.map_err(|error| error.under(field))
+    fn under<W, T: TryFrom<Wire<W>, Error = Error>>(field: &'static str, payload: W) -> Result<Box<T>, Error> {
+        Wire(payload)
+            .try_into()
+            .map(Box::new)
+            .map_err(|error: Error| error.under(field))
     }
     let body = match body.ok_or_else(|| Error::absent("body"))? {
         W::Tombstone(tombstone) => {
@@ -227,14 +230,14 @@ fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<Tombst
             };
             return Ok((None, Some(reason)));
         }
-        W::NodeHealth(health) => Body::NodeHealth(under("node_health", Wire(health).try_into())?),
-        W::NodeIsolation(isolation) => Body::Intent(Intent::Isolation(under("node_isolation", Wire(isolation).try_into())?)),
-        W::NodeEviction(eviction) => Body::Intent(Intent::NodeEviction(under("node_eviction", Wire(eviction).try_into())?)),
-        W::PodEviction(eviction) => Body::Intent(Intent::Pod(under("pod_eviction", Wire(eviction).try_into())?)),
-        W::ZoneStatus(status) => Body::Outcome(Outcome::Zone(under("zone_status", Wire(status).try_into())?)),
-        W::NodeOutcome(outcome) => Body::Outcome(Outcome::Node(under("node_outcome", Wire(outcome).try_into())?)),
-        W::PodOutcome(outcome) => Body::Outcome(Outcome::Pod(under("pod_outcome", Wire(outcome).try_into())?)),
-        W::DaemonSetSync(sync) => Body::DaemonSetSync(under("daemon_set_sync", Wire(sync).try_into())?),
+        W::NodeHealth(health) => Body::NodeHealth(under("node_health", health)?),
+        W::NodeIsolation(isolation) => Body::Intent(Intent::Isolation(under("node_isolation", isolation)?)),
+        W::NodeEviction(eviction) => Body::Intent(Intent::NodeEviction(under("node_eviction", eviction)?)),
+        W::PodEviction(eviction) => Body::Intent(Intent::Pod(under("pod_eviction", eviction)?)),
+        W::ZoneStatus(status) => Body::Outcome(Outcome::Zone(under("zone_status", status)?)),
+        W::NodeOutcome(outcome) => Body::Outcome(Outcome::Node(under("node_outcome", outcome)?)),
+        W::PodOutcome(outcome) => Body::Outcome(Outcome::Pod(under("pod_outcome", outcome)?)),
+        W::DaemonSetSync(sync) => Body::DaemonSetSync(under("daemon_set_sync", sync)?),
     };
     Ok((Some(body), None))
 }

@@ -23,7 +23,7 @@ use self::node_health::mk_node_health;
 
 /// A node's health; `content` tells one from another.
 pub fn mk_health(node: &str, zone: &str, content: u64) -> Body {
-    Body::NodeHealth(mk_node_health(mk_node(node), zone, "KubeletReady", content))
+    Body::NodeHealth(Box::new(mk_node_health(mk_node(node), zone, "KubeletReady", content)))
 }
 
 /// A publisher of one shard of so many.
@@ -57,7 +57,7 @@ pub fn content(record: &Record) -> Option<u64> {
 
 /// A pod's outcome. Each node is a zone of its own.
 pub fn mk_outcome(pod: &str, node: &str, state: PodOutcomeState, content: u32) -> Body {
-    Body::Outcome(Outcome::Pod(PodOutcome {
+    Body::Outcome(Outcome::Pod(Box::new(PodOutcome {
         pod: PodRef {
             namespace: "default".into(),
             name: pod.into(),
@@ -71,7 +71,7 @@ pub fn mk_outcome(pod: &str, node: &str, state: PodOutcomeState, content: u32) -
         detail: String::new(),
         since: Wall::UNIX_EPOCH,
         next_try_at: None,
-    }))
+    })))
 }
 
 pub fn mk_node(name: &str) -> NodeRef {

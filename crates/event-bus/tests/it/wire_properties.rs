@@ -137,7 +137,7 @@ fn health() -> impl Strategy<Value = Body> {
     );
     (node(), zone(), any::<bool>(), ready, select(verdicts), sign, times).prop_map(
         |(node, zone, excluded, (status, reason, since), verdict, sign, (late_since, counted_from, grace, decided_at, held))| {
-            Body::NodeHealth(NodeHealth {
+            Body::NodeHealth(Box::new(NodeHealth {
                 node,
                 zone,
                 excluded_from_disruption: excluded,
@@ -153,7 +153,7 @@ fn health() -> impl Strategy<Value = Body> {
                 grace: Duration::new(grace.0, grace.1),
                 decided_at,
                 held,
-            })
+            }))
         },
     )
 }
@@ -167,26 +167,31 @@ fn intent() -> impl Strategy<Value = Body> {
         wall(),
     );
     let isolation = isolation.prop_map(|(node, zone, taint, cause, decided_at)| {
-        Intent::Isolation(NodeIsolation {
+        Intent::Isolation(Box::new(NodeIsolation {
             node,
             zone,
             taint,
             cause,
             decided_at,
-        })
+        }))
     });
     let eviction = (node(), zone(), wall(), any::<bool>(), sentence(), wall());
     let eviction = eviction.prop_map(|(node, zone, not_before, due, cause, decided_at)| {
-        Intent::NodeEviction(NodeEviction {
+        Intent::NodeEviction(Box::new(NodeEviction {
             node,
             zone,
             not_before,
             due,
             cause,
             decided_at,
-        })
+        }))
     });
-    prop_oneof![isolation, eviction, pod_eviction().prop_map(Intent::Pod)].prop_map(Body::Intent)
+    prop_oneof![
+        isolation,
+        eviction,
+        pod_eviction().prop_map(|eviction| Intent::Pod(Box::new(eviction)))
+    ]
+    .prop_map(Body::Intent)
 }
 
 fn pod_eviction() -> impl Strategy<Value = PodEviction> {
@@ -235,7 +240,7 @@ fn zone_status() -> impl Strategy<Value = Outcome> {
     )
         .prop_map(
             |(zone, state, (voting, not_ready, late, queue_length), rate_per_second, last_grant, held)| {
-                Outcome::Zone(ZoneStatus {
+                Outcome::Zone(Box::new(ZoneStatus {
                     zone,
                     state,
                     voting,
@@ -245,7 +250,7 @@ fn zone_status() -> impl Strategy<Value = Outcome> {
                     last_grant,
                     queue_length,
                     held,
-                })
+                }))
             },
         )
 }
@@ -261,13 +266,13 @@ fn node_outcome() -> impl Strategy<Value = Outcome> {
         hold().prop_map(N::Held),
     ];
     (node(), zone(), state, wall(), option::of(wall())).prop_map(|(node, zone, state, since, unhealthy_since)| {
-        Outcome::Node(NodeOutcome {
+        Outcome::Node(Box::new(NodeOutcome {
             node,
             zone,
             state,
             since,
             unhealthy_since,
-        })
+        }))
     })
 }
 
@@ -295,7 +300,7 @@ fn pod_outcome() -> impl Strategy<Value = Outcome> {
     let times = (wall(), option::of(wall()));
     (pod(), node(), zone(), state, any::<u32>(), sentence(), times).prop_map(
         |(pod, node, zone, state, failed_attempts, detail, (since, next_try_at))| {
-            Outcome::Pod(PodOutcome {
+            Outcome::Pod(Box::new(PodOutcome {
                 pod,
                 node,
                 zone,
@@ -304,7 +309,7 @@ fn pod_outcome() -> impl Strategy<Value = Outcome> {
                 detail,
                 since,
                 next_try_at,
-            })
+            }))
         },
     )
 }
@@ -346,7 +351,7 @@ fn rollout() -> impl Strategy<Value = Body> {
                 reason,
                 since,
             };
-            Body::DaemonSetSync(DaemonSetSync {
+            Body::DaemonSetSync(Box::new(DaemonSetSync {
                 namespace: namespace.into(),
                 name,
                 uid,
@@ -368,7 +373,7 @@ fn rollout() -> impl Strategy<Value = Body> {
                 synced_at,
                 revision_since,
                 rolled_out_at,
-            })
+            }))
         },
     )
 }

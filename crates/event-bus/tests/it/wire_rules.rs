@@ -29,7 +29,7 @@ fn mk_envelope(body: Body) -> pb::Envelope {
 }
 
 fn mk_pod_eviction() -> Body {
-    Body::Intent(Intent::Pod(PodEviction {
+    Body::Intent(Intent::Pod(Box::new(PodEviction {
         pod: PodRef {
             namespace: "default".into(),
             name: "p1".into(),
@@ -46,7 +46,7 @@ fn mk_pod_eviction() -> Body {
         trigger: Trigger::Untolerated,
         due_at: Wall::UNIX_EPOCH,
         decided_at: Wall::UNIX_EPOCH,
-    }))
+    })))
 }
 
 /// Every payload has a route to filter by: its zone, or where it has none its namespace.
@@ -68,7 +68,7 @@ fn every_payload_has_a_route() {
         revision_since: None,
         rolled_out_at: None,
     };
-    let rollout = mk_envelope(Body::DaemonSetSync(sync));
+    let rollout = mk_envelope(Body::DaemonSetSync(Box::new(sync)));
     assert_eq!(rollout.route, "kube-system");
     assert_eq!(mk_envelope(mk_health("n1", "a", 1)).route, "eu:a");
     assert_eq!(mk_envelope(mk_pod_eviction()).route, "eu:a");

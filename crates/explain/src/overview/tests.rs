@@ -10,7 +10,7 @@ use super::*;
 use crate::fixture::{at, pod};
 
 fn intent(name: &str, state: IntentState, due: i64) -> Intent {
-    Intent::Pod(PodEviction {
+    Intent::Pod(Box::new(PodEviction {
         pod: pod(name),
         node: NodeRef::default(),
         zone: Zone::default(),
@@ -19,11 +19,11 @@ fn intent(name: &str, state: IntentState, due: i64) -> Intent {
         trigger: Trigger::Expired,
         due_at: at(due),
         decided_at: at(0),
-    })
+    }))
 }
 
 fn outcome(name: &str, state: PodOutcomeState) -> Outcome {
-    Outcome::Pod(PodOutcome {
+    Outcome::Pod(Box::new(PodOutcome {
         pod: pod(name),
         node: NodeRef::default(),
         zone: Zone::default(),
@@ -32,7 +32,7 @@ fn outcome(name: &str, state: PodOutcomeState) -> Outcome {
         detail: String::new(),
         since: at(0),
         next_try_at: None,
-    })
+    }))
 }
 
 #[test]
@@ -132,14 +132,14 @@ fn timers_of_all_kinds_are_told_in_the_order_in_which_they_end() {
     let pod = intent("web", IntentState::Scheduled, 55);
     overview.apply(Topic::EvictionIntents, "pod/web", Some(Said::Intent(&pod)));
     let eviction = |due| {
-        Intent::NodeEviction(NodeEviction {
+        Intent::NodeEviction(Box::new(NodeEviction {
             node: crate::fixture::node(),
             zone: Zone::default(),
             not_before: at(52),
             due,
             cause: String::new(),
             decided_at: at(0),
-        })
+        }))
     };
     overview.apply(Topic::EvictionIntents, "node/n1", Some(Said::Intent(&eviction(false))));
     let told = |overview: &Overview| overview.next_due().map(Timer::text).collect::<Vec<_>>();
@@ -164,7 +164,7 @@ fn nodes_wait_in_the_order_in_which_they_came() {
     let mut overview = Overview::default();
     let mut say = |name: &str, since: i64, state: Option<NodeOutcomeState>| {
         let outcome = state.map(|state| {
-            Outcome::Node(NodeOutcome {
+            Outcome::Node(Box::new(NodeOutcome {
                 node: NodeRef {
                     name: name.into(),
                     ..NodeRef::default()
@@ -173,7 +173,7 @@ fn nodes_wait_in_the_order_in_which_they_came() {
                 state,
                 since: at(since),
                 unhealthy_since: None,
-            })
+            }))
         });
         let key = format!("node/{name}");
         overview.apply(Topic::EvictionOutcomes, &key, outcome.as_ref().map(Said::Outcome));

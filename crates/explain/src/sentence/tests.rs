@@ -41,7 +41,7 @@ fn health(verdict: Verdict) -> NodeHealth {
 
 fn eviction(state: IntentState, trigger: Trigger) -> Intent {
     let since = Some(at(51));
-    Intent::Pod(PodEviction {
+    Intent::Pod(Box::new(PodEviction {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::new("eu-1", "a"),
@@ -56,11 +56,11 @@ fn eviction(state: IntentState, trigger: Trigger) -> Intent {
         trigger,
         due_at: at(351),
         decided_at: at(52),
-    })
+    }))
 }
 
 fn of_pod_in(state: PodOutcomeState) -> String {
-    sentence(Said::Outcome(&Outcome::Pod(PodOutcome {
+    sentence(Said::Outcome(&Outcome::Pod(Box::new(PodOutcome {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
@@ -69,17 +69,17 @@ fn of_pod_in(state: PodOutcomeState) -> String {
         detail: String::new(),
         since: at(352),
         next_try_at: None,
-    })))
+    }))))
 }
 
 fn of_node_in(state: NodeOutcomeState) -> String {
-    sentence(Said::Outcome(&Outcome::Node(NodeOutcome {
+    sentence(Said::Outcome(&Outcome::Node(Box::new(NodeOutcome {
         node: node(),
         zone: Zone::default(),
         state,
         since: at(51),
         unhealthy_since: None,
-    })))
+    }))))
 }
 
 #[test]
@@ -120,13 +120,13 @@ fn a_node_says_when_it_was_heard_and_what_would_come() {
 
 #[test]
 fn a_wish_says_its_cause_and_its_time() {
-    let isolation = Intent::Isolation(NodeIsolation {
+    let isolation = Intent::Isolation(Box::new(NodeIsolation {
         node: node(),
         zone: Zone::new("eu-1", "a"),
         taint: HealthTaint::Unreachable,
         cause: "Ready is Unknown".to_owned(),
         decided_at: at(51),
-    });
+    }));
     let due = eviction(IntentState::Due, Trigger::Expired);
     let later = eviction(IntentState::Scheduled, Trigger::Expired);
     let off = eviction(IntentState::Withdrawn(WithdrawnReason::TaintsGone), Trigger::Expired);
@@ -217,7 +217,7 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
         held: None,
     };
     assert_eq!(
-        sentence(Said::Outcome(&Outcome::Zone(zone))),
+        sentence(Said::Outcome(&Outcome::Zone(Box::new(zone)))),
         "zone eu-1:a is in state PartialDisruption: 7 of 12 voting nodes not ready, 1 late; 6 waiting at 0.01 nodes/s, last granted \
          2023-11-14T22:14:12Z"
     );
@@ -225,7 +225,7 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
 
 #[test]
 fn what_waits_says_since_when_and_until_when() {
-    let blocked = Outcome::Pod(PodOutcome {
+    let blocked = Outcome::Pod(Box::new(PodOutcome {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
@@ -236,7 +236,7 @@ fn what_waits_says_since_when_and_until_when() {
         detail: String::new(),
         since: at(352),
         next_try_at: Some(at(360)),
-    });
+    }));
     assert_eq!(
         sentence(Said::Outcome(&blocked)),
         "pod shop/web-1 on node n1 may not go yet: PodDisruptionBudget shop/web forbids it; 2 requests failed; tried again from \
@@ -253,13 +253,13 @@ fn what_waits_says_since_when_and_until_when() {
             "is held since 2023-11-14T22:14:20Z: the NoSchedule taint is not seen yet",
         ),
     ] {
-        let waiting = Outcome::Node(NodeOutcome {
+        let waiting = Outcome::Node(Box::new(NodeOutcome {
             node: node(),
             zone: Zone::default(),
             state,
             since: at(51),
             unhealthy_since: Some(at(50)),
-        });
+        }));
         assert_eq!(
             sentence(Said::Outcome(&waiting)),
             format!("node n1 in no zone {said}; unhealthy since 2023-11-14T22:14:10Z")
@@ -363,13 +363,13 @@ fn of_several_taints_the_sentence_names_the_one_that_the_pod_goes_for() {
         let Intent::Pod(eviction) = eviction(IntentState::Due, trigger) else {
             unreachable!("it is a pod's");
         };
-        let intent = Intent::Pod(PodEviction {
+        let intent = Intent::Pod(Box::new(PodEviction {
             cause: EvictionCause::Taints {
                 taints: vec![taint("a", 0), taint("b", 10)],
                 tolerations,
             },
-            ..eviction
-        });
+            ..*eviction
+        }));
         let said = sentence(Said::Intent(&intent));
         assert_eq!(said.rsplit_once(": ").expect("a cause").1, wanted, "{said}");
     }

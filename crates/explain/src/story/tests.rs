@@ -25,7 +25,7 @@ fn health(verdict: Verdict) -> NodeHealth {
 }
 
 fn intent(state: IntentState) -> Intent {
-    Intent::Pod(PodEviction {
+    Intent::Pod(Box::new(PodEviction {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
@@ -34,11 +34,11 @@ fn intent(state: IntentState) -> Intent {
         trigger: Trigger::Expired,
         due_at: at(350),
         decided_at: at(50),
-    })
+    }))
 }
 
 fn outcome(state: PodOutcomeState) -> Outcome {
-    Outcome::Pod(PodOutcome {
+    Outcome::Pod(Box::new(PodOutcome {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
@@ -50,7 +50,7 @@ fn outcome(state: PodOutcomeState) -> Outcome {
             _ => None,
         },
         state,
-    })
+    }))
 }
 
 fn told(topic: Topic, key: &str, revision: u64, said: Option<Said<'static>>) -> Told<'static> {
@@ -268,7 +268,7 @@ fn the_zone_is_the_one_that_was_named_last() {
             unreachable!("it is a pod's");
         };
         let zone = Zone::new("eu-1", zone);
-        let said = Said::Outcome(leak(Outcome::Pod(PodOutcome { zone, ..outcome })));
+        let said = Said::Outcome(leak(Outcome::Pod(Box::new(PodOutcome { zone, ..*outcome }))));
         told(Topic::EvictionOutcomes, "pod/u", revision, Some(said))
     };
     let found = keys::of_zone(&[in_zone("b", 7), in_zone("a", 3)]);

@@ -62,6 +62,8 @@ impl Monitor {
         self.cadence = Cadence::beginning_at(now.mono, &self.config);
         let mut inherited = std::mem::take(&mut self.inherited);
         let names: Vec<NodeName> = self.nodes.keys().cloned().collect();
+        // An event and a record of each, at once: grown by and by, it would be there several times.
+        out.reserve(2 * names.len());
         for name in names {
             let record = inherited.remove(&name);
             self.register(&name, record.as_ref(), now, out);

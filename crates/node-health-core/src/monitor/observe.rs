@@ -252,7 +252,7 @@ impl Monitor {
     /// Own nodes' records are what is inherited, and echoes once this monitor acts; other shards' are votes.
     fn take_record(&mut self, name: NodeName, record: Option<crate::input::Inherited>) {
         if !self.config.shard.owns(&name) {
-            self.votes.change_other(name, record.as_ref().map(|record| &record.health));
+            self.votes.change_other(name, record.as_ref().map(|record| &*record.health));
         } else if !self.running {
             match record {
                 Some(record) => self.inherited.insert(name, record),

@@ -1,6 +1,6 @@
 //! Several monitors share the nodes.
 
-use bailiff_model::{NodeHealth, NodeName, ReadyStatus};
+use bailiff_model::{NodeName, ReadyStatus};
 use bailiff_node_health_core::{Config, Inherited, Input, Shard, TopicNews};
 
 use crate::support::{World, check};
@@ -26,7 +26,7 @@ fn mk_names() -> (String, String) {
 }
 
 fn mk_record(world: &World, own: &str, other: &str, ready: ReadyStatus) -> Inherited {
-    let mut health: NodeHealth = world.record(own).clone();
+    let mut health = Box::new(world.record(own).clone());
     health.node.name = NodeName::from(other);
     health.ready.status = ready;
     Inherited { health, trace: None }

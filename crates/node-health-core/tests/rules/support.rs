@@ -331,7 +331,7 @@ impl World {
                     self.give(Input::Written { node, outcome });
                 }
             }
-            Effect::Publish { health, trace } => self.publish(*health, trace),
+            Effect::Publish { health, trace } => self.publish(health, trace),
             Effect::Retract(node) => {
                 self.topic.remove(&node);
                 self.say(format!("retract {node}"));
@@ -352,7 +352,7 @@ impl World {
         }
     }
 
-    fn publish(&mut self, health: NodeHealth, trace: Option<TraceContext>) {
+    fn publish(&mut self, health: Box<NodeHealth>, trace: Option<TraceContext>) {
         let known = self.topic.get(&health.node.name).map(|known| &known.health);
         let is_only_heard = known.is_some_and(|known| {
             known.verdict == health.verdict && known.last_sign_of_life.is_none() && health.last_sign_of_life.is_some()

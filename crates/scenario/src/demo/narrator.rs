@@ -100,12 +100,14 @@ impl Narrator {
     pub(super) fn record(&mut self, record: &Record) {
         match &record.body {
             Some(Body::Outcome(Outcome::Zone(status))) => {
-                self.zones.insert(status.zone.to_string(), status.clone());
+                self.zones.insert(status.zone.to_string(), ZoneStatus::clone(status));
             }
             Some(Body::Outcome(Outcome::Node(outcome))) => {
                 let name = outcome.node.name.to_string();
                 match outcome.state {
-                    NodeOutcomeState::Queued { .. } | NodeOutcomeState::Held(_) => self.waiting.insert(name, outcome.clone()),
+                    NodeOutcomeState::Queued { .. } | NodeOutcomeState::Held(_) => {
+                        self.waiting.insert(name, NodeOutcome::clone(outcome))
+                    }
                     _ => self.waiting.remove(&name),
                 };
             }

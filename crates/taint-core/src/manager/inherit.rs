@@ -55,7 +55,7 @@ impl Manager {
             match intent {
                 Intent::Pod(eviction) => pods.push(Remembered {
                     reading: ClockReading::new(eviction.decided_at, age.unwrap_or_default(), self.now),
-                    eviction,
+                    eviction: *eviction,
                     derived_from,
                     trace,
                 }),

@@ -55,21 +55,21 @@ impl Wish {
     fn intent(&self, now: bailiff_model::Now) -> Intent {
         let (node, zone, cause) = (self.node.clone(), self.zone.clone(), self.cause.clone());
         match self.due {
-            None => Intent::Isolation(NodeIsolation {
+            None => Intent::Isolation(Box::new(NodeIsolation {
                 node,
                 zone,
                 taint: self.taint,
                 cause,
                 decided_at: now.wall,
-            }),
-            Some(due) => Intent::NodeEviction(NodeEviction {
+            })),
+            Some(due) => Intent::NodeEviction(Box::new(NodeEviction {
                 node,
                 zone,
                 not_before: now.wall_of(due),
                 due: due <= now.mono,
                 cause,
                 decided_at: now.wall,
-            }),
+            })),
         }
     }
 }

@@ -202,7 +202,7 @@ fn taint(node: &mut Value) {
 }
 
 fn mk_health(verdict: Verdict) -> Draft {
-    Draft::new(Body::NodeHealth(NodeHealth {
+    Draft::new(Body::NodeHealth(Box::new(NodeHealth {
         node: NodeRef {
             name: "n1".into(),
             uid: "uid-n1".into(),
@@ -222,7 +222,7 @@ fn mk_health(verdict: Verdict) -> Draft {
         grace: Duration::from_secs(50),
         decided_at: Wall::from_second(START).unwrap(),
         held: None,
-    }))
+    })))
     .traced(Some(TraceContext::derived(&["incident"])))
 }
 

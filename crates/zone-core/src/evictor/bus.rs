@@ -67,14 +67,14 @@ impl Evictor {
                     let health = Health::new(
                         self.common.origin(record.origin),
                         record.trace,
-                        health,
+                        *health,
                         self.config.profile,
                         now,
                     );
                     self.take_health(NodeName::from(record.key), Some(health));
                 }
                 Some(Body::Intent(Intent::Pod(intent))) => {
-                    self.take_pod_intent(record.origin, record.trace, intent, overdue, now);
+                    self.take_pod_intent(record.origin, record.trace, *intent, overdue, now);
                 }
                 Some(Body::Intent(intent)) => {
                     let wish = Wish::new(self.common.origin(record.origin), record.derived_from, record.trace, intent);

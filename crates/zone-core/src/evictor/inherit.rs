@@ -118,14 +118,14 @@ impl Evictor {
             Outcome::Zone(status) if self.begun => self.heed_other_grant(&status, reading, now),
             Outcome::Zone(status) if !self.inherited.taken => {
                 let zone = status.zone.clone();
-                let remembered = Remembered::new(status, reading, now);
+                let remembered = Remembered::new(*status, reading, now);
                 if let Some(entry) = self.zones.get_mut(&zone) {
                     entry.last_grant = remembered.last_grant;
                 }
                 self.inherited.zones.insert(zone, remembered);
             }
             Outcome::Zone(status) => {
-                let newer = Remembered::new(status, reading, now);
+                let newer = Remembered::new(*status, reading, now);
                 let known = self.inherited.zones.get_mut(&newer.status.zone);
                 if let Some(known) = known.filter(|known| known.last_grant < newer.last_grant) {
                     *known = newer;
@@ -138,9 +138,9 @@ impl Evictor {
                 self.pods.was_finished(&pod.pod.uid, &pod.state);
                 self.inherited.finished.insert(pod.pod.uid, pod.state);
             }
-            Outcome::Node(node) if !self.inherited.taken => self.inherited.waits.take_node(node, trace, now),
+            Outcome::Node(node) if !self.inherited.taken => self.inherited.waits.take_node(*node, trace, now),
             Outcome::Pod(pod) if !self.inherited.taken && !pod.state.is_terminal() => {
-                if let Some(pod) = self.pods.went_on(pod) {
+                if let Some(pod) = self.pods.went_on(*pod) {
                     self.inherited.waits.take_pod(pod);
                 }
             }

@@ -46,7 +46,7 @@ fn mk_record(topic: Topic, key: &str, revision: u64, body: Option<Body>) -> Reco
 }
 
 fn mk_health(node: NodeRef) -> Body {
-    Body::Health(NodeHealth {
+    Body::Health(Box::new(NodeHealth {
         node,
         zone: Zone::new("", "a"),
         excluded_from_disruption: false,
@@ -62,11 +62,11 @@ fn mk_health(node: NodeRef) -> Body {
         grace: std::time::Duration::from_secs(50),
         decided_at: NOW.wall,
         held: None,
-    })
+    }))
 }
 
 fn mk_pod_intent(node: NodeRef) -> Body {
-    Body::Intent(Intent::Pod(PodEviction {
+    Body::Intent(Intent::Pod(Box::new(PodEviction {
         pod: PodRef {
             uid: PodUid::from("p-uid"),
             ..PodRef::default()
@@ -81,7 +81,7 @@ fn mk_pod_intent(node: NodeRef) -> Body {
         trigger: Trigger::Untolerated,
         due_at: NOW.wall,
         decided_at: NOW.wall,
-    }))
+    })))
 }
 
 fn mk_shard(topic: Topic) -> ShardStatus {
@@ -109,13 +109,13 @@ fn asked(effects: &[Effect]) -> Vec<Ticket> {
 fn nothing_is_kept_of_a_node_that_is_gone() {
     let mut evictor = Evictor::new(Config::default());
     let node = mk_node();
-    let wish = Body::Intent(Intent::Isolation(NodeIsolation {
+    let wish = Body::Intent(Intent::Isolation(Box::new(NodeIsolation {
         node: node.reference(),
         zone: node.zone.clone(),
         taint: HealthTaint::Unreachable,
         cause: String::new(),
         decided_at: NOW.wall,
-    }));
+    })));
     let records = vec![
         mk_record(Topic::NodeHealth, "n", 1, Some(mk_health(node.reference()))),
         mk_record(Topic::EvictionIntents, "node/n", 2, Some(wish)),

@@ -381,7 +381,7 @@ impl Evictor {
             status.rate_per_second = remembered.unwrap_or(status.rate_per_second);
             if entry.says(&status) {
                 let (key, origin) = (zone.to_string(), entry.origin.clone());
-                self.publish(format!("zone/{key}"), key, origin, None, Outcome::Zone(status));
+                self.publish(format!("zone/{key}"), key, origin, None, Outcome::Zone(Box::new(status)));
             }
         }
     }

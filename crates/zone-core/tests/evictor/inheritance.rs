@@ -57,7 +57,7 @@ fn a_later_grant_that_is_told_before_the_beginning_counts() {
         let record = world.mk_record(
             Topic::EvictionOutcomes,
             "zone/:a".to_owned(),
-            Some(Body::Outcome(Outcome::Zone(status))),
+            Some(Body::Outcome(Outcome::Zone(Box::new(status)))),
         );
         world.publish(vec![record]);
         world.set_shard(Topic::NodeHealth, true, true);
@@ -220,7 +220,7 @@ fn only_a_later_grant_of_another_takes_the_token() {
         let record = world.mk_record(
             Topic::EvictionOutcomes,
             "zone/:a".to_owned(),
-            Some(Body::Outcome(Outcome::Zone(status))),
+            Some(Body::Outcome(Outcome::Zone(Box::new(status)))),
         );
         world.publish(vec![record]);
         world.fall_silent(&["n2"]);

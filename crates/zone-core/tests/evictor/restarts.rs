@@ -451,7 +451,7 @@ fn a_grant_of_the_instance_before_that_is_heard_of_late_counts() {
         world.step_clock(seconds);
         status.last_grant = Some(world.now.wall);
         let body = Some(bailiff_zone_core::Body::Outcome(bailiff_model::outcome::Outcome::Zone(
-            status,
+            Box::new(status),
         )));
         let record = world.mk_record(Topic::EvictionOutcomes, "zone/:a".to_owned(), body);
         world.step_clock(-seconds);

@@ -173,7 +173,8 @@ impl World {
             decided_at: now,
             held: None,
         };
-        self.health.set(Draft::new(Body::NodeHealth(health)).traced(Some(trace())));
+        self.health
+            .set(Draft::new(Body::NodeHealth(Box::new(health))).traced(Some(trace())));
     }
 
     /// The node is Unknown, and what the stages before do about that is done.
@@ -193,7 +194,7 @@ impl World {
             cause: String::new(),
             decided_at: self.clock.wall(),
         };
-        let draft = Draft::new(Body::Intent(Intent::Isolation(wish)));
+        let draft = Draft::new(Body::Intent(Intent::Isolation(Box::new(wish))));
         self.intents
             .set(draft.derived_from(judged.last().unwrap()).traced(Some(trace())));
     }
@@ -246,7 +247,7 @@ impl World {
             decided_at: self.clock.wall(),
         };
         self.intents
-            .set(Draft::new(Body::Intent(Intent::Pod(eviction))).traced(Some(trace())));
+            .set(Draft::new(Body::Intent(Intent::Pod(Box::new(eviction)))).traced(Some(trace())));
     }
 
     fn no_execute(&self, name: &str) -> Vec<String> {

@@ -23,7 +23,7 @@ fn mk_node(name: &str) -> NodeRef {
 }
 
 fn mk_draft(name: &str, content: u64) -> Draft {
-    Draft::new(Body::NodeHealth(NodeHealth {
+    Draft::new(Body::NodeHealth(Box::new(NodeHealth {
         node: mk_node(name),
         zone: Zone::default(),
         excluded_from_disruption: false,
@@ -35,11 +35,11 @@ fn mk_draft(name: &str, content: u64) -> Draft {
         grace: Duration::from_secs(content),
         decided_at: NOW.wall,
         held: None,
-    }))
+    })))
 }
 
 fn mk_outcome(number: usize) -> Draft {
-    Draft::new(Body::Outcome(Outcome::Pod(PodOutcome {
+    Draft::new(Body::Outcome(Outcome::Pod(Box::new(PodOutcome {
         pod: PodRef {
             namespace: "default".into(),
             name: "pod".into(),
@@ -53,7 +53,7 @@ fn mk_outcome(number: usize) -> Draft {
         detail: String::new(),
         since: NOW.wall,
         next_try_at: None,
-    })))
+    }))))
 }
 
 /// An outbox whose replace part has ended.

@@ -209,7 +209,7 @@ fn mk_record(name: &str, content: u64, padding: usize) -> Incoming {
         uid: "uid".into(),
         ..NodeRef::default()
     };
-    let body = Body::NodeHealth(mk_node_health(node, "a", &"x".repeat(padding), content));
+    let body = Body::NodeHealth(Box::new(mk_node_health(node, "a", &"x".repeat(padding), content)));
     Incoming {
         key: body.key(),
         route: body.route(),

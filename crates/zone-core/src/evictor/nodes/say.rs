@@ -81,7 +81,7 @@ impl Evictor {
         }
         let (origin, trace) = (self.origin_behind(name), self.nodes.get(name).and_then(|node| node.trace()));
         let (key, route) = (format!("node/{name}"), outcome.zone.to_string());
-        self.publish(key, route, origin, trace, Outcome::Node(outcome));
+        self.publish(key, route, origin, trace, Outcome::Node(Box::new(outcome)));
     }
 
     /// Takes back what was said about a node that is gone.

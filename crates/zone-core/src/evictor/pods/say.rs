@@ -108,7 +108,7 @@ impl Evictor {
             pod.said = Some(Told { state, since, pause });
             pod.earlier = None;
         }
-        self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(outcome));
+        self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(Box::new(outcome)));
     }
 
     /// The Events of a pod's eviction, once: in taint mode when its first write begins (TE-080), in node mode when it is deleted, with

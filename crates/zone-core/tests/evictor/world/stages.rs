@@ -37,7 +37,7 @@ impl World {
             decided_at: self.now.wall,
             held: None,
         };
-        self.mk_record(Topic::NodeHealth, name.to_owned(), Some(Body::Health(health)))
+        self.mk_record(Topic::NodeHealth, name.to_owned(), Some(Body::Health(Box::new(health))))
     }
 
     /// The monitor holds what would follow from these nodes' silence.
@@ -79,7 +79,7 @@ impl World {
         self.mk_record(
             Topic::EvictionIntents,
             format!("node/{name}"),
-            Some(Body::Intent(Intent::Isolation(wish))),
+            Some(Body::Intent(Intent::Isolation(Box::new(wish)))),
         )
     }
 
@@ -108,7 +108,7 @@ impl World {
         let record = self.mk_record(
             Topic::EvictionIntents,
             format!("node/{name}"),
-            Some(Body::Intent(Intent::NodeEviction(wish))),
+            Some(Body::Intent(Intent::NodeEviction(Box::new(wish)))),
         );
         self.publish(vec![record]);
     }
@@ -177,7 +177,7 @@ impl World {
             due_at: self.now.wall,
             decided_at: self.now.wall,
         };
-        self.mk_record(Topic::EvictionIntents, key, Some(Body::Intent(Intent::Pod(intent))))
+        self.mk_record(Topic::EvictionIntents, key, Some(Body::Intent(Intent::Pod(Box::new(intent)))))
     }
 
     pub fn withdraw(&mut self, uid: &PodUid) {
