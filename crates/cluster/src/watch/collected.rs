@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use super::{Event, Snapshot, View};
 use crate::views::{CompactString, Meta};
 
-/// Objects of a part, so that the parts that wait for the reader together are not a list again. To wake the reader costs little beside
-/// that many objects.
-const PART: usize = 100;
+/// Objects of a part, so that the parts that wait for the reader together are not a list again, nor large enough to leave large holes behind.
+/// To wake the reader costs little beside that many objects.
+const PART: usize = 32;
 
 /// How lists are shown in parts: on this way, each made by this.
 pub(super) struct Way<T, P> {

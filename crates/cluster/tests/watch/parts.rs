@@ -46,25 +46,25 @@ fn mk_broken(name: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_streamed_list_is_shown_while_it_is_read() {
     let lines = [
-        mk_added(0..150),
+        mk_added(0..40),
         vec![
             mk_line("MODIFIED", &mk_thing("t0", 6, 7)),
             mk_line("DELETED", &mk_thing("t1", 7, 1)),
             mk_line("BOOKMARK", r#"{"metadata":{"resourceVersion":"8"}}"#),
         ],
-        mk_added(150..260),
+        mk_added(40..82),
         vec![mk_line("BOOKMARK", END), mk_line("ADDED", &mk_thing("c", 10, 4))],
     ]
     .concat();
     let (mut watch, asked) = mk_parts(vec![Answer::Silence(lines)], true);
     let seen = read_parts(&mut watch, 6).await;
-    let last: Vec<String> = (250..260).map(|number| format!("t{number}={number}")).collect();
+    let last: Vec<String> = (72..82).map(|number| format!("t{number}={number}")).collect();
     let end = format!("snapshot {}", last.join(" "));
     let parts = [
-        "first 100 t0=0 t99=99",
-        "more 51 t100=100 t0=7",
+        "first 32 t0=0 t31=31",
+        "more 9 t32=32 t0=7",
         "deleted t1",
-        "more 100 t150=150 t249=249",
+        "more 32 t40=40 t71=71",
     ];
     assert_eq!(seen, [&parts[..], &[&end, "applied c=4"]].concat());
     assert_eq!(asked.lock().expect("not poisoned").len(), 1);
@@ -93,19 +93,15 @@ async fn the_end_of_a_list_names_what_is_malformed_then() {
 async fn a_paged_list_is_shown_while_it_is_read() {
     let (mut watch, asked) = mk_parts(
         vec![
-            mk_page(&[mk_things(0..150), vec![mk_broken("bad")]].concat(), "x"),
-            mk_page(&mk_things(150..201), ""),
+            mk_page(&[mk_things(0..50), vec![mk_broken("bad")]].concat(), "x"),
+            mk_page(&mk_things(50..65), ""),
             Answer::Never,
         ],
         false,
     );
     assert_eq!(
         read_parts(&mut watch, 3).await,
-        [
-            "first 100 t0=0 t99=99",
-            "more 100 t100=100 t199=199",
-            "snapshot t200=200 bad:u=?"
-        ]
+        ["first 32 t0=0 t31=31", "more 32 t32=32 t63=63", "snapshot t64=64 bad:u=?"]
     );
     assert_eq!(asked.lock().expect("not poisoned")[1], "/api/v1/things?limit=500&continue=x");
 }
@@ -115,21 +111,21 @@ async fn a_paged_list_is_shown_while_it_is_read() {
 async fn a_list_that_breaks_off_is_no_list() {
     let refused = || Answer::Whole(403, r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#.to_owned());
     let status = r#"{"kind":"Status","code":500,"reason":"InternalError"}"#;
-    let stream = [mk_added(0..120), vec![mk_line("ERROR", status)]].concat();
+    let stream = [mk_added(0..40), vec![mk_line("ERROR", status)]].concat();
     let (mut watch, _) = mk_parts(
         vec![
             Answer::Lines(stream),
-            mk_page(&mk_things(0..100), "x"),
+            mk_page(&mk_things(0..32), "x"),
             refused(),
             // Both again.
-            Answer::Lines(mk_added(0..99)),
+            Answer::Lines(mk_added(0..31)),
             mk_page(&mk_things(0..1), ""),
         ],
         true,
     );
     assert_eq!(
         read_parts(&mut watch, 4).await,
-        ["first 100 t0=0 t99=99", "first 100 t0=0 t99=99", "first 0 ", "snapshot t0=0"]
+        ["first 32 t0=0 t31=31", "first 32 t0=0 t31=31", "first 0 ", "snapshot t0=0"]
     );
 }
 
@@ -141,25 +137,25 @@ async fn a_list_comes_after_what_was_watched_before_it() {
         vec![
             mk_page(&[], ""),
             Answer::Lines(vec![mk_line("ADDED", &mk_thing("a", 6, 1)), mk_line("ERROR", gone)]),
-            mk_page(&mk_things(0..100), ""),
+            mk_page(&mk_things(0..32), ""),
         ],
         false,
     );
     assert_eq!(
         read_parts(&mut watch, 5).await,
-        ["first 0 ", "snapshot ", "applied a=1", "first 100 t0=0 t99=99", "snapshot "]
+        ["first 0 ", "snapshot ", "applied a=1", "first 32 t0=0 t31=31", "snapshot "]
     );
 }
 
 /// What is more than the queue holds waits for who reads, and comes in its order.
 #[tokio::test(start_paused = true)]
 async fn a_list_waits_for_its_reader() {
-    let (mut watch, _) = mk_parts(vec![mk_page(&mk_things(0..5_000), ""), Answer::Never], false);
+    let (mut watch, _) = mk_parts(vec![mk_page(&mk_things(0..1_600), ""), Answer::Never], false);
     tokio::time::sleep(Duration::from_secs(30)).await;
     let seen = read_parts(&mut watch, 51).await;
     assert_eq!(
         (&*seen[0], &*seen[49]),
-        ("first 100 t0=0 t99=99", "more 100 t4900=4900 t4999=4999")
+        ("first 32 t0=0 t31=31", "more 32 t1568=1568 t1599=1599")
     );
     assert_eq!(seen[50], "snapshot ");
 }
@@ -168,7 +164,7 @@ async fn a_list_waits_for_its_reader() {
 #[tokio::test(start_paused = true)]
 async fn lists_that_break_off_again_and_again_make_the_watch_stale() {
     let refused = || Answer::Whole(403, r#"{"kind":"Status","code":403,"reason":"Forbidden"}"#.to_owned());
-    let broken = (0..20).flat_map(|_| [mk_page(&mk_things(0..100), "x"), refused()]);
+    let broken = (0..20).flat_map(|_| [mk_page(&mk_things(0..32), "x"), refused()]);
     let (mut watch, _) = mk_parts(broken.chain([mk_page(&mk_things(0..1), "")]).collect(), false);
     let mut seen = read_parts(&mut watch, 24).await;
     seen.retain(|event| !event.starts_with("first"));

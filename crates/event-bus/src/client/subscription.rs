@@ -310,6 +310,7 @@ impl Subscription {
     }
 
     fn take_changes(&mut self, changes: pb::Changes) -> Option<Update> {
+        self.partial.records.reserve(changes.records.len());
         for record in &changes.records {
             let envelope = match envelope::decoded(record) {
                 Ok(envelope) => envelope,
