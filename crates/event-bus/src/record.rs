@@ -311,6 +311,12 @@ mod tests {
     }
 
     #[test]
+    fn what_a_record_says_is_not_moved_with_it() {
+        assert_eq!(size_of::<Body>(), 3 * size_of::<usize>());
+        assert!(size_of::<Record>() <= 256, "{} bytes", size_of::<Record>());
+    }
+
+    #[test]
     fn a_topic_is_complete_when_all_shards_of_its_present_layout_are() {
         let cases = [
             (vec![], false),
