@@ -79,7 +79,7 @@ pub struct Draft {
 /// A handle to say things; cloning it gives the same recorder. The sending task ends when the last handle is gone.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// In boxes: the queue is as long as it ever was, and most of the time nothing is in it.
+    /// In boxes: behind it a queue keeps the room that it once took, and most of the time nothing is in it.
     queue: mpsc::Sender<Box<Draft>>,
     metrics: crate::Metrics,
 }

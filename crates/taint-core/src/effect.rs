@@ -27,7 +27,7 @@ pub enum Effect {
     /// Publish an intent.
     Publish {
         /// What it says; it names its key and route.
-        intent: Box<Intent>,
+        intent: Intent,
         /// The health record it was derived from, if any.
         derived_from: Origin,
         /// Trace it belongs to.

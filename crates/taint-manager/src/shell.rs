@@ -185,7 +185,7 @@ impl Shell {
             } => {
                 self.metrics.published(&intent);
                 self.teller.intent(&intent, &derived_from);
-                let draft = Draft::new(Body::Intent(*intent)).derived_from(derived_from).traced(trace);
+                let draft = Draft::new(Body::Intent(intent)).derived_from(derived_from).traced(trace);
                 self.publisher.set(draft);
             }
             Effect::Remove { key } => self.publisher.remove(&key),

@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use super::{Event, Snapshot, View};
 use crate::views::{CompactString, Meta};
 
-/// Objects of a part, so that the parts that wait for the reader together are not a list again, nor large enough to leave large holes behind.
-/// To wake the reader costs little beside that many objects.
+/// Objects of a part, so that the parts that wait for the reader together are not a list again, and none leaves a large hole behind. To wake
+/// the reader costs little beside that many objects.
 const PART: usize = 32;
 
 /// How lists are shown in parts: on this way, each made by this.

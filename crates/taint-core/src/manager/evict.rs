@@ -375,7 +375,7 @@ impl Manager {
             decided_at: self.now.wall,
         };
         self.effects.push(Effect::Publish {
-            intent: Box::new(Intent::Pod(Box::new(eviction))),
+            intent: Intent::Pod(Box::new(eviction)),
             derived_from: word.derived_from,
             trace: word.trace,
         });

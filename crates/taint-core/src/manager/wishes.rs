@@ -198,7 +198,7 @@ impl Manager {
 
     fn say_wish(&mut self, wish: &Wish) {
         self.effects.push(Effect::Publish {
-            intent: Box::new(wish.intent(self.now)),
+            intent: wish.intent(self.now),
             derived_from: wish.derived_from.clone(),
             trace: wish.trace,
         });

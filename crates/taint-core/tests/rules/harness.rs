@@ -125,13 +125,13 @@ impl Harness {
                 trace,
             } => {
                 self.publications += 1;
-                let key = match &*intent {
+                let key = match &intent {
                     Intent::Isolation(wish) => format!("node/{}", wish.node.name),
                     Intent::NodeEviction(wish) => format!("node/{}", wish.node.name),
                     Intent::Pod(eviction) => format!("pod/{}", eviction.pod.uid),
                 };
                 let record = Inherited {
-                    intent: *intent,
+                    intent,
                     age: None,
                     derived_from,
                     trace,
