@@ -1,6 +1,6 @@
 //! The ways of a stage to its API server: one for what is asked and answered, one for streams.
 //!
-//! Over TLS single requests share one connection of HTTP/2 ([`shared`]): a wave of evictions opens no hundred connections, each with a
+//! Over TLS single requests share one connection of HTTP/2, or few ([`shared`]): a wave of evictions opens no hundreds, each with a
 //! handshake and room of its own on both sides, and what is under way together goes out and comes back together. A stream has a
 //! connection of its own (HTTP/1.1), so that it can rest while nobody else does. Without TLS nothing tells which version a server speaks,
 //! and a pool of connections serves all.
@@ -81,7 +81,7 @@ pub struct Answering(BoxFuture<'static, Result<Response<Answer>, SendError>>);
 #[error(transparent)]
 pub struct SendError(BoxError);
 
-/// A place for one request: on the connection that requests share, which is there, or on one of a pool.
+/// A place for one request: on a connection that requests share, which is there, or on one of a pool.
 #[derive(Debug)]
 pub struct Room(Option<Place>);
 

@@ -1,7 +1,9 @@
-//! One connection of HTTP/2 for many requests, as kube-controller-manager has one.
+//! Few connections of HTTP/2 for many requests.
 //!
-//! It comes about when the first request wants a place on it, and again when it ended; a server ends it after some 90 s of silence. A
-//! request waits for its place before it is decided that it may go, so that on the connection it waits for little but the answer.
+//! One is enough for most of the time. As many requests as a server takes on one may wait for their answers when it is busy; then the next
+//! goes over another one, as with kube-controller-manager, up to [`CONNECTIONS`]. Each comes about when the first request wants a place on
+//! it, and again when it ended; a server ends it after some 90 s of silence. A request waits for its place before it is decided that it may
+//! go, so that on the connection it waits for little but the answer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +22,10 @@ use tower::{BoxError, ServiceExt as _};
 use super::{Content, Kept, Secured};
 use crate::shutdown::chain;
 
-/// Requests on it at once, and so many more that are urgent: together as many as kube-apiserver takes
+/// Connections at once. With their places they have room for what all stages ask for together of a server that takes a second to answer.
+pub(super) const CONNECTIONS: usize = 4;
+
+/// Requests on each at once, and so many more on the first that are urgent: together as many as kube-apiserver takes
 /// (`--http2-max-streams-per-connection`, 100 by default).
 pub(super) const AT_ONCE: usize = 96;
 pub(super) const URGENT_BESIDES: usize = 4;
@@ -37,15 +42,22 @@ const PONG_WITHIN: Duration = Duration::from_secs(3);
 /// connection after the other, and then it is whoever decided on the request who should wait.
 const TRIES: usize = 3;
 
-/// A connection for all; cloning it gives the same one.
+/// Connections for all; cloning it gives the same ones.
 #[derive(Clone)]
 pub(super) struct Shared(Arc<Inner>);
 
 struct Inner {
     connector: Secured,
     server: Uri,
+    /// Of all lines together, taken first: whoever has one finds one on a line.
     places: Arc<Semaphore>,
     urgent_places: Arc<Semaphore>,
+    lines: [Line; CONNECTIONS],
+}
+
+/// One connection after another.
+struct Line {
+    places: Arc<Semaphore>,
     /// The last one that was opened, or is.
     opened: Mutex<Option<Opening>>,
 }
@@ -60,7 +72,7 @@ type Sender = SendRequest<Content>;
 #[error("{0}")]
 pub(super) struct Unconnected(Arc<str>);
 
-/// A place on it, for one request; clones share it.
+/// A place on one of them, for one request; clones share it.
 #[derive(Clone)]
 pub(super) struct Place {
     /// As it was when the place was given.
@@ -70,7 +82,16 @@ pub(super) struct Place {
 }
 
 /// What keeps a place taken until all clones are dropped.
-pub(super) type Held = Arc<OwnedSemaphorePermit>;
+pub(super) type Held = Arc<Taken>;
+
+/// A place that is taken. That of the line is given back first.
+#[derive(Debug)]
+pub(super) struct Taken {
+    line: usize,
+    /// None of what is urgent, which is besides.
+    _of_line: Option<OwnedSemaphorePermit>,
+    _of_all: OwnedSemaphorePermit,
+}
 
 /// What became of a request.
 pub(super) enum Sent {
@@ -90,32 +111,39 @@ enum Untouched {
 // === impl Shared ===
 
 impl Shared {
-    /// A connection to a server by `connector`, which offers both versions.
+    /// Connections to a server by `connector`, which offers both versions.
     pub(super) fn new(mut connector: Secured, server: Uri) -> Self {
         connector.set_connect_timeout(Some(CONNECT_WITHIN));
         Self(Arc::new(Inner {
             connector,
             server,
-            places: Arc::new(Semaphore::new(AT_ONCE)),
+            places: Arc::new(Semaphore::new(CONNECTIONS * AT_ONCE)),
             urgent_places: Arc::new(Semaphore::new(URGENT_BESIDES)),
-            opened: Mutex::default(),
+            lines: std::array::from_fn(|_| Line {
+                places: Arc::new(Semaphore::new(AT_ONCE)),
+                opened: Mutex::default(),
+            }),
         }))
     }
 
-    /// A place on it, once there is one and it is there; none if the server prefers HTTP/1.1: that is not asked again.
+    /// A place on a connection, once there is one and it is there; none if the server prefers HTTP/1.1: that is not asked again.
     pub(super) async fn place(&self, is_urgent: bool) -> Result<Option<Place>, Unconnected> {
-        if let Some(opening) = &*self.opened()
+        if let Some(opening) = &*self.opened(0)
             && let Some(Ok(None)) = opening.peek()
         {
             return Ok(None);
         }
-        let permit = tokio::select! {
+        let taken = tokio::select! {
             biased;
-            permit = Arc::clone(&self.0.places).acquire_owned() => permit,
-            permit = Arc::clone(&self.0.urgent_places).acquire_owned(), if is_urgent => permit,
+            permit = Arc::clone(&self.0.places).acquire_owned() => self.on_a_line(permit.map_err(Unconnected::because)?),
+            permit = Arc::clone(&self.0.urgent_places).acquire_owned(), if is_urgent => Taken {
+                line: 0,
+                _of_line: None,
+                _of_all: permit.map_err(Unconnected::because)?,
+            },
         };
-        let held = Arc::new(permit.map_err(Unconnected::because)?);
-        let connection = self.connection();
+        let connection = self.connection(taken.line);
+        let held = Arc::new(taken);
         Ok(connection.clone().await?.map(|_| Place {
             connection,
             held,
@@ -123,9 +151,20 @@ impl Shared {
         }))
     }
 
-    /// The one that is there or comes about.
-    fn connection(&self) -> Opening {
-        let mut opened = self.opened();
+    /// A place on the first line that has one, so that the others are opened, and stay, for waves only.
+    fn on_a_line(&self, of_all: OwnedSemaphorePermit) -> Taken {
+        let free = |(line, at): (usize, &Line)| Arc::clone(&at.places).try_acquire_owned().ok().map(|permit| (line, permit));
+        let (line, of_line) = self.0.lines.iter().enumerate().find_map(free).unzip();
+        Taken {
+            line: line.unwrap_or_default(),
+            _of_line: of_line,
+            _of_all: of_all,
+        }
+    }
+
+    /// The one of a line that is there or comes about.
+    fn connection(&self, line: usize) -> Opening {
+        let mut opened = self.opened(line);
         match &*opened {
             Some(opening) if is_of_use(opening) => opening.clone(),
             _ => opened.insert(self.open()).clone(),
@@ -144,15 +183,15 @@ impl Shared {
     }
 
     /// Nobody gets a place on this one any more.
-    fn leave(&self, connection: &Opening) {
-        let mut opened = self.opened();
+    fn leave(&self, line: usize, connection: &Opening) {
+        let mut opened = self.opened(line);
         if opened.as_ref().is_some_and(|opening| opening.ptr_eq(connection)) {
             *opened = None;
         }
     }
 
-    fn opened(&self) -> MutexGuard<'_, Option<Opening>> {
-        self.0.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    fn opened(&self, line: usize) -> MutexGuard<'_, Option<Opening>> {
+        self.0.lines[line].opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,8 +268,8 @@ impl Place {
             }
             match untouched(&error) {
                 Some(Untouched::Ending) if tries < TRIES => {
-                    self.shared.leave(&self.connection);
-                    self.connection = self.shared.connection();
+                    self.shared.leave(self.held.line, &self.connection);
+                    self.connection = self.shared.connection(self.held.line);
                 }
                 Some(Untouched::Refused) if tries < TRIES => {}
                 _ => return Err(error.into()),

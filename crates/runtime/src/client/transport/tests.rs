@@ -9,7 +9,7 @@ use http::Version;
 use tokio::net::TcpListener;
 
 use self::server::{BOTH, Going, NEWER, OLDER, mk_relay, mk_server};
-use super::shared::{AT_ONCE, CONNECT_WITHIN, URGENT_BESIDES};
+use super::shared::{AT_ONCE, CONNECT_WITHIN, CONNECTIONS, URGENT_BESIDES};
 use super::*;
 use crate::client::connector;
 
@@ -21,37 +21,51 @@ async fn ask(transport: &Transport) -> Result<Version, SendError> {
     Ok(version)
 }
 
+async fn ask_often(transport: Transport, times: usize) -> Vec<Result<Version, SendError>> {
+    join_all((0..times).map(|_| ask(&transport))).await
+}
+
 fn are_all(answers: &[Result<Version, SendError>], version: Version) -> bool {
     answers
         .iter()
         .all(|answer| matches!(answer, Ok(spoken) if *spoken == version))
 }
 
+/// All that may be under way together.
+const PLACES: usize = CONNECTIONS * AT_ONCE;
+
 #[tokio::test]
-async fn single_requests_share_a_connection_and_streams_have_their_own() {
+async fn single_requests_share_few_connections_and_streams_have_their_own() {
     let server = mk_server(Some(BOTH)).await;
     let transport = server.transport();
+    for (wave, connections) in [(AT_ONCE, 1), (AT_ONCE + 1, 2), (PLACES, CONNECTIONS)] {
+        server.hold();
+        let asking = tokio::spawn(ask_often(transport.clone(), wave));
+        server.wait_for(wave).await;
+        assert_eq!(server.connections(), connections, "{wave} at once");
+        server.answer(wave);
+        let answers = asking.await.unwrap();
+        assert!(are_all(&answers, Version::HTTP_2), "{answers:?}");
+    }
     server.hold();
-    let singles = {
-        let transport = transport.clone();
-        tokio::spawn(async move { join_all((0..300).map(|_| ask(&transport))).await })
-    };
-    server.wait_for(AT_ONCE).await;
+    let asking = tokio::spawn(ask_often(transport.clone(), PLACES + 100));
+    let before = server.asked();
+    server.wait_for(PLACES).await;
     server.answer(1);
     // One is answered, so there is room for another one.
-    server.wait_for_asked(AT_ONCE + 1).await;
-    assert_eq!(*server.seen.at_once.borrow(), AT_ONCE);
-    server.answer(299);
-    let answers = singles.await.unwrap();
+    server.wait_for_asked(before + PLACES + 1).await;
+    assert_eq!(*server.seen.at_once.borrow(), PLACES);
+    server.answer(PLACES + 99);
+    let answers = asking.await.unwrap();
     assert!(are_all(&answers, Version::HTTP_2), "{answers:?}");
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connections(), CONNECTIONS);
 
     server.answer(3);
     let streams = join_all((0..3).map(|_| transport.open(Request::get("/api").body(Content::default()).unwrap()))).await;
     for stream in &streams {
         assert_eq!(stream.as_ref().unwrap().version(), Version::HTTP_11);
     }
-    assert_eq!(server.connections(), 1 + 3);
+    assert_eq!(server.connections(), CONNECTIONS + 3);
 }
 
 /// What is read of an answer takes room, too: a list is long.
@@ -60,7 +74,7 @@ async fn room_is_taken_until_the_answer_was_read() {
     let server = mk_server(Some(NEWER)).await;
     let transport = server.transport();
     let mut answers = Vec::new();
-    for _ in 0..AT_ONCE {
+    for _ in 0..PLACES {
         let request = Request::get("/api").body(Content::default()).unwrap();
         answers.push(transport.send(transport.room(false).await.unwrap(), request).await.unwrap());
     }
@@ -81,7 +95,7 @@ async fn a_server_that_speaks_the_older_version_only_is_served_by_a_pool() {
     for protocols in [Some(OLDER), Some([].as_slice()), None] {
         let server = mk_server(protocols).await;
         let transport = server.transport();
-        let answers = join_all((0..20).map(|_| ask(&transport))).await;
+        let answers = ask_often(transport.clone(), 20).await;
         assert!(are_all(&answers, Version::HTTP_11), "{answers:?}");
         // One of TLS that asked which it speaks.
         assert!(server.connections() <= 21, "{}", server.connections());
@@ -101,11 +115,8 @@ async fn a_connection_that_is_ended_in_order_costs_no_request() {
         *server.seen.protocols.lock().unwrap() = protocols;
         let before = server.connections();
         server.hold();
-        let asking = {
-            let transport = transport.clone();
-            tokio::spawn(async move { join_all((0..200).map(|_| ask(&transport))).await })
-        };
-        server.wait_for(AT_ONCE).await;
+        let asking = tokio::spawn(ask_often(transport.clone(), PLACES + 100));
+        server.wait_for(PLACES).await;
         server.seen.end.send_replace(());
         server.answer(1_000);
         let answers = asking.await.unwrap();
@@ -122,10 +133,7 @@ async fn what_a_server_that_goes_did_not_look_at_is_sent_over_the_next_connectio
         let server = mk_server(Some(NEWER)).await;
         *server.seen.goes.lock().unwrap() = Some(Going::Ends);
         let transport = server.transport();
-        let asking = {
-            let transport = transport.clone();
-            tokio::spawn(async move { join_all((0..20).map(|_| ask(&transport))).await })
-        };
+        let asking = tokio::spawn(ask_often(transport.clone(), 20));
         server.wait_for_connections(1).await;
         *server.seen.protocols.lock().unwrap() = protocols;
         server.wait_for_asked(19).await;
