@@ -24,6 +24,10 @@ pub struct Config {
     pub profile: Profile,
     /// When leases that stop together hold what follows: `--hold-on-correlated-loss`.
     pub loss: Option<LossLimit>,
+    /// Single reads of silent nodes under way at a time.
+    pub node_reads: usize,
+    /// Writes of statuses under way at a time.
+    pub status_writes: usize,
 }
 
 impl Default for Config {
@@ -36,6 +40,10 @@ impl Default for Config {
             shard: Shard::WHOLE,
             profile: Profile::Bailiff,
             loss: None,
+            // Upstream works on this many nodes at a time (NL-005).
+            node_reads: 8,
+            // Twice as many, because a read is two requests and a write one.
+            status_writes: 16,
         }
     }
 }
@@ -104,12 +112,13 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// NL-003
+    /// NL-003, NL-005
     #[test]
     fn defaults_are_those_of_kube_controller_manager() {
         let config = Config::default();
         let seconds = [config.grace, config.startup_grace, config.period].map(|duration| duration.as_secs());
         assert_eq!(seconds, [50, 60, 5]);
+        assert_eq!(config.node_reads, 8, "workers");
         assert_eq!(config.validate(), Ok(()));
     }
 

@@ -1,7 +1,7 @@
 //! How much is asked of the API server at once.
 //!
 //! Nodes whose grace ended wait here to be read, and nodes confirmed silent wait to be written. What waits is bounded by the number
-//! of nodes; what is under way by the constants below. When many wait, one LIST reads them all.
+//! of nodes; what is under way by the configuration. When many wait, one LIST reads them all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,16 @@ use bailiff_model::{NodeName, NodeRef};
 
 use crate::effect::ReadBy;
 
-/// Single reads under way at once: upstream works on this many nodes at a time (NL-005).
-const MOST_GETS: usize = 8;
-/// Writes under way at once: twice as many, because a read is two requests and a write one.
-const MOST_WRITES: usize = 16;
-/// From this many on a LIST can be cheaper: it is two waves of single reads.
+/// From this many on a LIST can be cheaper: it is two waves of upstream's single reads.
 const LIST_FROM: usize = 16;
 /// A LIST costs every node there is, so it has to serve a good part of them.
 const LIST_SHARE: usize = 8;
 
 /// Nodes waiting for a request, and requests under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
+    most_gets: usize,
+    most_writes: usize,
     to_read: BTreeSet<NodeName>,
     to_write: BTreeSet<NodeName>,
     gets: usize,
@@ -30,6 +28,19 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// An empty one, of whose nodes so many are read one by one, and written, at a time.
+    pub(crate) fn new(most_gets: usize, most_writes: usize) -> Self {
+        Self {
+            most_gets,
+            most_writes,
+            to_read: BTreeSet::new(),
+            to_write: BTreeSet::new(),
+            gets: 0,
+            lists: 0,
+            writes: BTreeMap::new(),
+        }
+    }
+
     /// Waits to be read.
     pub(crate) fn read(&mut self, name: &NodeName) {
         self.to_read.insert(name.clone());
@@ -62,7 +73,7 @@ impl Queue {
             self.lists += 1;
             return Some((ReadBy::List, std::mem::take(&mut self.to_read).into_iter().collect()));
         }
-        if self.gets >= MOST_GETS {
+        if self.gets >= self.most_gets {
             return None;
         }
         let name = self.to_read.pop_first()?;
@@ -72,7 +83,7 @@ impl Queue {
 
     /// The next node to be written, if one may be. The caller counts it with [`Self::writing`].
     pub(crate) fn next_write(&mut self) -> Option<NodeName> {
-        if self.writes.len() >= MOST_WRITES {
+        if self.writes.len() >= self.most_writes {
             return None;
         }
         self.to_write.pop_first()
@@ -126,12 +137,12 @@ mod tests {
     }
 
     fn waiting(count: usize) -> Queue {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(8, 16);
         names(count).iter().for_each(|name| queue.read(name));
         queue
     }
 
-    /// NL-005: eight at a time, first name first; each answer makes room for one.
+    /// First name first; each answer makes room for one.
     #[test]
     fn single_reads_are_bounded() {
         let mut queue = waiting(10);

@@ -1,6 +1,6 @@
 //! Flags of the stage. Names, meanings and defaults are kube-controller-manager's (NL-003).
 
-use bailiff_model::Shard;
+use bailiff_model::{Shard, under_way};
 use bailiff_node_health_core::{Config, ConfigError, LossLimit};
 use bailiff_runtime::args::{Error, Valid, Validate};
 use bailiff_runtime::{GoDuration, client};
@@ -78,8 +78,8 @@ fn loss(text: &str) -> Result<LossLimit, String> {
 // === impl Flags ===
 
 impl Flags {
-    /// The core's configuration for a shard.
-    pub fn config(&self, shard: Shard) -> Config {
+    /// The core's configuration for a shard, with a client that makes so many requests a second, or any number.
+    pub fn config(&self, shard: Shard, requests_per_second: Option<f64>) -> Config {
         let Self {
             node_monitor_period,
             node_monitor_grace_period,
@@ -87,6 +87,8 @@ impl Flags {
             hold_on_correlated_loss,
             shared,
         } = self;
+        let defaults = Config::default();
+        let of = |by_default| under_way(by_default, requests_per_second, shard);
         Config {
             grace: node_monitor_grace_period.get(),
             startup_grace: node_startup_grace_period.get(),
@@ -95,13 +97,15 @@ impl Flags {
             shard,
             profile: shared.profile,
             loss: *hold_on_correlated_loss,
+            node_reads: of(defaults.node_reads),
+            status_writes: of(defaults.status_writes),
         }
     }
 }
 
 impl Validate for Flags {
     fn validate(&self) -> Result<(), Error> {
-        self.config(Shard::WHOLE).validate().map_err(|error| match error {
+        self.config(Shard::WHOLE, None).validate().map_err(|error| match error {
             ConfigError::Zero { flag } => Error::new(flag, "0s", "allowed is more than 0, such as 5s"),
             ConfigError::TooLong { flag, value } => Error::new(flag, GoDuration::new(value), "allowed is at most a year, 8760h"),
             ConfigError::Shard { index, count } => Error::new("shards", count, format!("there is no shard {index}")),
@@ -139,7 +143,9 @@ mod tests {
             look: client::LOOK,
             ..Config::default()
         };
-        assert_eq!(options.config(Shard::WHOLE), wanted);
+        assert_eq!(options.config(Shard::WHOLE, Some(20.0)), wanted);
+        let unlimited = options.config(Shard::WHOLE, None);
+        assert_eq!((unlimited.node_reads, unlimited.status_writes), (64, 128));
     }
 
     #[test]
@@ -151,7 +157,7 @@ mod tests {
             "--profile=upstream",
             "--hold-on-correlated-loss=0.3/30s/20m",
         ];
-        let config = parse(&flags).expect("allowed").config(Shard::WHOLE);
+        let config = parse(&flags).expect("allowed").config(Shard::WHOLE, Some(20.0));
         let wanted = Config {
             grace: Duration::from_millis(3500),
             startup_grace: Duration::from_secs(65),

@@ -17,9 +17,6 @@ use crate::options::Options;
 use crate::views::{LeaseView, NodeView};
 use crate::{NodeHealthMonitor, requests, telling};
 
-/// Requests under way at once. The core asks for fewer; this is the wire's own bound.
-const MOST_REQUESTS: usize = 64;
-
 /// Inputs taken in a row before the timer and the report are looked at: a flood of renewals must not silence the stage. At 10 µs
 /// each that is every few milliseconds.
 const BURST: u32 = 512;
@@ -70,14 +67,16 @@ impl Shell {
             daemonset: false,
         };
         let brake = Brake::start(&env, NodeHealthMonitor::NAME, duties);
+        let config = options.config(shard, env.api.limiter().per_second());
         Self {
-            monitor: Monitor::new(options.config(shard)),
+            monitor: Monitor::new(config),
             nodes: Watch::start_in_parts(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
             leases: Watch::start_in_parts(&env.api, Source::all(requests::LEASES), &seed, ()),
             topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed)),
             shards: Shards::default(),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
-            requests: Requests::new(MOST_REQUESTS),
+            // The core asks for no more at a time, and one list; this is the wire's own bound.
+            requests: Requests::new(config.node_reads + config.status_writes + 1),
             recalls: Recalls::default(),
             doubts,
             alarm: Alarm::new(&env.host.clock),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::Shard;
+use bailiff_model::{Shard, under_way};
 use bailiff_runtime::GoDuration;
 use bailiff_runtime::args::{Error, Valid, Validate};
 use bailiff_stage::SharedArgs;
@@ -31,19 +31,22 @@ pub struct Flags {
 // === impl Flags ===
 
 impl Flags {
-    /// The core's configuration for a shard.
-    pub fn config(&self, shard: Shard) -> Config {
+    /// The core's configuration for a shard, with a client that makes so many requests a second, or any number.
+    pub fn config(&self, shard: Shard, requests_per_second: Option<f64>) -> Config {
         let Self {
             pod_eviction_timeout,
             shared,
         } = self;
+        let defaults = Config::default();
+        let of = |by_default| under_way(by_default, requests_per_second, shard);
         Config {
             mode: shared.mode(),
             profile: shared.profile,
             duties: shared.controllers,
             shard,
             pod_eviction_timeout: pod_eviction_timeout.get(),
-            ..Config::default()
+            node_writes: of(defaults.node_writes),
+            pod_marks: of(defaults.pod_marks),
         }
     }
 }
@@ -78,7 +81,7 @@ mod tests {
     }
 
     fn config(flags: &[&str]) -> Config {
-        parse(flags).expect("allowed").config(Shard::WHOLE)
+        parse(flags).expect("allowed").config(Shard::WHOLE, Some(20.0))
     }
 
     /// NL-003
@@ -87,6 +90,8 @@ mod tests {
         Cli::command().debug_assert();
         assert_eq!(config(&[]), Config::default());
         assert_eq!(config(&[]).pod_eviction_timeout, Duration::from_secs(300));
+        let unlimited = parse(&[]).expect("allowed").config(Shard::WHOLE, None);
+        assert_eq!((unlimited.node_writes, unlimited.pod_marks), (64, 96));
     }
 
     /// NL-001, NL-200, TE-001, TE-116

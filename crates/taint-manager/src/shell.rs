@@ -59,7 +59,7 @@ impl Shell {
     /// Starts watches, subscriptions and session.
     pub(crate) fn start(options: &Options, env: Env) -> Self {
         let shard = env.shard;
-        let config = options.config(shard);
+        let config = options.config(shard, env.api.limiter().per_second());
         let seed = env.host.seed.fork(TaintManager::NAME);
         let subscribe = |topic: Topic| {
             let options = env.subscribing(TaintManager::NAME, &[topic]);

@@ -80,16 +80,6 @@ pub struct Config {
     pub overdue_per_second: f64,
 }
 
-/// How many evictions may be under way with a client that makes so many requests a second; `None` is without limit.
-///
-/// With two requests each that is some three seconds of the client's: more would only wait there, before what is asked for later and
-/// matters more. Without a limit a server that takes 100 ms for an answer is still asked for 1,000 and more a second.
-pub fn evictions_at(per_second: Option<f64>) -> usize {
-    const FEWEST: f64 = 32.0;
-    const MOST: f64 = 128.0;
-    per_second.map_or(MOST, |rate| (1.6 * rate).clamp(FEWEST, MOST)) as usize
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -101,7 +91,8 @@ impl Default for Config {
             shard: Shard::default(),
             rates: Rates::default(),
             monitor_period: Duration::from_secs(5),
-            max_evictions_in_flight: evictions_at(Some(20.0)),
+            // With two requests each that is some three seconds of a client that makes 20 a second.
+            max_evictions_in_flight: 32,
             // A quarter of the client's 20 requests/s: two requests each, so that half of the budget stays for what is new.
             overdue_per_second: 5.0,
         }

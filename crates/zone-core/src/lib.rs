@@ -32,7 +32,7 @@ mod topics;
 mod votes;
 
 pub use bailiff_model::{Duties, EvictionMode, Profile, Shard};
-pub use config::{AcceptIntents, Config, Error as ConfigError, EvictionMethod, Rates, evictions_at};
+pub use config::{AcceptIntents, Config, Error as ConfigError, EvictionMethod, Rates};
 pub use effect::{Component, Count, Draft, Effect, Event, Mark, Purpose, Regarding, TaintWrite, Ticket};
 pub use effect::{DISRUPTION_MESSAGE, DISRUPTION_REASON, NODE_LOST};
 pub use evictor::{Evictor, ZoneView};

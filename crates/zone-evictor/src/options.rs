@@ -1,10 +1,10 @@
 //! Flags of the stage. Those that kube-controller-manager has keep its names, meanings and defaults (NL-003).
 
-use bailiff_model::Shard;
+use bailiff_model::{Shard, under_way};
 use bailiff_runtime::GoDuration;
 use bailiff_runtime::args::{Error, Valid, Validate};
 use bailiff_stage::SharedArgs;
-use bailiff_zone_core::{AcceptIntents, Config, ConfigError, EvictionMethod, Rates, evictions_at};
+use bailiff_zone_core::{AcceptIntents, Config, ConfigError, EvictionMethod, Rates};
 use clap::Args;
 
 /// Valid flags of the stage.
@@ -75,7 +75,7 @@ pub struct EvictionFlags {
     #[arg(long, env = "BAILIFF_OVERDUE_EVICTION_RATE", default_value_t = 5.0, value_name = "RATE")]
     pub overdue_eviction_rate: f64,
 
-    /// Pod evictions with a request under way at the same time [default: by --kube-api-qps, 32 up to 20, 128 from 80 on and without a limit]
+    /// Pod evictions with a request under way at the same time [default: by --kube-api-qps, 32 up to 20, 256 from 160 on and without a limit]
     #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", value_name = "NUMBER")]
     pub concurrent_evictions: Option<usize>,
 }
@@ -113,8 +113,7 @@ impl Flags {
             overdue_eviction_rate,
             concurrent_evictions,
         } = eviction;
-        // The client is one for all shards of a process.
-        let share = requests_per_second.map(|rate| rate / f64::from(shard.count.max(1)));
+        let defaults = Config::default();
         Config {
             profile: shared.profile,
             mode: shared.mode(),
@@ -129,7 +128,8 @@ impl Flags {
                 unhealthy: *unhealthy_zone_threshold,
             },
             monitor_period: node_monitor_period.get(),
-            max_evictions_in_flight: concurrent_evictions.unwrap_or_else(|| evictions_at(share)),
+            max_evictions_in_flight: concurrent_evictions
+                .unwrap_or_else(|| under_way(defaults.max_evictions_in_flight, requests_per_second, shard)),
             overdue_per_second: *overdue_eviction_rate,
         }
     }
@@ -185,8 +185,8 @@ mod tests {
             (Some(1.0), 32),
             (Some(20.0), 32),
             (Some(50.0), 80),
-            (Some(5e3), 128),
-            (None, 128),
+            (Some(5e3), 256),
+            (None, 256),
         ] {
             assert_eq!(of(&[], per_second), wanted, "{per_second:?}");
             assert_eq!(of(&["--concurrent-evictions=7"], per_second), 7);

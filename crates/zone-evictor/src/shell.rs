@@ -24,7 +24,7 @@ use crate::{ZoneEvictor, requests};
 
 /// Requests under way at once, twice the evictions there are by default; more of either wait here. The core bounds evictions; this bounds
 /// the untainting of a whole cluster too (NL-097).
-const MOST_REQUESTS: usize = 256;
+const MOST_REQUESTS: usize = 512;
 
 /// Inputs taken in a row before the timer and the report are looked at, so that a flood of changes does not silence the stage. At
 /// some 20 µs each that is every few milliseconds.

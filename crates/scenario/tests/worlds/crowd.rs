@@ -14,7 +14,7 @@ use super::*;
 const PODS: usize = 1000;
 const GRACE: Duration = Duration::from_secs(8);
 /// `--concurrent-evictions` as it is by default without a limit of the client.
-const MOST_EVICTIONS: usize = 128;
+const MOST_EVICTIONS: usize = 256;
 
 /// What crosses the bus because of the node.
 struct Traffic {
