@@ -177,10 +177,10 @@ fn a_node_with_a_thousand_pods_is_marked_and_emptied_once_and_floods_nobody() {
                 "crowd-{index} gets its condition and is deleted, once"
             );
         }
-        // One request after the other would need longer than it may take; more at a time than allowed are never under way.
+        // More at a time than allowed are never under way. It is told of those that take more than two seconds: half of the first.
         let most = traffic.most_evicting;
         assert!(
-            (MOST_EVICTIONS / 2..=MOST_EVICTIONS).contains(&most),
+            (MOST_EVICTIONS / 3..=MOST_EVICTIONS).contains(&most),
             "{most} evictions at a time"
         );
         let records = |topic| traffic.of_topic.get(&topic).copied().unwrap_or(0);
