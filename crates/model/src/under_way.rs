@@ -5,19 +5,58 @@ use crate::Shard;
 /// `--kube-api-qps` by default.
 const DEFAULT_QPS: f64 = 20.0;
 
-/// How many times as much with a client that is limited little, or not at all.
+/// How many times as much with a client that is limited little, or not at all: 256 evictions instead of 32, which a stage's connections
+/// have room for.
 const MOST_TIMES: f64 = 8.0;
 
 /// How many requests of a kind a shard may have under way with a client that makes so many a second (`None`: any number), if
 /// `by_default` are with one that makes 20.
 ///
-/// They are in proportion to what the client lets through, for more would only wait there, before what is asked for later and matters
-/// more. They are never fewer, and eight times as many at most. A server that takes a second for an answer, as one does whose CPUs are all
-/// in use, answers so many a second; it serves who has many requests under way before who has few. The client is one for all shards of a
-/// process.
+/// There are as many as that, or more in proportion to what the client lets through, up to eight times: more would only wait there, before
+/// what is asked for later and matters more. A server that takes a second for an answer, as one does whose CPUs are all in use, answers as
+/// many a second as are under way. Shards of a process have one client together.
 pub fn under_way(by_default: usize, per_second: Option<f64>, shard: Shard) -> usize {
-    let times = per_second.map_or(MOST_TIMES, |rate| rate / f64::from(shard.count.max(1)) / DEFAULT_QPS);
-    (by_default as f64 * times.clamp(1.0, MOST_TIMES)) as usize
+    let all = per_second.map_or(MOST_TIMES, |rate| rate / DEFAULT_QPS).min(MOST_TIMES);
+    let times = all / f64::from(shard.count.max(1));
+    (by_default as f64 * times.max(1.0)) as usize
+}
+
+/// How many may be under way just now: few at first, one more for each that is answered, and half of them when one is not, or when the
+/// server says that there are too many. So the number doubles while all is well, each time that an answer takes, and a server in trouble is
+/// asked for little.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    fewest: usize,
+    most: usize,
+    now: usize,
+}
+
+impl Window {
+    /// `most`, at least one, and `fewest` of them at first, and always.
+    pub fn new(fewest: usize, most: usize) -> Self {
+        let most = most.max(1);
+        let fewest = fewest.clamp(1, most);
+        Self {
+            fewest,
+            most,
+            now: fewest,
+        }
+    }
+
+    /// How many may be under way.
+    pub fn size(&self) -> usize {
+        self.now
+    }
+
+    /// One was answered.
+    pub fn answered(&mut self) {
+        self.now = (self.now + 1).min(self.most);
+    }
+
+    /// One was not, or was one too many.
+    pub fn overloaded(&mut self) {
+        self.now = (self.now / 2).max(self.fewest);
+    }
 }
 
 #[cfg(test)]
@@ -32,8 +71,8 @@ mod tests {
             (Some(20.0), 10, 10),
             (Some(50.0), 25, 12),
             (Some(160.0), 80, 40),
-            (Some(5e3), 80, 80),
-            (None, 80, 80),
+            (Some(5e3), 80, 40),
+            (None, 80, 40),
         ] {
             let under_way = |shard| under_way(10, per_second, shard);
             assert_eq!(
@@ -42,5 +81,26 @@ mod tests {
                 "{per_second:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_window_opens_with_answers_and_closes_without() {
+        let mut window = Window::new(4, 10);
+        let sizes: Vec<usize> = std::iter::repeat_with(|| {
+            window.answered();
+            window.size()
+        })
+        .take(7)
+        .collect();
+        assert_eq!(sizes, [5, 6, 7, 8, 9, 10, 10]);
+        let sizes = [(); 3].map(|()| {
+            window.overloaded();
+            window.size()
+        });
+        assert_eq!(sizes, [5, 4, 4]);
+        assert_eq!(
+            (Window::new(4, 2).size(), Window::new(4, 0).size(), Window::new(0, 3).size()),
+            (2, 1, 1)
+        );
     }
 }

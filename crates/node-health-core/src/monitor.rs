@@ -112,7 +112,7 @@ impl Monitor {
             stray_leases: BTreeMap::new(),
             interner: Interner::default(),
             timers: Timers::default(),
-            queue: Queue::new(config.node_reads, config.status_writes),
+            queue: Queue::new(&config),
             votes: Votes::default(),
             cadence: Cadence::beginning_at(Mono::ORIGIN, &config),
             seen: Seen::default(),

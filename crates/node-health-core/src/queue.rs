@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{NodeName, NodeRef};
+use bailiff_model::{NodeName, NodeRef, Window};
 
+use crate::config::Config;
 use crate::effect::ReadBy;
 
-/// From this many on a LIST can be cheaper: it is two waves of upstream's single reads.
+/// From this many on a LIST can be cheaper: it is two waves of as many single reads as there are at first.
 const LIST_FROM: usize = 16;
 /// A LIST costs every node there is, so it has to serve a good part of them.
 const LIST_SHARE: usize = 8;
@@ -17,8 +18,8 @@ const LIST_SHARE: usize = 8;
 /// Nodes waiting for a request, and requests under way.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    most_gets: usize,
-    most_writes: usize,
+    get_window: Window,
+    write_window: Window,
     to_read: BTreeSet<NodeName>,
     to_write: BTreeSet<NodeName>,
     gets: usize,
@@ -29,10 +30,11 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// An empty one, of whose nodes so many are read one by one, and written, at a time.
-    pub(crate) fn new(most_gets: usize, most_writes: usize) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
+        let fewest = Config::default();
         Self {
-            most_gets,
-            most_writes,
+            get_window: Window::new(fewest.node_reads, config.node_reads),
+            write_window: Window::new(fewest.status_writes, config.status_writes),
             to_read: BTreeSet::new(),
             to_write: BTreeSet::new(),
             gets: 0,
@@ -73,7 +75,7 @@ impl Queue {
             self.lists += 1;
             return Some((ReadBy::List, std::mem::take(&mut self.to_read).into_iter().collect()));
         }
-        if self.gets >= self.most_gets {
+        if self.gets >= self.get_window.size() {
             return None;
         }
         let name = self.to_read.pop_first()?;
@@ -83,7 +85,7 @@ impl Queue {
 
     /// The next node to be written, if one may be. The caller counts it with [`Self::writing`].
     pub(crate) fn next_write(&mut self) -> Option<NodeName> {
-        if self.writes.len() >= self.most_writes {
+        if self.writes.len() >= self.write_window.size() {
             return None;
         }
         self.to_write.pop_first()
@@ -106,17 +108,21 @@ impl Queue {
         }
     }
 
-    /// A read was answered.
-    pub(crate) fn was_read(&mut self, by: ReadBy) {
+    /// A read was answered, or failed.
+    pub(crate) fn was_read(&mut self, by: ReadBy, is_answered: bool) {
         match by {
-            ReadBy::Get => self.gets = self.gets.saturating_sub(1),
+            ReadBy::Get => {
+                self.gets = self.gets.saturating_sub(1);
+                note(&mut self.get_window, is_answered);
+            }
             ReadBy::List => self.lists = self.lists.saturating_sub(1),
         }
     }
 
-    /// A write was answered.
-    pub(crate) fn was_written(&mut self, node: &NodeRef) {
+    /// A write was answered, or failed.
+    pub(crate) fn was_written(&mut self, node: &NodeRef, is_answered: bool) {
         self.writes.remove(node);
+        note(&mut self.write_window, is_answered);
     }
 
     /// Nodes waiting, and requests under way.
@@ -125,6 +131,14 @@ impl Queue {
             self.to_read.len() + self.to_write.len(),
             self.gets + self.lists + self.writes.len(),
         )
+    }
+}
+
+fn note(window: &mut Window, is_answered: bool) {
+    if is_answered {
+        window.answered();
+    } else {
+        window.overloaded();
     }
 }
 
@@ -137,19 +151,19 @@ mod tests {
     }
 
     fn waiting(count: usize) -> Queue {
-        let mut queue = Queue::new(8, 16);
+        let mut queue = Queue::new(&Config::default());
         names(count).iter().for_each(|name| queue.read(name));
         queue
     }
 
-    /// First name first; each answer makes room for one.
+    /// NL-005: eight at a time, first name first; each answer makes room for one.
     #[test]
     fn single_reads_are_bounded() {
         let mut queue = waiting(10);
         let asked: Vec<_> = std::iter::from_fn(|| queue.next_read(1_000)).collect();
         let wanted: Vec<_> = names(8).into_iter().map(|name| (ReadBy::Get, vec![name])).collect();
         assert_eq!((asked, queue.sizes()), (wanted, (2, 8)));
-        queue.was_read(ReadBy::Get);
+        queue.was_read(ReadBy::Get, true);
         assert!(queue.next_read(1_000).is_some());
         assert!(queue.next_read(1_000).is_none());
     }
@@ -165,7 +179,7 @@ mod tests {
         assert!(queue.next_read(16).is_some());
         names(16).iter().for_each(|name| queue.read(name));
         assert_eq!((queue.next_read(16), queue.sizes()), (None, (16, 1)), "a second list");
-        queue.was_read(ReadBy::List);
+        queue.was_read(ReadBy::List, true);
         assert_eq!(queue.sizes(), (16, 0));
         assert!(queue.next_read(16).is_some());
     }
@@ -192,8 +206,39 @@ mod tests {
             (15, (4, 17)),
             "under way until it is answered"
         );
-        queue.was_written(&written[0]);
+        queue.was_written(&written[0], true);
         assert_eq!(queue.next_write(), names(17).pop());
+    }
+
+    #[test]
+    fn more_are_under_way_while_they_are_answered() {
+        let config = Config {
+            node_reads: 9,
+            status_writes: 17,
+            ..Config::default()
+        };
+        let mut queue = Queue::new(&config);
+        names(60).iter().for_each(|name| queue.read(name));
+        names(60).iter().for_each(|name| queue.write(name));
+        let mut under_way = |is_answered| {
+            while queue.next_read(1_000).is_some() {}
+            while let Some(name) = queue.next_write() {
+                let node = NodeRef {
+                    name,
+                    ..NodeRef::default()
+                };
+                queue.writing(node);
+            }
+            let counts = (queue.gets, queue.writes.len());
+            queue.was_read(ReadBy::Get, is_answered);
+            let node = queue.writes.keys().next().cloned().unwrap_or_default();
+            queue.was_written(&node, is_answered);
+            counts
+        };
+        assert_eq!(under_way(true), (8, 16));
+        assert_eq!(under_way(true), (9, 17));
+        assert_eq!(under_way(false), (9, 17));
+        assert_eq!(under_way(false), (8, 16));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Shared, Unlisted, Wall};
+use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Shared, Unlisted, Wall, Window};
 use indexmap::IndexMap;
 
 use crate::config::Config;
@@ -99,6 +99,7 @@ struct Progress {
 impl Manager {
     /// A manager that knows nothing yet.
     pub fn new(config: Config) -> Self {
+        let fewest = Config::default();
         Self {
             now: Now {
                 mono: Mono::ORIGIN,
@@ -114,8 +115,8 @@ impl Manager {
             wishes: IndexMap::new(),
             health: Health::default(),
             deadlines: Deadlines::default(),
-            node_writes: Tasks::new(config.node_writes),
-            marks: Tasks::new(config.pod_marks),
+            node_writes: Tasks::new(Window::new(fewest.node_writes, config.node_writes)),
+            marks: Tasks::new(Window::new(fewest.pod_marks, config.pod_marks)),
             marking: BTreeSet::new(),
             held_marks: WaitingMarks::default(),
             markings: Markings::default(),

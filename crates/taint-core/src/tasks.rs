@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bailiff_model::{Backoff, Mono, Now, ResourceVersion};
+use bailiff_model::{Backoff, Mono, Now, ResourceVersion, Window};
 
 /// After failures: upstream's pause after a conflict first (NL-005), and an API server that is back is noticed within half a minute.
 const FAILED: Backoff = Backoff {
@@ -52,17 +52,17 @@ struct Task {
 /// Tasks by key.
 #[derive(Debug)]
 pub(crate) struct Tasks<K> {
-    limit: usize,
+    window: Window,
     running: usize,
     tasks: BTreeMap<K, Task>,
     queue: VecDeque<K>,
 }
 
 impl<K: Ord + Clone> Tasks<K> {
-    /// No tasks; `limit` of them may run at a time, at least one.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// No tasks; as many of them may run at a time as the window has.
+    pub(crate) fn new(window: Window) -> Self {
         Self {
-            limit: limit.max(1),
+            window,
             running: 0,
             tasks: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -89,7 +89,7 @@ impl<K: Ord + Clone> Tasks<K> {
 
     /// Starts the next task, if one more may run.
     pub(crate) fn next(&mut self) -> Option<(K, Step)> {
-        if self.running >= self.limit {
+        if self.running >= self.window.size() {
             return None;
         }
         while let Some(key) = self.queue.pop_front() {
@@ -107,6 +107,7 @@ impl<K: Ord + Clone> Tasks<K> {
     pub(crate) fn done(&mut self, key: &K) {
         if self.is_running(key) {
             self.running -= 1;
+            self.window.answered();
             self.tasks.remove(key);
         }
     }
@@ -122,6 +123,7 @@ impl<K: Ord + Clone> Tasks<K> {
             return None;
         }
         self.running -= 1;
+        self.window.answered();
         task.phase = Phase::Settling(version.clone());
         Some(now.mono + SETTLE)
     }
@@ -160,6 +162,7 @@ impl<K: Ord + Clone> Tasks<K> {
             return None;
         }
         self.running -= 1;
+        self.window.overloaded();
         let task = self.tasks.get_mut(key)?;
         task.phase = Phase::Backoff;
         task.seen.clear();
@@ -211,7 +214,7 @@ mod tests {
 
     #[test]
     fn no_more_than_the_limit_runs() {
-        let mut tasks = Tasks::new(2);
+        let mut tasks = Tasks::new(Window::new(2, 2));
         for key in [1, 2, 3, 1, 2] {
             tasks.want(&key);
         }
@@ -228,7 +231,7 @@ mod tests {
     /// NL-115, NL-122
     #[test]
     fn a_failure_is_tried_again_from_a_fresh_read_later_and_later() {
-        let mut tasks = Tasks::new(1);
+        let mut tasks = Tasks::new(Window::new(1, 1));
         tasks.want(&1);
         assert_eq!(tasks.next(), Some((1, Step::Write)));
         let mut pauses = Vec::new();
@@ -247,7 +250,7 @@ mod tests {
     #[test]
     fn a_write_settles_when_the_watch_shows_it() {
         let (old, new) = (ResourceVersion::from("1"), ResourceVersion::from("2"));
-        let mut tasks = Tasks::new(1);
+        let mut tasks = Tasks::new(Window::new(1, 1));
         tasks.want(&1);
         tasks.next();
         assert!(!tasks.saw(&1, &old));

@@ -74,7 +74,7 @@ pub struct Config {
     pub rates: Rates,
     /// `--node-monitor-period`: how long a health NoExecute taint waits for its NoSchedule counterpart.
     pub monitor_period: Duration,
-    /// Pod evictions with a request under way at the same time. See [`Config::default`].
+    /// Pod evictions with a request under way at the same time; of these 32 at first, and while the server is in trouble.
     pub max_evictions_in_flight: usize,
     /// Evictions per second of pods that were due before this process could act, or while it was held.
     pub overdue_per_second: f64,

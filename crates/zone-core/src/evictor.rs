@@ -107,7 +107,7 @@ pub struct Evictor {
 impl Evictor {
     /// An evictor that knows nothing yet, and therefore does nothing.
     pub fn new(config: Config) -> Self {
-        let pods = pods::Pods::new(config.overdue_per_second);
+        let pods = pods::Pods::new(&config);
         Self {
             config,
             topics: Topics::default(),

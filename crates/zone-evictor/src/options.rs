@@ -75,7 +75,7 @@ pub struct EvictionFlags {
     #[arg(long, env = "BAILIFF_OVERDUE_EVICTION_RATE", default_value_t = 5.0, value_name = "RATE")]
     pub overdue_eviction_rate: f64,
 
-    /// Pod evictions with a request under way at the same time [default: by --kube-api-qps, 32 up to 20, 256 from 160 on and without a limit]
+    /// Pod evictions with a request under way at the same time at most; 32 at first, and while the API server is in trouble [default: by --kube-api-qps, 32 up to 20, 256 from 160 on and without a limit]
     #[arg(long, env = "BAILIFF_CONCURRENT_EVICTIONS", value_name = "NUMBER")]
     pub concurrent_evictions: Option<usize>,
 }

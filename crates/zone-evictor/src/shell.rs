@@ -22,8 +22,8 @@ use crate::telling::{self, Recorders};
 use crate::views::{DaemonSetView, NodeView};
 use crate::{ZoneEvictor, requests};
 
-/// Requests under way at once, twice the evictions there are by default; more of either wait here. The core bounds evictions; this bounds
-/// the untainting of a whole cluster too (NL-097).
+/// Requests under way at once, twice the evictions that there may be unless it is said otherwise; more of either wait here. The core
+/// bounds evictions; this bounds the untainting of a whole cluster too (NL-097).
 const MOST_REQUESTS: usize = 512;
 
 /// Inputs taken in a row before the timer and the report are looked at, so that a flood of changes does not silence the stage. At

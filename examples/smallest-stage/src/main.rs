@@ -68,7 +68,7 @@ impl Shell {
         };
         let brake = Brake::start(&env, Smallest::NAME, duties);
         Self {
-            core: Monitor::new(options.config(env.shard)),
+            core: Monitor::new(options.config(env.shard, env.api.limiter().per_second())),
             nodes: Watch::start_with(&env.api, Source::all(requests::NODES), seed, brake.spy(What::Nodes)),
             leases: Watch::start(&env.api, Source::all(requests::LEASES), seed),
             topic: subscribe(&env.bus, env.subscribing(Smallest::NAME, &[TOPIC]), clock, seed),

@@ -107,7 +107,8 @@ impl Monitor {
         now: Now,
         out: &mut Vec<Effect>,
     ) {
-        self.queue.was_read(by);
+        let is_answered = !answers.iter().any(|(_, read)| matches!(read, Read::Failed { .. }));
+        self.queue.was_read(by, is_answered);
         for (name, read) in answers {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
             if !matches!(&node.phase, Phase::Reading(read) if read.asked.mono == asked) {
@@ -194,7 +195,8 @@ impl Monitor {
     }
 
     pub(super) fn take_written(&mut self, written: &NodeRef, outcome: WriteOutcome, now: Now, out: &mut Vec<Effect>) {
-        self.queue.was_written(written);
+        self.queue
+            .was_written(written, !matches!(outcome, WriteOutcome::Failed { .. }));
         let Some(node) = self.nodes.get_mut(&written.name) else {
             return;
         };

@@ -34,6 +34,7 @@ use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{
     About, EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, ResourceVersion, Toleration, TraceContext, Wall,
+    Window,
 };
 use indexmap::IndexMap;
 
@@ -141,6 +142,7 @@ pub(super) struct Pods {
     next_place: u64,
     in_flight: BTreeSet<PodUid>,
     pace: Bucket,
+    slots: Window,
     untold: Untold,
 }
 

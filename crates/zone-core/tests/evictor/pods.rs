@@ -341,6 +341,33 @@ fn evictions_in_flight_are_bounded() {
     assert_eq!((world.deleted(), world.evictor.due_pods()), (20, (0, 0, 0)));
 }
 
+/// Few at first, one more with each answer, and fewer again when the server is in trouble.
+#[test]
+fn evictions_in_flight_are_more_while_the_server_answers() {
+    let mut world = World::new(mk_config(|config| config.max_evictions_in_flight = 34), &NODES);
+    world.taint("n1", "maintenance", TaintEffect::NoExecute);
+    world.is_slow = true;
+    let mk_due = |n: usize| {
+        let pod = world.add_pod(&format!("p{n:02}"), "n1", vec![]);
+        world.mk_due(&pod, false)
+    };
+    let records = (0..60).map(mk_due).collect();
+    world.publish(records);
+    let mut under_way = vec![world.unanswered.len()];
+    for failure in [None, None, None, Some(FailureKind::Conflict), Some(FailureKind::NotSent)] {
+        world.failures.extend(failure);
+        world.answer_first();
+        under_way.push(world.unanswered.len());
+    }
+    assert_eq!(under_way, [32, 33, 34, 34, 34, 34]);
+    world.failures.push_back(FailureKind::Unknown);
+    world.answer_first();
+    assert_eq!(world.unanswered.len(), 33, "nobody takes the place of the one that failed");
+    world.answer_all();
+    world.pass(secs(60));
+    assert_eq!((world.deleted(), world.evictor.due_pods()), (60, (0, 0, 0)));
+}
+
 /// TE-001, design §1: who was not asked to evict does not.
 #[test]
 fn without_the_duty_no_pod_is_evicted() {

@@ -1,9 +1,10 @@
-//! Few connections of HTTP/2 for many requests.
+//! One connection of HTTP/2 for many requests, and further ones for waves.
 //!
-//! One is enough for most of the time. As many requests as a server takes on one may wait for their answers when it is busy; then the next
-//! goes over another one, as with kube-controller-manager, up to [`CONNECTIONS`]. Each comes about when the first request wants a place on
-//! it, and again when it ended; a server ends it after some 90 s of silence. A request waits for its place before it is decided that it may
-//! go, so that on the connection it waits for little but the answer.
+//! The first comes about when a request wants a place on it, and again when it ended; a server ends it after some 90 s of silence. While as
+//! many requests wait for their answers as a server takes on one, the next go over [further] ones, as with kube-controller-manager. A
+//! request waits for its place before it is decided that it may go, so that on the connection it waits for little but the answer.
+
+mod further;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +20,12 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, ServiceExt as _};
 
+use self::further::{Further, Line};
 use super::{Content, Kept, Secured};
 use crate::shutdown::chain;
 
-/// Connections at once. With their places they have room for what all stages ask for together of a server that takes a second to answer.
-pub(super) const CONNECTIONS: usize = 4;
+/// Connections beside the first. All have 384 places: for 256 evictions, or 64 reads of two requests each and 128 writes.
+pub(super) const FURTHER: usize = 3;
 
 /// Requests on each at once, and so many more on the first that are urgent: together as many as kube-apiserver takes
 /// (`--http2-max-streams-per-connection`, 100 by default).
@@ -49,17 +51,14 @@ pub(super) struct Shared(Arc<Inner>);
 struct Inner {
     connector: Secured,
     server: Uri,
-    /// Of all lines together, taken first: whoever has one finds one on a line.
+    /// Of all connections that there are, the first included. Taken before one of a single connection, and given back after it, so that
+    /// whoever has one finds one there.
     places: Arc<Semaphore>,
+    first_places: Arc<Semaphore>,
     urgent_places: Arc<Semaphore>,
-    lines: [Line; CONNECTIONS],
-}
-
-/// One connection after another.
-struct Line {
-    places: Arc<Semaphore>,
-    /// The last one that was opened, or is.
+    /// The last first one that was opened, or is.
     opened: Mutex<Option<Opening>>,
+    further: Further,
 }
 
 /// Comes about whether somebody waits for it or not. None if the server chose another version.
@@ -84,13 +83,14 @@ pub(super) struct Place {
 /// What keeps a place taken until all clones are dropped.
 pub(super) type Held = Arc<Taken>;
 
-/// A place that is taken. That of the line is given back first.
+/// A place that is taken.
 #[derive(Debug)]
 pub(super) struct Taken {
-    line: usize,
-    /// None of what is urgent, which is besides.
-    _of_line: Option<OwnedSemaphorePermit>,
-    _of_all: OwnedSemaphorePermit,
+    of_one: Option<OwnedSemaphorePermit>,
+    /// None of what is urgent and besides.
+    of_all: Option<OwnedSemaphorePermit>,
+    /// None on the first.
+    line: Option<Arc<Line>>,
 }
 
 /// What became of a request.
@@ -117,32 +117,26 @@ impl Shared {
         Self(Arc::new(Inner {
             connector,
             server,
-            places: Arc::new(Semaphore::new(CONNECTIONS * AT_ONCE)),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            first_places: Arc::new(Semaphore::new(AT_ONCE)),
             urgent_places: Arc::new(Semaphore::new(URGENT_BESIDES)),
-            lines: std::array::from_fn(|_| Line {
-                places: Arc::new(Semaphore::new(AT_ONCE)),
-                opened: Mutex::default(),
-            }),
+            opened: Mutex::default(),
+            further: Further::default(),
         }))
     }
 
     /// A place on a connection, once there is one and it is there; none if the server prefers HTTP/1.1: that is not asked again.
     pub(super) async fn place(&self, is_urgent: bool) -> Result<Option<Place>, Unconnected> {
-        if let Some(opening) = &*self.opened(0)
+        if let Some(opening) = &*self.opened()
             && let Some(Ok(None)) = opening.peek()
         {
             return Ok(None);
         }
-        let taken = tokio::select! {
-            biased;
-            permit = Arc::clone(&self.0.places).acquire_owned() => self.on_a_line(permit.map_err(Unconnected::because)?),
-            permit = Arc::clone(&self.0.urgent_places).acquire_owned(), if is_urgent => Taken {
-                line: 0,
-                _of_line: None,
-                _of_all: permit.map_err(Unconnected::because)?,
-            },
+        let taken = self.take(is_urgent).await?;
+        let connection = match &taken.line {
+            Some(line) => futures::future::ready(Ok(Some(line.sender()))).boxed().shared(),
+            None => self.connection(),
         };
-        let connection = self.connection(taken.line);
         let held = Arc::new(taken);
         Ok(connection.clone().await?.map(|_| Place {
             connection,
@@ -151,20 +145,60 @@ impl Shared {
         }))
     }
 
-    /// A place on the first line that has one, so that the others are opened, and stay, for waves only.
-    fn on_a_line(&self, of_all: OwnedSemaphorePermit) -> Taken {
-        let free = |(line, at): (usize, &Line)| Arc::clone(&at.places).try_acquire_owned().ok().map(|permit| (line, permit));
-        let (line, of_line) = self.0.lines.iter().enumerate().find_map(free).unzip();
-        Taken {
-            line: line.unwrap_or_default(),
-            _of_line: of_line,
-            _of_all: of_all,
+    /// A place, once there is one. What is urgent goes over the first connection as long as that has room, which it is there for.
+    async fn take(&self, is_urgent: bool) -> Result<Taken, Unconnected> {
+        let Inner {
+            places, urgent_places, ..
+        } = &*self.0;
+        if is_urgent
+            && let Ok(of_all) = Arc::clone(places).try_acquire_owned()
+            && let Some(taken) = self.on_the_first(of_all)
+        {
+            return Ok(taken);
+        }
+        loop {
+            self.open_another();
+            let taken = tokio::select! {
+                biased;
+                permit = Arc::clone(urgent_places).acquire_owned(), if is_urgent => Some(Taken {
+                    of_one: Some(permit.map_err(Unconnected::because)?),
+                    of_all: None,
+                    line: None,
+                }),
+                permit = Arc::clone(places).acquire_owned() => self.on_any(permit.map_err(Unconnected::because)?),
+            };
+            if let Some(taken) = taken {
+                return Ok(taken);
+            }
         }
     }
 
-    /// The one of a line that is there or comes about.
-    fn connection(&self, line: usize) -> Opening {
-        let mut opened = self.opened(line);
+    fn on_the_first(&self, of_all: OwnedSemaphorePermit) -> Option<Taken> {
+        let of_one = Arc::clone(&self.0.first_places).try_acquire_owned().ok()?;
+        Some(Taken {
+            of_one: Some(of_one),
+            of_all: Some(of_all),
+            line: None,
+        })
+    }
+
+    /// A place on the first connection that has one, so that the further ones are used in waves only. None if the one has ended on which
+    /// there was one.
+    fn on_any(&self, of_all: OwnedSemaphorePermit) -> Option<Taken> {
+        let Some((line, of_one)) = self.0.further.place(&self.0.first_places, &self.0.places) else {
+            of_all.forget();
+            return None;
+        };
+        Some(Taken {
+            of_one: Some(of_one),
+            of_all: Some(of_all),
+            line,
+        })
+    }
+
+    /// The first one that is there or comes about.
+    fn connection(&self) -> Opening {
+        let mut opened = self.opened();
         match &*opened {
             Some(opening) if is_of_use(opening) => opening.clone(),
             _ => opened.insert(self.open()).clone(),
@@ -177,21 +211,51 @@ impl Shared {
         let connecting = tokio::spawn(async move { inner.connect().await.map_err(|error| Unconnected(chain(&*error).into())) });
         let connected = connecting.map(|ended| ended.unwrap_or_else(|error| Err(Unconnected::because(error))));
         let opening = connected.boxed().shared();
-        // What came of it is there for the next also if nobody waited.
-        tokio::spawn(opening.clone().map(drop));
+        // What came of it is there for the next also if nobody waited; those who waited may be more than it has places for.
+        let (came, shared) = (opening.clone(), self.clone());
+        tokio::spawn(came.map(move |_| shared.open_another()));
         opening
     }
 
+    /// Lets another one come about beside the first, if that is there and all places are taken. It ends when it is not used any more, or
+    /// broke.
+    fn open_another(&self) {
+        let is_full = self.0.places.available_permits() == 0;
+        let is_first_there = || matches!(self.opened().as_ref().and_then(Opening::peek), Some(Ok(Some(_))));
+        if !is_full || !is_first_there() || !self.0.further.may_another_come() {
+            return;
+        }
+        let shared = self.clone();
+        tokio::spawn(async move {
+            let inner = &shared.0;
+            let sender = match inner.connect().await {
+                Ok(Some(sender)) => sender,
+                Ok(None) => return tracing::debug!("No further connection to the API server: this one speaks HTTP/1.1"),
+                Err(error) => return tracing::debug!(error = %chain(&*error), "No further connection to the API server"),
+            };
+            let line = inner.further.came(sender, &inner.places);
+            // Who waited has its places.
+            shared.open_another();
+            while !line.is_idle() {
+                tokio::time::sleep(super::IDLE_FOR).await;
+            }
+            inner.further.end(&line, &inner.places);
+        });
+    }
+
     /// Nobody gets a place on this one any more.
-    fn leave(&self, line: usize, connection: &Opening) {
-        let mut opened = self.opened(line);
-        if opened.as_ref().is_some_and(|opening| opening.ptr_eq(connection)) {
+    fn leave(&self, place: &Place) {
+        if let Some(line) = &place.held.line {
+            self.0.further.end(line, &self.0.places);
+        }
+        let mut opened = self.opened();
+        if opened.as_ref().is_some_and(|opening| opening.ptr_eq(&place.connection)) {
             *opened = None;
         }
     }
 
-    fn opened(&self, line: usize) -> MutexGuard<'_, Option<Opening>> {
-        self.0.lines[line].opened.lock().unwrap_or_else(PoisonError::into_inner)
+    fn opened(&self) -> MutexGuard<'_, Option<Opening>> {
+        self.0.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -223,6 +287,20 @@ impl Inner {
             }
         }));
         Ok(Some(sender))
+    }
+}
+
+// === impl Taken ===
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.line.as_ref().is_some_and(|line| line.is_gone()) {
+            for permit in [self.of_one.take(), self.of_all.take()].into_iter().flatten() {
+                permit.forget();
+            }
+        }
+        drop(self.of_one.take());
+        drop(self.of_all.take());
     }
 }
 
@@ -268,8 +346,8 @@ impl Place {
             }
             match untouched(&error) {
                 Some(Untouched::Ending) if tries < TRIES => {
-                    self.shared.leave(self.held.line, &self.connection);
-                    self.connection = self.shared.connection(self.held.line);
+                    self.shared.leave(&self);
+                    self.connection = self.shared.connection();
                 }
                 Some(Untouched::Refused) if tries < TRIES => {}
                 _ => return Err(error.into()),

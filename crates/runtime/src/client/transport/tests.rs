@@ -9,7 +9,7 @@ use http::Version;
 use tokio::net::TcpListener;
 
 use self::server::{BOTH, Going, NEWER, OLDER, mk_relay, mk_server};
-use super::shared::{AT_ONCE, CONNECT_WITHIN, CONNECTIONS, URGENT_BESIDES};
+use super::shared::{AT_ONCE, CONNECT_WITHIN, FURTHER, URGENT_BESIDES};
 use super::*;
 use crate::client::connector;
 
@@ -33,12 +33,13 @@ fn are_all(answers: &[Result<Version, SendError>], version: Version) -> bool {
 
 /// All that may be under way together.
 const PLACES: usize = CONNECTIONS * AT_ONCE;
+const CONNECTIONS: usize = 1 + FURTHER;
 
 #[tokio::test]
 async fn single_requests_share_few_connections_and_streams_have_their_own() {
     let server = mk_server(Some(BOTH)).await;
     let transport = server.transport();
-    for (wave, connections) in [(AT_ONCE, 1), (AT_ONCE + 1, 2), (PLACES, CONNECTIONS)] {
+    for (wave, connections) in [(AT_ONCE - 1, 1), (AT_ONCE + 1, 2), (PLACES, CONNECTIONS)] {
         server.hold();
         let asking = tokio::spawn(ask_often(transport.clone(), wave));
         server.wait_for(wave).await;
@@ -66,6 +67,88 @@ async fn single_requests_share_few_connections_and_streams_have_their_own() {
         assert_eq!(stream.as_ref().unwrap().version(), Version::HTTP_11);
     }
     assert_eq!(server.connections(), CONNECTIONS + 3);
+}
+
+/// A wave is served by what is there: by the first connection alone, if no other comes about.
+#[tokio::test]
+async fn a_further_connection_that_does_not_come_about_is_nobodys_error() {
+    for protocols in [None, Some(OLDER)] {
+        let server = mk_server(Some(NEWER)).await;
+        let transport = server.transport();
+        ask(&transport).await.unwrap();
+        server.seen.is_there.store(protocols.is_some(), Ordering::SeqCst);
+        *server.seen.protocols.lock().unwrap() = protocols.unwrap_or(NEWER);
+        server.hold();
+        let asking = tokio::spawn(ask_often(transport.clone(), PLACES));
+        server.wait_for(AT_ONCE).await;
+        server.answer(PLACES);
+        let answers = asking.await.unwrap();
+        assert!(are_all(&answers, Version::HTTP_2), "{protocols:?}: {answers:?}");
+        assert!(server.connections() <= 2, "one is tried, and none after it for a while");
+    }
+}
+
+/// What is urgent has room on the connection that is there: it waits for no other.
+#[tokio::test]
+async fn what_is_urgent_goes_over_the_first_connection() {
+    let server = mk_server(Some(NEWER)).await;
+    let transport = server.transport();
+    ask(&transport).await.unwrap();
+    let mut rooms = join_all((0..AT_ONCE - 1).map(|_| transport.room(false))).await;
+    for _ in 0..=URGENT_BESIDES {
+        rooms.push(transport.room(true).await);
+    }
+    assert!(rooms.iter().all(Result::is_ok));
+    assert_eq!(server.connections(), 1);
+}
+
+/// Places of a connection that ended are gone with it, whoever had them, and its requests go over the first.
+#[tokio::test]
+async fn a_further_connection_that_ends_takes_its_places_with_it() {
+    let server = mk_server(Some(NEWER)).await;
+    let transport = server.transport();
+    server.hold();
+    let asking = tokio::spawn(ask_often(transport.clone(), PLACES));
+    server.wait_for(PLACES).await;
+    server.seen.end.send_replace(());
+    server.answer(PLACES);
+    assert!(are_all(&asking.await.unwrap(), Version::HTTP_2));
+    let mut open = server.seen.open.subscribe();
+    open.wait_for(|open| *open == 0).await.unwrap();
+    server.seen.is_there.store(false, Ordering::SeqCst);
+    let before = server.asked();
+    ask(&transport).await.unwrap_err();
+    server.seen.is_there.store(true, Ordering::SeqCst);
+    server.answer(1);
+    ask(&transport).await.unwrap();
+    let asking = tokio::spawn(ask_often(transport.clone(), PLACES + 100));
+    server.wait_for(PLACES).await;
+    server.answer(1);
+    server.wait_for_asked(before + 1 + PLACES + 1).await;
+    assert_eq!(*server.seen.at_once.borrow(), PLACES, "as many as before");
+    server.answer(PLACES + 99);
+    assert!(are_all(&asking.await.unwrap(), Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn further_connections_are_closed_when_the_wave_is_over() {
+    let server = mk_server(Some(NEWER)).await;
+    let transport = server.transport();
+    server.hold();
+    let asking = tokio::spawn(ask_often(transport.clone(), PLACES));
+    server.wait_for(PLACES).await;
+    let mut open = server.seen.open.subscribe();
+    assert_eq!(*open.borrow_and_update(), CONNECTIONS);
+    server.answer(PLACES);
+    assert!(are_all(&asking.await.unwrap(), Version::HTTP_2));
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    open.wait_for(|open| *open == 1).await.unwrap();
+    assert!(began.elapsed() <= 3 * IDLE_FOR, "{:?}", began.elapsed());
+    tokio::time::resume();
+    server.answer(1);
+    ask(&transport).await.unwrap();
+    assert_eq!(server.connections(), CONNECTIONS, "the first stays");
 }
 
 /// What is read of an answer takes room, too: a list is long.
@@ -116,7 +199,7 @@ async fn a_connection_that_is_ended_in_order_costs_no_request() {
         let before = server.connections();
         server.hold();
         let asking = tokio::spawn(ask_often(transport.clone(), PLACES + 100));
-        server.wait_for(PLACES).await;
+        server.wait_for(AT_ONCE).await;
         server.seen.end.send_replace(());
         server.answer(1_000);
         let answers = asking.await.unwrap();
@@ -175,7 +258,7 @@ async fn what_failed_for_others_is_not_told_to_the_next() {
     ask(&transport).await.unwrap();
 }
 
-/// All requests are on one connection: if it is dead, the next must not be sent into it.
+/// Most requests are on one connection: if it is dead, the next must not be sent into it.
 #[tokio::test]
 async fn a_dead_connection_is_noticed_within_the_time_of_a_request() {
     let server = mk_server(Some(NEWER)).await;

@@ -22,6 +22,11 @@ impl Evictor {
         let Some(stage) = stage.filter(|stage| stage.ticket() == Some(ticket)) else {
             return;
         };
+        match result.as_ref().map_err(|failure| failure.kind) {
+            Err(FailureKind::Throttled | FailureKind::Unknown) => self.pods.slots.overloaded(),
+            Err(FailureKind::NotSent | FailureKind::CalledOff) => {}
+            _ => self.pods.slots.answered(),
+        }
         match (stage, result) {
             (Stage::Reading(_) | Stage::Marking(_), Ok(PodAnswer::Facts(facts))) => {
                 self.pod_seen(uid, facts, matches!(stage, Stage::Marking(_)), now);

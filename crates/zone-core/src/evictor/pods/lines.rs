@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{HoldReason, NodeName, Now, PodUid};
+use bailiff_model::{HoldReason, NodeName, Now, PodUid, Window};
 use indexmap::IndexMap;
 
 use super::super::{Evictor, Timer};
 use super::{Awaited, Pods, Stage, Untold};
+use crate::config::Config;
 use crate::rate::Bucket;
 
 // === impl Pods ===
 
 impl Pods {
-    pub(in crate::evictor) fn new(overdue_per_second: f64) -> Self {
+    pub(in crate::evictor) fn new(config: &Config) -> Self {
         Self {
             all: IndexMap::new(),
             by_node: IndexMap::new(),
@@ -22,7 +23,8 @@ impl Pods {
             overdue: BTreeMap::new(),
             next_place: 0,
             in_flight: BTreeSet::new(),
-            pace: Bucket::full(overdue_per_second),
+            pace: Bucket::full(config.overdue_per_second),
+            slots: Window::new(Config::default().max_evictions_in_flight, config.max_evictions_in_flight),
             untold: Untold::default(),
         }
     }
@@ -133,7 +135,7 @@ impl Evictor {
     }
 
     pub(super) fn next_pod(&mut self, now: Now) -> Option<PodUid> {
-        if self.pods.in_flight.len() >= self.config.max_evictions_in_flight {
+        if self.pods.in_flight.len() >= self.pods.slots.size() {
             return None;
         }
         if let Some(uid) = self.pods.fresh.values().next() {

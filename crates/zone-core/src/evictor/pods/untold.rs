@@ -138,8 +138,8 @@ impl Evictor {
 
     /// Nobody knows how long the requests under way take.
     fn tell_of_slots(&mut self, uid: &PodUid, now: Now) {
-        let slots = self.config.max_evictions_in_flight;
-        let detail = format!("{slots} evictions are under way, as many as may be at a time (--concurrent-evictions)");
+        let slots = self.pods.slots.size();
+        let detail = format!("{slots} evictions are under way, as many as may be at a time (at most --concurrent-evictions)");
         self.say_pod_waits(uid, Reason::new(HoldReason::RateLimited, detail), now);
     }
 
