@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bailiff_model::Load;
 use bytes::Bytes;
 use prost::Message;
 use serde::Deserialize;
@@ -59,6 +60,23 @@ bailiff_model::words! {
         NotSent => "not_sent",
         CalledOff => "called_off",
         Observing => "observing",
+    }
+}
+
+impl Kind {
+    /// What it says of how busy the server is.
+    pub const fn load(self) -> Load {
+        match self {
+            Self::TooManyRequests | Self::Timeout | Self::Unavailable | Self::NotSent => Load::Overloaded,
+            Self::NotLeading | Self::CalledOff | Self::Observing => Load::None,
+            Self::NotFound
+            | Self::AlreadyExists
+            | Self::Conflict
+            | Self::Expired
+            | Self::Invalid
+            | Self::Forbidden
+            | Self::NamespaceTerminating => Load::Answered,
+        }
     }
 }
 

@@ -48,6 +48,6 @@ pub use time::{ClockReading, Moment, Mono, Now, Wall};
 pub use topic::{Origin, Revision, Topic};
 pub use trace::TraceContext;
 pub use uid::Uid;
-pub use under_way::{Window, under_way};
+pub use under_way::{Load, Window, under_way};
 pub use version::ResourceVersion;
 pub use zone::{Zone, ZoneState};

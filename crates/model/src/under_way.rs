@@ -21,6 +21,18 @@ pub fn under_way(by_default: usize, per_second: Option<f64>, shard: Shard) -> us
     (by_default as f64 * times.max(1.0)) as usize
 }
 
+/// What became of a request, as far as it says how busy the server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// It was answered, whatever the answer is.
+    Answered,
+    /// It was not answered in time, waited too long to be sent, or was one too many.
+    Overloaded,
+    /// It was not made.
+    #[default]
+    None,
+}
+
 /// How many may be under way just now: few at first, one more for each that is answered, and half of them when one is not, or when the
 /// server says that there are too many. So the number doubles while all is well, each time that an answer takes, and a server in trouble is
 /// asked for little.
@@ -48,14 +60,13 @@ impl Window {
         self.now
     }
 
-    /// One was answered.
-    pub fn answered(&mut self) {
-        self.now = (self.now + 1).min(self.most);
-    }
-
-    /// One was not, or was one too many.
-    pub fn overloaded(&mut self) {
-        self.now = (self.now / 2).max(self.fewest);
+    /// One ended.
+    pub fn ended(&mut self, load: Load) {
+        match load {
+            Load::Answered => self.now = (self.now + 1).min(self.most),
+            Load::Overloaded => self.now = (self.now / 2).max(self.fewest),
+            Load::None => {}
+        }
     }
 }
 
@@ -87,14 +98,15 @@ mod tests {
     fn a_window_opens_with_answers_and_closes_without() {
         let mut window = Window::new(4, 10);
         let sizes: Vec<usize> = std::iter::repeat_with(|| {
-            window.answered();
+            window.ended(Load::Answered);
             window.size()
         })
         .take(7)
         .collect();
         assert_eq!(sizes, [5, 6, 7, 8, 9, 10, 10]);
+        window.ended(Load::None);
         let sizes = [(); 3].map(|()| {
-            window.overloaded();
+            window.ended(Load::Overloaded);
             window.size()
         });
         assert_eq!(sizes, [5, 4, 4]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
+use bailiff_model::{Holds, Listed, Load, Mono, NodeHealth, NodeName, NodeRef, NodeUid, ResourceVersion, TraceContext};
 
 use crate::effect::ReadBy;
 use crate::facts::{LeaseFacts, NodeFacts};
@@ -52,6 +52,8 @@ pub enum Read {
     Failed {
         /// The server asked to wait this long.
         retry_after: Option<Duration>,
+        /// What it says of the server.
+        load: Load,
         /// Why, for people.
         detail: Arc<str>,
     },
@@ -72,6 +74,8 @@ pub enum WriteOutcome {
     Failed {
         /// The server asked to wait this long.
         retry_after: Option<Duration>,
+        /// What it says of the server.
+        load: Load,
         /// Why, for people.
         detail: Arc<str>,
     },

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{NodeName, NodeRef, Window};
+use bailiff_model::{Load, NodeName, NodeRef, Window};
 
 use crate::config::Config;
 use crate::effect::ReadBy;
@@ -109,20 +109,20 @@ impl Queue {
     }
 
     /// A read was answered, or failed.
-    pub(crate) fn was_read(&mut self, by: ReadBy, is_answered: bool) {
+    pub(crate) fn was_read(&mut self, by: ReadBy, load: Load) {
         match by {
             ReadBy::Get => {
                 self.gets = self.gets.saturating_sub(1);
-                note(&mut self.get_window, is_answered);
+                self.get_window.ended(load);
             }
             ReadBy::List => self.lists = self.lists.saturating_sub(1),
         }
     }
 
     /// A write was answered, or failed.
-    pub(crate) fn was_written(&mut self, node: &NodeRef, is_answered: bool) {
+    pub(crate) fn was_written(&mut self, node: &NodeRef, load: Load) {
         self.writes.remove(node);
-        note(&mut self.write_window, is_answered);
+        self.write_window.ended(load);
     }
 
     /// Nodes waiting, and requests under way.
@@ -131,14 +131,6 @@ impl Queue {
             self.to_read.len() + self.to_write.len(),
             self.gets + self.lists + self.writes.len(),
         )
-    }
-}
-
-fn note(window: &mut Window, is_answered: bool) {
-    if is_answered {
-        window.answered();
-    } else {
-        window.overloaded();
     }
 }
 
@@ -163,7 +155,7 @@ mod tests {
         let asked: Vec<_> = std::iter::from_fn(|| queue.next_read(1_000)).collect();
         let wanted: Vec<_> = names(8).into_iter().map(|name| (ReadBy::Get, vec![name])).collect();
         assert_eq!((asked, queue.sizes()), (wanted, (2, 8)));
-        queue.was_read(ReadBy::Get, true);
+        queue.was_read(ReadBy::Get, Load::Answered);
         assert!(queue.next_read(1_000).is_some());
         assert!(queue.next_read(1_000).is_none());
     }
@@ -179,7 +171,7 @@ mod tests {
         assert!(queue.next_read(16).is_some());
         names(16).iter().for_each(|name| queue.read(name));
         assert_eq!((queue.next_read(16), queue.sizes()), (None, (16, 1)), "a second list");
-        queue.was_read(ReadBy::List, true);
+        queue.was_read(ReadBy::List, Load::Answered);
         assert_eq!(queue.sizes(), (16, 0));
         assert!(queue.next_read(16).is_some());
     }
@@ -206,7 +198,7 @@ mod tests {
             (15, (4, 17)),
             "under way until it is answered"
         );
-        queue.was_written(&written[0], true);
+        queue.was_written(&written[0], Load::Answered);
         assert_eq!(queue.next_write(), names(17).pop());
     }
 
@@ -220,7 +212,7 @@ mod tests {
         let mut queue = Queue::new(&config);
         names(60).iter().for_each(|name| queue.read(name));
         names(60).iter().for_each(|name| queue.write(name));
-        let mut under_way = |is_answered| {
+        let mut under_way = |load| {
             while queue.next_read(1_000).is_some() {}
             while let Some(name) = queue.next_write() {
                 let node = NodeRef {
@@ -230,15 +222,15 @@ mod tests {
                 queue.writing(node);
             }
             let counts = (queue.gets, queue.writes.len());
-            queue.was_read(ReadBy::Get, is_answered);
+            queue.was_read(ReadBy::Get, load);
             let node = queue.writes.keys().next().cloned().unwrap_or_default();
-            queue.was_written(&node, is_answered);
+            queue.was_written(&node, load);
             counts
         };
-        assert_eq!(under_way(true), (8, 16));
-        assert_eq!(under_way(true), (9, 17));
-        assert_eq!(under_way(false), (9, 17));
-        assert_eq!(under_way(false), (8, 16));
+        assert_eq!(under_way(Load::Answered), (8, 16));
+        assert_eq!(under_way(Load::Answered), (9, 17));
+        assert_eq!(under_way(Load::Overloaded), (9, 17));
+        assert_eq!(under_way(Load::Overloaded), (8, 16));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_cluster::Recorder;
-use bailiff_model::{Mono, NodeName, Now};
+use bailiff_model::{Load, Mono, NodeName, Now};
 use bailiff_node_health_core::{Input, Read, ReadBy};
 
 use crate::telling;
@@ -59,8 +59,12 @@ impl Doubts {
                 telling::doubted(recorder, name, &why);
                 self.told.insert(name.clone(), now.mono);
             }
-            let (detail, retry_after) = (Arc::from(why), None);
-            answers.push((name.clone(), Read::Failed { retry_after, detail }));
+            let read = Read::Failed {
+                retry_after: None,
+                load: Load::None,
+                detail: Arc::from(why),
+            };
+            answers.push((name.clone(), read));
             false
         });
         answers

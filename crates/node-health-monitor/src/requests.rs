@@ -8,7 +8,7 @@ use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
 use bailiff_cluster::watch::{Source, read_collection};
 use bailiff_cluster::{Api, Decode, Encoded, Error, Patch, error::Kind};
-use bailiff_model::{Mono, NodeName, ResourceVersion};
+use bailiff_model::{Load, Mono, NodeName, ResourceVersion};
 use bailiff_node_health_core::{ConditionWrite, Input, LeaseFacts, NodeFacts, Read, ReadBy, StatusWrite, WriteOutcome};
 use bailiff_runtime::{Seed, Shutdown};
 use serde::Deserialize;
@@ -51,8 +51,15 @@ pub async fn confirm_until(end: Shutdown, api: Api, seed: Seed, asked: Mono, by:
             let detail: Arc<str> = Arc::from("the process ends");
             let unread = |name| {
                 let detail = detail.clone();
-                let retry_after = None;
-                (name, Read::Failed { retry_after, detail })
+                let (retry_after, load) = (None, Load::None);
+                (
+                    name,
+                    Read::Failed {
+                        retry_after,
+                        load,
+                        detail,
+                    },
+                )
             };
             let answers = names.into_iter().map(unread).collect();
             Input::Confirmed { asked, by, answers }
@@ -90,6 +97,7 @@ fn refused(write: &StatusWrite, error: Error) -> WriteOutcome {
 fn failed_write(error: &Error) -> WriteOutcome {
     WriteOutcome::Failed {
         retry_after: error.retry_after,
+        load: error.kind.load(),
         detail: Arc::from(error.to_string()),
     }
 }
@@ -142,6 +150,7 @@ fn failed(name: &NodeName, error: &Error) -> Read {
     tracing::warn!(node = %name, %error, "Node could not be read again");
     Read::Failed {
         retry_after: error.retry_after,
+        load: error.kind.load(),
         detail: Arc::from(error.to_string()),
     }
 }
@@ -157,12 +166,14 @@ async fn read_all(api: &Api, seed: &Seed, nodes: Vec<NodeName>) -> Vec<(NodeName
         tracing::warn!(nodes = nodes.len(), %error, "Not all nodes could be read again");
     }
     let retry_after = failure.as_ref().and_then(|error| error.retry_after);
+    let load = failure.as_ref().map_or(Load::Answered, |error| error.kind.load());
     let why = failure.map_or_else(|| "it could not be decoded".to_owned(), |error| error.to_string());
     let detail: Arc<str> = Arc::from(why);
     let answer = |name: NodeName| {
         let read = listed(found.take(name.as_str()), leases.take(name.as_str()));
         let read = read.unwrap_or_else(|| Read::Failed {
             retry_after,
+            load,
             detail: detail.clone(),
         });
         (name, read)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::intent::Intent;
-use bailiff_model::{Holds, Listed, NodeHealth, NodeName, NodeUid, Origin, PodUid, ResourceVersion, TraceContext};
+use bailiff_model::{Holds, Listed, Load, NodeHealth, NodeName, NodeUid, Origin, PodUid, ResourceVersion, TraceContext};
 
 use crate::facts::{NodeFacts, PodFacts};
 
@@ -128,6 +128,8 @@ pub enum Answer {
     Failed {
         /// What the server asked for.
         retry_after: Option<Duration>,
+        /// What it says of the server.
+        load: Load,
     },
 }
 
@@ -142,5 +144,7 @@ pub enum Reading<T> {
     Failed {
         /// What the server asked for.
         retry_after: Option<Duration>,
+        /// What it says of the server.
+        load: Load,
     },
 }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bailiff_model::{Backoff, Mono, Now, ResourceVersion, Window};
+use bailiff_model::{Backoff, Load, Mono, Now, ResourceVersion, Window};
 
 /// After failures: upstream's pause after a conflict first (NL-005), and an API server that is back is noticed within half a minute.
 const FAILED: Backoff = Backoff {
@@ -107,8 +107,15 @@ impl<K: Ord + Clone> Tasks<K> {
     pub(crate) fn done(&mut self, key: &K) {
         if self.is_running(key) {
             self.running -= 1;
-            self.window.answered();
             self.tasks.remove(key);
+        }
+    }
+
+    /// A running task was answered, and is finished.
+    pub(crate) fn answered(&mut self, key: &K) {
+        if self.is_running(key) {
+            self.window.ended(Load::Answered);
+            self.done(key);
         }
     }
 
@@ -118,12 +125,12 @@ impl<K: Ord + Clone> Tasks<K> {
             return None;
         }
         let task = self.tasks.get_mut(key)?;
+        self.window.ended(Load::Answered);
         if task.seen.contains(version) {
             self.done(key);
             return None;
         }
         self.running -= 1;
-        self.window.answered();
         task.phase = Phase::Settling(version.clone());
         Some(now.mono + SETTLE)
     }
@@ -157,12 +164,12 @@ impl<K: Ord + Clone> Tasks<K> {
     }
 
     /// A running task failed. Returns when to call [`Self::expired`].
-    pub(crate) fn failed(&mut self, key: &K, retry_after: Option<Duration>, now: Now) -> Option<Mono> {
+    pub(crate) fn failed(&mut self, key: &K, retry_after: Option<Duration>, load: Load, now: Now) -> Option<Mono> {
         if !self.is_running(key) {
             return None;
         }
         self.running -= 1;
-        self.window.overloaded();
+        self.window.ended(load);
         let task = self.tasks.get_mut(key)?;
         task.phase = Phase::Backoff;
         task.seen.clear();
@@ -236,14 +243,14 @@ mod tests {
         assert_eq!(tasks.next(), Some((1, Step::Write)));
         let mut pauses = Vec::new();
         for _ in 0..11 {
-            let at = tasks.failed(&1, None, mk_now(0)).expect("it ran");
+            let at = tasks.failed(&1, None, Load::Overloaded, mk_now(0)).expect("it ran");
             pauses.push(u64::try_from(at.since_origin().as_millis()).expect("small"));
             assert_eq!(tasks.next(), None, "not before its time");
             assert!(!tasks.expired(&1));
             assert_eq!(tasks.next(), Some((1, Step::Read)));
         }
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
-        let asked = tasks.failed(&1, Some(Duration::from_secs(60)), mk_now(0));
+        let asked = tasks.failed(&1, Some(Duration::from_secs(60)), Load::Overloaded, mk_now(0));
         assert_eq!(asked, Some(mk_now(60_000).mono));
     }
 

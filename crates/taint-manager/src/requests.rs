@@ -86,6 +86,7 @@ fn answer(written: Result<Written, Error>, said: impl FnOnce(), failed: impl FnO
             }
             Answer::Failed {
                 retry_after: error.retry_after,
+                load: error.kind.load(),
             }
         }
     }
@@ -98,6 +99,7 @@ fn failed_reading<T>(error: &Error, said: impl FnOnce()) -> Reading<T> {
     said();
     Reading::Failed {
         retry_after: error.retry_after,
+        load: error.kind.load(),
     }
 }
 
@@ -190,7 +192,7 @@ impl Decode for Written {
 mod tests {
     use std::time::Duration;
 
-    use bailiff_model::{Effect, NodeRef};
+    use bailiff_model::{Effect, Load, NodeRef};
 
     use super::*;
 
@@ -276,15 +278,15 @@ mod tests {
         };
         assert_eq!(failed(Kind::NotFound), Answer::Gone);
         assert_eq!(failed(Kind::CalledOff), Answer::CalledOff);
-        for kind in [
-            Kind::Conflict,
-            Kind::TooManyRequests,
-            Kind::Timeout,
-            Kind::Forbidden,
-            Kind::NotLeading,
+        for (kind, load) in [
+            (Kind::Conflict, Load::Answered),
+            (Kind::TooManyRequests, Load::Overloaded),
+            (Kind::Timeout, Load::Overloaded),
+            (Kind::Forbidden, Load::Answered),
+            (Kind::NotLeading, Load::None),
         ] {
             let retry_after = Some(Duration::from_secs(3));
-            assert_eq!(failed(kind), Answer::Failed { retry_after }, "{kind:?}");
+            assert_eq!(failed(kind), Answer::Failed { retry_after, load }, "{kind:?}");
         }
     }
 }

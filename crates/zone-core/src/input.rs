@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Holds, Listed, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext, Wall};
+use bailiff_model::{Holds, Listed, Load, Mono, NodeHealth, NodeName, NodeUid, Origin, Topic, TraceContext, Wall};
 
 use crate::effect::Ticket;
 use crate::fact::{DaemonSetFacts, DaemonSetKey, NodeFacts, PodFacts};
@@ -191,6 +191,15 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// What it says of how busy the server is.
+    pub(crate) const fn load(self) -> Load {
+        match self {
+            Self::Throttled | Self::NotSent | Self::Unknown => Load::Overloaded,
+            Self::CalledOff => Load::None,
+            Self::Gone | Self::Conflict | Self::Invalid | Self::Denied => Load::Answered,
+        }
+    }
+
     /// Its word.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Backoff, Hold, Mono, NodeName, NodeRef, Now, ReadyStatus, Verdict, Wall};
+use bailiff_model::{Backoff, Hold, Load, Mono, NodeName, NodeRef, Now, ReadyStatus, Verdict, Wall};
 
 use super::Monitor;
 use super::incidents::Refused;
@@ -107,8 +107,11 @@ impl Monitor {
         now: Now,
         out: &mut Vec<Effect>,
     ) {
-        let is_answered = !answers.iter().any(|(_, read)| matches!(read, Read::Failed { .. }));
-        self.queue.was_read(by, is_answered);
+        let load = answers.first().map_or(Load::None, |(_, read)| match read {
+            Read::Failed { load, .. } => *load,
+            Read::Found { .. } | Read::Gone => Load::Answered,
+        });
+        self.queue.was_read(by, load);
         for (name, read) in answers {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
             if !matches!(&node.phase, Phase::Reading(read) if read.asked.mono == asked) {
@@ -118,7 +121,7 @@ impl Monitor {
                 continue;
             };
             match read {
-                Read::Failed { retry_after, detail } => {
+                Read::Failed { retry_after, detail, .. } => {
                     let refused = refused_read(&suspicion, Refusal::Failed, detail);
                     self.note_refused(&name, refused, now, out);
                     self.postpone(&name, retry_after, now, out);
@@ -195,8 +198,12 @@ impl Monitor {
     }
 
     pub(super) fn take_written(&mut self, written: &NodeRef, outcome: WriteOutcome, now: Now, out: &mut Vec<Effect>) {
-        self.queue
-            .was_written(written, !matches!(outcome, WriteOutcome::Failed { .. }));
+        let load = match &outcome {
+            WriteOutcome::Failed { load, .. } => *load,
+            WriteOutcome::CalledOff => Load::None,
+            WriteOutcome::Stored(_) | WriteOutcome::Conflict | WriteOutcome::Gone => Load::Answered,
+        };
+        self.queue.was_written(written, load);
         let Some(node) = self.nodes.get_mut(&written.name) else {
             return;
         };

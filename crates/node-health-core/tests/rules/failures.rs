@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::ReadyStatus;
+use bailiff_model::{Load, ReadyStatus};
 use bailiff_node_health_core::{Config, Input, Read};
 
 use crate::support::{Answers, Pending, World, check};
@@ -80,6 +80,7 @@ fn the_server_may_ask_for_a_longer_pause() {
     };
     let read = Read::Failed {
         retry_after: Some(Duration::from_secs(20)),
+        load: Load::Overloaded,
         detail: "429".into(),
     };
     world.give(Input::Confirmed {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{
-    Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone,
+    Hold, HoldReason, HoldScope, Load, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall,
+    Zone,
 };
 use bailiff_node_health_core::{
     Config, Effect, Inherited, Input, LeaseFacts, LossNews, Measurement, Monitor, NodeFacts, Pressures, Read, ReadBy, ReadyFacts,
@@ -485,6 +486,7 @@ impl World {
 fn failed_read() -> Read {
     Read::Failed {
         retry_after: None,
+        load: Load::Overloaded,
         detail: Arc::from("no answer"),
     }
 }
@@ -492,6 +494,7 @@ fn failed_read() -> Read {
 fn failed_write() -> WriteOutcome {
     WriteOutcome::Failed {
         retry_after: None,
+        load: Load::Overloaded,
         detail: Arc::from("no answer"),
     }
 }

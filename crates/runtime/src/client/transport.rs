@@ -247,10 +247,10 @@ impl Service<Request<Content>> for Sending {
     fn call(&mut self, request: Request<Content>) -> Self::Future {
         match self.place.take() {
             Some(place) => {
-                let (held, pool) = (place.held(), self.pool.clone());
+                let pool = self.pool.clone();
                 let sending = async move {
                     match place.send(request).await? {
-                        Sent::Answered(answer) => Ok(Answer::of(answer, Some(held))),
+                        Sent::Answered(answer, held) => Ok(Answer::of(answer, Some(held))),
                         Sent::Older(request) => Ok(Answer::of(pool.request(request).await?, None)),
                     }
                 };

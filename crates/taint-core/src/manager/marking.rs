@@ -9,7 +9,7 @@
 //! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
 //! is still to be marked then.
 
-use bailiff_model::{About, Holds, NodeName, PodRef, PodUid, Profile, ReadyStatus, Stamp, Wall, Zone};
+use bailiff_model::{About, Holds, Load, NodeName, PodRef, PodUid, Profile, ReadyStatus, Stamp, Wall, Zone};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -225,7 +225,7 @@ impl Manager {
         self.marking.remove(uid);
         match answer {
             Answer::Done(_) => {
-                self.marks.done(uid);
+                self.marks.answered(uid);
                 self.stats.marked += 1;
                 let Some(pod) = self.pods.get_mut(uid) else { return };
                 pod.mark = false;
@@ -246,7 +246,7 @@ impl Manager {
                     self.mark_unnecessary(uid);
                 }
             }
-            Answer::Failed { retry_after } => self.mark_failed(uid, retry_after),
+            Answer::Failed { retry_after, load } => self.mark_failed(uid, retry_after, load),
         }
     }
 
@@ -260,7 +260,7 @@ impl Manager {
                 self.mark(facts.pod, facts.node);
             }
             Reading::Found(_) | Reading::Gone => self.mark_unnecessary(uid),
-            Reading::Failed { retry_after } => self.mark_failed(uid, retry_after),
+            Reading::Failed { retry_after, load } => self.mark_failed(uid, retry_after, load),
         }
     }
 
@@ -272,10 +272,10 @@ impl Manager {
         self.note_mark_ended(&node, uid, false);
     }
 
-    fn mark_failed(&mut self, uid: &PodUid, retry_after: Option<std::time::Duration>) {
+    fn mark_failed(&mut self, uid: &PodUid, retry_after: Option<std::time::Duration>, load: Load) {
         self.stats.failed_writes += 1;
         self.note_mark_failed(uid);
-        if let Some(at) = self.marks.failed(uid, retry_after, self.now) {
+        if let Some(at) = self.marks.failed(uid, retry_after, load, self.now) {
             self.deadlines.set(Timer::PodMark(uid.clone()), at);
         }
     }

@@ -1,6 +1,6 @@
 //! Nodes come, change and go; their NoSchedule taints and labels follow (NL-110 to NL-122).
 
-use bailiff_model::{Listed, NodeName, NodeUid, Profile, ReadyStatus, Taint};
+use bailiff_model::{Listed, Load, NodeName, NodeUid, Profile, ReadyStatus, Taint};
 use indexmap::IndexMap;
 
 use super::Manager;
@@ -206,8 +206,8 @@ impl Manager {
             },
             Answer::Gone => self.node_writes.done(name),
             // Patches of nodes are not called off.
-            Answer::CalledOff => self.node_write_failed(name, None),
-            Answer::Failed { retry_after } => self.node_write_failed(name, retry_after),
+            Answer::CalledOff => self.node_write_failed(name, None, Load::None),
+            Answer::Failed { retry_after, load } => self.node_write_failed(name, retry_after, load),
         }
     }
 
@@ -219,13 +219,13 @@ impl Manager {
                 None => self.node_writes.done(name),
             },
             Reading::Gone => self.node_writes.done(name),
-            Reading::Failed { retry_after } => self.node_write_failed(name, retry_after),
+            Reading::Failed { retry_after, load } => self.node_write_failed(name, retry_after, load),
         }
     }
 
-    fn node_write_failed(&mut self, name: &NodeName, retry_after: Option<std::time::Duration>) {
+    fn node_write_failed(&mut self, name: &NodeName, retry_after: Option<std::time::Duration>, load: Load) {
         self.stats.failed_writes += 1;
-        if let Some(at) = self.node_writes.failed(name, retry_after, self.now) {
+        if let Some(at) = self.node_writes.failed(name, retry_after, load, self.now) {
             self.deadlines.set(Timer::NodeWrite(name.clone()), at);
         }
     }

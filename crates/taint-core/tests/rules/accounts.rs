@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger, WithdrawnReason};
 use bailiff_model::{HoldScope, ReadyStatus, Verdict};
-use bailiff_taint_core::{Answer, Config, Effect, Input, NodeFacts, PodFacts, Profile, Reading};
+use bailiff_taint_core::{Config, Effect, Input, NodeFacts, PodFacts, Profile, Reading};
 
 use crate::harness::{FAILED, Harness, at_version, brake, done, mk_health, mk_node, mk_pod, mk_ready, recreated, wall};
 
@@ -72,7 +72,7 @@ fn sizes_are_those_of_what_is_held() {
             answer: FAILED,
         });
         assert_eq!(h.manager.stats().failed_writes, failures * 2 - 1);
-        let failed = Answer::Failed { retry_after: None };
+        let failed = FAILED;
         h.apply(Input::PodMarked {
             uid: "elsewhere".into(),
             answer: failed,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bailiff_model::intent::{Intent, IntentState, PodEviction};
 use bailiff_model::{
-    Effect as TaintEffect, Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeRef, Now, Operator, Origin, PodRef, Ready,
-    ReadyStatus, Revision, Taint, Toleration, TraceContext, Verdict, Wall, Zone,
+    Effect as TaintEffect, Hold, HoldReason, HoldScope, Load, Mono, NodeHealth, NodeName, NodeRef, Now, Operator, Origin, PodRef,
+    Ready, ReadyStatus, Revision, Taint, Toleration, TraceContext, Verdict, Wall, Zone,
 };
 use bailiff_taint_core::{
     Answer, Config, Effect, Event, HealthRecord, Inherited, Input, Manager, NodeFacts, NodePatch, NodeReady, PodFacts, PodMark,
@@ -390,4 +390,7 @@ pub fn done(version: &str) -> Answer {
     Answer::Done(version.into())
 }
 
-pub const FAILED: Answer = Answer::Failed { retry_after: None };
+pub const FAILED: Answer = Answer::Failed {
+    retry_after: None,
+    load: Load::Overloaded,
+};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::ReadyStatus;
+use bailiff_model::{Load, ReadyStatus};
 use bailiff_taint_core::{Answer, Config, Input, NodeFacts, Profile, Reading};
 
 use crate::harness::{FAILED, Harness, at_version, done, mk_node, mk_ready};
@@ -83,6 +83,7 @@ fn a_failed_write_is_tried_again() {
     };
     h.apply(read(Reading::Failed {
         retry_after: Some(Duration::from_secs(9)),
+        load: Load::Overloaded,
     }));
     h.at(9);
     assert_eq!(h.reads.len(), 1, "the server asked for a pause");

@@ -8,7 +8,7 @@ use bailiff_taint_core::{Effect, Input, NodeFacts, PodFacts, Profile};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::harness::{Harness, mk_config, mk_node, mk_pod, mk_ready, recreated};
+use crate::harness::{FAILED, Harness, mk_config, mk_node, mk_pod, mk_ready, recreated};
 
 const KEYS: [&str; 4] = ["a", "b=v", "b=w", "node.kubernetes.io/unreachable"];
 
@@ -339,7 +339,7 @@ proptest! {
     fn stray_answers_are_ignored(steps in proptest::collection::vec((0..9_u64, mk_step()), 0..20), uid in "p[0-5]-[0-9]") {
         use bailiff_taint_core::{Answer, Reading};
         let (mut harness, _) = play(Profile::Bailiff, &steps);
-        for answer in [Answer::Done("1".into()), Answer::Gone, Answer::Failed { retry_after: None }] {
+        for answer in [Answer::Done("1".into()), Answer::Gone, FAILED] {
             harness.apply(Input::PodMarked { uid: uid.as_str().into(), answer: answer.clone() });
             harness.apply(Input::NodePatched { name: "n7".into(), answer });
         }

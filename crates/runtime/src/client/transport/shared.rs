@@ -95,7 +95,8 @@ pub(super) struct Taken {
 
 /// What became of a request.
 pub(super) enum Sent {
-    Answered(Response<Incoming>),
+    /// What keeps its place is kept for as long as it is read.
+    Answered(Response<Incoming>, Held),
     /// The server speaks HTTP/1.1 by now, and did not look at the request.
     Older(Request<Content>),
 }
@@ -236,7 +237,7 @@ impl Shared {
             let line = inner.further.came(sender, &inner.places);
             // Who waited has its places.
             shared.open_another();
-            while !line.is_idle() {
+            while !line.is_gone() && !line.is_idle() {
                 tokio::time::sleep(super::IDLE_FOR).await;
             }
             inner.further.end(&line, &inner.places);
@@ -321,11 +322,6 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// What keeps it taken, for as long as the answer is read.
-    pub(super) fn held(&self) -> Held {
-        Arc::clone(&self.held)
-    }
-
     /// Sends a request.
     ///
     /// A server that ends connections now and then (`--goaway-chance`) says which requests it did not look at, and expects them again.
@@ -337,7 +333,7 @@ impl Place {
                 return Ok(Sent::Older(request));
             };
             let error = match sender.send_request(request.clone()).await {
-                Ok(answer) => return Ok(Sent::Answered(answer)),
+                Ok(answer) => return Ok(Sent::Answered(answer, self.held)),
                 Err(error) => error,
             };
             // To the connection that is an error like others.
@@ -347,7 +343,17 @@ impl Place {
             match untouched(&error) {
                 Some(Untouched::Ending) if tries < TRIES => {
                     self.shared.leave(&self);
-                    self.connection = self.shared.connection();
+                    if self.held.line.is_none() {
+                        self.connection = self.shared.connection();
+                        continue;
+                    }
+                    // What is over a connection has a place on it.
+                    let shared = self.shared.clone();
+                    drop(self);
+                    match shared.place(false).await? {
+                        Some(place) => self = place,
+                        None => return Ok(Sent::Older(request)),
+                    }
                 }
                 Some(Untouched::Refused) if tries < TRIES => {}
                 _ => return Err(error.into()),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Now, PodUid, ResourceVersion};
+use bailiff_model::{Load, Now, PodUid, ResourceVersion};
 
 use super::super::{Evictor, Timer};
 use super::{Awaited, Stage, Target};
@@ -22,11 +22,8 @@ impl Evictor {
         let Some(stage) = stage.filter(|stage| stage.ticket() == Some(ticket)) else {
             return;
         };
-        match result.as_ref().map_err(|failure| failure.kind) {
-            Err(FailureKind::Throttled | FailureKind::Unknown) => self.pods.slots.overloaded(),
-            Err(FailureKind::NotSent | FailureKind::CalledOff) => {}
-            _ => self.pods.slots.answered(),
-        }
+        let load = result.as_ref().map_or_else(|failure| failure.kind.load(), |_| Load::Answered);
+        self.pods.slots.ended(load);
         match (stage, result) {
             (Stage::Reading(_) | Stage::Marking(_), Ok(PodAnswer::Facts(facts))) => {
                 self.pod_seen(uid, facts, matches!(stage, Stage::Marking(_)), now);

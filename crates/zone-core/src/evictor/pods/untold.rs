@@ -138,8 +138,10 @@ impl Evictor {
 
     /// Nobody knows how long the requests under way take.
     fn tell_of_slots(&mut self, uid: &PodUid, now: Now) {
-        let slots = self.pods.slots.size();
-        let detail = format!("{slots} evictions are under way, as many as may be at a time (at most --concurrent-evictions)");
+        let most = self.config.max_evictions_in_flight;
+        let detail = format!(
+            "as many evictions are under way as the API server takes, or may be at a time ({most}, --concurrent-evictions)"
+        );
         self.say_pod_waits(uid, Reason::new(HoldReason::RateLimited, detail), now);
     }
 

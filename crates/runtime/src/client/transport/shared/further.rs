@@ -5,11 +5,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::{AT_ONCE, CONNECT_WITHIN, FURTHER, Sender};
+
+/// After one that did not come about, or ended at once: longer than it takes to know that.
+const NEXT_AFTER: Duration = Duration::from_secs(2 * CONNECT_WITHIN.as_secs());
 
 /// Those that are there, and what is known of the next.
 #[derive(Default)]
@@ -28,6 +32,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Line {
     sender: Sender,
+    born: Instant,
     places: Arc<Semaphore>,
     /// It was used since it was last asked.
     is_used: AtomicBool,
@@ -45,8 +50,7 @@ impl Further {
         if state.lines.len() >= FURTHER || state.none_before.is_some_and(|before| now < before) {
             return false;
         }
-        // It takes no longer to come about.
-        state.none_before = Some(now + 2 * CONNECT_WITHIN);
+        state.none_before = Some(now + NEXT_AFTER);
         true
     }
 
@@ -54,6 +58,7 @@ impl Further {
     pub(super) fn came(&self, sender: Sender, places: &Semaphore) -> Arc<Line> {
         let line = Arc::new(Line {
             sender,
+            born: Instant::now(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
             is_used: AtomicBool::new(true),
             is_gone: AtomicBool::new(false),
@@ -69,16 +74,10 @@ impl Further {
     /// nobody else does: so there is one, unless a connection ended.
     pub(super) fn place(&self, first: &Arc<Semaphore>, places: &Semaphore) -> Option<(Option<Arc<Line>>, OwnedSemaphorePermit)> {
         let mut state = self.state();
+        state.end_those(|line| line.sender.is_closed(), places);
         if let Ok(permit) = Arc::clone(first).try_acquire_owned() {
             return Some((None, permit));
         }
-        state.lines.retain(|line| {
-            let is_alive = !line.sender.is_closed();
-            if !is_alive {
-                line.go(places);
-            }
-            is_alive
-        });
         state.lines.iter().find_map(|line| {
             let permit = Arc::clone(&line.places).try_acquire_owned().ok()?;
             line.is_used.store(true, Ordering::Relaxed);
@@ -88,17 +87,30 @@ impl Further {
 
     /// It is not used any more.
     pub(super) fn end(&self, line: &Arc<Line>, places: &Semaphore) {
-        self.state().lines.retain(|other| {
-            let is_other = !Arc::ptr_eq(other, line);
-            if !is_other {
-                line.go(places);
-            }
-            is_other
-        });
+        self.state().end_those(|other| Arc::ptr_eq(other, line), places);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Those that `are_over` are not used any more. If one of them had only just begun, the next would fare no better.
+    fn end_those(&mut self, are_over: impl Fn(&Arc<Line>) -> bool, places: &Semaphore) {
+        let now = Instant::now();
+        self.lines.retain(|line| {
+            let is_over = are_over(line);
+            if is_over {
+                line.go(places);
+                if now.duration_since(line.born) < NEXT_AFTER {
+                    self.none_before = Some(now + NEXT_AFTER);
+                }
+            }
+            !is_over
+        });
     }
 }
 
