@@ -139,9 +139,7 @@ impl Evictor {
     /// Nobody knows how long the requests under way take.
     fn tell_of_slots(&mut self, uid: &PodUid, now: Now) {
         let most = self.config.max_evictions_in_flight;
-        let detail = format!(
-            "as many evictions are under way as the API server takes, or may be at a time ({most}, --concurrent-evictions)"
-        );
+        let detail = format!("as many are under way as the API server takes, of {most} evictions at most (--concurrent-evictions)");
         self.say_pod_waits(uid, Reason::new(HoldReason::RateLimited, detail), now);
     }
 
