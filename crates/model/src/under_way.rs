@@ -13,8 +13,8 @@ const MOST_TIMES: f64 = 8.0;
 /// `by_default` are with one that makes 20.
 ///
 /// There are as many as that, or more in proportion to what the client lets through, up to eight times: more would only wait there, before
-/// what is asked for later and matters more. A server that takes a second for an answer, as one does whose CPUs are all in use, answers as
-/// many a second as are under way. Shards of a process have one client together.
+/// what is asked for later and matters more. A server that takes a second for an answer, as one does whose CPUs are all in use, answers no
+/// more a second than are under way. Shards of a process have one client together.
 pub fn under_way(by_default: usize, per_second: Option<f64>, shard: Shard) -> usize {
     let all = per_second.map_or(MOST_TIMES, |rate| rate / DEFAULT_QPS).min(MOST_TIMES);
     let times = all / f64::from(shard.count.max(1));
@@ -22,14 +22,13 @@ pub fn under_way(by_default: usize, per_second: Option<f64>, shard: Shard) -> us
 }
 
 /// What became of a request, as far as it says how busy the server is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// It was answered, whatever the answer is.
     Answered,
     /// It was not answered in time, waited too long to be sent, or was one too many.
     Overloaded,
     /// It was not made.
-    #[default]
     None,
 }
 

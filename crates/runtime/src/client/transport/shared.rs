@@ -83,7 +83,7 @@ pub(super) struct Place {
 /// What keeps a place taken until all clones are dropped.
 pub(super) type Held = Arc<Taken>;
 
-/// A place that is taken.
+/// A place that is taken. What it holds is given back in this order.
 #[derive(Debug)]
 pub(super) struct Taken {
     of_one: Option<OwnedSemaphorePermit>,
@@ -161,11 +161,9 @@ impl Shared {
             self.open_another();
             let taken = tokio::select! {
                 biased;
-                permit = Arc::clone(urgent_places).acquire_owned(), if is_urgent => Some(Taken {
-                    of_one: Some(permit.map_err(Unconnected::because)?),
-                    of_all: None,
-                    line: None,
-                }),
+                permit = Arc::clone(urgent_places).acquire_owned(), if is_urgent => {
+                    Some(Taken::new(permit.map_err(Unconnected::because)?, None, None))
+                }
                 permit = Arc::clone(places).acquire_owned() => self.on_any(permit.map_err(Unconnected::because)?),
             };
             if let Some(taken) = taken {
@@ -176,11 +174,7 @@ impl Shared {
 
     fn on_the_first(&self, of_all: OwnedSemaphorePermit) -> Option<Taken> {
         let of_one = Arc::clone(&self.0.first_places).try_acquire_owned().ok()?;
-        Some(Taken {
-            of_one: Some(of_one),
-            of_all: Some(of_all),
-            line: None,
-        })
+        Some(Taken::new(of_one, Some(of_all), None))
     }
 
     /// A place on the first connection that has one, so that the further ones are used in waves only. None if the one has ended on which
@@ -190,11 +184,7 @@ impl Shared {
             of_all.forget();
             return None;
         };
-        Some(Taken {
-            of_one: Some(of_one),
-            of_all: Some(of_all),
-            line,
-        })
+        Some(Taken::new(of_one, Some(of_all), line))
     }
 
     /// The first one that is there or comes about.
@@ -293,6 +283,16 @@ impl Inner {
 
 // === impl Taken ===
 
+impl Taken {
+    fn new(of_one: OwnedSemaphorePermit, of_all: Option<OwnedSemaphorePermit>, line: Option<Arc<Line>>) -> Self {
+        Self {
+            of_one: Some(of_one),
+            of_all,
+            line,
+        }
+    }
+}
+
 impl Drop for Taken {
     fn drop(&mut self) {
         if self.line.as_ref().is_some_and(|line| line.is_gone()) {
@@ -300,8 +300,6 @@ impl Drop for Taken {
                 permit.forget();
             }
         }
-        drop(self.of_one.take());
-        drop(self.of_all.take());
     }
 }
 
