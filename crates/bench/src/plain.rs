@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::views::TargetView;
 
 /// Evictions under way at once, as many as a stage has at most: more, and the API server queues them.
-const HANDS: usize = 128;
+const HANDS: usize = 256;
 
 /// Evicts these pods, which are as they were seen.
 pub(crate) async fn evict(api: &Api, pods: &[TargetView]) -> Result<(), String> {

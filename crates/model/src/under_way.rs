@@ -9,6 +9,11 @@ const DEFAULT_QPS: f64 = 20.0;
 /// have room for.
 const MOST_TIMES: f64 = 8.0;
 
+/// How many fewer may be under way after each that was not answered in time. Each answer makes it one more, so a window opens while
+/// fewer than one in nine of them is late, however many they are, and closes while more are: what is late is made again, after a read.
+/// Half of what there was, as in TCP (RFC 5681), would keep a window closed that a few of a hundred are late in.
+const PER_LATE: usize = 8;
+
 /// How many requests of a kind a shard may have under way with a client that makes so many a second (`None`: any number), if
 /// `by_default` are with one that makes 20.
 ///
@@ -32,9 +37,9 @@ pub enum Load {
     None,
 }
 
-/// How many may be under way just now: few at first, one more for each that is answered, and half of them when one is not, or when the
-/// server says that there are too many. So the number doubles while all is well, each time that an answer takes, and a server in trouble is
-/// asked for little.
+/// How many may be under way just now: few at first, one more for each that is answered, and eight fewer for each that is not, or that the
+/// server says is one too many. So the number doubles while all is well, each time that an answer takes; it stays while a few are late, as
+/// they are with a server whose CPUs are all in use; and a server in trouble is asked for little.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     fewest: usize,
@@ -63,7 +68,7 @@ impl Window {
     pub fn ended(&mut self, load: Load) {
         match load {
             Load::Answered => self.now = (self.now + 1).min(self.most),
-            Load::Overloaded => self.now = (self.now / 2).max(self.fewest),
+            Load::Overloaded => self.now = self.now.saturating_sub(PER_LATE).max(self.fewest),
             Load::None => {}
         }
     }
@@ -104,14 +109,28 @@ mod tests {
         .collect();
         assert_eq!(sizes, [5, 6, 7, 8, 9, 10, 10]);
         window.ended(Load::None);
-        let sizes = [(); 3].map(|()| {
-            window.ended(Load::Overloaded);
-            window.size()
+        let mut wide = Window::new(4, 24);
+        (0..24).for_each(|_| wide.ended(Load::Answered));
+        let sizes = [(); 4].map(|()| {
+            wide.ended(Load::Overloaded);
+            wide.size()
         });
-        assert_eq!(sizes, [5, 4, 4]);
+        assert_eq!((window.size(), sizes), (10, [16, 8, 4, 4]));
         assert_eq!(
             (Window::new(4, 2).size(), Window::new(4, 0).size(), Window::new(0, 3).size()),
             (2, 1, 1)
         );
+    }
+
+    #[test]
+    fn a_window_is_open_while_few_are_late_and_closed_while_many_are() {
+        for (one_in, wanted) in [(100, 248..=256), (10, 248..=256), (8, 32..=40), (2, 32..=40)] {
+            let mut window = Window::new(32, 256);
+            (0..256).for_each(|_| window.ended(Load::Answered));
+            for nth in 0..20_000 {
+                window.ended(if nth % one_in == 0 { Load::Overloaded } else { Load::Answered });
+            }
+            assert!(wanted.contains(&window.size()), "one in {one_in}: {}", window.size());
+        }
     }
 }

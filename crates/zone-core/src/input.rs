@@ -165,6 +165,8 @@ pub struct Failure {
     pub kind: FailureKind,
     /// The server wants to be left alone for this long.
     pub retry_after: Option<Duration>,
+    /// What it says of how busy the server is.
+    pub load: Load,
     /// The server's words.
     pub detail: String,
 }
@@ -191,15 +193,6 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// What it says of how busy the server is.
-    pub(crate) const fn load(self) -> Load {
-        match self {
-            Self::Throttled | Self::NotSent | Self::Unknown => Load::Overloaded,
-            Self::CalledOff => Load::None,
-            Self::Gone | Self::Conflict | Self::Invalid | Self::Denied => Load::Answered,
-        }
-    }
-
     /// Its word.
     pub const fn as_str(self) -> &'static str {
         match self {

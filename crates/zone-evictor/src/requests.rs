@@ -227,13 +227,14 @@ fn failure(what: &str, name: &impl std::fmt::Display, error: &Error) -> Failure 
     Failure {
         kind,
         retry_after: error.retry_after,
+        load: error.kind.load(),
         detail: error.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bailiff_model::Effect;
+    use bailiff_model::{Effect, Load};
 
     use super::*;
 
@@ -313,24 +314,25 @@ mod tests {
     fn every_error_means_something_to_the_core() {
         let retry_after = Some(std::time::Duration::from_secs(7));
         let cases = [
-            (Kind::NotFound, FailureKind::Gone),
-            (Kind::Conflict, FailureKind::Conflict),
-            (Kind::TooManyRequests, FailureKind::Throttled),
-            (Kind::NotSent, FailureKind::NotSent),
-            (Kind::Invalid, FailureKind::Invalid),
-            (Kind::Forbidden, FailureKind::Denied),
-            (Kind::NotLeading, FailureKind::NotSent),
-            (Kind::CalledOff, FailureKind::CalledOff),
-            (Kind::Timeout, FailureKind::Unknown),
-            (Kind::Unavailable, FailureKind::Unknown),
+            (Kind::NotFound, FailureKind::Gone, Load::Answered),
+            (Kind::Conflict, FailureKind::Conflict, Load::Answered),
+            (Kind::TooManyRequests, FailureKind::Throttled, Load::Overloaded),
+            (Kind::NotSent, FailureKind::NotSent, Load::Overloaded),
+            (Kind::Invalid, FailureKind::Invalid, Load::Answered),
+            (Kind::Forbidden, FailureKind::Denied, Load::Answered),
+            (Kind::NotLeading, FailureKind::NotSent, Load::None),
+            (Kind::CalledOff, FailureKind::CalledOff, Load::None),
+            (Kind::Timeout, FailureKind::Unknown, Load::Overloaded),
+            (Kind::Unavailable, FailureKind::Unknown, Load::Overloaded),
         ];
-        for (kind, wanted) in cases {
+        for (kind, wanted, load) in cases {
             let error = Error {
                 retry_after,
                 ..Error::new(kind, "why")
             };
             let failure = failure("Pod", &"ns/p", &error);
-            assert_eq!((failure.kind, failure.retry_after), (wanted, retry_after), "{kind:?}");
+            let told = (failure.kind, failure.retry_after, failure.load);
+            assert_eq!(told, (wanted, retry_after, load), "{kind:?}");
         }
     }
 }

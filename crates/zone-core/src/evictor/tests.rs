@@ -3,8 +3,8 @@
 use bailiff_model::health::{Ready, Verdict};
 use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, NodeIsolation, PodEviction, Trigger};
 use bailiff_model::{
-    Mono, NodeHealth, NodeName, NodeRef, Now, Origin, PodRef, PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Topic, Wall,
-    Zone,
+    Load, Mono, NodeHealth, NodeName, NodeRef, Now, Origin, PodRef, PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Topic,
+    Wall, Zone,
 };
 
 use super::Evictor;
@@ -130,6 +130,7 @@ fn nothing_is_kept_of_a_node_that_is_gone() {
         result: Err(Failure {
             kind: FailureKind::Gone,
             retry_after: None,
+            load: Load::Answered,
             detail: String::new(),
         }),
     };

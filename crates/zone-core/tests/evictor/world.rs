@@ -12,8 +12,8 @@ use bailiff_model::intent::{EvictionCause, HealthTaint, Intent, IntentState, Nod
 use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState, ZoneStatus};
 use bailiff_model::taint::used;
 use bailiff_model::{
-    Effect as TaintEffect, Hold, HoldReason, Labels, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName, PodRef,
-    PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, TraceContext, Verdict, Wall, Zone,
+    Effect as TaintEffect, Hold, HoldReason, Labels, Load, Mono, Namespace, NodeName, NodeRef, NodeUid, Now, Origin, PodName,
+    PodRef, PodUid, ReadyStatus, ResourceVersion, Revision, Taint, Toleration, Topic, TraceContext, Verdict, Wall, Zone,
 };
 use bailiff_zone_core::{
     Block, Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark,
@@ -302,10 +302,19 @@ impl World {
     }
 }
 
+fn load_of(kind: FailureKind) -> Load {
+    match kind {
+        FailureKind::Throttled | FailureKind::Unknown => Load::Overloaded,
+        FailureKind::NotSent | FailureKind::CalledOff => Load::None,
+        _ => Load::Answered,
+    }
+}
+
 pub fn mk_failure(kind: FailureKind) -> Failure {
     Failure {
         kind,
         retry_after: None,
+        load: load_of(kind),
         detail: String::new(),
     }
 }

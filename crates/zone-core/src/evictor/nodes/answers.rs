@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Mono, NodeName, Now, Zone};
+use bailiff_model::{Load, Mono, NodeName, Now, Zone};
 
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
@@ -233,6 +233,7 @@ fn mk_failure(kind: FailureKind, detail: &str) -> Failure {
     Failure {
         kind,
         retry_after: None,
+        load: Load::None,
         detail: detail.to_owned(),
     }
 }

@@ -22,7 +22,7 @@ impl Evictor {
         let Some(stage) = stage.filter(|stage| stage.ticket() == Some(ticket)) else {
             return;
         };
-        let load = result.as_ref().map_or_else(|failure| failure.kind.load(), |_| Load::Answered);
+        let load = result.as_ref().map_or_else(|failure| failure.load, |_| Load::Answered);
         self.pods.slots.ended(load);
         match (stage, result) {
             (Stage::Reading(_) | Stage::Marking(_), Ok(PodAnswer::Facts(facts))) => {

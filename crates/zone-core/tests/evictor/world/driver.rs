@@ -154,6 +154,7 @@ impl World {
         let failure = self.failures.pop_front().map(|kind| Failure {
             kind,
             retry_after: self.retry_after,
+            load: load_of(kind),
             detail: "as the test wanted".to_owned(),
         });
         match request {
