@@ -21,6 +21,10 @@ pub const NODES: &str = "/api/v1/nodes";
 /// Path of all leases of nodes.
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
+/// How long a single read may take: twice as long as other requests. A node is no less silent for it, as only what is read after the end of
+/// its grace counts; and one that is given up is asked for again of a server that is slow, which is why it was given up.
+const GET_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long a list of all nodes may take. It is asked for when many went silent together, which is when the API server is busy: as long
 /// as it answers pages it is worth waiting for, as nothing can be judged without. What was read by then is answered.
 const LIST_WITHIN: Duration = Duration::from_secs(60);
@@ -29,6 +33,7 @@ const LIST_WITHIN: Duration = Duration::from_secs(60);
 async fn confirm(api: Api, seed: Seed, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
     let answers = match by {
         ReadBy::Get => {
+            let api = api.with_deadline(GET_WITHIN);
             let mut answers = Vec::with_capacity(nodes.len());
             for name in nodes {
                 let read = read_one(&api, &name).await;

@@ -37,6 +37,7 @@ struct State {
     patches: Vec<Value>,
     events: Vec<Value>,
     refuses: Option<u16>,
+    reads_take: Duration,
 }
 
 impl FakeApi {
@@ -81,6 +82,11 @@ impl FakeApi {
         self.state().refuses = code;
     }
 
+    /// From now on reads of single objects take this long.
+    pub fn reads_take(&self, duration: Duration) {
+        self.state().reads_take = duration;
+    }
+
     /// Requests since the last call: method and path, without queries; neither watches nor events.
     pub fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state().requests)
@@ -118,6 +124,10 @@ impl FakeApi {
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if parts.method == Method::GET && [NODES, LEASES].iter().any(|all| path.starts_with(&format!("{all}/"))) {
+            let reads_take = self.state().reads_take;
+            tokio::time::sleep(reads_take).await;
+        }
         let mut state = self.state();
         // It has no lists as streams.
         if query.contains("sendInitialEvents") {

@@ -283,6 +283,18 @@ async fn while_the_api_refuses_nothing_is_written_and_after_that_everything_is()
     );
 }
 
+/// To give a read up and ask again costs a busy server as much again, and tells nothing sooner.
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_is_asked_once() {
+    let world = World::start(&["n1", "n2"]).await;
+    world.api.reads_take(Duration::from_secs(8));
+    world.pass_alive(60, &["n2"]).await;
+    let one = |path: &str| format!("GET {path}/n1");
+    let wanted = [one(NODES), one(LEASES), format!("PATCH {NODES}/n1/status")];
+    assert_eq!(world.api.requests(), wanted);
+    assert_eq!(world.ready("n1")["status"], "Unknown");
+}
+
 /// A zone that falls silent together is read by two lists, not by two reads per node.
 #[tokio::test(start_paused = true)]
 async fn many_are_read_by_one_list() {
