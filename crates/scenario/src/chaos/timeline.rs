@@ -16,8 +16,8 @@ use jiff::SignedDuration;
 use super::story::BLIND;
 use crate::StageName;
 
-/// Former states are remembered for so long: what a stage acts on may be as old as its requests may take (5 s each, an eviction is
-/// two) and its watch may lag.
+/// Former states are remembered for so long: what a stage acts on may be as old as its requests may take (10 s for a confirming read
+/// and 5 s for each other one, of which an eviction is two) and its watch may lag.
 pub const MEMORY: Duration = Duration::from_secs(16);
 
 /// One change of an object.
