@@ -11,7 +11,7 @@ const MOST_TIMES: f64 = 8.0;
 
 /// How many fewer may be under way after each that was not answered in time. Each answer makes it one more, so a window opens while
 /// fewer than one in nine of them is late, however many they are, and closes while more are: what is late is made again, after a read.
-/// Half of what there was, as in TCP (RFC 5681), would keep a window closed that a few of a hundred are late in.
+/// Half of what there was, for each, would keep a window closed that a few of a hundred are late in.
 const PER_LATE: usize = 8;
 
 /// How many requests of a kind a shard may have under way with a client that makes so many a second (`None`: any number), if
