@@ -168,13 +168,24 @@ pub enum Effect {
     },
 }
 
-/// Topics and routes that a reader wants.
+/// Topics, routes and producers that a reader wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Topics.
     pub topics: BTreeSet<Topic>,
     /// Routes that pass, for topics that are filtered.
     pub filters: BTreeMap<Topic, BTreeSet<String>>,
+    /// Whose records are left out.
+    pub except: Option<Speaker>,
+}
+
+/// A producer in one epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaker {
+    /// Who publishes.
+    pub producer: String,
+    /// Epoch; never 0.
+    pub epoch: u64,
 }
 
 /// One atomic set: everything between two positions, coalesced per key.
@@ -276,6 +287,7 @@ impl Selection {
         Self {
             topics: topics.into_iter().collect(),
             filters: BTreeMap::new(),
+            except: None,
         }
     }
 
@@ -292,7 +304,11 @@ impl Selection {
             ["\u{1}", topic.as_str()].into_iter().chain(routes)
         });
         // FNV-1a, each text closed by a byte that is in none: it only has to tell accidents apart.
-        let bytes = topics.chain(filters).flat_map(|text| text.bytes().chain([0]));
+        let except = self.except.iter();
+        let except = except.flat_map(|speaker| ["\u{2}".to_owned(), speaker.epoch.to_string(), speaker.producer.clone()]);
+        let except: Vec<String> = except.collect();
+        let texts = topics.chain(filters).chain(except.iter().map(String::as_str));
+        let bytes = texts.flat_map(|text| text.bytes().chain([0]));
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })

@@ -1,4 +1,4 @@
-//! Which records are this instance's own: the stage hears of its topic what it says itself.
+//! Which records are this instance's own: where the bus issues epochs, the stage hears of its topic what it says itself.
 
 /// What the bus says of whoever publishes in our session.
 #[derive(Clone, Debug)]

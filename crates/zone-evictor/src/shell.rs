@@ -81,7 +81,7 @@ impl Shell {
             daemon_sets: (config.mode == EvictionMode::Node)
                 .then(|| Watch::start(&env.api, Source::all(requests::DAEMON_SETS), &seed)),
             evictor: Evictor::new(config),
-            bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed),
+            bus: bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed).without_echo(&session),
             publisher: bailiff_event_bus::publish(&env.bus, session, &env.host.clock, &seed),
             own,
             requests: Requests::new(MOST_REQUESTS),

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
 use super::backoff::Backoff;
+use super::publisher::PublishOptions;
 use super::{ANSWER_WITHIN, Bus, SILENT_AFTER, STALE_AFTER};
 use crate::record::{Record, ShardStatus};
 use crate::wire::{Wire, envelope};
@@ -87,6 +88,8 @@ pub struct Skipped {
 pub struct Subscription {
     bus: Bus,
     options: SubscribeOptions,
+    /// Whose records are left out.
+    except: Option<pb::Speaker>,
     clock: Clock,
     backoff: Backoff,
     cursor: String,
@@ -144,6 +147,7 @@ pub fn subscribe(bus: &Bus, options: SubscribeOptions, clock: &Clock, seed: &See
     Subscription {
         bus: bus.seeded(&seed),
         options,
+        except: None,
         clock: clock.clone(),
         backoff: Backoff::new(seed),
         cursor: String::new(),
@@ -161,6 +165,17 @@ pub fn subscribe(bus: &Bus, options: SubscribeOptions, clock: &Clock, seed: &See
 // === impl Subscription ===
 
 impl Subscription {
+    /// The same, before it heard anything, without what `session` says. One whose epoch the bus issues has an echo all the same: what an
+    /// earlier process said by its name is not told from it.
+    #[must_use]
+    pub fn without_echo(mut self, session: &PublishOptions) -> Self {
+        self.except = (session.epoch > 0).then(|| pb::Speaker {
+            producer: session.producer.clone(),
+            epoch: session.epoch,
+        });
+        self
+    }
+
     /// The next news. Never ends.
     ///
     /// # Cancellation
@@ -236,6 +251,7 @@ impl Subscription {
             cursor: self.cursor.clone(),
             filters: filters.collect(),
             subscriber: self.options.subscriber.clone(),
+            except: self.except.clone(),
         };
         let mut client = self.bus.client();
         let opening = async move { client.subscribe(request).await.map(tonic::Response::into_inner) };

@@ -8,6 +8,7 @@ use bailiff_proto::v1 as pb;
 use bytes::Bytes;
 use prost::Message as _;
 
+use super::Speaker;
 use crate::record::{Incoming, Record, TombstoneReason};
 use crate::wire::{self, Wire, envelope, scalar};
 
@@ -113,6 +114,11 @@ impl Kept {
     /// Key within the topic.
     pub fn key(&self) -> &str {
         self.said.key()
+    }
+
+    /// Who said it is this one.
+    pub(super) fn is_by(&self, speaker: &Speaker) -> bool {
+        (self.by.epoch, &self.by.producer) == (speaker.epoch, &speaker.producer)
     }
 
     /// Position in the bus's one revision sequence.

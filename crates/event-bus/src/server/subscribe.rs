@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::hub::{Hub, Seat};
 use super::status;
-use crate::engine::{Command, Kept, Position, Selection, Set, SnapshotReason, cursor};
+use crate::engine::{Command, Kept, Position, Selection, Set, SnapshotReason, Speaker, cursor};
 use crate::record::ShardStatus;
 use crate::wire::{self, envelope, scalar};
 
@@ -55,7 +55,7 @@ struct Pending {
 /// Opens a subscription.
 pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Stream, Status> {
     let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
-    let selection = selection(request.topics, request.filters).map_err(|error| hub.refuse_invalid(&error))?;
+    let selection = selection(request.topics, request.filters, request.except).map_err(|error| hub.refuse_invalid(&error))?;
     let fingerprint = selection.fingerprint();
     hub.admit_reader()?;
     // Elsewhere the reader has seen what is still to come here; it must not be shown the past. What was committed before is known
@@ -97,7 +97,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
     Ok(Box::pin(steps))
 }
 
-fn selection(topics: Vec<String>, filters: Vec<pb::RouteFilter>) -> Result<Selection, wire::Error> {
+fn selection(topics: Vec<String>, filters: Vec<pb::RouteFilter>, except: Option<pb::Speaker>) -> Result<Selection, wire::Error> {
     if topics.is_empty() {
         return Err(wire::Error::new("topics", topics, "at least one topic"));
     }
@@ -119,6 +119,17 @@ fn selection(topics: Vec<String>, filters: Vec<pb::RouteFilter>) -> Result<Selec
     Ok(Selection {
         topics: selected,
         filters: routes,
+        except: except.map(speaker).transpose().map_err(|error| error.under("except"))?,
+    })
+}
+
+fn speaker(speaker: pb::Speaker) -> Result<Speaker, wire::Error> {
+    if speaker.epoch == 0 {
+        return Err(wire::Error::new("epoch", 0, "an epoch that a session has: at least 1"));
+    }
+    Ok(Speaker {
+        producer: scalar::identity("producer", speaker.producer)?,
+        epoch: speaker.epoch,
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_event_bus::Body;
-use bailiff_event_bus::engine::{Limits, Open, Selection, SessionId};
+use bailiff_event_bus::engine::{Limits, Open, Selection, SessionId, Speaker};
 use bailiff_event_bus::record::Incoming;
 use bailiff_model::{Mono, Topic};
 
@@ -43,6 +43,7 @@ struct State {
 
 struct Entry {
     incoming: Incoming,
+    by: Speaker,
     shard: u32,
     generation: u64,
     changed_at: Mono,
@@ -63,12 +64,17 @@ struct ShardState {
 struct Session {
     topic: Topic,
     shard: u32,
+    by: Speaker,
     staged: Option<BTreeMap<String, Incoming>>,
     heard: Mono,
 }
 
 fn is_terminal(incoming: &Incoming) -> bool {
     incoming.body.as_ref().is_some_and(Body::is_terminal)
+}
+
+fn is_left_out(selection: &Selection, entry: &Entry) -> bool {
+    selection.except.as_ref() == Some(&entry.by)
 }
 
 impl Model {
@@ -126,6 +132,10 @@ impl Model {
         let session = Session {
             topic: open.topic,
             shard: open.shard,
+            by: Speaker {
+                producer: open.producer.clone(),
+                epoch,
+            },
             staged: open.replace.then(BTreeMap::new),
             heard: now,
         };
@@ -153,14 +163,14 @@ impl Model {
             }
             return;
         }
-        let (topic, shard) = (session.topic, session.shard);
+        let (topic, shard, by) = (session.topic, session.shard, session.by.clone());
         for incoming in records {
             self.changes += 1;
-            self.write(topic, shard, incoming, now);
+            self.write(topic, (shard, &by), incoming, now);
         }
     }
 
-    fn write(&mut self, topic: Topic, shard: u32, incoming: Incoming, now: Mono) {
+    fn write(&mut self, topic: Topic, (shard, by): (u32, &Speaker), incoming: Incoming, now: Mono) {
         let change = self.changes;
         let state = self.topics.get_mut(&topic).unwrap();
         let generation = state.generation;
@@ -177,6 +187,7 @@ impl Model {
         }
         let entry = Entry {
             shard,
+            by: by.clone(),
             generation,
             changed_at: now,
             change,
@@ -189,7 +200,7 @@ impl Model {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(staged) = session.staged.take() else { return };
         session.heard = now;
-        let (topic, shard) = (session.topic, session.shard);
+        let (topic, shard, by) = (session.topic, session.shard, session.by.clone());
         let state = self.topics.get_mut(&topic).unwrap();
         let generation = state.generation;
         let is_ours = |entry: &Entry| entry.shard == shard && entry.generation == generation;
@@ -205,7 +216,7 @@ impl Model {
         self.counts.replaced += before - state.live.len();
         self.changes += 1;
         for incoming in staged.into_values() {
-            self.write(topic, shard, incoming, now);
+            self.write(topic, (shard, &by), incoming, now);
         }
         let state = self.topics.get_mut(&topic).unwrap();
         state.shards.get_mut(&shard).unwrap().complete = true;
@@ -281,12 +292,22 @@ impl Model {
 
     /// What a reader with this selection must hold.
     pub fn held(&self, selection: &Selection) -> BTreeMap<(Topic, String), Body> {
-        let topics = self.topics.iter().filter(|(topic, _)| selection.topics.contains(topic));
-        let entries = topics.flat_map(|(topic, state)| state.live.values().map(move |entry| (*topic, &entry.incoming)));
-        let passing = entries.filter(|(topic, incoming)| selection.passes(*topic, &incoming.route));
+        let entries = self.entries(selection).filter(|(_, entry)| !is_left_out(selection, entry));
+        let passing = entries.filter(|(topic, entry)| selection.passes(*topic, &entry.incoming.route));
         passing
-            .filter_map(|(topic, incoming)| Some(((topic, incoming.key.clone()), incoming.body.clone()?)))
+            .filter_map(|(topic, entry)| Some(((topic, entry.incoming.key.clone()), entry.incoming.body.clone()?)))
             .collect()
+    }
+
+    /// Keys of which a reader with this selection is told nothing, by who spoke of them last.
+    pub fn left_out(&self, selection: &Selection) -> BTreeSet<(Topic, String)> {
+        let entries = self.entries(selection).filter(|(_, entry)| is_left_out(selection, entry));
+        entries.map(|(topic, entry)| (topic, entry.incoming.key.clone())).collect()
+    }
+
+    fn entries(&self, selection: &Selection) -> impl Iterator<Item = (Topic, &Entry)> {
+        let topics = self.topics.iter().filter(|(topic, _)| selection.topics.contains(topic));
+        topics.flat_map(|(topic, state)| state.live.values().map(move |entry| (*topic, entry)))
     }
 
     /// What a reader must know of the shards of these topics.

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bailiff_event_bus::engine::{Answer, Command, Limits, Position, Refusal, Report, Selection, SessionId, SnapshotReason, cursor};
+use bailiff_event_bus::engine::{
+    Answer, Command, Limits, Position, Refusal, Report, Selection, SessionId, SnapshotReason, Speaker, cursor,
+};
 use bailiff_event_bus::record::Incoming;
 use bailiff_event_bus::{Body, Record};
 use bailiff_model::outcome::PodOutcomeState;
@@ -18,7 +20,7 @@ use crate::engines::Kind;
 use crate::support::{mk_health, mk_outcome};
 
 /// The reader that never reads.
-const SLEEPER: usize = 4;
+const SLEEPER: usize = 5;
 
 const TOPICS: [Topic; 2] = [Topic::NodeHealth, Topic::EvictionOutcomes];
 
@@ -139,6 +141,7 @@ struct Premises {
     layouts_refused: usize,
     ended_refused: usize,
     left_filter: usize,
+    left_out: usize,
     too_old: usize,
     foreign: usize,
     resumed: usize,
@@ -185,10 +188,19 @@ impl Run<'_> {
         let filtered = Selection {
             topics: TOPICS.into(),
             filters: route(Topic::NodeHealth, "eu:a"),
+            except: None,
         };
         let narrow = Selection {
             topics: [Topic::EvictionOutcomes].into(),
             filters: route(Topic::EvictionOutcomes, "eu:node-1"),
+            except: None,
+        };
+        let without_one = Selection {
+            except: Some(Speaker {
+                producer: "producer-2".to_owned(),
+                epoch: 2,
+            }),
+            ..Selection::of(TOPICS)
         };
         let sleeper = Selection::of(TOPICS);
         let selections = [
@@ -196,6 +208,7 @@ impl Run<'_> {
             Selection::of([Topic::NodeHealth]),
             filtered,
             narrow,
+            without_one,
             sleeper,
         ];
         let mut run = Run {
@@ -349,6 +362,11 @@ impl Run<'_> {
             let record = kept.to_record().unwrap();
             let left = Some(bailiff_event_bus::TombstoneReason::LeftFilter);
             premises.left_filter += usize::from(record.tombstone == left);
+            let speaker = Speaker {
+                producer: record.producer.clone(),
+                epoch: record.epoch,
+            };
+            assert!(record.body.is_none() || reader.selection.except.as_ref() != Some(&speaker));
             reader.take(&record, is_snapshot);
         }
         for shard in set.shards {
@@ -359,6 +377,10 @@ impl Run<'_> {
             reader.shards.insert((shard.topic, shard.shard), known);
         }
         reader.position = Position::After(set.upto);
+        // Of what is left out it was told nothing but removals, and may hold what was said before.
+        let left_out = self.model.left_out(&reader.selection);
+        premises.left_out += left_out.len();
+        reader.held.retain(|key, _| !left_out.contains(key));
         assert_eq!(reader.held, self.model.held(&reader.selection));
         let shards = self.model.shards(&reader.selection.topics, self.rig.now.mono);
         assert_eq!(reader.shards, shards);
@@ -460,6 +482,7 @@ fn every_reader_holds_what_the_model_holds() {
         layouts_refused,
         ended_refused,
         left_filter,
+        left_out,
         too_old,
         foreign,
         resumed,
@@ -487,6 +510,7 @@ fn every_reader_holds_what_the_model_holds() {
         ("layouts_refused", layouts_refused),
         ("ended_refused", ended_refused),
         ("left_filter", left_filter),
+        ("left_out", left_out),
         ("too_old", too_old),
         ("foreign", foreign),
         ("resumed", resumed),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bailiff_event_bus::TombstoneReason;
-use bailiff_event_bus::engine::{Answer, Command, Kept, Limits, Position, Refusal, Selection, SessionId, SnapshotReason};
+use bailiff_event_bus::engine::{Answer, Command, Kept, Limits, Position, Refusal, Selection, SessionId, SnapshotReason, Speaker};
 use bailiff_event_bus::record::Incoming;
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
@@ -387,6 +387,7 @@ fn leaving_a_filter_is_a_removal(kind: Kind) {
     let selection = Selection {
         topics: [HEALTH].into(),
         filters: [(HEALTH, ["eu:a".to_owned()].into())].into(),
+        except: None,
     };
     let read = |rig: &Rig, position| rig.engine.read(&selection, position, rig.now);
     let start = Position::Start(SnapshotReason::NoCursor);
@@ -415,6 +416,52 @@ fn leaving_a_filter_is_a_removal(kind: Kind) {
     };
     rig.publish(session, vec![bare]);
     assert_eq!(reasons(&read(&rig, start).records), [("n9", None)]);
+}
+
+on_every_engine!(what_a_reader_says_itself_is_left_out);
+fn what_a_reader_says_itself_is_left_out(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
+    let speaker = |epoch: u64| Speaker {
+        producer: format!("producer-{epoch}"),
+        epoch,
+    };
+    let told = |rig: &Rig, except: Speaker, position| {
+        let selection = Selection {
+            except: Some(except),
+            ..Selection::of([HEALTH])
+        };
+        let set = rig.engine.read(&selection, position, rig.now);
+        let told = set.records.iter().map(|record| record.key().to_owned());
+        (told.collect::<Vec<_>>(), set.upto)
+    };
+    let start = Position::Start(SnapshotReason::NoCursor);
+    let before = rig.session(HEALTH, (0, 1), 1, false);
+    rig.publish(before, vec![node("n1", 1), node("n2", 1)]);
+    let session = rig.session(HEALTH, (0, 1), 2, false);
+    rig.publish(session, vec![node("n2", 2), node("n3", 2)]);
+
+    let (keys, upto) = told(&rig, speaker(2), start);
+    assert_eq!(keys, ["n1"], "in a snapshot");
+    assert_eq!(told(&rig, speaker(1), start).0, ["n2", "n3"]);
+    let same_name = Speaker {
+        producer: "producer-2".to_owned(),
+        epoch: 1,
+    };
+    assert_eq!(
+        told(&rig, same_name, start).0,
+        ["n1", "n2", "n3"],
+        "another epoch is another process"
+    );
+
+    rig.publish(session, vec![node("n1", 3), node("n2", 3)]);
+    let (keys, upto) = told(&rig, speaker(2), Position::After(upto));
+    assert!(keys.is_empty(), "in what follows: {keys:?}");
+    rig.publish(session, vec![mk_removal("n1")]);
+    let (keys, upto) = told(&rig, speaker(2), Position::After(upto));
+    assert_eq!(keys, ["n1"], "what is gone is gone");
+    let after = rig.session(HEALTH, (0, 1), 3, false);
+    rig.publish(after, vec![node("n2", 4)]);
+    assert_eq!(told(&rig, speaker(2), Position::After(upto)).0, ["n2"]);
 }
 
 on_every_engine!(resetting_an_epoch_ends_the_session_and_lets_a_lower_one_in);

@@ -1,11 +1,13 @@
 //! What a subscriber is promised, through client and server.
 
-use bailiff_event_bus::{Bus, Draft, Line, RouteFilter, ServerOptions, SubscribeOptions, TombstoneReason, Update, subscribe};
+use bailiff_event_bus::{
+    Bus, Draft, Line, RouteFilter, ServerOptions, SubscribeOptions, TombstoneReason, Update, publish, subscribe,
+};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
 use crate::engines::{Kind, on_every_engine};
-use crate::support::{Follower, World, contents, mk_draft, mk_health, mk_outcome, pass, soon};
+use crate::support::{Follower, World, contents, mk_draft, mk_health, mk_outcome, mk_publishing, pass, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
@@ -293,20 +295,62 @@ async fn leaving_a_filter_is_a_removal_and_entering_it_a_record(kind: Kind) {
     follower.until(|follower| follower.held.is_empty()).await;
 }
 
+on_every_engine!(async a_stage_that_follows_its_own_topic_has_no_echo);
+async fn a_stage_that_follows_its_own_topic_has_no_echo(kind: Kind) {
+    let world = World::new(kind);
+    let before = world.publish("monitor", HEALTH, (0, 1), 6);
+    before.set(Draft::new(mk_health("n1", "a", 1)));
+    before.complete();
+    let mut witness = world.follow(&[HEALTH]);
+    witness.until(|witness| witness.is_complete(HEALTH)).await;
+    drop(before);
+
+    let ours = mk_publishing("monitor", HEALTH, (0, 1), 7);
+    let subscription = world.subscribe(&[HEALTH]).without_echo(&ours);
+    let mut follower = Follower::new(subscription);
+    follower.until(|follower| follower.is_complete(HEALTH)).await;
+    assert_eq!(
+        follower.contents(),
+        contents([("n1", 1)]),
+        "an earlier process of this name is another one"
+    );
+
+    let publisher = publish(&world.bus, ours, &world.clock, &world.seed);
+    publisher.set(Draft::new(mk_health("n1", "a", 2)));
+    publisher.set(Draft::new(mk_health("n2", "a", 2)));
+    publisher.complete();
+    witness.until(|witness| witness.held.len() == 2).await;
+    publisher.remove("n1");
+    follower.until(|follower| follower.held.is_empty()).await;
+    assert_eq!(
+        follower.contents(),
+        contents([]),
+        "it was told that n1 is gone, and nothing of n2"
+    );
+    witness.until(|witness| witness.held.len() == 1).await;
+}
+
 on_every_engine!(async bad_requests_are_refused_with_the_field_and_what_is_allowed);
 async fn bad_requests_are_refused_with_the_field_and_what_is_allowed(kind: Kind) {
     use bailiff_proto::v1::event_bus_server::EventBus as _;
-    use bailiff_proto::v1::{RouteFilter as Wire, SubscribeRequest};
+    use bailiff_proto::v1::{RouteFilter as Wire, Speaker, SubscribeRequest};
     let world = World::new(kind);
     let good = SubscribeRequest {
         topics: vec!["node-health".to_owned()],
         cursor: String::new(),
         filters: Vec::new(),
         subscriber: "test".to_owned(),
+        except: None,
     };
     let filter = |topic: &str, routes: &[&str]| Wire {
         topic: topic.to_owned(),
         routes: routes.iter().map(|route| (*route).to_owned()).collect(),
+    };
+    let except = |producer: &str, epoch| {
+        Some(Speaker {
+            producer: producer.to_owned(),
+            epoch,
+        })
     };
     let with = |change: &dyn Fn(&mut SubscribeRequest)| {
         let mut request = good.clone();
@@ -322,6 +366,8 @@ async fn bad_requests_are_refused_with_the_field_and_what_is_allowed(kind: Kind)
         (with(&|request| request.topics.push("node-health".to_owned())), "topics[1]: "),
         (with(&|request| request.subscriber.clear()), "subscriber: \"\""),
         (with(&|request| request.subscriber = "a\nb".to_owned()), "subscriber: "),
+        (with(&|request| request.except = except("", 1)), "except.producer: \"\""),
+        (with(&|request| request.except = except("me", 0)), "except.epoch: 0"),
         (
             with(&|request| request.cursor = "nonsense".to_owned()),
             "cursor: \"nonsense\"",

@@ -37,10 +37,14 @@ impl Memory {
     }
 }
 
-/// What a reader is told of a key. A reader that filters is told of a key outside its filter only if that key may once have been
+/// What a reader is told of a key: that it is gone, or what was said of it last, if it wants to hear who did. A reader that filters is told of a key outside its filter only if that key may once have been
 /// inside; the removal of a key that it never saw does no harm.
 fn deliver(state: &TopicState, latest: &Arc<Kept>, selection: &Selection, is_snapshot: bool) -> Option<Arc<Kept>> {
-    if is_snapshot && latest.tombstone().is_some() {
+    let is_left_out = match latest.tombstone() {
+        Some(_) => is_snapshot,
+        None => selection.except.as_ref().is_some_and(|speaker| latest.is_by(speaker)),
+    };
+    if is_left_out {
         return None;
     }
     if selection.passes(latest.topic(), &latest.said.route) {
