@@ -414,7 +414,7 @@ fn heard(news: Published) -> Turn {
             tracing::error!(%key, %detail, "The bus refused a record");
             Turn::Nothing
         }
-        Published::Acknowledged { .. } | Published::Connected { .. } | Published::Lost => Turn::Nothing,
+        Published::Connected { .. } | Published::Lost => Turn::Nothing,
     }
 }
 

@@ -49,13 +49,16 @@
 //!     publisher.report(clock.now().mono, Some(clock.now().mono));
 //!     loop {
 //!         match publisher.next().await {
-//!             Published::Acknowledged { .. } => return Ok(()),
+//!             Published::Connected { .. } => break,
 //!             // There is no way back but a clean start.
 //!             Published::Fenced { detail } => return Err(detail),
 //!             Published::Refused { key, detail } => eprintln!("{key} breaks the contract: {detail}"),
-//!             Published::Connected { .. } | Published::Lost => {}
+//!             Published::Lost => {}
 //!         }
 //!     }
+//!     // Until everything is on the bus. It may be away: this wants a deadline.
+//!     publisher.settled().await;
+//!     Ok(())
 //! }
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 //! # runtime.block_on(async {

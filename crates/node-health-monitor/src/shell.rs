@@ -291,7 +291,6 @@ fn published(news: Published) -> Result<(), Error> {
         Published::Refused { key, detail } => tracing::error!(node = %key, %detail, "Record was refused by the bus"),
         Published::Connected { incarnation } => tracing::info!(%incarnation, "Publishing node health"),
         Published::Lost => tracing::warn!("Lost the bus; node health is published again when it is back"),
-        Published::Acknowledged { .. } => {}
     }
     Ok(())
 }

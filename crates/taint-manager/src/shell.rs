@@ -270,7 +270,6 @@ fn published(news: Published) -> Result<(), Error> {
         Published::Refused { key, detail } => tracing::error!(%key, %detail, "Record was refused by the bus"),
         Published::Connected { incarnation } => tracing::info!(%incarnation, "Publishing eviction intents"),
         Published::Lost => tracing::warn!("Lost the bus; intents are published again when it is back"),
-        Published::Acknowledged { .. } => {}
     }
     Ok(())
 }

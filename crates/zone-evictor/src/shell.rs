@@ -268,7 +268,6 @@ fn published(news: Published) -> Result<(), Error> {
         Published::Refused { key, detail } => tracing::error!(%key, %detail, "Outcome was refused by the bus"),
         Published::Connected { incarnation } => tracing::info!(%incarnation, "Publishing eviction outcomes"),
         Published::Lost => tracing::warn!("Lost the bus; outcomes are published again when it is back"),
-        Published::Acknowledged { .. } => {}
     }
     Ok(())
 }

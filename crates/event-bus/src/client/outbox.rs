@@ -1,17 +1,17 @@
 //! What a publisher has to send, what it sent, and what it has to say to its owner. Pure.
 //!
 //! Wanted properties: (A) the latest draft of every key is on the bus when the outbox is settled, whatever broke in between;
-//! (B) a key has at most one place in the queue, and news of it at most one; (C) a draft that breaks the contract stops nothing else;
+//! (B) a key has at most one place in the queue; (C) a draft that breaks the contract stops nothing else;
 //! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have.
 //!
 //! Of a key it keeps what is sent, encoded: the domain form takes several times as much, and is of no use here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Mono, Now, Origin, Revision, Topic};
+use bailiff_model::{Mono, Now, Origin, Topic};
 use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
@@ -93,8 +93,6 @@ struct Slot {
 struct News {
     connection: Option<Published>,
     refused: BTreeMap<String, String>,
-    by_key: BTreeMap<Arc<str>, Revision>,
-    by_revision: BTreeSet<(Revision, Arc<str>)>,
     fenced: Option<String>,
 }
 
@@ -251,6 +249,16 @@ impl Outbox {
         self.is_initial_state_set = true;
     }
 
+    /// There is news for the owner.
+    pub(super) fn has_news(&self) -> bool {
+        let News {
+            connection,
+            refused,
+            fenced,
+        } = &self.news;
+        connection.is_some() || !refused.is_empty() || fenced.is_some()
+    }
+
     /// The next news for the owner.
     pub(super) fn next_news(&mut self) -> Option<Published> {
         self.news.next()
@@ -346,37 +354,31 @@ impl Outbox {
     }
 
     /// The bus acknowledged. True if that ended the replace part.
-    pub(super) fn acknowledged(&mut self, id: u64, revisions: &[u64]) -> bool {
+    pub(super) fn acknowledged(&mut self, id: u64) -> bool {
         if self.replace == Replace::Ending(id) {
             self.replace = Replace::No;
-            let revision = revisions.first().copied().unwrap_or_default();
-            for (key, version) in take(&mut self.staged) {
-                self.on_the_bus(key, version, Revision(revision));
-            }
-            self.forget_old_outcomes();
+            let staged = take(&mut self.staged);
+            self.are_on_the_bus(staged);
             return true;
         }
         let Some(sent) = self.inflight.remove(&id) else { return false };
         if self.replace == Replace::Staging {
             self.staged.extend(sent);
-            return false;
+        } else {
+            self.are_on_the_bus(sent);
         }
-        for ((key, version), revision) in sent.into_iter().zip(revisions) {
-            self.on_the_bus(key, version, Revision(*revision));
-        }
-        self.forget_old_outcomes();
         false
     }
 
-    fn on_the_bus(&mut self, key: Arc<str>, version: Version, revision: Revision) {
-        let Some(slot) = self.slots.get(&key).filter(|slot| slot.version == version) else {
-            // Superseded meanwhile: the newer draft is what the owner waits for.
-            return;
-        };
-        if slot.is_removal {
-            self.slots.remove(&key);
+    fn are_on_the_bus(&mut self, sent: Sent) {
+        for (key, version) in sent {
+            // If it was not superseded meanwhile.
+            let is_removed = |slot: &Slot| slot.version == version && slot.is_removal;
+            if self.slots.get(&key).is_some_and(is_removed) {
+                self.slots.remove(&key);
+            }
         }
-        self.news.acknowledge(key, revision);
+        self.forget_old_outcomes();
     }
 }
 
@@ -405,13 +407,6 @@ impl Slot {
 // === impl News ===
 
 impl News {
-    fn acknowledge(&mut self, key: Arc<str>, revision: Revision) {
-        if let Some(earlier) = self.by_key.insert(Arc::clone(&key), revision) {
-            self.by_revision.remove(&(earlier, Arc::clone(&key)));
-        }
-        self.by_revision.insert((revision, key));
-    }
-
     fn refuse(&mut self, key: String, detail: String) {
         if self.refused.len() < REFUSED_KEPT || self.refused.contains_key(&key) {
             self.refused.insert(key, detail);
@@ -424,11 +419,6 @@ impl News {
         }
         if let Some((key, detail)) = self.refused.pop_first() {
             return Some(Published::Refused { key, detail });
-        }
-        if let Some((revision, key)) = self.by_revision.pop_first() {
-            self.by_key.remove(&key);
-            let key = key.to_string();
-            return Some(Published::Acknowledged { key, revision });
         }
         self.fenced.take().map(|detail| Published::Fenced { detail })
     }

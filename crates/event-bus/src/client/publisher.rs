@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bailiff_model::{Mono, Revision, Topic};
+use bailiff_model::{Mono, Topic};
 use bailiff_runtime::{Clock, Seed};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -31,14 +31,6 @@ pub struct PublishOptions {
 /// News of a publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Published {
-    /// The latest draft of this key, or its removal, is on the bus. Superseded drafts are not acknowledged.
-    Acknowledged {
-        /// Key.
-        key: String,
-        /// Revision at which it stands there. What the bus held already keeps the revision it had; what came with the initial
-        /// state is said to stand at the revision of the whole.
-        revision: Revision,
-    },
     /// A draft breaks the contract and was not sent; nothing else is affected.
     Refused {
         /// Key.
@@ -161,7 +153,7 @@ impl Publisher {
         }
     }
 
-    /// The next news. If nobody asks, news coalesce: memory is bounded by the number of keys.
+    /// The next news. If nobody asks, news coalesce: memory is bounded.
     ///
     /// # Cancellation
     /// Cancel-safe: nothing is lost if the future is dropped.
@@ -181,7 +173,7 @@ impl Publisher {
             let settled = self.shared.settled.notified();
             tokio::pin!(settled);
             settled.as_mut().enable();
-            if self.shared.is_settled() {
+            if self.shared.lock().is_settled() {
                 return;
             }
             settled.await;
@@ -213,23 +205,34 @@ impl Shared {
 
     /// A change by the owner: the session is woken, and the owner if it made news.
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
+        let mut state = self.lock();
+        change(&mut state);
+        self.wake_owner(&state);
         self.work.notify_one();
-        self.news.notify_one();
     }
 
-    /// A change by the session: the owner is woken.
+    /// A change by the session: the owner is woken if it made news, and whoever waits for everything to be on the bus if it is.
     pub(super) fn progress<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let result = change(&mut self.lock());
-        self.news.notify_one();
-        if self.is_settled() {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        self.wake_owner(&state);
+        if state.is_settled() {
             self.settled.notify_waiters();
         }
         result
     }
 
+    fn wake_owner(&self, state: &State) {
+        if state.outbox.has_news() {
+            self.news.notify_one();
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
     fn is_settled(&self) -> bool {
-        let state = self.lock();
-        state.is_fenced || state.outbox.is_settled()
+        self.is_fenced || self.outbox.is_settled()
     }
 }

@@ -191,7 +191,7 @@ impl Session<'_> {
         let answer = answer.ok_or_else(|| Status::unavailable("the session ended"))?;
         backoff.succeeded();
         if let Some(Answered::Acknowledged(acknowledged)) = answer.step {
-            let take = |state: &mut super::publisher::State| state.outbox.acknowledged(acknowledged.id, &acknowledged.revisions);
+            let take = |state: &mut super::publisher::State| state.outbox.acknowledged(acknowledged.id);
             if self.shared.progress(take) {
                 progress.replaced_in = Some(self.incarnation.clone());
             }

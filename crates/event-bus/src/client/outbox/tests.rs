@@ -64,7 +64,7 @@ fn mk_connected(topic: Topic) -> Outbox {
     let Some(Step::EndReplace(end)) = outbox.next_step(NOW.mono) else {
         panic!("there is nothing to stage");
     };
-    assert!(outbox.acknowledged(end.id, &[1]));
+    assert!(outbox.acknowledged(end.id));
     while outbox.next_news().is_some() {}
     outbox
 }
@@ -95,38 +95,29 @@ fn a_key_has_one_place_and_the_latest_draft() {
     let (id, keys) = next_keys(&mut outbox);
     assert_eq!(keys, ["n1", "n2"]);
     outbox.remove("n2", NOW);
-    outbox.acknowledged(id, &[3, 4]);
+    outbox.acknowledged(id);
     outbox.set(mk_draft("n1", 10), NOW);
     let (id, keys) = next_keys(&mut outbox);
     assert_eq!(keys, ["n2", "n1"]);
     assert_eq!(outbox.next_step(NOW.mono), None);
-    outbox.acknowledged(id, &[6, 5]);
+    outbox.acknowledged(id);
     assert!(outbox.is_settled());
-    let acknowledged = |key: &str, revision| {
-        let key = key.to_owned();
-        Some(Published::Acknowledged {
-            key,
-            revision: Revision(revision),
-        })
-    };
-    assert_eq!(outbox.next_news(), acknowledged("n1", 5));
-    assert_eq!(outbox.next_news(), acknowledged("n2", 6));
-    assert_eq!(outbox.next_news(), None);
+    assert!(!outbox.has_news(), "that it is on the bus wakes nobody");
     assert_eq!(outbox.slots.len(), 1, "what is removed is not kept");
 }
 
 #[test]
-fn what_was_superseded_on_its_way_is_not_acknowledged() {
+fn what_was_superseded_on_its_way_is_not_on_the_bus() {
     let mut outbox = mk_connected(Topic::NodeHealth);
     outbox.set(mk_draft("n1", 1), NOW);
     let (first, _) = next_keys(&mut outbox);
     outbox.set(mk_draft("n1", 2), NOW);
-    outbox.acknowledged(first, &[5]);
-    assert_eq!(outbox.next_news(), None);
+    outbox.acknowledged(first);
     assert!(!outbox.is_settled());
-    let (second, _) = next_keys(&mut outbox);
-    outbox.acknowledged(second, &[6]);
-    assert!(matches!(outbox.next_news(), Some(Published::Acknowledged { .. })));
+    let (second, keys) = next_keys(&mut outbox);
+    assert_eq!(keys, ["n1"]);
+    outbox.acknowledged(second);
+    assert!(outbox.is_settled());
 }
 
 #[test]
@@ -137,7 +128,7 @@ fn what_was_not_acknowledged_is_sent_again_and_the_rest_is_not() {
     outbox.set(mk_draft("n2", 1), NOW);
     let _lost = next_keys(&mut outbox);
     outbox.set(mk_draft("n3", 1), NOW);
-    outbox.acknowledged(first, &[5]);
+    outbox.acknowledged(first);
     outbox.disconnected();
     outbox.connected("bus-1", false);
     assert_eq!(next_keys(&mut outbox).1, ["n2", "n3"]);
@@ -164,7 +155,7 @@ fn the_window_is_bounded() {
         );
     }
     assert_eq!(outbox.next_step(NOW.mono), None);
-    outbox.acknowledged(first, &vec![1; keys.len()]);
+    outbox.acknowledged(first);
     assert_eq!(next_keys(&mut outbox).1.len(), keys.len());
     assert_eq!(outbox.next_step(NOW.mono), None);
 }
@@ -177,7 +168,7 @@ fn news_nobody_asks_for_coalesce() {
         outbox.set(mk_draft("n2", 1), NOW);
         outbox.remove("a/b", NOW);
         let (id, _) = next_keys(&mut outbox);
-        outbox.acknowledged(id, &[round * 2, round * 2 + 1]);
+        outbox.acknowledged(id);
         outbox.disconnected();
         outbox.connected("bus-1", false);
     }
@@ -185,7 +176,7 @@ fn news_nobody_asks_for_coalesce() {
     while let Some(one) = outbox.next_news() {
         news.push(one);
     }
-    assert_eq!(news.len(), 4, "one connection, one refusal, two acknowledgements: {news:?}");
+    assert_eq!(news.len(), 2, "one connection, one refusal: {news:?}");
 }
 
 #[test]
@@ -200,8 +191,7 @@ fn old_outcomes_are_forgotten_once_they_are_on_the_bus() {
         "nothing is forgotten that is not on the bus"
     );
     while let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono) {
-        let revisions = vec![1; batch.records.len()];
-        outbox.acknowledged(batch.id, &revisions);
+        outbox.acknowledged(batch.id);
     }
     assert_eq!(outbox.slots.len(), TERMINAL_KEPT);
     outbox.set(mk_outcome(TERMINAL_KEPT + 10), NOW);
@@ -214,7 +204,7 @@ fn what_comes_and_goes_while_the_bus_is_away_leaves_nothing() {
     outbox.set(mk_draft("known", 1), NOW);
     outbox.set(mk_draft("sent", 1), NOW);
     let (id, _) = next_keys(&mut outbox);
-    outbox.acknowledged(id, &[2, 3]);
+    outbox.acknowledged(id);
     outbox.disconnected();
     for number in 0..1_000 {
         let name = format!("n{number}");
@@ -245,7 +235,7 @@ fn outcomes_do_not_pile_up_while_the_bus_is_away() {
     }
     outbox.set(evicting, NOW);
     let (id, keys) = next_keys(&mut outbox);
-    outbox.acknowledged(id, &[2]);
+    outbox.acknowledged(id);
     outbox.disconnected();
     for number in 0..TERMINAL_WAITING + 10 {
         outbox.set(mk_outcome(number), NOW);
@@ -271,7 +261,7 @@ fn what_is_published_again_carries_its_age() {
         Some(Step::Batch(batch)) => {
             let age = |record: pb::Envelope| (record.key, record.age.map(|age| age.seconds));
             let ages: Vec<_> = envelopes(&batch).map(age).collect();
-            outbox.acknowledged(batch.id, &vec![1; ages.len()]);
+            outbox.acknowledged(batch.id);
             ages
         }
         step => panic!("{step:?} is no batch"),
