@@ -17,8 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{About, Hold, Holds, Mono, NodeName, Now, PodName, PodUid, Profile, Stamp, Wall};
-use indexmap::IndexMap;
+use bailiff_model::{About, Hold, Holds, IndexMap, Mono, NodeName, Now, PodName, PodUid, Profile, Stamp, Wall};
 use smallvec::SmallVec;
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
@@ -191,7 +190,7 @@ impl Set {
             ds,
             owner,
             changed: true,
-            pairs: IndexMap::new(),
+            pairs: IndexMap::default(),
             touched: BTreeSet::new(),
             rules_changed: true,
             policy: Policy::default(),

@@ -1,12 +1,11 @@
 //! What is known of the cluster, with the indexes that routing needs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use bailiff_model::{Holds, Namespace, NodeName, PodUid, Shared, Uid, Zone};
+use bailiff_model::{Hashes, Holds, IndexMap, IndexSet, Namespace, NodeName, PodUid, Shared, Uid, Zone};
 use hashbrown::HashTable;
-use indexmap::{IndexMap, IndexSet};
 use slotmap::SlotMap;
 
 use crate::facts::{Controller, Controlling, Labels, Node, Pod, Revision};
@@ -39,7 +38,7 @@ pub(crate) struct World {
     pods: SlotMap<PodKey, Box<Pod>>,
     /// Keys by the uids of their pods, which are in the pods: nobody goes through it, so that its order does not matter.
     keys: HashTable<PodKey>,
-    hasher: RandomState,
+    hasher: Hashes,
     by_owner: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
     orphans: BTreeMap<Namespace, BTreeSet<PodKey>>,
     revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,

@@ -17,8 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bailiff_model::timers::Timers;
-use bailiff_model::{Holds, Mono, NodeName, Now, Unlisted, Verdict};
-use indexmap::IndexMap;
+use bailiff_model::{Holds, IndexMap, Mono, NodeName, Now, Unlisted, Verdict};
 
 use crate::cadence::Cadence;
 use crate::config::Config;
@@ -108,7 +107,7 @@ impl Monitor {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            nodes: IndexMap::new(),
+            nodes: IndexMap::default(),
             stray_leases: BTreeMap::new(),
             interner: Interner::default(),
             timers: Timers::default(),

@@ -11,8 +11,7 @@ mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Holds, Mono, NodeName, Now, PodUid, Shared, Unlisted, Wall, Window};
-use indexmap::IndexMap;
+use bailiff_model::{Holds, IndexMap, Mono, NodeName, Now, PodUid, Shared, Unlisted, Wall, Window};
 
 use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
@@ -106,13 +105,13 @@ impl Manager {
                 wall: Wall::UNIX_EPOCH,
             },
             effects: Vec::new(),
-            nodes: IndexMap::new(),
+            nodes: IndexMap::default(),
             texts: Shared::default(),
             unlisted_nodes: Unlisted::default(),
             pods: Pods::default(),
             unlisted_pods: Unlisted::default(),
             leaving: BTreeMap::new(),
-            wishes: IndexMap::new(),
+            wishes: IndexMap::default(),
             health: Health::default(),
             deadlines: Deadlines::default(),
             node_writes: Tasks::new(Window::new(fewest.node_writes, config.node_writes)),

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
 use bailiff_model::{
-    About, Mono, Namespace, NodeName, NodeRef, Origin, PodName, PodRef, PodUid, ReadyStatus, ResourceVersion, Shared, Taint,
-    Toleration, TraceContext, Wall,
+    About, IndexMap, Mono, Namespace, NodeName, NodeRef, Origin, PodName, PodRef, PodUid, ReadyStatus, ResourceVersion, Shared,
+    Taint, Toleration, TraceContext, Wall,
 };
-use indexmap::IndexMap;
 
 use crate::facts::PodFacts;
 use crate::judge::Armed;

@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bailiff_model::outcome::Outcome;
 use bailiff_model::timers::Keyed;
-use bailiff_model::{EvictionMode, Hold, Holds, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Unlisted, Zone};
-use indexmap::IndexMap;
+use bailiff_model::{
+    EvictionMode, Hold, Holds, IndexMap, Mono, NodeName, Now, Origin, PodUid, Topic, TraceContext, Unlisted, Zone,
+};
 
 use crate::config::Config;
 use crate::effect::{Draft, Effect, Ticket};
@@ -113,7 +114,7 @@ impl Evictor {
             topics: Topics::default(),
             api_fresh: false,
             nodes_synced: false,
-            nodes: IndexMap::new(),
+            nodes: IndexMap::default(),
             unlisted: Unlisted::default(),
             common: nodes::Common::default(),
             votes: Votes::default(),

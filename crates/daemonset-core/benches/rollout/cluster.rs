@@ -7,8 +7,7 @@ use std::time::Duration;
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::wire::Call;
 use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer};
-use bailiff_model::{Mono, NodeName, Now, Wall};
-use indexmap::IndexMap;
+use bailiff_model::{IndexMap, Mono, NodeName, Now, Wall};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -80,7 +79,7 @@ impl Cluster {
                 mono: Mono::from_origin(Duration::from_secs(1000)),
                 wall: Wall::from_second(1_700_000_000).expect("in range"),
             },
-            pods: IndexMap::new(),
+            pods: IndexMap::default(),
             templates: Templates::default(),
             daemonset: mk_daemonset(&amount(max_unavailable), &amount(max_surge)),
             generation: 1,

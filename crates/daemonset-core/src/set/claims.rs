@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bailiff_model::{About, Mono, PodUid, Taint};
-use indexmap::IndexMap;
+use bailiff_model::{About, IndexMap, Mono, PodUid, Taint};
 
 use super::{AMBIGUOUS, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Urgency};

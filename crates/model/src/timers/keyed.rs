@@ -2,9 +2,8 @@
 
 use std::hash::Hash;
 
-use indexmap::IndexSet;
-
 use super::{Place, Timers};
+use crate::table::IndexSet;
 use crate::time::Mono;
 
 /// At most one deadline for each key. At the same time the one that was set first comes first, unless another one was taken off since.
@@ -18,7 +17,7 @@ pub struct Keyed<K> {
 impl<K> Default for Keyed<K> {
     fn default() -> Self {
         Self {
-            keys: IndexSet::new(),
+            keys: IndexSet::default(),
             timers: Timers::default(),
         }
     }

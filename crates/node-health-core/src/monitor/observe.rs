@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use bailiff_model::timers::Place;
-use bailiff_model::{Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal, Stamp};
-use indexmap::IndexMap;
+use bailiff_model::{IndexMap, Listed, NodeName, NodeUid, Now, Profile, ReadyStatus, Signal, Stamp};
 
 use super::Monitor;
 use crate::effect::{Effect, EventKind};

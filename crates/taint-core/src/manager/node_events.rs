@@ -1,7 +1,6 @@
 //! Nodes come, change and go; their NoSchedule taints and labels follow (NL-110 to NL-122).
 
-use bailiff_model::{Listed, Load, NodeName, NodeUid, Profile, ReadyStatus, Taint};
-use indexmap::IndexMap;
+use bailiff_model::{IndexMap, Listed, Load, NodeName, NodeUid, Profile, ReadyStatus, Taint};
 
 use super::Manager;
 use crate::deadlines::Timer;

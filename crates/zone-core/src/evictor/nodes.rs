@@ -18,11 +18,10 @@ mod waits;
 
 use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{
-    Hold, HoldReason, Incarnation, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile, ReadyStatus,
-    TraceContext,
+    Hold, HoldReason, Incarnation, IndexMap, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile,
+    ReadyStatus, TraceContext,
 };
 use bailiff_model::{Shared, Stamp, Wall, Zone};
-use indexmap::IndexMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

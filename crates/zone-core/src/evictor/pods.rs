@@ -33,10 +33,9 @@ use std::sync::Arc;
 use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{
-    About, EvictionMode, HoldReason, Mono, NodeName, Now, Origin, PodRef, PodUid, ResourceVersion, Toleration, TraceContext, Wall,
-    Window,
+    About, EvictionMode, HoldReason, IndexMap, Mono, NodeName, Now, Origin, PodRef, PodUid, ResourceVersion, Toleration,
+    TraceContext, Wall, Window,
 };
-use indexmap::IndexMap;
 
 use super::holds::Reason;
 use super::{Asker, Evictor, Timer};

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{HoldReason, NodeName, Now, PodUid, Window};
-use indexmap::IndexMap;
+use bailiff_model::{HoldReason, IndexMap, NodeName, Now, PodUid, Window};
 
 use super::super::{Evictor, Timer};
 use super::{Awaited, Pods, Stage, Untold};
@@ -15,8 +14,8 @@ use crate::rate::Bucket;
 impl Pods {
     pub(in crate::evictor) fn new(config: &Config) -> Self {
         Self {
-            all: IndexMap::new(),
-            by_node: IndexMap::new(),
+            all: IndexMap::default(),
+            by_node: IndexMap::default(),
             dirty: BTreeSet::new(),
             held: BTreeSet::new(),
             fresh: BTreeMap::new(),
