@@ -11,6 +11,7 @@
 
 mod shared;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -219,7 +220,7 @@ enum Versions {
 /// As kube has it, whose own offers HTTP/1.1 only.
 fn secured(config: &Config, connector: Connector, versions: Versions) -> Result<Secured, kube::Error> {
     let mut builder = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
+        .with_tls_config(trusting(config).rustls_client_config()?)
         .https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).map_err(|error| kube::Error::Service(error.into()))?;
@@ -231,6 +232,17 @@ fn secured(config: &Config, connector: Connector, versions: Versions) -> Result<
     });
     connector.set_connect_timeout(config.connect_timeout);
     Ok(connector)
+}
+
+/// Whose certificates are trusted: where the configuration does not say, the system's, which are read for that, and of which there have
+/// to be some. Without TLS there are no certificates.
+fn trusting(config: &Config) -> Cow<'_, Config> {
+    if config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
+        return Cow::Borrowed(config);
+    }
+    let mut config = config.clone();
+    config.root_cert = Some(Vec::new());
+    Cow::Owned(config)
 }
 
 // === impl Sending ===
