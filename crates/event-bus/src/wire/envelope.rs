@@ -58,7 +58,7 @@ pub fn accepted(envelope: pb::Envelope) -> Result<Incoming, Error> {
     Ok(Incoming {
         key: envelope.key,
         route: scalar::token("route", envelope.route, 0, scalar::NAME_MAX)?,
-        derived_from: scalar::origin("derived_from", envelope.derived_from, envelope.derived_from_incarnation)?,
+        derived_from: scalar::origin(envelope.derived_from, envelope.derived_from_incarnation)?,
         produced_at: scalar::time("produced_at", envelope.produced_at)?,
         age: scalar::duration_if_any("age", envelope.age)?.unwrap_or_default(),
         trace: scalar::trace("traceparent", &envelope.traceparent)?,
@@ -84,7 +84,7 @@ impl TryFrom<Wire<pb::Envelope>> for Record {
             route,
             incarnation: Incarnation::default(),
             revision: Revision(envelope.revision),
-            derived_from: scalar::origin("derived_from", envelope.derived_from, envelope.derived_from_incarnation)?,
+            derived_from: scalar::origin(envelope.derived_from, envelope.derived_from_incarnation)?,
             epoch: envelope.epoch,
             shard: envelope.shard,
             producer: scalar::identity("producer", envelope.producer)?,

@@ -81,22 +81,24 @@ pub fn sentence(field: &str, text: String) -> Result<String, Error> {
 /// Who publishes or subscribes; blanks are allowed inside.
 pub fn identity(field: &str, text: String) -> Result<String, Error> {
     let fits = (1..=IDENTITY_MAX).contains(&text.len());
-    if fits && text.chars().all(|c| !c.is_control()) && text.trim() == text {
+    let is_plain = || text.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_printable = || text.chars().all(|c| !c.is_control()) && text.trim() == text;
+    if fits && (is_plain() || is_printable()) {
         return Ok(text);
     }
     Err(Error::new(field, text, format!("1 to {IDENTITY_MAX} printable characters")))
 }
 
 /// The record that another one was derived from; none where revision and incarnation are both unset.
-pub fn origin(field: &str, revision: u64, incarnation: String) -> Result<Origin, Error> {
+pub fn origin(revision: u64, incarnation: String) -> Result<Origin, Error> {
+    const FIELD: &str = "derived_from_incarnation";
     if revision == 0 && incarnation.is_empty() {
         return Ok(Origin::default());
     }
     if revision == 0 {
-        let allowed = format!("empty where {field} is 0");
-        return Err(Error::new(&format!("{field}_incarnation"), incarnation, allowed));
+        return Err(Error::new(FIELD, incarnation, "empty where derived_from is 0"));
     }
-    let incarnation = identity(&format!("{field}_incarnation"), incarnation)?;
+    let incarnation = identity(FIELD, incarnation)?;
     Ok(Origin::new(Incarnation::from(incarnation), Revision(revision)))
 }
 
