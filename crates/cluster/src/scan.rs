@@ -68,9 +68,12 @@ pub enum Kind {
     Many(&'static Message),
 }
 
-/// Why a message could not be read.
+/// Why a message could not be read. In a box, so that an answer is no larger for it: each field is answered through several calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScanError {
+pub struct ScanError(Box<Reason>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reason {
     /// The field, from the outermost, with dots; empty for the message itself.
     path: String,
     what: String,
@@ -89,10 +92,11 @@ pub fn read<'de, T: Deserialize<'de>>(message: &'static Message, bytes: &'de [u8
 impl ScanError {
     /// The same, of a field of a message.
     fn within(mut self, field: &str) -> Self {
-        self.path = if self.path.is_empty() {
+        let Reason { path, .. } = &mut *self.0;
+        *path = if path.is_empty() {
             field.to_owned()
         } else {
-            format!("{field}.{}", self.path)
+            format!("{field}.{path}")
         };
         self
     }
@@ -100,9 +104,10 @@ impl ScanError {
 
 impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.path.as_str() {
-            "" => f.write_str(&self.what),
-            path => write!(f, "{path}: {}", self.what),
+        let Reason { path, what } = &*self.0;
+        match path.as_str() {
+            "" => f.write_str(what),
+            path => write!(f, "{path}: {what}"),
         }
     }
 }
@@ -111,10 +116,10 @@ impl std::error::Error for ScanError {}
 
 impl serde::de::Error for ScanError {
     fn custom<T: fmt::Display>(what: T) -> Self {
-        Self {
+        Self(Box::new(Reason {
             path: String::new(),
             what: what.to_string(),
-        }
+        }))
     }
 }
 

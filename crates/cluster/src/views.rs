@@ -99,9 +99,9 @@ pub struct TaintView {
     pub key: String,
     /// Value.
     #[serde(deserialize_with = "or_default")]
-    pub value: String,
+    pub value: CompactString,
     /// Effect, as the API has it.
-    pub effect: String,
+    pub effect: CompactString,
     /// `timeAdded`.
     #[serde(deserialize_with = "time")]
     pub time_added: Option<Wall>,
@@ -137,13 +137,13 @@ pub struct TolerationView {
     pub key: String,
     /// Operator.
     #[serde(deserialize_with = "or_default")]
-    pub operator: String,
+    pub operator: CompactString,
     /// Value.
     #[serde(deserialize_with = "or_default")]
-    pub value: String,
+    pub value: CompactString,
     /// Effect.
     #[serde(deserialize_with = "or_default")]
-    pub effect: String,
+    pub effect: CompactString,
     /// `tolerationSeconds`.
     pub toleration_seconds: Option<i64>,
 }

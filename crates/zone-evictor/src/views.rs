@@ -167,7 +167,7 @@ impl RawNode {
         let taint = |taint: &TaintView| {
             taint.to_model().ok_or_else(|| UnknownEffect {
                 key: taint.key.clone(),
-                effect: taint.effect.clone(),
+                effect: taint.effect.to_string(),
             })
         };
         Ok(NodeFacts {

@@ -78,23 +78,30 @@ impl<'de> Deserializer<'de> for Object<'de> {
 }
 
 impl<'de> Known<'de> {
-    /// The next field that is in the table, and there in JSON too.
-    fn next(&mut self) -> Result<Option<(&'static Field, Held<'de>)>, ScanError> {
+    /// Holds the next field that is in the table, and there in JSON too.
+    fn next(&mut self) -> Result<Option<&'static Field>, ScanError> {
+        // Not in place, where each step would be written down.
+        let mut fields = self.fields;
         loop {
-            let here = self.fields;
-            let Some((number, payload)) = self.fields.next()? else {
+            let here = fields;
+            let Some((number, payload)) = fields.next()? else {
                 return Ok(None);
             };
             let Some((place, field)) = self.find(number) else { continue };
-            if field.kind.is_many() {
+            let held = if field.kind.is_many() {
                 let bit = 1 << place;
-                if self.given & bit == 0 {
-                    self.given |= bit;
-                    return Ok(Some((field, Held::All(Items { number, fields: here }))));
+                if self.given & bit != 0 {
+                    continue;
                 }
+                self.given |= bit;
+                Held::All(Items { number, fields: here })
             } else if field.when_empty || !matches!(payload, Payload::Number(0) | Payload::Bytes(b"")) {
-                return Ok(Some((field, Held::One(payload))));
-            }
+                Held::One(payload)
+            } else {
+                continue;
+            };
+            (self.fields, self.held) = (fields, Some((field, held)));
+            return Ok(Some(field));
         }
     }
 
@@ -118,9 +125,8 @@ impl<'de> MapAccess<'de> for Known<'de> {
     type Error = ScanError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ScanError> {
-        self.held = self.next()?;
-        match &self.held {
-            Some((field, _)) => seed.deserialize(Name(field.name)).map(Some),
+        match self.next()? {
+            Some(field) => seed.deserialize(Name(field.name)).map(Some),
             None => Ok(None),
         }
     }
@@ -154,6 +160,19 @@ impl<'de> Items<'de> {
         Ok(None)
     }
 
+    /// How many come one after the other, from the first on.
+    fn run(mut self) -> usize {
+        let mut run = 0;
+        while let Ok(Some((number, _))) = self.fields.next() {
+            match (number == self.number, run) {
+                (true, _) => run += 1,
+                (false, 0) => {}
+                (false, _) => break,
+            }
+        }
+        run
+    }
+
     /// As a list of what `kind` is many of.
     pub(super) fn visit_list<V: Visitor<'de>>(self, kind: Kind, visitor: V) -> Result<V::Value, ScanError> {
         visitor.visit_seq(List { items: self, kind })
@@ -176,6 +195,11 @@ impl<'de> SeqAccess<'de> for List<'de> {
             Kind::Many(message) => seed.deserialize(Object::new(message, bytes)).map(Some),
             _ => seed.deserialize(Value::Text(bytes)).map(Some),
         }
+    }
+
+    /// Room is made once for those that stand together, which mostly are all.
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.items.run())
     }
 }
 

@@ -56,6 +56,7 @@ macro_rules! alike {
 pub(super) use alike;
 
 impl<'de> Value<'de> {
+    #[inline]
     fn of(kind: Kind, held: Held<'de>) -> Result<Self, ScanError> {
         Ok(match (kind, held) {
             (Kind::Map, Held::All(items)) => Self::Map(items),
@@ -114,6 +115,7 @@ fn text(seconds: i64, nanos: i64) -> Result<String, ScanError> {
 }
 
 impl<'de> Unread<'de> {
+    #[inline]
     fn read(self) -> Result<Value<'de>, ScanError> {
         Value::of(self.0, self.1)
     }

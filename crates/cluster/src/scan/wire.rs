@@ -63,35 +63,16 @@ impl<'a> Fields<'a> {
         Ok(Some((number, payload)))
     }
 
-    /// Nearly all are of one byte: keys of the first fifteen fields, lengths of texts, flags.
+    /// Nearly all are of one byte, keys of the first fifteen fields, lengths of texts, flags; or of two.
     #[inline(always)]
     fn varint(&mut self) -> Result<u64, Broken> {
-        match self.rest {
-            [byte @ ..0x80, rest @ ..] => {
-                self.rest = rest;
-                Ok(u64::from(*byte))
-            }
-            _ => self.long_varint(),
-        }
-    }
-
-    #[inline(never)]
-    fn long_varint(&mut self) -> Result<u64, Broken> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.rest.split_first().ok_or(Broken::Truncated)?;
-            self.rest = rest;
-            let bits = u64::from(byte & 0x7f);
-            // Of the tenth byte only one bit has room.
-            if shift == 63 && bits > 1 {
-                return Err(Broken::Varint);
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(Broken::Varint)
+        let (value, rest) = match self.rest {
+            [byte @ ..0x80, rest @ ..] => (u64::from(*byte), rest),
+            [low, high @ ..0x80, rest @ ..] => (u64::from(low & 0x7f) | u64::from(*high) << 7, rest),
+            long => long_varint(long)?,
+        };
+        self.rest = rest;
+        Ok(value)
     }
 
     #[inline]
@@ -100,6 +81,26 @@ impl<'a> Fields<'a> {
         self.rest = rest;
         Ok(taken)
     }
+}
+
+/// A number, and what comes after it.
+#[inline(never)]
+fn long_varint(mut bytes: &[u8]) -> Result<(u64, &[u8]), Broken> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(Broken::Truncated)?;
+        bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        // Of the tenth byte only one bit has room.
+        if shift == 63 && bits > 1 {
+            return Err(Broken::Varint);
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok((value, rest));
+        }
+    }
+    Err(Broken::Varint)
 }
 
 /// What the first field of this number holds, whatever comes after it; `None` if it does not come before what is broken.
