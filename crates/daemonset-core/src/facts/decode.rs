@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bailiff_model::wellknown::CONDITION_READY;
 use bailiff_model::{Effect, Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Taint, Wall};
+use compact_str::CompactString;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -25,13 +26,13 @@ const DAEMON_SET: &str = "DaemonSet";
 #[serde(rename_all = "camelCase", default, bound = "Annotations: Deserialize<'de> + Default")]
 struct Meta<Annotations = IgnoredAny> {
     #[serde(deserialize_with = "nullable")]
-    name: String,
+    name: CompactString,
     #[serde(deserialize_with = "nullable")]
-    namespace: String,
+    namespace: CompactString,
     #[serde(deserialize_with = "nullable")]
-    uid: String,
+    uid: CompactString,
     #[serde(deserialize_with = "nullable")]
-    resource_version: String,
+    resource_version: CompactString,
     #[serde(deserialize_with = "nullable")]
     generation: i64,
     creation_timestamp: Option<Stamp>,
@@ -73,9 +74,9 @@ impl<Annotations> Meta<Annotations> {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Owner {
-    kind: String,
-    name: String,
-    uid: String,
+    kind: CompactString,
+    name: CompactString,
+    uid: CompactString,
     #[serde(deserialize_with = "nullable")]
     controller: bool,
 }
@@ -98,10 +99,10 @@ impl<'de> Deserialize<'de> for Stamp {
 #[serde(rename_all = "camelCase", default)]
 struct Condition {
     #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    kind: CompactString,
+    status: CompactString,
     #[serde(deserialize_with = "nullable")]
-    reason: String,
+    reason: CompactString,
     last_transition_time: Option<Stamp>,
 }
 
@@ -131,10 +132,10 @@ struct NodeSpec {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct TaintObject {
-    key: String,
+    key: CompactString,
     #[serde(deserialize_with = "nullable")]
-    value: String,
-    effect: String,
+    value: CompactString,
+    effect: CompactString,
 }
 
 #[derive(Deserialize, Default)]
@@ -252,7 +253,7 @@ fn part<'de, T: Deserialize<'de> + Default, A: MapAccess<'de>>(map: &mut A, is_o
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
     #[serde(deserialize_with = "nullable")]
-    node_name: String,
+    node_name: CompactString,
     #[serde(deserialize_with = "nullable")]
     affinity: Affinity,
 }
@@ -288,19 +289,19 @@ struct Term {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct FieldRequirement {
-    key: String,
-    operator: String,
+    key: CompactString,
+    operator: CompactString,
     #[serde(deserialize_with = "nullable")]
-    values: Vec<String>,
+    values: Vec<CompactString>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
     #[serde(deserialize_with = "nullable")]
-    phase: String,
+    phase: CompactString,
     #[serde(deserialize_with = "nullable")]
-    reason: String,
+    reason: CompactString,
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<Condition>,
     #[serde(deserialize_with = "nullable")]
@@ -327,7 +328,7 @@ struct ContainerState {
 #[serde(default)]
 struct Waiting {
     #[serde(deserialize_with = "nullable")]
-    reason: String,
+    reason: CompactString,
 }
 
 impl PodSpec {
