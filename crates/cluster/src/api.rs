@@ -216,6 +216,12 @@ impl Api {
         self.write("create", Method::POST, path, JSON, object).await
     }
 
+    /// Creates an object that is JSON already. `path` is the collection's.
+    pub async fn create_text<T: Decode>(&self, path: &str, object: String) -> Result<T, Error> {
+        self.write_bytes("create", Method::POST, path, JSON, object.into_bytes())
+            .await
+    }
+
     /// Replaces an object; the body carries `metadata.resourceVersion`, and `metadata.uid`, as preconditions.
     pub async fn replace<T: Decode>(&self, path: &str, object: &impl Serialize) -> Result<T, Error> {
         self.write("update", Method::PUT, path, JSON, object).await
@@ -252,6 +258,17 @@ impl Api {
         body: &impl Serialize,
     ) -> Result<T, Error> {
         let body = serde_json::to_vec(body).map_err(|error| Error::new(Kind::Invalid, error.to_string()))?;
+        self.write_bytes(verb, method, path, content_type, body).await
+    }
+
+    async fn write_bytes<T: Decode>(
+        &self,
+        verb: &'static str,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> Result<T, Error> {
         let request = self.request(method, path, T::ACCEPT, content_type, body)?;
         self.exchange(verb, path, request, Use::write(self.deadline), T::decode).await
     }

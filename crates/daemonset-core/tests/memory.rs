@@ -119,7 +119,7 @@ impl Cluster {
     /// What is answered, and what the watch shows then.
     fn serve(&mut self, owner: &Owner, request: &Request) -> (Answer, Option<Input>) {
         let mut body: Value = match request.call(owner).expect("JSON") {
-            Call::Create { body, .. } => serde_json::from_str(body.get()).expect("JSON"),
+            Call::Create { body, .. } => serde_json::from_str(&body).expect("JSON"),
             Call::Strategic { body, .. } | Call::Merge { body, .. } => body,
             Call::Get { .. } | Call::Delete { .. } => Value::Null,
         };

@@ -40,7 +40,7 @@ pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> An
 async fn exchange<T: Decode>(api: &Api, call: Call) -> Result<T, Error> {
     match call {
         Call::Get { path } => api.get(&path).await,
-        Call::Create { path, body } => api.create(&path, &body).await,
+        Call::Create { path, body } => api.create_text(&path, body).await,
         Call::Strategic { path, body } => api.patch(&path, &Patch::Strategic(body)).await,
         Call::Merge { path, body } => api.patch(&path, &Patch::Merge(body)).await,
         Call::Delete { path, uid } => {

@@ -300,7 +300,7 @@ fn read(told: Told) -> Input {
 /// What a request sends, as text.
 fn text(request: &Request, owner: &Owner) -> String {
     match request.call(owner).expect("JSON") {
-        Call::Create { body, .. } => body.get().to_owned(),
+        Call::Create { body, .. } => body,
         Call::Strategic { body, .. } | Call::Merge { body, .. } => body.to_string(),
         Call::Get { path } => path,
         Call::Delete { uid, .. } => json!({"preconditions": {"uid": uid}}).to_string(),

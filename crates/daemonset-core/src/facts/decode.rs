@@ -37,7 +37,7 @@ struct Meta<Annotations = IgnoredAny> {
     generation: i64,
     creation_timestamp: Option<Stamp>,
     deletion_timestamp: Option<IgnoredAny>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "labels")]
     labels: Labels,
     #[serde(deserialize_with = "nullable")]
     annotations: Annotations,
@@ -437,6 +437,37 @@ fn named<E: serde::de::Error, Annotations>(meta: &Meta<Annotations>) -> Result<(
         return Err(E::custom("metadata.name is missing"));
     }
     Ok(())
+}
+
+/// Labels, null like none. Each text is memory only as what it is kept as.
+fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Labels;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("texts by text")
+        }
+
+        fn visit_none<E>(self) -> Result<Labels, E> {
+            Ok(Labels::new())
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Labels, D::Error> {
+            deserializer.deserialize_map(self)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+            let mut labels = Labels::new();
+            while let Some((key, value)) = map.next_entry::<CompactString, CompactString>()? {
+                labels.insert(Arc::from(key.as_str()), Arc::from(value.as_str()));
+            }
+            Ok(labels)
+        }
+    }
+
+    deserializer.deserialize_option(Entries)
 }
 
 /// Decodes null like an absent field.

@@ -66,7 +66,7 @@ impl Cluster {
         }
         let done = match call {
             Call::Get { path } => self.objects.get(&key_of(path)).cloned().ok_or(FailureKind::NotFound),
-            Call::Create { path, body } => self.create(path, body.get()),
+            Call::Create { path, body } => self.create(path, body),
             Call::Strategic { path, body } if path.ends_with("/status") => self.patch_status(&key_of(path), body),
             Call::Strategic { path, body } => self.patch_owners(&key_of(path), body),
             Call::Merge { path, body } => self.patch(&key_of(path), body),
@@ -180,7 +180,7 @@ fn describe(call: &Call) -> String {
     match call {
         Call::Get { path } => format!("get {}", key_of(path)),
         Call::Create { path, body } => {
-            let object: Value = serde_json::from_str(body.get()).expect("JSON");
+            let object: Value = serde_json::from_str(body).expect("JSON");
             let terms = &object["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
             let node = &terms["nodeSelectorTerms"][0]["matchFields"][0]["values"][0];
             format!("create {} {}", key_of(path), node.as_str().unwrap_or_default())
