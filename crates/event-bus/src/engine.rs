@@ -303,14 +303,58 @@ impl Selection {
             let routes = routes.iter().map(String::as_str);
             ["\u{1}", topic.as_str()].into_iter().chain(routes)
         });
+        let except = self
+            .except
+            .as_ref()
+            .map(|speaker| format!("\u{2}{} {}", speaker.epoch, speaker.producer));
         // FNV-1a, each text closed by a byte that is in none: it only has to tell accidents apart.
-        let except = self.except.iter();
-        let except = except.flat_map(|speaker| ["\u{2}".to_owned(), speaker.epoch.to_string(), speaker.producer.clone()]);
-        let except: Vec<String> = except.collect();
-        let texts = topics.chain(filters).chain(except.iter().map(String::as_str));
+        let texts = topics.chain(filters).chain(except.as_deref());
         let bytes = texts.flat_map(|text| text.bytes().chain([0]));
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_of_one_selection() {
+        let except = |producer: &str, epoch| {
+            Some(Speaker {
+                producer: producer.to_owned(),
+                epoch,
+            })
+        };
+        let filters = |routes: &[&str]| [(Topic::NodeHealth, routes.iter().map(|route| (*route).to_owned()).collect())].into();
+        let all = Selection::of([Topic::NodeHealth]);
+        let selections = [
+            Selection::of([Topic::NodeHealth, Topic::EvictionIntents]),
+            Selection {
+                filters: filters(&["eu:a"]),
+                ..all.clone()
+            },
+            Selection {
+                filters: filters(&["eu:a", "eu:b"]),
+                ..all.clone()
+            },
+            Selection {
+                except: except("a", 1),
+                ..all.clone()
+            },
+            Selection {
+                except: except("a", 2),
+                ..all.clone()
+            },
+            Selection {
+                except: except("b", 1),
+                ..all.clone()
+            },
+            all,
+        ];
+        let fingerprints: BTreeSet<u64> = selections.iter().map(Selection::fingerprint).collect();
+        assert_eq!(fingerprints.len(), selections.len());
     }
 }

@@ -30,6 +30,7 @@
 //! # use bailiff_model::{NodeRef, Wall, Zone};
 //! use bailiff_model::Topic;
 //! use bailiff_runtime::{Clock, Seed};
+//! use futures::FutureExt as _;
 //!
 //! async fn tell(bus: &Bus, health: NodeHealth, clock: &Clock, seed: &Seed) -> Result<(), String> {
 //!     let options = PublishOptions {
@@ -47,17 +48,17 @@
 //!     publisher.complete();
 //!     // At least every 2 s, from the loop that decides: it turns, and its watches are as fresh as this.
 //!     publisher.report(clock.now().mono, Some(clock.now().mono));
-//!     loop {
-//!         match publisher.next().await {
-//!             Published::Connected { .. } => break,
+//!     // Until everything is on the bus, or somebody else publishes. The bus may be away: this wants a deadline.
+//!     publisher.settled().await;
+//!     // What happened meanwhile. A loop that decides waits for it beside everything else.
+//!     while let Some(news) = publisher.next().now_or_never() {
+//!         match news {
 //!             // There is no way back but a clean start.
 //!             Published::Fenced { detail } => return Err(detail),
 //!             Published::Refused { key, detail } => eprintln!("{key} breaks the contract: {detail}"),
-//!             Published::Lost => {}
+//!             Published::Connected { .. } | Published::Lost => {}
 //!         }
 //!     }
-//!     // Until everything is on the bus. It may be away: this wants a deadline.
-//!     publisher.settled().await;
 //!     Ok(())
 //! }
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,5 @@
-//! Which records are this instance's own: where the bus issues epochs, the stage hears of its topic what it says itself.
+//! Which records are this instance's own: where the bus issues epochs, or does not know how to leave anybody out, the stage hears of its
+//! topic what it says itself.
 
 /// What the bus says of whoever publishes in our session.
 #[derive(Clone, Debug)]

@@ -120,7 +120,7 @@ const (
 	SnapshotReason_SNAPSHOT_REASON_FOREIGN_CURSOR SnapshotReason = 2
 	// The cursor is older than the oldest tombstone kept.
 	SnapshotReason_SNAPSHOT_REASON_CURSOR_TOO_OLD SnapshotReason = 3
-	// The cursor is of this incarnation, and of other topics or filters.
+	// The cursor is of this incarnation, and of other topics, filters or `except`.
 	SnapshotReason_SNAPSHOT_REASON_OTHER_SELECTION SnapshotReason = 4
 )
 
@@ -546,7 +546,11 @@ type SubscribeRequest struct {
 	// Only records of a topic whose route passes; topics without a filter pass whole.
 	Filters []*RouteFilter `protobuf:"bytes,3,rep,name=filters,proto3" json:"filters,omitempty"`
 	// Who subscribes, for status and metrics: 1 to 128 printable characters.
-	Subscriber    string `protobuf:"bytes,4,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	Subscriber string `protobuf:"bytes,4,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	// Whose records are left out; absent: nobody's. A stage that follows its own topic needs no echo. Of a key whose latest record is left
+	// out the subscriber is told nothing, and what it was told before is outdated; that a key is gone, or left a filter, is told all the
+	// same.
+	Except        *Speaker `protobuf:"bytes,5,opt,name=except,proto3" json:"except,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,6 +613,68 @@ func (x *SubscribeRequest) GetSubscriber() string {
 	return ""
 }
 
+func (x *SubscribeRequest) GetExcept() *Speaker {
+	if x != nil {
+		return x.Except
+	}
+	return nil
+}
+
+// Speaker is a producer in one epoch.
+type Speaker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Envelope.producer: 1 to 128 printable characters.
+	Producer string `protobuf:"bytes,1,opt,name=producer,proto3" json:"producer,omitempty"`
+	// As in Envelope.epoch: at least 1.
+	Epoch         uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Speaker) Reset() {
+	*x = Speaker{}
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Speaker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Speaker) ProtoMessage() {}
+
+func (x *Speaker) ProtoReflect() protoreflect.Message {
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Speaker.ProtoReflect.Descriptor instead.
+func (*Speaker) Descriptor() ([]byte, []int) {
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Speaker) GetProducer() string {
+	if x != nil {
+		return x.Producer
+	}
+	return ""
+}
+
+func (x *Speaker) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 // RouteFilter narrows one topic to some routes.
 type RouteFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -622,7 +688,7 @@ type RouteFilter struct {
 
 func (x *RouteFilter) Reset() {
 	*x = RouteFilter{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[3]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +700,7 @@ func (x *RouteFilter) String() string {
 func (*RouteFilter) ProtoMessage() {}
 
 func (x *RouteFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[3]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +713,7 @@ func (x *RouteFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteFilter.ProtoReflect.Descriptor instead.
 func (*RouteFilter) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{3}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RouteFilter) GetTopic() string {
@@ -682,7 +748,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[4]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +760,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[4]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +773,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{4}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SubscribeResponse) GetStep() isSubscribeResponse_Step {
@@ -798,7 +864,7 @@ type SnapshotStart struct {
 
 func (x *SnapshotStart) Reset() {
 	*x = SnapshotStart{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[5]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +876,7 @@ func (x *SnapshotStart) String() string {
 func (*SnapshotStart) ProtoMessage() {}
 
 func (x *SnapshotStart) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[5]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +889,7 @@ func (x *SnapshotStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotStart.ProtoReflect.Descriptor instead.
 func (*SnapshotStart) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{5}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SnapshotStart) GetReason() SnapshotReason {
@@ -858,7 +924,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[6]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +936,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[6]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +949,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{6}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Changes) GetRecords() []*Envelope {
@@ -926,7 +992,7 @@ type Boundary struct {
 
 func (x *Boundary) Reset() {
 	*x = Boundary{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[7]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1004,7 @@ func (x *Boundary) String() string {
 func (*Boundary) ProtoMessage() {}
 
 func (x *Boundary) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[7]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1017,7 @@ func (x *Boundary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Boundary.ProtoReflect.Descriptor instead.
 func (*Boundary) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{7}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Boundary) GetCursor() string {
@@ -974,7 +1040,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[8]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1052,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[8]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1065,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{8}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Bookmark) GetCursor() string {
@@ -1044,7 +1110,7 @@ type ShardStatus struct {
 
 func (x *ShardStatus) Reset() {
 	*x = ShardStatus{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[9]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1122,7 @@ func (x *ShardStatus) String() string {
 func (*ShardStatus) ProtoMessage() {}
 
 func (x *ShardStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[9]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1135,7 @@ func (x *ShardStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardStatus.ProtoReflect.Descriptor instead.
 func (*ShardStatus) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{9}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ShardStatus) GetTopic() string {
@@ -1153,7 +1219,7 @@ type PublishRequest struct {
 
 func (x *PublishRequest) Reset() {
 	*x = PublishRequest{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[10]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1231,7 @@ func (x *PublishRequest) String() string {
 func (*PublishRequest) ProtoMessage() {}
 
 func (x *PublishRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[10]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1244,7 @@ func (x *PublishRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishRequest.ProtoReflect.Descriptor instead.
 func (*PublishRequest) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{10}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PublishRequest) GetStep() isPublishRequest_Step {
@@ -1278,7 +1344,7 @@ type OpenSession struct {
 
 func (x *OpenSession) Reset() {
 	*x = OpenSession{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[11]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1356,7 @@ func (x *OpenSession) String() string {
 func (*OpenSession) ProtoMessage() {}
 
 func (x *OpenSession) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[11]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1369,7 @@ func (x *OpenSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
 func (*OpenSession) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{11}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *OpenSession) GetTopic() string {
@@ -1361,7 +1427,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[12]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1439,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[12]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1452,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{12}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Batch) GetId() uint64 {
@@ -1415,7 +1481,7 @@ type EndReplace struct {
 
 func (x *EndReplace) Reset() {
 	*x = EndReplace{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[13]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1493,7 @@ func (x *EndReplace) String() string {
 func (*EndReplace) ProtoMessage() {}
 
 func (x *EndReplace) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[13]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1506,7 @@ func (x *EndReplace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndReplace.ProtoReflect.Descriptor instead.
 func (*EndReplace) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{13}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EndReplace) GetId() uint64 {
@@ -1467,7 +1533,7 @@ type Keepalive struct {
 
 func (x *Keepalive) Reset() {
 	*x = Keepalive{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[14]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1545,7 @@ func (x *Keepalive) String() string {
 func (*Keepalive) ProtoMessage() {}
 
 func (x *Keepalive) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[14]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1558,7 @@ func (x *Keepalive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keepalive.ProtoReflect.Descriptor instead.
 func (*Keepalive) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{14}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Keepalive) GetTickAge() *durationpb.Duration {
@@ -1533,7 +1599,7 @@ type PublishResponse struct {
 
 func (x *PublishResponse) Reset() {
 	*x = PublishResponse{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[15]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1611,7 @@ func (x *PublishResponse) String() string {
 func (*PublishResponse) ProtoMessage() {}
 
 func (x *PublishResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[15]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1624,7 @@ func (x *PublishResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishResponse.ProtoReflect.Descriptor instead.
 func (*PublishResponse) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{15}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PublishResponse) GetStep() isPublishResponse_Step {
@@ -1635,7 +1701,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[16]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1713,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[16]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1726,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{16}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionOpened) GetIncarnation() string {
@@ -1698,7 +1764,7 @@ type Acknowledged struct {
 
 func (x *Acknowledged) Reset() {
 	*x = Acknowledged{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[17]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1776,7 @@ func (x *Acknowledged) String() string {
 func (*Acknowledged) ProtoMessage() {}
 
 func (x *Acknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[17]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1789,7 @@ func (x *Acknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
 func (*Acknowledged) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{17}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Acknowledged) GetId() uint64 {
@@ -1751,7 +1817,7 @@ type KeepaliveAnswer struct {
 
 func (x *KeepaliveAnswer) Reset() {
 	*x = KeepaliveAnswer{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[18]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1829,7 @@ func (x *KeepaliveAnswer) String() string {
 func (*KeepaliveAnswer) ProtoMessage() {}
 
 func (x *KeepaliveAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[18]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1842,7 @@ func (x *KeepaliveAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepaliveAnswer.ProtoReflect.Descriptor instead.
 func (*KeepaliveAnswer) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{18}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KeepaliveAnswer) GetLive() bool {
@@ -1799,7 +1865,7 @@ type GetHistoryRequest struct {
 
 func (x *GetHistoryRequest) Reset() {
 	*x = GetHistoryRequest{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[19]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1877,7 @@ func (x *GetHistoryRequest) String() string {
 func (*GetHistoryRequest) ProtoMessage() {}
 
 func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[19]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1890,7 @@ func (x *GetHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryRequest.ProtoReflect.Descriptor instead.
 func (*GetHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{19}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetHistoryRequest) GetTopic() string {
@@ -1854,7 +1920,7 @@ type GetHistoryResponse struct {
 
 func (x *GetHistoryResponse) Reset() {
 	*x = GetHistoryResponse{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[20]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1932,7 @@ func (x *GetHistoryResponse) String() string {
 func (*GetHistoryResponse) ProtoMessage() {}
 
 func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[20]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1945,7 @@ func (x *GetHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetHistoryResponse.ProtoReflect.Descriptor instead.
 func (*GetHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{20}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetHistoryResponse) GetRecords() []*Envelope {
@@ -1905,7 +1971,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[21]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +1983,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[21]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +1996,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{21}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{22}
 }
 
 // GetStatusResponse is the state of the bus.
@@ -1950,7 +2016,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[22]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2028,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[22]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2041,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{22}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetStatusResponse) GetIncarnation() string {
@@ -2025,7 +2091,7 @@ type TopicStatus struct {
 
 func (x *TopicStatus) Reset() {
 	*x = TopicStatus{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[23]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2103,7 @@ func (x *TopicStatus) String() string {
 func (*TopicStatus) ProtoMessage() {}
 
 func (x *TopicStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[23]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2116,7 @@ func (x *TopicStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopicStatus.ProtoReflect.Descriptor instead.
 func (*TopicStatus) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{23}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TopicStatus) GetTopic() string {
@@ -2101,7 +2167,7 @@ type ResetEpochRequest struct {
 
 func (x *ResetEpochRequest) Reset() {
 	*x = ResetEpochRequest{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[24]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2179,7 @@ func (x *ResetEpochRequest) String() string {
 func (*ResetEpochRequest) ProtoMessage() {}
 
 func (x *ResetEpochRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[24]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2192,7 @@ func (x *ResetEpochRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetEpochRequest.ProtoReflect.Descriptor instead.
 func (*ResetEpochRequest) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{24}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResetEpochRequest) GetTopic() string {
@@ -2154,7 +2220,7 @@ type ResetEpochResponse struct {
 
 func (x *ResetEpochResponse) Reset() {
 	*x = ResetEpochResponse{}
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[25]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2232,7 @@ func (x *ResetEpochResponse) String() string {
 func (*ResetEpochResponse) ProtoMessage() {}
 
 func (x *ResetEpochResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_bailiff_v1_event_bus_proto_msgTypes[25]
+	mi := &file_bailiff_v1_event_bus_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2245,7 @@ func (x *ResetEpochResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetEpochResponse.ProtoReflect.Descriptor instead.
 func (*ResetEpochResponse) Descriptor() ([]byte, []int) {
-	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{25}
+	return file_bailiff_v1_event_bus_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResetEpochResponse) GetPreviousEpoch() uint64 {
@@ -2224,14 +2290,18 @@ const file_bailiff_v1_event_bus_proto_rawDesc = "" +
 	"\x0fdaemon_set_sync\x18\x17 \x01(\v2\x19.bailiff.v1.DaemonSetSyncH\x00R\rdaemonSetSyncB\x06\n" +
 	"\x04body\"@\n" +
 	"\tTombstone\x123\n" +
-	"\x06reason\x18\x01 \x01(\x0e2\x1b.bailiff.v1.TombstoneReasonR\x06reason\"\x95\x01\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1b.bailiff.v1.TombstoneReasonR\x06reason\"\xc2\x01\n" +
 	"\x10SubscribeRequest\x12\x16\n" +
 	"\x06topics\x18\x01 \x03(\tR\x06topics\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x121\n" +
 	"\afilters\x18\x03 \x03(\v2\x17.bailiff.v1.RouteFilterR\afilters\x12\x1e\n" +
 	"\n" +
 	"subscriber\x18\x04 \x01(\tR\n" +
-	"subscriber\";\n" +
+	"subscriber\x12+\n" +
+	"\x06except\x18\x05 \x01(\v2\x13.bailiff.v1.SpeakerR\x06except\";\n" +
+	"\aSpeaker\x12\x1a\n" +
+	"\bproducer\x18\x01 \x01(\tR\bproducer\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\";\n" +
 	"\vRouteFilter\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x16\n" +
 	"\x06routes\x18\x02 \x03(\tR\x06routes\"\xf8\x01\n" +
@@ -2364,98 +2434,100 @@ func file_bailiff_v1_event_bus_proto_rawDescGZIP() []byte {
 }
 
 var file_bailiff_v1_event_bus_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_bailiff_v1_event_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_bailiff_v1_event_bus_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_bailiff_v1_event_bus_proto_goTypes = []any{
 	(TombstoneReason)(0),          // 0: bailiff.v1.TombstoneReason
 	(SnapshotReason)(0),           // 1: bailiff.v1.SnapshotReason
 	(*Envelope)(nil),              // 2: bailiff.v1.Envelope
 	(*Tombstone)(nil),             // 3: bailiff.v1.Tombstone
 	(*SubscribeRequest)(nil),      // 4: bailiff.v1.SubscribeRequest
-	(*RouteFilter)(nil),           // 5: bailiff.v1.RouteFilter
-	(*SubscribeResponse)(nil),     // 6: bailiff.v1.SubscribeResponse
-	(*SnapshotStart)(nil),         // 7: bailiff.v1.SnapshotStart
-	(*Changes)(nil),               // 8: bailiff.v1.Changes
-	(*Boundary)(nil),              // 9: bailiff.v1.Boundary
-	(*Bookmark)(nil),              // 10: bailiff.v1.Bookmark
-	(*ShardStatus)(nil),           // 11: bailiff.v1.ShardStatus
-	(*PublishRequest)(nil),        // 12: bailiff.v1.PublishRequest
-	(*OpenSession)(nil),           // 13: bailiff.v1.OpenSession
-	(*Batch)(nil),                 // 14: bailiff.v1.Batch
-	(*EndReplace)(nil),            // 15: bailiff.v1.EndReplace
-	(*Keepalive)(nil),             // 16: bailiff.v1.Keepalive
-	(*PublishResponse)(nil),       // 17: bailiff.v1.PublishResponse
-	(*SessionOpened)(nil),         // 18: bailiff.v1.SessionOpened
-	(*Acknowledged)(nil),          // 19: bailiff.v1.Acknowledged
-	(*KeepaliveAnswer)(nil),       // 20: bailiff.v1.KeepaliveAnswer
-	(*GetHistoryRequest)(nil),     // 21: bailiff.v1.GetHistoryRequest
-	(*GetHistoryResponse)(nil),    // 22: bailiff.v1.GetHistoryResponse
-	(*GetStatusRequest)(nil),      // 23: bailiff.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 24: bailiff.v1.GetStatusResponse
-	(*TopicStatus)(nil),           // 25: bailiff.v1.TopicStatus
-	(*ResetEpochRequest)(nil),     // 26: bailiff.v1.ResetEpochRequest
-	(*ResetEpochResponse)(nil),    // 27: bailiff.v1.ResetEpochResponse
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*NodeHealth)(nil),            // 30: bailiff.v1.NodeHealth
-	(*NodeIsolation)(nil),         // 31: bailiff.v1.NodeIsolation
-	(*NodeEviction)(nil),          // 32: bailiff.v1.NodeEviction
-	(*PodEviction)(nil),           // 33: bailiff.v1.PodEviction
-	(*ZoneStatus)(nil),            // 34: bailiff.v1.ZoneStatus
-	(*NodeOutcome)(nil),           // 35: bailiff.v1.NodeOutcome
-	(*PodOutcome)(nil),            // 36: bailiff.v1.PodOutcome
-	(*DaemonSetSync)(nil),         // 37: bailiff.v1.DaemonSetSync
+	(*Speaker)(nil),               // 5: bailiff.v1.Speaker
+	(*RouteFilter)(nil),           // 6: bailiff.v1.RouteFilter
+	(*SubscribeResponse)(nil),     // 7: bailiff.v1.SubscribeResponse
+	(*SnapshotStart)(nil),         // 8: bailiff.v1.SnapshotStart
+	(*Changes)(nil),               // 9: bailiff.v1.Changes
+	(*Boundary)(nil),              // 10: bailiff.v1.Boundary
+	(*Bookmark)(nil),              // 11: bailiff.v1.Bookmark
+	(*ShardStatus)(nil),           // 12: bailiff.v1.ShardStatus
+	(*PublishRequest)(nil),        // 13: bailiff.v1.PublishRequest
+	(*OpenSession)(nil),           // 14: bailiff.v1.OpenSession
+	(*Batch)(nil),                 // 15: bailiff.v1.Batch
+	(*EndReplace)(nil),            // 16: bailiff.v1.EndReplace
+	(*Keepalive)(nil),             // 17: bailiff.v1.Keepalive
+	(*PublishResponse)(nil),       // 18: bailiff.v1.PublishResponse
+	(*SessionOpened)(nil),         // 19: bailiff.v1.SessionOpened
+	(*Acknowledged)(nil),          // 20: bailiff.v1.Acknowledged
+	(*KeepaliveAnswer)(nil),       // 21: bailiff.v1.KeepaliveAnswer
+	(*GetHistoryRequest)(nil),     // 22: bailiff.v1.GetHistoryRequest
+	(*GetHistoryResponse)(nil),    // 23: bailiff.v1.GetHistoryResponse
+	(*GetStatusRequest)(nil),      // 24: bailiff.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 25: bailiff.v1.GetStatusResponse
+	(*TopicStatus)(nil),           // 26: bailiff.v1.TopicStatus
+	(*ResetEpochRequest)(nil),     // 27: bailiff.v1.ResetEpochRequest
+	(*ResetEpochResponse)(nil),    // 28: bailiff.v1.ResetEpochResponse
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*NodeHealth)(nil),            // 31: bailiff.v1.NodeHealth
+	(*NodeIsolation)(nil),         // 32: bailiff.v1.NodeIsolation
+	(*NodeEviction)(nil),          // 33: bailiff.v1.NodeEviction
+	(*PodEviction)(nil),           // 34: bailiff.v1.PodEviction
+	(*ZoneStatus)(nil),            // 35: bailiff.v1.ZoneStatus
+	(*NodeOutcome)(nil),           // 36: bailiff.v1.NodeOutcome
+	(*PodOutcome)(nil),            // 37: bailiff.v1.PodOutcome
+	(*DaemonSetSync)(nil),         // 38: bailiff.v1.DaemonSetSync
 }
 var file_bailiff_v1_event_bus_proto_depIdxs = []int32{
-	28, // 0: bailiff.v1.Envelope.produced_at:type_name -> google.protobuf.Timestamp
-	29, // 1: bailiff.v1.Envelope.age:type_name -> google.protobuf.Duration
+	29, // 0: bailiff.v1.Envelope.produced_at:type_name -> google.protobuf.Timestamp
+	30, // 1: bailiff.v1.Envelope.age:type_name -> google.protobuf.Duration
 	3,  // 2: bailiff.v1.Envelope.tombstone:type_name -> bailiff.v1.Tombstone
-	30, // 3: bailiff.v1.Envelope.node_health:type_name -> bailiff.v1.NodeHealth
-	31, // 4: bailiff.v1.Envelope.node_isolation:type_name -> bailiff.v1.NodeIsolation
-	32, // 5: bailiff.v1.Envelope.node_eviction:type_name -> bailiff.v1.NodeEviction
-	33, // 6: bailiff.v1.Envelope.pod_eviction:type_name -> bailiff.v1.PodEviction
-	34, // 7: bailiff.v1.Envelope.zone_status:type_name -> bailiff.v1.ZoneStatus
-	35, // 8: bailiff.v1.Envelope.node_outcome:type_name -> bailiff.v1.NodeOutcome
-	36, // 9: bailiff.v1.Envelope.pod_outcome:type_name -> bailiff.v1.PodOutcome
-	37, // 10: bailiff.v1.Envelope.daemon_set_sync:type_name -> bailiff.v1.DaemonSetSync
+	31, // 3: bailiff.v1.Envelope.node_health:type_name -> bailiff.v1.NodeHealth
+	32, // 4: bailiff.v1.Envelope.node_isolation:type_name -> bailiff.v1.NodeIsolation
+	33, // 5: bailiff.v1.Envelope.node_eviction:type_name -> bailiff.v1.NodeEviction
+	34, // 6: bailiff.v1.Envelope.pod_eviction:type_name -> bailiff.v1.PodEviction
+	35, // 7: bailiff.v1.Envelope.zone_status:type_name -> bailiff.v1.ZoneStatus
+	36, // 8: bailiff.v1.Envelope.node_outcome:type_name -> bailiff.v1.NodeOutcome
+	37, // 9: bailiff.v1.Envelope.pod_outcome:type_name -> bailiff.v1.PodOutcome
+	38, // 10: bailiff.v1.Envelope.daemon_set_sync:type_name -> bailiff.v1.DaemonSetSync
 	0,  // 11: bailiff.v1.Tombstone.reason:type_name -> bailiff.v1.TombstoneReason
-	5,  // 12: bailiff.v1.SubscribeRequest.filters:type_name -> bailiff.v1.RouteFilter
-	7,  // 13: bailiff.v1.SubscribeResponse.snapshot_start:type_name -> bailiff.v1.SnapshotStart
-	8,  // 14: bailiff.v1.SubscribeResponse.changes:type_name -> bailiff.v1.Changes
-	9,  // 15: bailiff.v1.SubscribeResponse.boundary:type_name -> bailiff.v1.Boundary
-	10, // 16: bailiff.v1.SubscribeResponse.bookmark:type_name -> bailiff.v1.Bookmark
-	1,  // 17: bailiff.v1.SnapshotStart.reason:type_name -> bailiff.v1.SnapshotReason
-	2,  // 18: bailiff.v1.Changes.records:type_name -> bailiff.v1.Envelope
-	11, // 19: bailiff.v1.Changes.shards:type_name -> bailiff.v1.ShardStatus
-	11, // 20: bailiff.v1.Bookmark.shards:type_name -> bailiff.v1.ShardStatus
-	29, // 21: bailiff.v1.ShardStatus.lag:type_name -> google.protobuf.Duration
-	13, // 22: bailiff.v1.PublishRequest.open:type_name -> bailiff.v1.OpenSession
-	14, // 23: bailiff.v1.PublishRequest.batch:type_name -> bailiff.v1.Batch
-	15, // 24: bailiff.v1.PublishRequest.end_replace:type_name -> bailiff.v1.EndReplace
-	16, // 25: bailiff.v1.PublishRequest.keepalive:type_name -> bailiff.v1.Keepalive
-	2,  // 26: bailiff.v1.Batch.records:type_name -> bailiff.v1.Envelope
-	29, // 27: bailiff.v1.Keepalive.tick_age:type_name -> google.protobuf.Duration
-	29, // 28: bailiff.v1.Keepalive.watch_age:type_name -> google.protobuf.Duration
-	18, // 29: bailiff.v1.PublishResponse.opened:type_name -> bailiff.v1.SessionOpened
-	19, // 30: bailiff.v1.PublishResponse.acknowledged:type_name -> bailiff.v1.Acknowledged
-	20, // 31: bailiff.v1.PublishResponse.keepalive:type_name -> bailiff.v1.KeepaliveAnswer
-	2,  // 32: bailiff.v1.GetHistoryResponse.records:type_name -> bailiff.v1.Envelope
-	25, // 33: bailiff.v1.GetStatusResponse.topics:type_name -> bailiff.v1.TopicStatus
-	11, // 34: bailiff.v1.TopicStatus.shards:type_name -> bailiff.v1.ShardStatus
-	4,  // 35: bailiff.v1.EventBus.Subscribe:input_type -> bailiff.v1.SubscribeRequest
-	12, // 36: bailiff.v1.EventBus.Publish:input_type -> bailiff.v1.PublishRequest
-	21, // 37: bailiff.v1.EventBus.GetHistory:input_type -> bailiff.v1.GetHistoryRequest
-	23, // 38: bailiff.v1.EventBus.GetStatus:input_type -> bailiff.v1.GetStatusRequest
-	26, // 39: bailiff.v1.EventBus.ResetEpoch:input_type -> bailiff.v1.ResetEpochRequest
-	6,  // 40: bailiff.v1.EventBus.Subscribe:output_type -> bailiff.v1.SubscribeResponse
-	17, // 41: bailiff.v1.EventBus.Publish:output_type -> bailiff.v1.PublishResponse
-	22, // 42: bailiff.v1.EventBus.GetHistory:output_type -> bailiff.v1.GetHistoryResponse
-	24, // 43: bailiff.v1.EventBus.GetStatus:output_type -> bailiff.v1.GetStatusResponse
-	27, // 44: bailiff.v1.EventBus.ResetEpoch:output_type -> bailiff.v1.ResetEpochResponse
-	40, // [40:45] is the sub-list for method output_type
-	35, // [35:40] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	6,  // 12: bailiff.v1.SubscribeRequest.filters:type_name -> bailiff.v1.RouteFilter
+	5,  // 13: bailiff.v1.SubscribeRequest.except:type_name -> bailiff.v1.Speaker
+	8,  // 14: bailiff.v1.SubscribeResponse.snapshot_start:type_name -> bailiff.v1.SnapshotStart
+	9,  // 15: bailiff.v1.SubscribeResponse.changes:type_name -> bailiff.v1.Changes
+	10, // 16: bailiff.v1.SubscribeResponse.boundary:type_name -> bailiff.v1.Boundary
+	11, // 17: bailiff.v1.SubscribeResponse.bookmark:type_name -> bailiff.v1.Bookmark
+	1,  // 18: bailiff.v1.SnapshotStart.reason:type_name -> bailiff.v1.SnapshotReason
+	2,  // 19: bailiff.v1.Changes.records:type_name -> bailiff.v1.Envelope
+	12, // 20: bailiff.v1.Changes.shards:type_name -> bailiff.v1.ShardStatus
+	12, // 21: bailiff.v1.Bookmark.shards:type_name -> bailiff.v1.ShardStatus
+	30, // 22: bailiff.v1.ShardStatus.lag:type_name -> google.protobuf.Duration
+	14, // 23: bailiff.v1.PublishRequest.open:type_name -> bailiff.v1.OpenSession
+	15, // 24: bailiff.v1.PublishRequest.batch:type_name -> bailiff.v1.Batch
+	16, // 25: bailiff.v1.PublishRequest.end_replace:type_name -> bailiff.v1.EndReplace
+	17, // 26: bailiff.v1.PublishRequest.keepalive:type_name -> bailiff.v1.Keepalive
+	2,  // 27: bailiff.v1.Batch.records:type_name -> bailiff.v1.Envelope
+	30, // 28: bailiff.v1.Keepalive.tick_age:type_name -> google.protobuf.Duration
+	30, // 29: bailiff.v1.Keepalive.watch_age:type_name -> google.protobuf.Duration
+	19, // 30: bailiff.v1.PublishResponse.opened:type_name -> bailiff.v1.SessionOpened
+	20, // 31: bailiff.v1.PublishResponse.acknowledged:type_name -> bailiff.v1.Acknowledged
+	21, // 32: bailiff.v1.PublishResponse.keepalive:type_name -> bailiff.v1.KeepaliveAnswer
+	2,  // 33: bailiff.v1.GetHistoryResponse.records:type_name -> bailiff.v1.Envelope
+	26, // 34: bailiff.v1.GetStatusResponse.topics:type_name -> bailiff.v1.TopicStatus
+	12, // 35: bailiff.v1.TopicStatus.shards:type_name -> bailiff.v1.ShardStatus
+	4,  // 36: bailiff.v1.EventBus.Subscribe:input_type -> bailiff.v1.SubscribeRequest
+	13, // 37: bailiff.v1.EventBus.Publish:input_type -> bailiff.v1.PublishRequest
+	22, // 38: bailiff.v1.EventBus.GetHistory:input_type -> bailiff.v1.GetHistoryRequest
+	24, // 39: bailiff.v1.EventBus.GetStatus:input_type -> bailiff.v1.GetStatusRequest
+	27, // 40: bailiff.v1.EventBus.ResetEpoch:input_type -> bailiff.v1.ResetEpochRequest
+	7,  // 41: bailiff.v1.EventBus.Subscribe:output_type -> bailiff.v1.SubscribeResponse
+	18, // 42: bailiff.v1.EventBus.Publish:output_type -> bailiff.v1.PublishResponse
+	23, // 43: bailiff.v1.EventBus.GetHistory:output_type -> bailiff.v1.GetHistoryResponse
+	25, // 44: bailiff.v1.EventBus.GetStatus:output_type -> bailiff.v1.GetStatusResponse
+	28, // 45: bailiff.v1.EventBus.ResetEpoch:output_type -> bailiff.v1.ResetEpochResponse
+	41, // [41:46] is the sub-list for method output_type
+	36, // [36:41] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_bailiff_v1_event_bus_proto_init() }
@@ -2478,19 +2550,19 @@ func file_bailiff_v1_event_bus_proto_init() {
 		(*Envelope_PodOutcome)(nil),
 		(*Envelope_DaemonSetSync)(nil),
 	}
-	file_bailiff_v1_event_bus_proto_msgTypes[4].OneofWrappers = []any{
+	file_bailiff_v1_event_bus_proto_msgTypes[5].OneofWrappers = []any{
 		(*SubscribeResponse_SnapshotStart)(nil),
 		(*SubscribeResponse_Changes)(nil),
 		(*SubscribeResponse_Boundary)(nil),
 		(*SubscribeResponse_Bookmark)(nil),
 	}
-	file_bailiff_v1_event_bus_proto_msgTypes[10].OneofWrappers = []any{
+	file_bailiff_v1_event_bus_proto_msgTypes[11].OneofWrappers = []any{
 		(*PublishRequest_Open)(nil),
 		(*PublishRequest_Batch)(nil),
 		(*PublishRequest_EndReplace)(nil),
 		(*PublishRequest_Keepalive)(nil),
 	}
-	file_bailiff_v1_event_bus_proto_msgTypes[15].OneofWrappers = []any{
+	file_bailiff_v1_event_bus_proto_msgTypes[16].OneofWrappers = []any{
 		(*PublishResponse_Opened)(nil),
 		(*PublishResponse_Acknowledged)(nil),
 		(*PublishResponse_Keepalive)(nil),
@@ -2501,7 +2573,7 @@ func file_bailiff_v1_event_bus_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bailiff_v1_event_bus_proto_rawDesc), len(file_bailiff_v1_event_bus_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -203,29 +203,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A change by the owner: the session is woken, and the owner if it made news.
+    /// A change by the owner: the session is woken.
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.lock();
-        change(&mut state);
-        self.wake_owner(&state);
+        self.progress(change);
         self.work.notify_one();
     }
 
-    /// A change by the session: the owner is woken if it made news, and whoever waits for everything to be on the bus if it is.
+    /// A change: the owner is woken if it made news, and whoever waits for everything to be on the bus if it is.
     pub(super) fn progress<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
-        self.wake_owner(&state);
+        if state.outbox.has_news() {
+            self.news.notify_one();
+        }
         if state.is_settled() {
             self.settled.notify_waiters();
         }
         result
-    }
-
-    fn wake_owner(&self, state: &State) {
-        if state.outbox.has_news() {
-            self.news.notify_one();
-        }
     }
 }
 

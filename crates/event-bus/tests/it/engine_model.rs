@@ -292,22 +292,23 @@ impl Model {
 
     /// What a reader with this selection must hold.
     pub fn held(&self, selection: &Selection) -> BTreeMap<(Topic, String), Body> {
-        let entries = self.entries(selection).filter(|(_, entry)| !is_left_out(selection, entry));
-        let passing = entries.filter(|(topic, entry)| selection.passes(*topic, &entry.incoming.route));
-        passing
+        let entries = self.passing(selection).filter(|(_, entry)| !is_left_out(selection, entry));
+        entries
             .filter_map(|(topic, entry)| Some(((topic, entry.incoming.key.clone()), entry.incoming.body.clone()?)))
             .collect()
     }
 
     /// Keys of which a reader with this selection is told nothing, by who spoke of them last.
     pub fn left_out(&self, selection: &Selection) -> BTreeSet<(Topic, String)> {
-        let entries = self.entries(selection).filter(|(_, entry)| is_left_out(selection, entry));
+        let entries = self.passing(selection).filter(|(_, entry)| is_left_out(selection, entry));
         entries.map(|(topic, entry)| (topic, entry.incoming.key.clone())).collect()
     }
 
-    fn entries(&self, selection: &Selection) -> impl Iterator<Item = (Topic, &Entry)> {
+    /// What is there of the topics and routes wanted.
+    fn passing(&self, selection: &Selection) -> impl Iterator<Item = (Topic, &Entry)> {
         let topics = self.topics.iter().filter(|(topic, _)| selection.topics.contains(topic));
-        topics.flat_map(|(topic, state)| state.live.values().map(move |entry| (*topic, entry)))
+        let entries = topics.flat_map(|(topic, state)| state.live.values().map(move |entry| (*topic, entry)));
+        entries.filter(|(topic, entry)| selection.passes(*topic, &entry.incoming.route))
     }
 
     /// What a reader must know of the shards of these topics.

@@ -20,7 +20,7 @@ use crate::engines::Kind;
 use crate::support::{mk_health, mk_outcome};
 
 /// The reader that never reads.
-const SLEEPER: usize = 5;
+const SLEEPER: usize = 6;
 
 const TOPICS: [Topic; 2] = [Topic::NodeHealth, Topic::EvictionOutcomes];
 
@@ -202,6 +202,10 @@ impl Run<'_> {
             }),
             ..Selection::of(TOPICS)
         };
+        let filtered_without_one = Selection {
+            filters: filtered.filters.clone(),
+            ..without_one.clone()
+        };
         let sleeper = Selection::of(TOPICS);
         let selections = [
             Selection::of(TOPICS),
@@ -209,6 +213,7 @@ impl Run<'_> {
             filtered,
             narrow,
             without_one,
+            filtered_without_one,
             sleeper,
         ];
         let mut run = Run {

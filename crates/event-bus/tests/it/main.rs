@@ -15,6 +15,7 @@ mod etcd_raw;
 mod etcd_replicas;
 mod etcd_restored;
 mod etcd_setup;
+mod foreign;
 mod mtls;
 mod publishing;
 mod shadow;

@@ -1,11 +1,8 @@
 //! What a producer is promised, through client and server.
 
-use bailiff_event_bus::server::REFUSAL_METADATA;
 use bailiff_event_bus::{Body, Draft, Published, TombstoneReason};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
-use bailiff_proto::v1 as pb;
-use prost::Message as _;
 
 use crate::engines::{Kind, on_every_engine};
 use crate::support::{World, contents, mk_draft, mk_health, mk_outcome, news, pass, soon};
@@ -134,78 +131,6 @@ async fn a_lower_epoch_is_refused_and_stops(kind: Kind) {
     let mut old = world.publish("old", HEALTH, (0, 1), 7);
     let detail = news(&mut old, fenced).await;
     assert!(detail.contains("epoch 7") && detail.contains("below 8"), "{detail}");
-}
-
-on_every_engine!(async the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again);
-/// A stage in any language has to know the code and nothing else.
-async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again(kind: Kind) {
-    let world = World::new(kind);
-    let holder = world.publish("holder", HEALTH, (0, 2), 8);
-    holder.complete();
-    soon("the replace part ended", holder.settled()).await;
-    let open = |shard, shard_count, epoch| pb::OpenSession {
-        topic: HEALTH.to_string(),
-        shard,
-        shard_count,
-        producer: "foreign".to_owned(),
-        epoch,
-        replace: true,
-    };
-    let cases = [
-        (open(0, 2, 7), Some((tonic::Code::Aborted, "epoch"))),
-        (open(0, 1, 9), Some((tonic::Code::FailedPrecondition, "layout"))),
-        (open(2, 2, 9), Some((tonic::Code::InvalidArgument, "shard"))),
-        (open(1, 2, 1), None),
-    ];
-    for (open, wanted) in cases {
-        let answer = soon("an answer", world.answer_to(open)).await;
-        let refusal = answer.err().map(|status| {
-            let kind = status.metadata().get(REFUSAL_METADATA).expect("every refusal has a kind");
-            (status.code(), kind.to_str().unwrap().to_owned())
-        });
-        assert_eq!(refusal, wanted.map(|(code, kind)| (code, kind.to_owned())));
-    }
-}
-
-on_every_engine!(async a_record_that_is_none_is_named);
-async fn a_record_that_is_none_is_named(kind: Kind) {
-    use pb::publish_request::Step;
-    let world = World::new(kind);
-    let open = pb::OpenSession {
-        topic: HEALTH.to_string(),
-        shard_count: 1,
-        producer: "foreign".to_owned(),
-        epoch: 1,
-        ..pb::OpenSession::default()
-    };
-    let no_body = pb::Envelope {
-        topic: HEALTH.to_string(),
-        key: "n1".to_owned(),
-        ..pb::Envelope::default()
-    };
-    for (record, wanted) in [
-        (&b"\x0a\x05node"[..], "batch.records[1].record:"),
-        (&no_body.encode_to_vec(), "batch.records[1].body:"),
-    ] {
-        let tombstone = pb::Envelope {
-            produced_at: Some(prost_types::Timestamp::default()),
-            body: Some(pb::envelope::Body::Tombstone(pb::Tombstone::default())),
-            ..no_body.clone()
-        };
-        let records = [tombstone.encode_to_vec(), record.to_vec()];
-        let batch = pb::Batch {
-            id: 1,
-            records: records.map(Into::into).into(),
-        };
-        let answer = soon(
-            "an answer",
-            world.last_answer_to([Step::Open(open.clone()), Step::Batch(batch)]),
-        )
-        .await;
-        let status = answer.expect_err("it is refused");
-        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
-        assert!(status.message().starts_with(wanted), "{status:?}");
-    }
 }
 
 on_every_engine!(async of_equal_epochs_the_newest_session_wins);

@@ -151,15 +151,25 @@ impl World {
         &self,
         steps: [pb::publish_request::Step; N],
     ) -> Result<pb::PublishResponse, tonic::Status> {
+        self.answers_to(steps)
+            .await
+            .map(|answers| answers.into_iter().last().unwrap())
+    }
+
+    /// What the bus answers to each of these steps.
+    pub async fn answers_to<const N: usize>(
+        &self,
+        steps: [pb::publish_request::Step; N],
+    ) -> Result<Vec<pb::PublishResponse>, tonic::Status> {
         let steps = steps.map(|step| pb::PublishRequest { step: Some(step) });
         let requests = futures::stream::iter(steps).chain(futures::stream::pending());
         let mut client = pb::event_bus_client::EventBusClient::new(self.server.service());
         let mut answers = client.publish(requests).await?.into_inner();
-        let mut last = pb::PublishResponse::default();
+        let mut taken = Vec::new();
         for _ in 0..N {
-            last = answers.message().await?.expect("an answer or a status");
+            taken.push(answers.message().await?.expect("an answer or a status"));
         }
-        Ok(last)
+        Ok(taken)
     }
 
     /// Reports that the producer decides and its watches are fresh.

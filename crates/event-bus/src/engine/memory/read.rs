@@ -37,18 +37,17 @@ impl Memory {
     }
 }
 
-/// What a reader is told of a key: that it is gone, or what was said of it last, if it wants to hear who did. A reader that filters is told of a key outside its filter only if that key may once have been
-/// inside; the removal of a key that it never saw does no harm.
+/// What a reader is told of a key: that it is gone, or what was said of it last, unless it asked not to hear who said it. A reader that
+/// filters is told of a key outside its filter only if that key may once have been inside; the removal of a key that it never saw does no
+/// harm.
 fn deliver(state: &TopicState, latest: &Arc<Kept>, selection: &Selection, is_snapshot: bool) -> Option<Arc<Kept>> {
-    let is_left_out = match latest.tombstone() {
-        Some(_) => is_snapshot,
-        None => selection.except.as_ref().is_some_and(|speaker| latest.is_by(speaker)),
-    };
-    if is_left_out {
+    let is_gone = latest.tombstone().is_some();
+    if is_snapshot && is_gone {
         return None;
     }
     if selection.passes(latest.topic(), &latest.said.route) {
-        return Some(Arc::clone(latest));
+        let is_left_out = |speaker| !is_gone && latest.is_by(speaker);
+        return (!selection.except.as_ref().is_some_and(is_left_out)).then(|| Arc::clone(latest));
     }
     if is_snapshot || !state.has_strayed(latest) {
         return None;
