@@ -1,12 +1,13 @@
-//! Tables of what is kept, by whom it is of.
+//! Hash tables of what is known by name or uid.
 //!
 //! They keep the order in which keys came, whatever their hashes are. These are made by `foldhash`, which takes a fraction of the time of
-//! std's SipHash: what is kept of a pod is looked up dozens of times on its way out. Its seeds differ from process to process, as std's.
+//! std's SipHash: what is kept of a pod is looked up dozens of times on its way out. It does not claim to withstand somebody who looks
+//! for keys that collide; uids are the API server's, and nodes are named by those who may create them.
 
 pub use foldhash::fast::RandomState as Hashes;
 
-/// What is kept by key.
+/// Values by key.
 pub type IndexMap<K, V> = indexmap::IndexMap<K, V, Hashes>;
 
-/// Keys.
+/// Keys, each once.
 pub type IndexSet<K> = indexmap::IndexSet<K, Hashes>;

@@ -160,14 +160,14 @@ impl<'de> Items<'de> {
         Ok(None)
     }
 
-    /// How many come one after the other, from the first on.
+    /// How many come one after the other, from the first on; what is broken ends them, and is an error once it is read.
     fn run(mut self) -> usize {
         let mut run = 0;
         while let Ok(Some((number, _))) = self.fields.next() {
-            match (number == self.number, run) {
-                (true, _) => run += 1,
-                (false, 0) => {}
-                (false, _) => break,
+            if number == self.number {
+                run += 1;
+            } else if run > 0 {
+                break;
             }
         }
         run

@@ -81,6 +81,52 @@ fn a_list_is_whole_wherever_its_items_are() {
     assert_eq!(value(&POD_STATUS, &status), Ok(wanted));
 }
 
+/// How many items a list says it has, before the first is read, and how many come.
+#[test]
+fn room_is_made_for_the_items_that_stand_together() {
+    struct Counted(Option<usize>, usize);
+
+    impl<'de> Deserialize<'de> for Counted {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            struct Counting;
+
+            impl<'de> serde::de::Visitor<'de> for Counting {
+                type Value = Counted;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("a list")
+                }
+
+                fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Counted, A::Error> {
+                    let (hint, mut count) = (items.size_hint(), 0);
+                    while items.next_element::<IgnoredAny>()?.is_some() {
+                        count += 1;
+                    }
+                    Ok(Counted(hint, count))
+                }
+            }
+
+            deserializer.deserialize_seq(Counting)
+        }
+    }
+    #[derive(Deserialize)]
+    struct Status {
+        conditions: Counted,
+    }
+    let (condition, other) = (field(2, b""), field(4, b"why"));
+    let cases: [(&[&[u8]], (usize, usize)); 3] = [
+        (&[&other, &condition, &condition, &other], (2, 2)),
+        (&[&condition, &other, &condition, &condition], (1, 3)),
+        (&[&condition], (1, 1)),
+    ];
+    for (parts, (hint, count)) in cases {
+        let Status { conditions } = read(&POD_STATUS, &parts.concat()).expect("a status");
+        assert_eq!((conditions.0, conditions.1), (Some(hint), count), "{parts:?}");
+    }
+    let broken = [&*condition, &condition, b"\x0b"].concat();
+    assert!(read::<Status>(&POD_STATUS, &broken).is_err());
+}
+
 #[test]
 fn times_come_as_numbers_and_as_texts() {
     #[derive(Debug, Deserialize)]

@@ -137,6 +137,16 @@ mod tests {
             (16, Payload::Number(1)),
         ];
         assert_eq!(all(message).as_deref(), Ok(&wanted[..]));
+        for (bytes, number) in [
+            (&b"\x08\x7f"[..], 0x7f),
+            (b"\x08\x80\x00", 0),
+            (b"\x08\x80\x01", 0x80),
+            (b"\x08\xff\x7f", 0x3fff),
+            (b"\x08\x80\x80\x01", 0x4000),
+            (b"\x08\xff\xff\x7f", 0x1f_ffff),
+        ] {
+            assert_eq!(all(bytes), Ok(vec![(1, Payload::Number(number))]), "{bytes:?}");
+        }
         assert_eq!(first(message, 2), Some(&b"ab"[..]));
         assert_eq!(first(message, 1), None, "no bytes");
     }

@@ -62,6 +62,7 @@ async fn a_write_is_not_sent_without_leadership_and_a_read_is() {
     assert_eq!(kind(patch(&api).await), Kind::NotLeading);
     assert_eq!(kind(api.delete(POD, &Precondition::default()).await), Kind::NotLeading);
     assert_eq!(kind(api.create::<Value>(POD, &json!({})).await), Kind::NotLeading);
+    assert_eq!(kind(api.create_text::<Value>(POD, "{}".to_owned()).await), Kind::NotLeading);
     assert_eq!(kind(api.replace::<Value>(POD, &json!({})).await), Kind::NotLeading);
     assert_eq!(server.asked().len(), 0);
     assert_eq!(api.get::<Value>(POD).await, Ok(json!({"x": 1})));

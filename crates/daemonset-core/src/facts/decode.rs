@@ -439,7 +439,7 @@ fn named<E: serde::de::Error, Annotations>(meta: &Meta<Annotations>) -> Result<(
     Ok(())
 }
 
-/// Labels, null like none. Each text is memory only as what it is kept as.
+/// Labels, null like none. Keys and values go into what keeps them, without a `String` between.
 fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
     struct Entries;
 
@@ -451,6 +451,10 @@ fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error
         }
 
         fn visit_none<E>(self) -> Result<Labels, E> {
+            Ok(Labels::new())
+        }
+
+        fn visit_unit<E>(self) -> Result<Labels, E> {
             Ok(Labels::new())
         }
 

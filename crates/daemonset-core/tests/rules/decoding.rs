@@ -163,6 +163,24 @@ fn of_somebody_elses_pod_nothing_else_is_read() {
     }
 }
 
+#[test]
+fn labels_are_texts_by_text() {
+    let cases = [
+        (r#","labels":null"#, Some("{}")),
+        ("", Some("{}")),
+        (r#","labels":{}"#, Some("{}")),
+        (r#","labels":{"b":"","a":"x\ny"}"#, Some(r#"{"a": "x\ny", "b": ""}"#)),
+        (r#","labels":{"a":null}"#, None),
+        (r#","labels":{"a":7}"#, None),
+        (r#","labels":["a"]"#, None),
+    ];
+    for (labels, wanted) in cases {
+        let text = format!(r#"{{"metadata":{{"name":"x","namespace":"ns","uid":"u"{labels}}}}}"#);
+        let found = serde_json::from_str::<Pod>(&text).ok().map(|pod| format!("{:?}", pod.labels));
+        assert_eq!(found.as_deref(), wanted, "{text}");
+    }
+}
+
 /// One malformed object is refused by itself, and it is said why.
 #[test]
 fn an_object_without_a_name_is_refused() {

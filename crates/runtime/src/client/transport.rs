@@ -234,14 +234,14 @@ fn secured(config: &Config, connector: Connector, versions: Versions) -> Result<
     Ok(connector)
 }
 
-/// Whose certificates are trusted: where the configuration does not say, the system's, which are read for that, and of which there have
-/// to be some. Without TLS there are no certificates.
+/// The configuration, of which nothing is read that is for TLS alone if there is none: kube would read whom to trust, the system's roots
+/// for want of others, and fail where they are missing.
 fn trusting(config: &Config) -> Cow<'_, Config> {
     if config.cluster_url.scheme() == Some(&Scheme::HTTPS) {
         return Cow::Borrowed(config);
     }
     let mut config = config.clone();
-    config.root_cert = Some(Vec::new());
+    (config.root_cert, config.root_cert_file) = (Some(Vec::new()), None);
     Cow::Owned(config)
 }
 

@@ -376,8 +376,14 @@ async fn nobody_there_is_an_error_that_says_so() {
 /// An image without certificates has no server that it could trust, and needs none if it speaks without TLS.
 #[test]
 fn roots_are_for_tls_alone() {
-    for (server, wanted) in [("https://example.test", None), ("http://example.test", Some(Vec::new()))] {
-        let config = Config::new(server.parse().unwrap());
-        assert_eq!(trusting(&config).root_cert, wanted, "{server}");
+    let file = || Some("/no/such/file".into());
+    for (server, wanted) in [
+        ("https://example.test", (None, file())),
+        ("http://example.test", (Some(Vec::new()), None)),
+    ] {
+        let mut config = Config::new(server.parse().unwrap());
+        config.root_cert_file = file();
+        let config = trusting(&config);
+        assert_eq!((config.root_cert.clone(), config.root_cert_file.clone()), wanted, "{server}");
     }
 }
