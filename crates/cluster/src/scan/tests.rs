@@ -114,14 +114,14 @@ fn room_is_made_for_the_items_that_stand_together() {
         conditions: Counted,
     }
     let (condition, other) = (field(2, b""), field(4, b"why"));
-    let cases: [(&[&[u8]], (usize, usize)); 3] = [
-        (&[&other, &condition, &condition, &other], (2, 2)),
-        (&[&condition, &other, &condition, &condition], (1, 3)),
-        (&[&condition], (1, 1)),
+    let cases = [
+        ([&*other, &condition, &condition, &other].concat(), (2, 2)),
+        ([&*condition, &other, &condition, &condition].concat(), (1, 3)),
+        (condition.clone(), (1, 1)),
     ];
-    for (parts, (hint, count)) in cases {
-        let Status { conditions } = read(&POD_STATUS, &parts.concat()).expect("a status");
-        assert_eq!((conditions.0, conditions.1), (Some(hint), count), "{parts:?}");
+    for (status, (hint, count)) in cases {
+        let Status { conditions } = read(&POD_STATUS, &status).expect("a status");
+        assert_eq!((conditions.0, conditions.1), (Some(hint), count), "{status:?}");
     }
     let broken = [&*condition, &condition, b"\x0b"].concat();
     assert!(read::<Status>(&POD_STATUS, &broken).is_err());

@@ -84,8 +84,8 @@ async fn a_record_that_is_none_is_named(kind: Kind) {
     }
 }
 
-/// Our own client has no use for the revisions.
 on_every_engine!(async a_batch_is_acknowledged_with_the_revision_of_each_record);
+/// Our own client has no use for the revisions.
 async fn a_batch_is_acknowledged_with_the_revision_of_each_record(kind: Kind) {
     let world = World::new(kind);
     let open = |replace| {
