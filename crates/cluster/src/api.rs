@@ -216,7 +216,7 @@ impl Api {
         self.write("create", Method::POST, path, JSON, object).await
     }
 
-    /// Creates an object that is JSON already, and goes out as it is: whether it is any the server tells. `path` is the collection's.
+    /// Creates an object from JSON, which is sent as it is and not checked here. `path` is the collection's.
     pub async fn create_text<T: Decode>(&self, path: &str, object: String) -> Result<T, Error> {
         self.write_bytes("create", Method::POST, path, JSON, object.into_bytes())
             .await
