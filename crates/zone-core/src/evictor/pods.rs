@@ -390,6 +390,7 @@ impl Evictor {
                 self.end_attempt(uid, SpanEnd::Held, hold.clone().into(), now);
                 self.await_for_pod(uid, Awaited::Hold(hold.reason), hold.detail, now);
                 self.pods.set_stage(uid, Stage::Confirming);
+                self.pod_waits(uid, now);
                 self.confirm_node(&node);
             }
             Step::Refuse(reason) => self.refuse_pod(uid, reason, String::new(), now),

@@ -128,6 +128,7 @@ impl Evictor {
             pod.overdue |= freed;
         }
         self.pods.set_stage(uid, Stage::Waiting(place));
+        self.pod_waits(uid, now);
         if !self.is_blocked(uid) {
             self.await_for_pod(uid, Awaited::Turn, String::new(), now);
         }

@@ -13,17 +13,20 @@ use bailiff_model::{Hold, HoldReason, Mono, NodeName, Now, PodUid};
 
 use super::super::holds::Reason;
 use super::super::{Evictor, Timer};
-use super::Pods;
+use super::{Pod, Pods, Stage};
 use crate::rate::interval;
 
-/// Nobody is told sooner that it waits, but in the first view. Most of a burst goes within this time, with an API that answers, and nobody
-/// who looks is as fast.
+/// Nobody is told sooner that it waits, but in the first view.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
+
+/// The same of who waits for a slot and was told nothing: its intent, which is due, says all there is to say. Thousands go within this time,
+/// with an API that answers, and each that is told costs a record, for those who follow the topic and in what the bus keeps.
+const WORTH_TELLING_OF_SLOTS: Duration = Duration::from_secs(10);
 
 /// A pod that is deleted sooner is not said before to be evicted. That takes two requests, which are milliseconds; where they are
 /// seconds, the server is slow or the client's limit has them wait, and so many are told a second as that lets through. A process that
 /// is killed within this time loses no more than since when it was.
-const WORTH_TELLING_GOES: Duration = Duration::from_secs(2);
+const WORTH_TELLING_GOES: Duration = Duration::from_secs(5);
 
 /// Pods that wait for others, or are being evicted, and were not told so.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +44,11 @@ pub(super) struct Untold {
 impl Untold {
     pub(super) fn add_unsure(&mut self, uid: &PodUid) {
         self.unsure.insert(uid.clone());
+    }
+
+    /// Somebody waits, and is told by then, with all others.
+    fn tell_by(&mut self, at: Mono) {
+        self.at = Some(self.at.map_or(at, |earlier| earlier.min(at)));
     }
 
     pub(super) fn remove_unsure(&mut self, uid: &PodUid) {
@@ -61,7 +69,28 @@ pub(super) fn unsure(node: &NodeName) -> Reason {
     Reason::new(HoldReason::OutdatedIntent, detail)
 }
 
+impl Pod {
+    /// It was told something else than that it waits for its turn.
+    fn is_told_otherwise(&self) -> bool {
+        match self.told().map(|told| &told.state) {
+            None => false,
+            Some(PodOutcomeState::Held(hold)) => hold.reason != HoldReason::RateLimited,
+            Some(_) => true,
+        }
+    }
+}
+
 impl Evictor {
+    /// A pod begins to wait for others. Nobody knows yet for how long.
+    pub(super) fn pod_waits(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pods.all.get(uid) else {
+            return;
+        };
+        let is_of_slots = matches!(pod.stage, Stage::Waiting(_)) && !pod.overdue && !pod.is_told_otherwise();
+        let untold = if is_of_slots { WORTH_TELLING_OF_SLOTS } else { WORTH_TELLING };
+        self.pods.untold.tell_by(now.mono + untold);
+    }
+
     /// Tells the pods that began to wait for others, those of the first view at once: what is not said then counts as withdrawn.
     pub(super) fn tell_who_waits(&mut self, now: Now) {
         if !self.pods.has_untold() {
@@ -104,12 +133,7 @@ impl Evictor {
         let Some(pod) = self.pods.all.get(uid) else {
             return;
         };
-        let is_kept = match pod.told().map(|told| &told.state) {
-            None => false,
-            Some(PodOutcomeState::Held(hold)) => hold.reason != HoldReason::RateLimited,
-            Some(_) => true,
-        };
-        if is_kept || !self.completed {
+        if pod.is_told_otherwise() || !self.completed {
             self.say_pod(uid, PodOutcomeState::Evicting, String::new(), now);
         } else if pod.asked_at.is_none() {
             self.pods.untold.going.push_back((now.mono, uid.clone()));
