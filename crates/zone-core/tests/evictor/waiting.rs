@@ -90,7 +90,7 @@ fn who_is_evicted_for_long_is_told() {
     let mut world = mk_world(|_| {});
     world.is_slow = true;
     let pods = due(&mut world, 2);
-    world.pass(Duration::from_millis(4_999));
+    world.pass(Duration::from_millis(1_999));
     assert!(pods.iter().all(|pod| world.pod_state(pod).is_none()));
     world.pass(Duration::from_millis(1));
     for pod in &pods {
@@ -145,7 +145,7 @@ fn who_is_withdrawn_as_it_goes_ends_with_the_answer() {
         let pod = due(&mut world, 1).remove(0);
         world.pass(secs(1));
         world.withdraw(&pod);
-        world.pass(secs(if is_told { 4 } else { 0 }));
+        world.pass(secs(u64::from(is_told)));
         assert_eq!(world.pod_state(&pod), is_told.then_some(&PodOutcomeState::Evicting));
         world.answer_all();
         assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Cancelled));

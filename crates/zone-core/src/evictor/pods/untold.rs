@@ -26,7 +26,7 @@ const WORTH_TELLING_OF_SLOTS: Duration = Duration::from_secs(10);
 /// A pod that is deleted sooner is not said before to be evicted. That takes two requests, which are milliseconds; where they are
 /// seconds, the server is slow or the client's limit has them wait, and so many are told a second as that lets through. A process that
 /// is killed within this time loses no more than since when it was.
-const WORTH_TELLING_GOES: Duration = Duration::from_secs(5);
+const WORTH_TELLING_GOES: Duration = Duration::from_secs(2);
 
 /// Pods that wait for others, or are being evicted, and were not told so.
 #[derive(Clone, Debug, Default)]
