@@ -97,8 +97,8 @@ impl Evictor {
             self.pods.untold.at = None;
             return self.timers.clear(&Timer::Line);
         }
-        let at = *self.pods.untold.at.get_or_insert(now.mono + WORTH_TELLING);
-        if self.completed && at > now.mono {
+        let later = self.pods.untold.at.filter(|at| *at > now.mono);
+        if let Some(at) = later.filter(|_| self.completed) {
             return self.timers.set(Timer::Line, at);
         }
         self.timers.clear(&Timer::Line);
