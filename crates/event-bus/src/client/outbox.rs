@@ -11,7 +11,7 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiff_model::{Mono, Now, Origin, Topic};
+use bailiff_model::{IndexMap, Mono, Now, Origin, Topic};
 use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
@@ -33,6 +33,8 @@ const TERMINAL_KEPT: usize = 2_000;
 const TERMINAL_WAITING: usize = 10_000;
 /// News of refused drafts kept; each is logged besides.
 const REFUSED_KEPT: usize = 1_000;
+/// Below so many keys nobody asks how much room there is.
+const FEW_SLOTS: usize = 256;
 
 type Version = u64;
 type Sent = Vec<(Arc<str>, Version)>;
@@ -48,7 +50,7 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Outbox {
     topic: Topic,
-    slots: BTreeMap<Arc<str>, Slot>,
+    slots: IndexMap<Arc<str>, Slot>,
     /// Keys to send, by version: in the order in which they were set.
     queue: BTreeMap<Version, Arc<str>>,
     last_version: Version,
@@ -102,7 +104,7 @@ impl Outbox {
     pub(super) fn new(topic: Topic) -> Self {
         Self {
             topic,
-            slots: BTreeMap::new(),
+            slots: IndexMap::default(),
             queue: BTreeMap::new(),
             last_version: 0,
             last_batch: 0,
@@ -159,7 +161,7 @@ impl Outbox {
             Some(slot) if !slot.is_known => {
                 let version = slot.version;
                 self.queue.remove(&version);
-                self.slots.remove(key);
+                self.drop_slot(key);
                 return;
             }
             Some(slot) => slot.envelope().route,
@@ -202,6 +204,15 @@ impl Outbox {
         key
     }
 
+    /// Forgets a key. The room that a burst took is given back when it is four times what is used.
+    fn drop_slot(&mut self, key: &str) {
+        self.slots.swap_remove(key);
+        let used = self.slots.len().max(FEW_SLOTS);
+        if self.slots.capacity() > 4 * used {
+            self.slots.shrink_to(2 * used);
+        }
+    }
+
     /// Outcomes that are on the bus are forgotten beyond their bound, oldest first.
     fn forget_old_outcomes(&mut self) {
         while self.terminal.len() > TERMINAL_KEPT {
@@ -212,7 +223,7 @@ impl Outbox {
             }
             let Some((key, _)) = self.terminal.pop_front() else { return };
             if is_latest {
-                self.slots.remove(&key);
+                self.drop_slot(&key);
             }
         }
     }
@@ -227,7 +238,7 @@ impl Outbox {
                 // What the bus may have of it is not true any more.
                 self.remove(&key, now);
             } else if self.is_latest(&key, version) {
-                self.slots.remove(&key);
+                self.drop_slot(&key);
             }
         }
     }
@@ -375,7 +386,7 @@ impl Outbox {
             // If it was not superseded meanwhile.
             let is_removed = |slot: &Slot| slot.version == version && slot.is_removal;
             if self.slots.get(&key).is_some_and(is_removed) {
-                self.slots.remove(&key);
+                self.drop_slot(&key);
             }
         }
         self.forget_old_outcomes();

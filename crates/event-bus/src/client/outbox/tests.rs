@@ -107,6 +107,20 @@ fn a_key_has_one_place_and_the_latest_draft() {
 }
 
 #[test]
+fn a_burst_leaves_no_room_behind() {
+    let mut outbox = Outbox::new(Topic::NodeHealth);
+    let names: Vec<String> = (0..20 * FEW_SLOTS).map(|nth| format!("n{nth}")).collect();
+    for name in &names {
+        outbox.set(mk_draft(name, 1), NOW);
+    }
+    for name in &names[1..] {
+        outbox.remove(name, NOW);
+    }
+    assert_eq!(outbox.slots.len(), 1);
+    assert!(outbox.slots.capacity() <= 4 * FEW_SLOTS, "{}", outbox.slots.capacity());
+}
+
+#[test]
 fn what_was_superseded_on_its_way_is_not_on_the_bus() {
     let mut outbox = mk_connected(Topic::NodeHealth);
     outbox.set(mk_draft("n1", 1), NOW);
