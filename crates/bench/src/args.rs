@@ -11,7 +11,7 @@ use crate::report;
 use crate::situations::{Parts, Situation, TABLE};
 
 /// What Bailiff costs and how fast it is, measured on this machine, alone or beside another program that does the same.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "bailiff-bench", version, args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
@@ -36,7 +36,7 @@ Programs are processes of their own; what makes the load is another one. docs/pe
 Exit code 0: everything was played. 1: a situation did not come about within its bound, or something was evicted before its time.
 64: a wrong flag.";
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Be the kubelets of an API server: started by a benchmark with --kubeconfig
     #[command(hide = true)]

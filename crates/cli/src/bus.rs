@@ -16,7 +16,7 @@ use crate::Failure;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Flags of `bailiff bus`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff bus status
   bailiff bus status --output json
@@ -30,7 +30,7 @@ pub struct Args {
     bus: BusArgs,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Say what the bus holds: topics, keys, and each shard's producer, completeness and liveness
     Status {
@@ -58,7 +58,7 @@ pub enum Output {
 }
 
 /// Flags of the commands that show what the bus knows.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Shared {
     /// How it is written
     #[arg(long, short, global = true, value_enum, default_value = "text", value_name = "FORMAT")]

@@ -19,7 +19,7 @@ use crate::Failure;
 use make::Made;
 
 /// Flags of `bailiff certs`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff certs certs
   bailiff certs certs --days 7 --host bus.example.com --host 10.0.0.7

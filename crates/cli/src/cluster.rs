@@ -14,7 +14,7 @@ use serde::Deserialize;
 const PAGE: &str = "500";
 
 /// Which API server.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Kube {
     /// Kubeconfig file; without it $KUBECONFIG or ~/.kube/config, and in a pod its service account
     #[arg(long, env = "BAILIFF_KUBECONFIG", value_name = "FILE")]
@@ -22,7 +22,7 @@ pub struct Kube {
 }
 
 /// What is meant: exactly one.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[group(id = "target", required = true, multiple = false)]
 pub struct Target {
     /// Zone, as <region>:<zone>; the zone alone is enough where only one region has it

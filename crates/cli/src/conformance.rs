@@ -21,7 +21,7 @@ const JOBS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Flags of `bailiff conformance`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff conformance zone-evictor -- zone-evictor
   bailiff conformance zone-evictor -- python3 examples/maintenance-window/evictor.py

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::Failure;
 
 /// Flags of `bailiff demo`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff demo                          in real time, over loopback sockets; takes about a minute
   bailiff demo --fast --seed 7          in virtual time; the same seed gives the same log, byte for byte

@@ -41,7 +41,7 @@ const STAGES: [(&str, Topic); 4] = [
 ];
 
 /// Flags of `bailiff diff`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff diff --stage zone-evictor -- ./my-evictor           a program of yours beside the zone-evictor that works
   bailiff diff --stage zone-evictor -- zone-evictor --profile upstream

@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::bus::{Output, Shared, reach, topic};
 
 /// Flags of `bailiff events`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff events                                      what is true now, one line for each key
   bailiff events --follow                             and every change from now on

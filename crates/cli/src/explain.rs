@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::bus::{Output, Shared, reach, read_all};
 
 /// Flags of `bailiff explain`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff explain pod web-1 --namespace shop
   bailiff explain node worker-7
@@ -47,7 +47,7 @@ pub struct Args {
     shared: Shared,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Why a pod is evicted, or not; also one that is gone, as long as the bus remembers
     Pod {

@@ -27,14 +27,14 @@ use bailiff_zone_evictor::ZoneEvictor;
 use clap::{Parser, Subcommand};
 
 /// Due process for pod eviction: node health, taint eviction and DaemonSets as four services around an event bus.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "bailiff", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Watch a zone of a sandbox cluster die and come back
     Demo(demo::Args),

@@ -20,7 +20,7 @@ use crate::cluster::{Kube, Target, pick};
 use store::{Pauses, Store};
 
 /// Flags of `bailiff pause`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     subcommand_negates_reqs = true,
     after_help = "Examples:
@@ -53,7 +53,7 @@ pub struct PauseArgs {
 }
 
 /// Flags of `bailiff resume`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff resume --node worker-7
   bailiff resume --all               ends the pause of everything; those of zones and nodes stand
@@ -73,7 +73,7 @@ pub struct ResumeArgs {
 }
 
 /// Flags of `bailiff pauses` and `bailiff pause list`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct ListArgs {
     /// How it is written
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
@@ -83,7 +83,7 @@ pub struct ListArgs {
     kube: Kube,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum PauseCommand {
     /// List the pauses there are
     List(ListArgs),

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Failure;
 
 /// Flags of `bailiff run`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff run --kubeconfig ~/.kube/config
   bailiff run --controllers='*,-daemonset-controller' --node-monitor-grace-period=40s

@@ -20,7 +20,7 @@ use crate::cluster::{Kube, Target};
 use nodes::{Setting, TaintChange};
 
 /// Flags of `bailiff sandbox`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
@@ -48,7 +48,7 @@ pub struct Args {
 }
 
 /// What may be done to a sandbox that runs: enough to play failures without kubectl.
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Play failures of a sandbox's nodes, by the settings of their kubelets
     Set(SetArgs),
@@ -59,7 +59,7 @@ enum Command {
 }
 
 /// Flags of `bailiff sandbox set`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff sandbox set --zone sandbox-a alive=false      its kubelets fall silent
   bailiff sandbox set --zone sandbox-a alive-           and are back
@@ -79,7 +79,7 @@ struct SetArgs {
 }
 
 /// Flags of `bailiff sandbox taint`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff sandbox taint --node node-a-000 maintenance=disk:NoExecute
   bailiff sandbox taint --node node-a-000 maintenance-")]
@@ -96,7 +96,7 @@ struct TaintArgs {
 }
 
 /// Flags of `bailiff sandbox apply`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct ApplyArgs {
     /// Objects as YAML, any number in a file
     #[arg(required = true, value_name = "FILE")]

@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use crate::{Failure, soak};
 
 /// Flags of `bailiff scenario`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Play recorded scenarios in virtual time and compare what is seen
     Run(RunArgs),
@@ -32,7 +32,7 @@ enum Command {
 }
 
 /// Flags of `bailiff scenario run`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff scenario run oracle/*.json
   bailiff scenario run --profile upstream --record seen oracle/te-restart.json

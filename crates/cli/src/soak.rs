@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::Failure;
 
 /// Flags of `bailiff scenario soak`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff scenario soak --seeds 5000
   bailiff scenario soak --seeds 5000 --from 100000

@@ -21,7 +21,7 @@ use crate::bus::{Output, Shared, reach, read_all};
 const LISTED: usize = 10;
 
 /// Flags of `bailiff status`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff status
   bailiff status --output json | jq '.zones[] | select(.queueLength > 0)'

@@ -31,7 +31,7 @@ const REDRAWN_EVERY: Duration = Duration::from_secs(1);
 const REDRAWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Flags of `bailiff top`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff top                              until q, Esc or Ctrl-C
   bailiff top --once                       one frame, as plain text

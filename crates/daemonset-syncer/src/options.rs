@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     struct Line {
         #[command(flatten)]
         options: Options,

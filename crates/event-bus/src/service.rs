@@ -32,7 +32,7 @@ const NAME: &str = "event-bus";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The event bus: carries decisions from stage to stage.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "event-bus", version)]
 pub struct Args {
     /// Where the bus is served; port 0 takes any free one and logs it

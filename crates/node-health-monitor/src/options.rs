@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "monitor")]
     struct Cli {
         #[command(flatten)]

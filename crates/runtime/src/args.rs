@@ -69,8 +69,16 @@ enum Instead {
 }
 
 /// The command line, or the end of the process: with 0 for `--help` and `--version`, with 64 for what is not accepted.
-pub fn parse_or_exit<T: Parser>() -> T {
-    parse_from(std::env::args_os()).unwrap_or_else(|refusal| refusal.exit())
+///
+/// It is read on a thread of its own, whose memory ends with it, and copied from there: what clap knows of some hundred flags is a megabyte
+/// for a moment, and whatever a process keeps would come to lie among what is left of that, and hold its pages.
+pub fn parse_or_exit<T: Parser + Clone + Send + 'static>() -> T {
+    let read = std::thread::spawn(|| parse_from::<T>(std::env::args_os()));
+    match read.join() {
+        Ok(Ok(parsed)) => parsed.clone(),
+        Ok(Err(refusal)) => refusal.exit(),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
 }
 
 /// The command line `arguments`, the first of which is the program's name.
@@ -247,7 +255,7 @@ mod tests {
     use super::*;
 
     /// A service.
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "service", version)]
     struct Cli {
         #[command(flatten)]

@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     struct Cli {
         #[command(flatten)]
         sandbox: SandboxArgs,

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Cli {
     #[command(flatten)]
     sandbox: SandboxArgs,

@@ -28,7 +28,7 @@ pub struct StageOptions {
 }
 
 /// A command line of nothing but stage flags.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(name = "stages", no_binary_name = true)]
 struct Only {
     #[command(flatten)]

@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "stage")]
     struct Cli {
         #[command(flatten)]

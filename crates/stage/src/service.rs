@@ -28,7 +28,7 @@ use crate::shards::{self, Reach};
 const MOST_SHARDS: i64 = 256;
 
 /// Command line of a stage as a process of its own.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 #[command(version)]
 pub struct Args<O: clap::Args> {
     /// Where gRPC health is served; port 0 takes any free one and logs it
@@ -84,6 +84,15 @@ struct CommandLine<S: Stage> {
 }
 
 // === impl CommandLine ===
+
+impl<S: Stage> Clone for CommandLine<S> {
+    fn clone(&self) -> Self {
+        Self {
+            args: self.args.clone(),
+            stage: PhantomData,
+        }
+    }
+}
 
 impl<S: Stage> CommandFactory for CommandLine<S> {
     fn command() -> Command {

@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "manager")]
     struct Cli {
         #[command(flatten)]

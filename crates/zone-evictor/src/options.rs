@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "evictor")]
     struct Cli {
         #[command(flatten)]

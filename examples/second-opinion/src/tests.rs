@@ -19,7 +19,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 /// From the last sign of life to a verdict: grace, period and what a request takes.
 const JUDGED_AFTER: u64 = 60;
 
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Cli {
     #[command(flatten)]
     options: Valid<ProbeFlags>,

@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 
 use api::{FakeApi, LEASES, NODES};
 
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Cli {
     #[command(flatten)]
     options: Options,

@@ -136,7 +136,7 @@ mod tests {
     use crate::args::{CommonArgs, EXIT_CONFIGURATION, KubeArgs, Refusal, parse_from};
 
     /// A service.
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "service")]
     struct Cli {
         #[command(flatten)]
@@ -146,7 +146,7 @@ mod tests {
     }
 
     /// A program of several commands.
-    #[derive(Debug, Parser)]
+    #[derive(Clone, Debug, Parser)]
     #[command(name = "several")]
     enum Several {
         /// One of them.

@@ -25,7 +25,7 @@ use report::Report;
 static ALLOCATOR: Cap<alloc::System> = Cap::new(alloc::System, usize::MAX);
 
 /// Costs of the embedded cluster
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Cli {
     /// How to print the figures
     #[arg(long, default_value = "table", value_name = "FORM")]

@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 
 use api::{FakeApi, NODES, PODS};
 
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Cli {
     #[command(flatten)]
     options: Options,
