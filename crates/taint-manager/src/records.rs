@@ -6,14 +6,19 @@ use bailiff_taint_core::{HealthRecord, Inherited};
 
 /// A record of topic `node-health`.
 pub(crate) fn health(record: Record) -> HealthRecord {
+    let origin = record.origin();
+    let health = match record.body {
+        Some(Body::NodeHealth(health)) => Some(*health),
+        _ => None,
+    };
+    // The key is the name of the node, which is there already.
+    let named = health.as_ref().map(|health| &health.node.name);
+    let named = named.filter(|name| name.as_str() == record.key).cloned();
     HealthRecord {
-        origin: record.origin(),
-        name: NodeName::from(record.key),
+        origin,
+        name: named.unwrap_or_else(|| NodeName::from(record.key)),
         trace: record.trace,
-        health: match record.body {
-            Some(Body::NodeHealth(health)) => Some(*health),
-            _ => None,
-        },
+        health,
     }
 }
 
