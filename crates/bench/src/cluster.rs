@@ -184,7 +184,8 @@ impl Drop for Cluster {
     }
 }
 
-async fn reach(kubeconfig: &Path, clock: &Clock) -> Result<Api, String> {
+/// A client with the deadline of everything that is asked here.
+pub(crate) async fn reach(kubeconfig: &Path, clock: &Clock) -> Result<Api, String> {
     let client = connect(kubeconfig).await?;
     Ok(Api::new(client, clock.clone(), Metrics::default()).with_deadline(DEADLINE))
 }

@@ -43,6 +43,8 @@ struct Stand<'a> {
     cluster: Cluster,
     nodes: Vec<String>,
     has_daemonset: bool,
+    /// What plain evictions took of a processor, until it is reported.
+    plain_cpu: Option<f64>,
 }
 
 /// What was used and counted by a moment.
@@ -107,6 +109,7 @@ async fn one(
         cluster,
         nodes,
         has_daemonset: false,
+        plain_cpu: None,
     };
     let began = stand.clock.now().mono;
     stand
@@ -193,13 +196,17 @@ impl Stand<'_> {
         let after = self.sample()?;
         let seen = self.observer.ledger().end();
         self.undo(line.act, concerned).await?;
-        Ok(played(
+        let played = played(
             line,
             nodes.map_or(self.nodes.len(), |nodes| nodes.len()),
             seconds,
             (&before, &after),
             seen,
-        ))
+        );
+        Ok(Played {
+            plain_cpu_seconds: self.plain_cpu.take(),
+            ..played
+        })
     }
 
     /// Lets it happen, and waits until everything that follows was done.
@@ -227,7 +234,8 @@ impl Stand<'_> {
             Act::Evict => {
                 let targets = self.cluster.pods_on(nodes).await?;
                 self.observer.ledger().take_over(self.clock.wall(), nodes);
-                plain::evict(&self.cluster.api, &targets).await?;
+                let kubeconfig = self.cluster.kubeconfig.clone();
+                self.plain_cpu = Some(plain::evict(kubeconfig, self.clock.clone(), targets).await?);
                 self.evict("the pods of the nodes that were taken over", nodes).await
             }
             Act::Create => {
@@ -417,6 +425,7 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
         eviction: Latency::of(evictions),
         creation: Latency::of(seen.creations),
         evictions_per_second,
+        plain_cpu_seconds: None,
         requests_per_eviction: None,
         early: seen.early,
     };

@@ -91,6 +91,8 @@ pub struct Played {
     pub creation: Option<Latency>,
     /// Pods evicted a second from when the last was due, where all come due together.
     pub evictions_per_second: Option<f64>,
+    /// Seconds of a processor that plain evictions took whoever measures: what the requests alone cost.
+    pub plain_cpu_seconds: Option<f64>,
     /// Requests over pods that were evicted, without those that are sent at rest too.
     pub requests_per_eviction: Option<f64>,
     /// What came before its time: nothing may.
@@ -272,6 +274,7 @@ pub(crate) mod tests {
                 eviction: None,
                 creation: None,
                 evictions_per_second: None,
+                plain_cpu_seconds: None,
                 requests_per_eviction: None,
                 early: Vec::new(),
             };

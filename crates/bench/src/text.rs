@@ -129,6 +129,9 @@ fn latencies(text: &mut String, played: &Played) {
     if let Some(rate) = played.evictions_per_second {
         let _ = writeln!(text, "    {:<28} {rate:>8.1}", "pods evicted a second");
     }
+    if let Some(cpu) = played.plain_cpu_seconds {
+        let _ = writeln!(text, "    {:<28} {cpu:>8.2}", "CPU s of the requests alone");
+    }
 }
 
 fn requests(text: &mut String, played: &Played) {

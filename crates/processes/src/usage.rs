@@ -30,23 +30,37 @@ impl Usage {
         Self::parse(&stat, &status).ok_or_else(|| format!("/proc/{pid} cannot be understood"))
     }
 
+    /// Seconds of a processor that the calling thread used so far.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub fn cpu_of_this_thread() -> Result<f64, String> {
+        const PATH: &str = "/proc/thread-self/stat";
+        let stat = fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}"))?;
+        cpu(&stat).ok_or_else(|| format!("{PATH} cannot be understood"))
+    }
+
     fn parse(stat: &str, status: &str) -> Option<Self> {
-        // The name, which may have anything in it, ends with the last parenthesis; after it come the state and ten other fields.
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut fields = fields.split_whitespace().skip(11);
-        let mut ticks = || fields.next()?.parse::<f64>().ok();
-        let cpu = (ticks()? + ticks()?) / TICKS;
         let size = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
             Some(kib / 1024.0)
         };
         Some(Self {
-            cpu,
+            cpu: cpu(stat)?,
             memory: size("VmRSS")?,
             peak: size("VmHWM")?,
         })
     }
+}
+
+/// What the system tells of a process or a thread, in seconds of a processor.
+fn cpu(stat: &str) -> Option<f64> {
+    // The name, which may have anything in it, ends with the last parenthesis; after it come the state and ten other fields.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS)
 }
 
 #[cfg(test)]
