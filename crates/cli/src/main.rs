@@ -20,11 +20,14 @@ use std::process::ExitCode;
 
 use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_node_health_monitor::NodeHealthMonitor;
-use bailiff_runtime::{parse_or_exit, shutdown::chain};
+use bailiff_runtime::{Allocator, parse_or_exit, shutdown::chain};
 use bailiff_stage::{Stage, service};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// Due process for pod eviction: node health, taint eviction and DaemonSets as four services around an event bus.
 #[derive(Clone, Debug, Parser)]

@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use bailiff_runtime::Allocator;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
 fn main() -> ExitCode {
     bailiff_event_bus::service::main()
 }

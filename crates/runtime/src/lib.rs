@@ -25,6 +25,7 @@ mod wakes;
 
 pub use admin::Readiness;
 pub use alarm::{Alarm, Timer};
+pub use alloc::Allocator;
 pub use args::{BusArgs, CommonArgs, GoDuration, KubeArgs, LeaderElectionArgs, TlsArgs, parse_or_exit};
 pub use clock::Clock;
 pub use identity::identity;
