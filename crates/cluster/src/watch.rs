@@ -245,7 +245,7 @@ impl<T: View, P: Send + 'static> Watch<T, P> {
             next: Vec::new().into_iter(),
             shown,
             clock,
-            task: tokio::spawn(task.supervise()).abort_handle(),
+            task: tokio::spawn(Box::pin(task.supervise())).abort_handle(),
         }
     }
 

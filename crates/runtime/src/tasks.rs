@@ -67,6 +67,8 @@ impl Tasks {
         let name = name.into();
         let id = self.enter(name.clone());
         let tasks = self.clone();
+        // It may be tens of kilobytes, and is not to be moved by every layer around it: what a stack once took it keeps.
+        let future = Box::pin(future);
         let supervised = async move {
             let outcome = AssertUnwindSafe(future).catch_unwind().await;
             tasks.leave(id);

@@ -1,5 +1,6 @@
 //! What is kept per pod, compactly: what many pods share is held once.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
@@ -33,8 +34,6 @@ pub(crate) struct Pod {
     pub(crate) mark: bool,
     /// It was not ready when its node was known to be silent: there was nothing to mark.
     pub(crate) spared: bool,
-    /// When it was bound; kept until intents are decided for the first time.
-    pub(crate) bound: Option<Box<Start>>,
     /// Its toleration time, running or over.
     pub(crate) armed: Option<Box<Armed>>,
     /// That this time ran out was told.
@@ -102,6 +101,8 @@ pub(crate) type Place = u32;
 #[derive(Debug, Default)]
 pub(crate) struct Pods {
     by_uid: IndexMap<PodUid, Box<Pod>>,
+    /// When each was bound, by its place; nothing once that was taken.
+    bound: Vec<Start>,
     common: Shared<Common>,
 }
 
@@ -147,6 +148,11 @@ impl Pods {
         self.by_uid.keys()
     }
 
+    /// All pods, and when each was bound, which is not kept any longer: it is of use when intents are decided for the first time.
+    pub(crate) fn take_bound(&mut self) -> Vec<(PodUid, Start)> {
+        self.by_uid.keys().cloned().zip(take(&mut self.bound)).collect()
+    }
+
     pub(crate) fn get(&self, uid: &PodUid) -> Option<&Pod> {
         self.by_uid.get(uid).map(|pod| &**pod)
     }
@@ -163,7 +169,8 @@ impl Pods {
         uids
     }
 
-    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods.
+    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods; when it was
+    /// bound is said of every pod until that is taken, and of none after that.
     pub(crate) fn insert(&mut self, facts: PodFacts, node: NodeName, bound: Option<Start>) -> Place {
         let pod = Pod {
             name: facts.pod.name,
@@ -178,12 +185,12 @@ impl Pods {
             disruption_target: facts.pod.disruption_target,
             mark: false,
             spared: false,
-            bound: bound.map(Box::new),
             armed: None,
             told: false,
             terminating: facts.terminating,
             intent: None,
         };
+        self.bound.extend(bound);
         // More than four billion do not fit into memory.
         self.by_uid.insert_full(facts.pod.uid, Box::new(pod)).0 as Place
     }
@@ -211,6 +218,9 @@ impl Pods {
     /// Forgets a pod.
     pub(crate) fn remove(&mut self, uid: &PodUid) -> Option<Removed> {
         let (place, _, pod) = self.by_uid.swap_remove_full(uid)?;
+        if place < self.bound.len() {
+            self.bound.swap_remove(place);
+        }
         let moved = self.by_uid.get_index(place).map(|(_, moved)| moved.node.clone());
         Some(Removed {
             pod,
@@ -222,7 +232,9 @@ impl Pods {
 
 #[cfg(test)]
 mod tests {
-    use bailiff_model::Effect;
+    use std::time::Duration;
+
+    use bailiff_model::{Effect, Now};
 
     use super::*;
 
@@ -264,5 +276,24 @@ mod tests {
         let removed = pods.remove(&"b".into()).expect("inserted");
         assert_eq!((removed.place, removed.moved), (places[1], None));
         assert_eq!(pods.at(&places[..1]), ["a"].map(PodUid::from));
+    }
+
+    #[test]
+    fn when_a_pod_was_bound_is_known_until_it_is_taken() {
+        let mut pods = Pods::default();
+        let bound = |second| {
+            Start::at(Now {
+                mono: Mono::ORIGIN + Duration::from_secs(second),
+                wall: Wall::UNIX_EPOCH,
+            })
+        };
+        for (uid, second) in [("a", 1), ("b", 2), ("c", 3)] {
+            pods.insert(mk_facts(uid, &[]), "n".into(), Some(bound(second)));
+        }
+        pods.remove(&"a".into());
+        assert_eq!(pods.take_bound(), [("c".into(), bound(3)), ("b".into(), bound(2))]);
+        pods.insert(mk_facts("d", &[]), "n".into(), None);
+        pods.remove(&"c".into());
+        assert_eq!(pods.take_bound(), []);
     }
 }

@@ -8,7 +8,7 @@ use bailiff_taint_core::{Config, HealthRecord, Input, Manager, NodeFacts, NodeRe
 const NODES: usize = 20_000;
 const PODS: usize = 100_000;
 const NODE: Bytes = Bytes { known: 424, most: 512 };
-const POD: Bytes = Bytes { known: 200, most: 256 };
+const POD: Bytes = Bytes { known: 192, most: 256 };
 
 fn mk_node(nth: usize) -> NodeFacts {
     let text = |text: &str| Some(text.into());

@@ -124,7 +124,9 @@ impl<T: View, P> Task<T, P> {
         // Its parts do not pass the teller.
         self.teller.flush().await?;
         loop {
-            match self.teller.mind("a list is not answered", self.lister.list()).await? {
+            // Takes several times what the watch has, and is seldom.
+            let listing = Box::pin(self.lister.list());
+            match self.teller.mind("a list is not answered", listing).await? {
                 Ok(listed) => {
                     self.strikes = 0;
                     self.begun = listed.stream;
@@ -148,7 +150,7 @@ impl<T: View, P> Task<T, P> {
         let opened = match self.begun.take() {
             Some(stream) => Ok(stream),
             None => {
-                let opening = open(&self.api, &self.source, T::ACCEPT, &self.seed, &position);
+                let opening = Box::pin(open(&self.api, &self.source, T::ACCEPT, &self.seed, &position));
                 self.teller.mind("a watch is not answered", opening).await?
             }
         };

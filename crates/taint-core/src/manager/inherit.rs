@@ -100,15 +100,12 @@ impl Manager {
             BTreeMap::new()
         };
         self.progress.begun = Some(self.now.mono);
-        let now = Start::at(self.now);
-        let pods: Vec<PodUid> = self.pods.uids().cloned().collect();
-        for uid in &pods {
-            let Some(pod) = self.pods.get_mut(uid) else { continue };
-            let bound = pod.bound.take().map_or(now, |bound| *bound);
+        for (uid, bound) in &self.pods.take_bound() {
+            let Some(pod) = self.pods.get(uid) else { continue };
             let node_gone = self.nodes.get(&pod.node).is_some_and(|node| !node.present);
             match remembered.get(uid) {
                 Some(record) if node_gone => self.stand_by(record),
-                _ => self.judge_pod(uid, bound),
+                _ => self.judge_pod(uid, *bound),
             }
         }
     }
