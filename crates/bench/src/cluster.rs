@@ -190,6 +190,13 @@ pub(crate) async fn reach(kubeconfig: &Path, clock: &Clock) -> Result<Api, Strin
     Ok(Api::new(client, clock.clone(), Metrics::default()).with_deadline(DEADLINE))
 }
 
+/// The same as a stage reaches an API server: over TLS single requests share a connection.
+pub(crate) async fn reach_as_a_stage(kubeconfig: &Path, clock: &Clock) -> Result<Api, String> {
+    let connected = client::connect_paced(&flags_of(kubeconfig), "bench", clock).await;
+    let transport = connected.map_err(|error| bailiff_runtime::shutdown::chain(&error))?;
+    Ok(Api::new(transport, clock.clone(), Metrics::default()).with_deadline(DEADLINE))
+}
+
 /// What is measured acts on every node and pod there is, and taints and evicts what fails: nodes of anybody else are none to play with.
 async fn refuse_others(api: &Api) -> Result<(), String> {
     let others = format!(
@@ -211,12 +218,15 @@ async fn refuse_others(api: &Api) -> Result<(), String> {
 
 /// A client that sends what it is given at once.
 pub(crate) async fn connect(kubeconfig: &Path) -> Result<kube::Client, String> {
-    let args = KubeArgs {
+    let connected = client::connect_unlimited(&flags_of(kubeconfig), "bench").await;
+    connected.map_err(|error| bailiff_runtime::shutdown::chain(&error))
+}
+
+fn flags_of(kubeconfig: &Path) -> KubeArgs {
+    KubeArgs {
         kubeconfig: Some(kubeconfig.to_owned()),
         ..KubeArgs::default()
-    };
-    let connected = client::connect_unlimited(&args, "bench").await;
-    connected.map_err(|error| bailiff_runtime::shutdown::chain(&error))
+    }
 }
 
 async fn start_sandbox(flags: &BenchFlags, binaries: &Path, directory: &Path) -> Result<(Program, PathBuf), String> {

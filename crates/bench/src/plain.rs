@@ -33,7 +33,7 @@ pub(crate) async fn evict(kubeconfig: PathBuf, clock: Clock, pods: Vec<TargetVie
 fn evict_here(kubeconfig: &Path, clock: &Clock, pods: &[TargetView]) -> Result<f64, String> {
     let runtime = single_threaded(Wakes::new(WAKES_PER_SECOND)).map_err(|error| error.to_string())?;
     runtime.block_on(async {
-        let api = cluster::reach(kubeconfig, clock).await?;
+        let api = cluster::reach_as_a_stage(kubeconfig, clock).await?;
         let before = Usage::cpu_of_this_thread()?;
         let evicted = stream::iter(pods).map(|pod| evict_one(&api, pod));
         let () = evicted.buffer_unordered(HANDS).try_collect().await?;

@@ -192,7 +192,9 @@ fn wanted_node(affinity: &serde_json::Value) -> Option<String> {
     is_name.then(|| field["values"][0].as_str().map(str::to_owned))?
 }
 
-impl Decode for TargetView {}
+impl Decode for TargetView {
+    const MESSAGE: Option<&'static Message> = Some(&schema::POD);
+}
 
 impl Decode for LeaseView {}
 
