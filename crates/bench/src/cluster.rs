@@ -185,12 +185,13 @@ impl Drop for Cluster {
 }
 
 /// A client with the deadline of everything that is asked here.
-pub(crate) async fn reach(kubeconfig: &Path, clock: &Clock) -> Result<Api, String> {
+async fn reach(kubeconfig: &Path, clock: &Clock) -> Result<Api, String> {
     let client = connect(kubeconfig).await?;
     Ok(Api::new(client, clock.clone(), Metrics::default()).with_deadline(DEADLINE))
 }
 
-/// The same as a stage reaches an API server: over TLS single requests share a connection.
+/// A client that reaches an API server as a stage does: over TLS single requests share a connection, for whose room they wait as long as a
+/// stage's do. Who uses it has to send again what found none.
 pub(crate) async fn reach_as_a_stage(kubeconfig: &Path, clock: &Clock) -> Result<Api, String> {
     let connected = client::connect_paced(&flags_of(kubeconfig), "bench", clock).await;
     let transport = connected.map_err(|error| bailiff_runtime::shutdown::chain(&error))?;

@@ -43,8 +43,6 @@ struct Stand<'a> {
     cluster: Cluster,
     nodes: Vec<String>,
     has_daemonset: bool,
-    /// What plain evictions took of a processor, until it is reported.
-    plain_cpu: Option<f64>,
 }
 
 /// What was used and counted by a moment.
@@ -109,7 +107,6 @@ async fn one(
         cluster,
         nodes,
         has_daemonset: false,
-        plain_cpu: None,
     };
     let began = stand.clock.now().mono;
     stand
@@ -190,7 +187,7 @@ impl Stand<'_> {
         let before = self.sample()?;
         self.observer.ledger().begin(self.clock.wall());
         let concerned = nodes.as_deref().unwrap_or_default();
-        self.act(line.act, concerned).await?;
+        let plain_cpu_seconds = self.act(line.act, concerned).await?;
         let seconds = self.since(before.at);
         tokio::time::sleep(REST).await;
         let after = self.sample()?;
@@ -204,13 +201,14 @@ impl Stand<'_> {
             seen,
         );
         Ok(Played {
-            plain_cpu_seconds: self.plain_cpu.take(),
+            plain_cpu_seconds,
             ..played
         })
     }
 
-    /// Lets it happen, and waits until everything that follows was done.
-    async fn act(&mut self, act: Act, nodes: &[String]) -> Result<(), String> {
+    /// Lets it happen, and waits until everything that follows was done; answers what plain evictions took of a processor, in seconds.
+    async fn act(&mut self, act: Act, nodes: &[String]) -> Result<Option<f64>, String> {
+        let mut plain_cpu_seconds = None;
         match act {
             Act::Wait => {
                 let (began, rest) = (self.clock.now().mono, self.flags.rest.get());
@@ -219,34 +217,35 @@ impl Stand<'_> {
                     let left = rest.as_secs_f64() - stand.since(began);
                     Ok((left > 0.0).then(|| format!("resting, {left:.0} s left")))
                 })
-                .await
+                .await?;
             }
             Act::Silence => {
                 self.cluster.silence(nodes, true).await?;
                 tokio::time::sleep(HUSH).await;
                 self.expect(nodes).await?;
-                self.evict("the pods of the silent nodes", nodes).await
+                self.evict("the pods of the silent nodes", nodes).await?;
             }
             Act::Taint => {
                 self.cluster.taint(nodes, true).await?;
-                self.evict("the pods of the tainted nodes", nodes).await
+                self.evict("the pods of the tainted nodes", nodes).await?;
             }
             Act::Evict => {
                 let targets = self.cluster.pods_on(nodes).await?;
                 self.observer.ledger().take_over(self.clock.wall(), nodes);
                 let kubeconfig = self.cluster.kubeconfig.clone();
-                self.plain_cpu = Some(plain::evict(kubeconfig, self.clock.clone(), targets).await?);
-                self.evict("the pods of the nodes that were taken over", nodes).await
+                plain_cpu_seconds = Some(plain::evict(kubeconfig, self.clock.clone(), targets).await?);
+                self.evict("the pods of the nodes that were taken over", nodes).await?;
             }
             Act::Create => {
                 self.create().await?;
-                self.roll_out().await
+                self.roll_out().await?;
             }
             Act::Change => {
                 self.cluster.change_daemonset().await?;
-                self.roll_out().await
+                self.roll_out().await?;
             }
         }
+        Ok(plain_cpu_seconds)
     }
 
     /// Everything is as it was, but for pods that are gone.

@@ -16,7 +16,7 @@ pub enum Situation {
     MassFailure,
     /// Somebody taints nodes by hand, NoExecute, and nothing tolerates it
     Taint,
-    /// The benchmark itself evicts the pods of as many nodes, with the same two requests for each: what the API server can take
+    /// The benchmark itself evicts the pods of as many nodes, with the same two requests for each: a pace to hold that of others against
     PlainEviction,
     /// A DaemonSet is created, for all nodes
     Rollout,

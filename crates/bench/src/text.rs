@@ -224,6 +224,15 @@ mod tests {
     }
 
     #[test]
+    fn what_requests_alone_cost_is_told() {
+        let mut run = mk_report().runs.remove(0);
+        run.situations[1].plain_cpu_seconds = Some(0.354);
+        let mut told = String::new();
+        of_run(&mut told, &run);
+        assert!(told.contains("CPU s of the requests alone      0.35"), "{told}");
+    }
+
+    #[test]
     fn two_programs_are_compared_and_what_was_early_comes_last() {
         let mut report = mk_report();
         report.runs[0].situations[0].early.push("n-1 was".to_owned());

@@ -259,6 +259,19 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_to_be_evicted_says_what_it_is_and_where() {
+        let pod = json!({
+            "metadata": {"name": "p-1", "uid": "u", "namespace": "default", "resourceVersion": "7"},
+            "spec": {"nodeName": "n-1"},
+        });
+        let TargetView { metadata, spec } = read(&pod);
+        assert_eq!(
+            (&*metadata.uid, &*metadata.resource_version, &*spec.node_name),
+            ("u", "7", "n-1")
+        );
+    }
+
+    #[test]
     fn a_rollout_is_complete_when_what_was_asked_for_last_is_everywhere() {
         let set = |generation, numbers: [usize; 3]| -> DaemonSetView {
             serde_json::from_value(json!({

@@ -133,6 +133,7 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
     let plain = &situations[4];
     assert_eq!((&plain["nodes"], &plain["eviction"]["count"]), (&2.into(), &4.into()));
     assert!(!kinds(plain).contains("zone-evictor delete pods"), "{plain}");
+    assert!(plain["plainCpuSeconds"].as_f64().unwrap() > 0.0, "{plain}");
     assert!(report["runs"][0]["shareOfPlainRate"].as_f64().unwrap() > 0.0, "{report}");
     for rollout in &situations[5..] {
         assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
@@ -196,7 +197,7 @@ fn kubelets_of_an_api_server_are_a_process_that_removes_what_it_made() {
         "--nodes=10",
         "--pods=20",
         "--tainted=2",
-        "--situations=taint,rollout",
+        "--situations=taint,plain-eviction,rollout",
         "--output=json",
         &format!("--kubeconfig={}", kubeconfig.display()),
         &format!("--binaries={}", binaries().display()),
@@ -207,8 +208,13 @@ fn kubelets_of_an_api_server_are_a_process_that_removes_what_it_made() {
     let mut processes = BAILIFF;
     processes[6] = "kubelets";
     situations.iter().for_each(|played| check(played, &processes));
-    assert_eq!(situations[0]["eviction"]["count"], 4);
-    assert_eq!(situations[1]["creation"]["count"], 10);
+    // Over TLS, and so over a shared connection.
+    assert!(situations[1]["plainCpuSeconds"].as_f64().unwrap() > 0.0, "{}", situations[1]);
+    assert_eq!(
+        [0, 1].map(|nth| situations[nth]["eviction"]["count"].as_u64()),
+        [Some(4), Some(4)]
+    );
+    assert_eq!(situations[2]["creation"]["count"], 10);
 
     let api = Server::of(&kubeconfig).unwrap();
     for path in [

@@ -73,11 +73,15 @@ enum Instead {
 /// It is read on a thread of its own, whose memory ends with it, and copied from there: what clap knows of some hundred flags is a megabyte
 /// for a moment, and whatever a process keeps would come to lie among what is left of that, and hold its pages.
 pub fn parse_or_exit<T: Parser + Clone + Send + 'static>() -> T {
-    let read = std::thread::spawn(|| parse_from::<T>(std::env::args_os()));
-    match read.join() {
-        Ok(Ok(parsed)) => parsed.clone(),
-        Ok(Err(refusal)) => refusal.exit(),
-        Err(panic) => std::panic::resume_unwind(panic),
+    let read = || parse_from::<T>(std::env::args_os());
+    let parsed = match std::thread::Builder::new().name("arguments".to_owned()).spawn(read) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        // There may be no more threads; it can be read here all the same.
+        Err(_) => read(),
+    };
+    match parsed {
+        Ok(parsed) => parsed.clone(),
+        Err(refusal) => refusal.exit(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What is kept per pod, compactly: what many pods share is held once.
 
-use std::mem::take;
 use std::sync::Arc;
 
 use bailiff_model::intent::{IntentState, Trigger};
@@ -98,11 +97,11 @@ pub(crate) struct Why {
 pub(crate) type Place = u32;
 
 /// All pods that are assigned to a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pods {
     by_uid: IndexMap<PodUid, Box<Pod>>,
-    /// When each was bound, by its place; nothing once that was taken.
-    bound: Vec<Start>,
+    /// When each was bound, by its place, until that is taken.
+    bound: Option<Vec<Start>>,
     common: Shared<Common>,
 }
 
@@ -139,6 +138,16 @@ impl Pod {
 
 // === impl Pods ===
 
+impl Default for Pods {
+    fn default() -> Self {
+        Self {
+            by_uid: IndexMap::default(),
+            bound: Some(Vec::new()),
+            common: Shared::default(),
+        }
+    }
+}
+
 impl Pods {
     pub(crate) fn len(&self) -> usize {
         self.by_uid.len()
@@ -148,9 +157,15 @@ impl Pods {
         self.by_uid.keys()
     }
 
-    /// All pods, and when each was bound, which is not kept any longer: it is of use when intents are decided for the first time.
-    pub(crate) fn take_bound(&mut self) -> Vec<(PodUid, Start)> {
-        self.by_uid.keys().cloned().zip(take(&mut self.bound)).collect()
+    /// When each pod was bound, by its place, which is not kept any longer: it is of use when intents are decided for the first time.
+    pub(crate) fn take_bound(&mut self) -> Vec<Start> {
+        self.bound.take().unwrap_or_default()
+    }
+
+    /// The pod at this place.
+    pub(crate) fn get_at(&self, place: Place) -> Option<(&PodUid, &Pod)> {
+        let (uid, pod) = self.by_uid.get_index(place as usize)?;
+        Some((uid, pod))
     }
 
     pub(crate) fn get(&self, uid: &PodUid) -> Option<&Pod> {
@@ -169,9 +184,8 @@ impl Pods {
         uids
     }
 
-    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods; when it was
-    /// bound is said of every pod until that is taken, and of none after that.
-    pub(crate) fn insert(&mut self, facts: PodFacts, node: NodeName, bound: Option<Start>) -> Place {
+    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods.
+    pub(crate) fn insert(&mut self, facts: PodFacts, node: NodeName, bound: Start) -> Place {
         let pod = Pod {
             name: facts.pod.name,
             version: facts.pod.resource_version,
@@ -190,9 +204,13 @@ impl Pods {
             terminating: facts.terminating,
             intent: None,
         };
-        self.bound.extend(bound);
+        let (place, known) = self.by_uid.insert_full(facts.pod.uid, Box::new(pod));
+        debug_assert!(known.is_none(), "a pod is added once");
+        if let Some(places) = &mut self.bound {
+            places.push(bound);
+        }
         // More than four billion do not fit into memory.
-        self.by_uid.insert_full(facts.pod.uid, Box::new(pod)).0 as Place
+        place as Place
     }
 
     /// Takes over what can change of a known pod. True if its tolerations did.
@@ -218,8 +236,8 @@ impl Pods {
     /// Forgets a pod.
     pub(crate) fn remove(&mut self, uid: &PodUid) -> Option<Removed> {
         let (place, _, pod) = self.by_uid.swap_remove_full(uid)?;
-        if place < self.bound.len() {
-            self.bound.swap_remove(place);
+        if let Some(bound) = &mut self.bound {
+            bound.swap_remove(place);
         }
         let moved = self.by_uid.get_index(place).map(|(_, moved)| moved.node.clone());
         Some(Removed {
@@ -253,11 +271,18 @@ mod tests {
         }
     }
 
+    fn bound(second: u64) -> Start {
+        Start::at(Now {
+            mono: Mono::ORIGIN + Duration::from_secs(second),
+            wall: Wall::UNIX_EPOCH,
+        })
+    }
+
     #[test]
     fn what_pods_share_is_held_once() {
         let mut pods = Pods::default();
         for uid in ["a", "b"] {
-            pods.insert(mk_facts(uid, &["k"]), "n".into(), None);
+            pods.insert(mk_facts(uid, &["k"]), "n".into(), bound(0));
         }
         let at = |pods: &Pods, uid: &str| pods.get(&uid.into()).expect("inserted").common.clone();
         assert!(Arc::ptr_eq(&at(&pods, "a"), &at(&pods, "b")));
@@ -269,7 +294,7 @@ mod tests {
     #[test]
     fn who_takes_the_place_of_a_pod_is_told() {
         let mut pods = Pods::default();
-        let places = ["c", "b", "a"].map(|uid| pods.insert(mk_facts(uid, &[]), uid.into(), None));
+        let places = ["c", "b", "a"].map(|uid| pods.insert(mk_facts(uid, &[]), uid.into(), bound(0)));
         assert_eq!(pods.at(&places), ["a", "b", "c"].map(PodUid::from));
         let removed = pods.remove(&"c".into()).expect("inserted");
         assert_eq!((removed.place, removed.moved), (places[0], Some(("a".into(), places[2]))));
@@ -281,18 +306,17 @@ mod tests {
     #[test]
     fn when_a_pod_was_bound_is_known_until_it_is_taken() {
         let mut pods = Pods::default();
-        let bound = |second| {
-            Start::at(Now {
-                mono: Mono::ORIGIN + Duration::from_secs(second),
-                wall: Wall::UNIX_EPOCH,
-            })
-        };
         for (uid, second) in [("a", 1), ("b", 2), ("c", 3)] {
-            pods.insert(mk_facts(uid, &[]), "n".into(), Some(bound(second)));
+            pods.insert(mk_facts(uid, &[]), "n".into(), bound(second));
         }
         pods.remove(&"a".into());
-        assert_eq!(pods.take_bound(), [("c".into(), bound(3)), ("b".into(), bound(2))]);
-        pods.insert(mk_facts("d", &[]), "n".into(), None);
+        assert_eq!(pods.take_bound(), [bound(3), bound(2)]);
+        let uid_at = |pods: &Pods, place| pods.get_at(place).map(|(uid, _)| uid.clone());
+        assert_eq!(
+            [0, 1, 2].map(|place| uid_at(&pods, place)),
+            [Some("c".into()), Some("b".into()), None]
+        );
+        pods.insert(mk_facts("d", &[]), "n".into(), bound(4));
         pods.remove(&"c".into());
         assert_eq!(pods.take_bound(), []);
     }

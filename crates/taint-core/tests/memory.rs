@@ -33,11 +33,13 @@ fn mk_node(nth: usize) -> NodeFacts {
 }
 
 fn mk_health(nth: usize) -> HealthRecord {
+    let health = fleet::health(nth);
     HealthRecord {
-        name: fleet::name(nth),
+        // As the taint-manager reads it.
+        name: health.node.name.clone(),
         origin: Origin::new("bus".into(), Revision(nth as u64)),
         trace: None,
-        health: Some(fleet::health(nth)),
+        health: Some(health),
     }
 }
 
@@ -66,10 +68,7 @@ fn mk_pod(nth: usize) -> PodFacts {
     }
 }
 
-#[test]
-fn a_node_and_a_pod_take_few_bytes() {
-    let before = held();
-    let mut manager = Manager::new(Config::default());
+fn give_nodes(manager: &mut Manager) {
     let mut give = |input| drop(manager.apply(input, NOW));
     give(Input::Nodes((0..NODES).map(mk_node).collect()));
     give(Input::Pods(Vec::new().into()));
@@ -79,14 +78,41 @@ fn a_node_and_a_pod_take_few_bytes() {
         records: (0..NODES).map(mk_health).collect(),
         unreadable: Vec::new(),
     });
-    give(Input::Inherit(Vec::new()));
-    let with_nodes = held();
+}
+
+fn give_pods(manager: &mut Manager) {
     for nth in 0..PODS {
-        give(Input::Pod(mk_pod(nth)));
+        drop(manager.apply(Input::Pod(mk_pod(nth)), NOW));
     }
+}
+
+fn begin(manager: &mut Manager) {
+    drop(manager.apply(Input::Inherit(Vec::new()), NOW));
+    assert_eq!(manager.waits_for(), None);
+}
+
+#[test]
+fn a_node_and_a_pod_take_few_bytes() {
+    let before = held();
+    let mut manager = Manager::new(Config::default());
+    give_nodes(&mut manager);
+    begin(&mut manager);
+    let with_nodes = held();
+    give_pods(&mut manager);
     let with_pods = held();
     assert_eq!((manager.stats().nodes, manager.stats().pods), (NODES, PODS));
-    assert_eq!(manager.waits_for(), None);
     NODE.check("node", (with_nodes - before) / NODES);
     POD.check("pod", (with_pods - with_nodes) / PODS);
+    drop(manager);
+
+    // What is known of a pod until intents are decided is forgotten then.
+    let before = held();
+    let mut manager = Manager::new(Config::default());
+    give_nodes(&mut manager);
+    give_pods(&mut manager);
+    begin(&mut manager);
+    POD.check(
+        "pod that was there first",
+        (held() - before).saturating_sub(NODES * NODE.known) / PODS,
+    );
 }

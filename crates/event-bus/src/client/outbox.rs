@@ -204,9 +204,13 @@ impl Outbox {
         key
     }
 
-    /// Forgets a key. The room that a burst took is given back when it is four times what is used.
     fn drop_slot(&mut self, key: &str) {
         self.slots.swap_remove(key);
+        self.give_room_back();
+    }
+
+    /// The room that a burst took is given back when it is four times what is used.
+    fn give_room_back(&mut self) {
         let used = self.slots.len().max(FEW_SLOTS);
         if self.slots.capacity() > 4 * used {
             self.slots.shrink_to(2 * used);
@@ -297,6 +301,7 @@ impl Outbox {
             let topic = self.topic;
             self.slots
                 .retain(|key, slot| !slot.is_removal || outlives_replace(topic, key));
+            self.give_room_back();
             for slot in self.slots.values_mut() {
                 slot.is_known = false;
             }

@@ -100,12 +100,14 @@ impl Manager {
             BTreeMap::new()
         };
         self.progress.begun = Some(self.now.mono);
-        for (uid, bound) in &self.pods.take_bound() {
-            let Some(pod) = self.pods.get(uid) else { continue };
+        // No pod comes or goes meanwhile.
+        for (place, bound) in (0..).zip(self.pods.take_bound()) {
+            let Some((uid, pod)) = self.pods.get_at(place) else { continue };
             let node_gone = self.nodes.get(&pod.node).is_some_and(|node| !node.present);
-            match remembered.get(uid) {
+            let uid = uid.clone();
+            match remembered.get(&uid) {
                 Some(record) if node_gone => self.stand_by(record),
-                _ => self.judge_pod(uid, *bound),
+                _ => self.judge_pod(&uid, bound),
             }
         }
     }

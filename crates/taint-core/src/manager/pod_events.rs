@@ -60,10 +60,10 @@ impl Manager {
             return;
         }
         let (uid, node) = (facts.pod.uid.clone(), facts.node.clone());
-        let bound = self.progress.begun.is_none().then(|| match facts.bound {
+        let bound = match facts.bound {
             Some(bound) if first && self.config.profile == Profile::Bailiff => Start::of_wall(bound, self.now),
             _ => Start::at(self.now),
-        });
+        };
         let name = self.nodes.get_key_value(&node).map_or(node, |(name, _)| name.clone());
         let place = self.pods.insert(facts, name.clone(), bound);
         self.nodes.entry(name).or_default().pods.push(place);

@@ -121,6 +121,25 @@ fn a_burst_leaves_no_room_behind() {
 }
 
 #[test]
+fn a_burst_that_ended_while_the_bus_was_away_leaves_no_room_behind() {
+    let mut outbox = mk_connected(Topic::NodeHealth);
+    let names: Vec<String> = (0..20 * FEW_SLOTS).map(|nth| format!("n{nth}")).collect();
+    for name in &names {
+        outbox.set(mk_draft(name, 1), NOW);
+    }
+    while let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono) {
+        outbox.acknowledged(batch.id);
+    }
+    outbox.disconnected();
+    for name in &names[1..] {
+        outbox.remove(name, NOW);
+    }
+    outbox.connected("bus", true);
+    assert_eq!(outbox.slots.len(), 1);
+    assert!(outbox.slots.capacity() <= 4 * FEW_SLOTS, "{}", outbox.slots.capacity());
+}
+
+#[test]
 fn what_was_superseded_on_its_way_is_not_on_the_bus() {
     let mut outbox = mk_connected(Topic::NodeHealth);
     outbox.set(mk_draft("n1", 1), NOW);
