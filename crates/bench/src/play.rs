@@ -193,17 +193,14 @@ impl Stand<'_> {
         let after = self.sample()?;
         let seen = self.observer.ledger().end();
         self.undo(line.act, concerned).await?;
-        let played = played(
+        Ok(played(
             line,
             nodes.map_or(self.nodes.len(), |nodes| nodes.len()),
             seconds,
             (&before, &after),
             seen,
-        );
-        Ok(Played {
             plain_cpu_seconds,
-            ..played
-        })
+        ))
     }
 
     /// Lets it happen, and waits until everything that follows was done; answers what plain evictions took of a processor, in seconds.
@@ -390,7 +387,14 @@ impl Stand<'_> {
 }
 
 /// What a situation came to.
-fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sample), seen: Seen) -> Played {
+fn played(
+    line: Line,
+    nodes: usize,
+    seconds: f64,
+    (before, after): (&Sample, &Sample),
+    seen: Seen,
+    plain_cpu_seconds: Option<f64>,
+) -> Played {
     let watched = after.at.saturating_since(before.at).as_secs_f64();
     let process = |is_measured: bool| {
         let of = move |sample: &Sample| {
@@ -424,7 +428,7 @@ fn played(line: Line, nodes: usize, seconds: f64, (before, after): (&Sample, &Sa
         eviction: Latency::of(evictions),
         creation: Latency::of(seen.creations),
         evictions_per_second,
-        plain_cpu_seconds: None,
+        plain_cpu_seconds,
         requests_per_eviction: None,
         early: seen.early,
     };

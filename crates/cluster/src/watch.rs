@@ -245,6 +245,7 @@ impl<T: View, P: Send + 'static> Watch<T, P> {
             next: Vec::new().into_iter(),
             shown,
             clock,
+            // In a box, so that it is not moved on the stack of who starts it.
             task: tokio::spawn(Box::pin(task.supervise())).abort_handle(),
         }
     }

@@ -184,7 +184,8 @@ impl Pods {
         uids
     }
 
-    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods.
+    /// Adds a pod that is not known, and says where it is. `node` is the name of its node, shared with the node's other pods; when it was
+    /// `bound` is kept until that is taken.
     pub(crate) fn insert(&mut self, facts: PodFacts, node: NodeName, bound: Start) -> Place {
         let pod = Pod {
             name: facts.pod.name,
@@ -206,8 +207,8 @@ impl Pods {
         };
         let (place, known) = self.by_uid.insert_full(facts.pod.uid, Box::new(pod));
         debug_assert!(known.is_none(), "a pod is added once");
-        if let Some(places) = &mut self.bound {
-            places.push(bound);
+        if let Some(all) = &mut self.bound {
+            all.push(bound);
         }
         // More than four billion do not fit into memory.
         place as Place

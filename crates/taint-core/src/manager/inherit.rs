@@ -100,7 +100,7 @@ impl Manager {
             BTreeMap::new()
         };
         self.progress.begun = Some(self.now.mono);
-        // No pod comes or goes meanwhile.
+        // No pod comes or goes meanwhile, so each stays at its place.
         for (place, bound) in (0..).zip(self.pods.take_bound()) {
             let Some((uid, pod)) = self.pods.get_at(place) else { continue };
             let node_gone = self.nodes.get(&pod.node).is_some_and(|node| !node.present);

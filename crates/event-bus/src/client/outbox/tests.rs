@@ -106,13 +106,18 @@ fn a_key_has_one_place_and_the_latest_draft() {
     assert_eq!(outbox.slots.len(), 1, "what is removed is not kept");
 }
 
-#[test]
-fn a_burst_leaves_no_room_behind() {
-    let mut outbox = Outbox::new(Topic::NodeHealth);
+fn set_a_burst(outbox: &mut Outbox) -> Vec<String> {
     let names: Vec<String> = (0..20 * FEW_SLOTS).map(|nth| format!("n{nth}")).collect();
     for name in &names {
         outbox.set(mk_draft(name, 1), NOW);
     }
+    names
+}
+
+#[test]
+fn a_burst_leaves_no_room_behind() {
+    let mut outbox = Outbox::new(Topic::NodeHealth);
+    let names = set_a_burst(&mut outbox);
     for name in &names[1..] {
         outbox.remove(name, NOW);
     }
@@ -123,10 +128,7 @@ fn a_burst_leaves_no_room_behind() {
 #[test]
 fn a_burst_that_ended_while_the_bus_was_away_leaves_no_room_behind() {
     let mut outbox = mk_connected(Topic::NodeHealth);
-    let names: Vec<String> = (0..20 * FEW_SLOTS).map(|nth| format!("n{nth}")).collect();
-    for name in &names {
-        outbox.set(mk_draft(name, 1), NOW);
-    }
+    let names = set_a_burst(&mut outbox);
     while let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono) {
         outbox.acknowledged(batch.id);
     }
