@@ -15,7 +15,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::paced::Connector;
-use shared::{Held, Place, Sent, Shared};
+use shared::{Held, Place, Receiving, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
 /// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
@@ -51,15 +50,11 @@ const IDLE_FOR: Duration = Duration::from_secs(30);
 #[derive(Clone, Default)]
 pub struct Content {
     bytes: Bytes,
-    condition: Option<Arc<Condition>>,
+    condition: Option<Condition>,
 }
 
 /// On which a request is sent.
-struct Condition {
-    may_go: Box<dyn Fn() -> bool + Send + Sync>,
-    /// It was asked, and might not be sent.
-    was_kept: AtomicBool,
-}
+type Condition = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// It was not sent, as it might not be any more when its turn came.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -69,9 +64,16 @@ struct Kept;
 /// The body of an answer.
 #[derive(Debug)]
 pub struct Answer {
-    body: UnsyncBoxBody<Bytes, BoxError>,
+    body: Reading,
     /// While it is read it has its room on a connection that others wait for.
     _held: Option<Held>,
+}
+
+/// Where it comes from.
+#[derive(Debug)]
+enum Reading {
+    Shared(Receiving),
+    Pool(UnsyncBoxBody<Bytes, BoxError>),
 }
 
 /// A request under way: dropping it calls it off.
@@ -199,7 +201,7 @@ impl From<Client> for Transport {
                     error => error.into(),
                 })
             };
-            Answering(answered.map_ok(|answer| Answer::of(answer, None)).map_err(SendError).boxed())
+            Answering(answered.map_ok(Answer::of).map_err(SendError).boxed())
         };
         Self {
             send: Arc::new(send),
@@ -262,18 +264,15 @@ impl Service<Request<Content>> for Sending {
                 let pool = self.pool.clone();
                 let sending = async move {
                     match place.send(request).await? {
-                        Sent::Answered(answer, held) => Ok(Answer::of(answer, Some(held))),
-                        Sent::Older(request) => Ok(Answer::of(pool.request(request).await?, None)),
+                        Sent::Answered(answer, held) => Ok(Answer::shared(answer, held)),
+                        Sent::Older(request) => Ok(Answer::of(pool.request(request).await?)),
                     }
                 };
                 sending.boxed()
             }
             None => {
                 let sending = self.pool.request(request);
-                sending
-                    .map_ok(|answer| Answer::of(answer, None))
-                    .map_err(BoxError::from)
-                    .boxed()
+                sending.map_ok(Answer::of).map_err(BoxError::from).boxed()
             }
         }
     }
@@ -307,21 +306,19 @@ impl Content {
     /// The same, sent only if `may_go` says so when the connection takes it.
     #[must_use]
     pub fn only_while(self, may_go: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        let condition = Condition {
-            may_go: Box::new(may_go),
-            was_kept: AtomicBool::new(false),
-        };
+        let condition: Condition = Arc::new(may_go);
         Self {
-            condition: Some(Arc::new(condition)),
+            condition: Some(condition),
             ..self
         }
     }
 
-    /// It was not sent, nor a clone of it, as it might not be.
-    fn was_kept(&self) -> bool {
-        self.condition
-            .as_ref()
-            .is_some_and(|condition| condition.was_kept.load(Ordering::Relaxed))
+    fn may_go(&self) -> bool {
+        self.condition.as_ref().is_none_or(|may_go| may_go())
+    }
+
+    fn into_bytes(self) -> Bytes {
+        self.bytes
     }
 }
 
@@ -339,15 +336,11 @@ impl Body for Content {
     type Error = BoxError;
 
     /// A connection of HTTP/1.1 asks for it before it writes anything of the request, its head included, and breaks off if there is none.
-    /// One of HTTP/2 has written the head, and gives the request up then. No API server does anything before it has the body of a write.
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.bytes.is_empty() {
             return Poll::Ready(None);
         }
-        if let Some(condition) = &self.condition
-            && !(condition.may_go)()
-        {
-            condition.was_kept.store(true, Ordering::Relaxed);
+        if !self.may_go() {
             return Poll::Ready(Some(Err(Kept.into())));
         }
         Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
@@ -387,13 +380,20 @@ impl fmt::Debug for Answering {
 // === impl Answer ===
 
 impl Answer {
-    fn of<B>(answer: Response<B>, held: Option<Held>) -> Response<Self>
+    fn of<B>(answer: Response<B>) -> Response<Self>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         answer.map(|body| Self {
-            body: body.map_err(Into::into).boxed_unsync(),
-            _held: held,
+            body: Reading::Pool(body.map_err(Into::into).boxed_unsync()),
+            _held: None,
+        })
+    }
+
+    fn shared(answer: Response<Receiving>, held: Held) -> Response<Self> {
+        answer.map(|body| Self {
+            body: Reading::Shared(body),
+            _held: Some(held),
         })
     }
 }
@@ -403,15 +403,24 @@ impl Body for Answer {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        match &mut self.body {
+            Reading::Shared(body) => Pin::new(body).poll_frame(context),
+            Reading::Pool(body) => Pin::new(body).poll_frame(context),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Reading::Shared(body) => body.is_end_stream(),
+            Reading::Pool(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Reading::Shared(body) => body.size_hint(),
+            Reading::Pool(body) => body.size_hint(),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! many requests wait for their answers as a server takes on one, the next go over [further] ones, as with kube-controller-manager. A
 //! request waits for its place before it is decided that it may go, so that on the connection it waits for little but the answer.
 
+mod connection;
 mod further;
 
 use std::fmt;
@@ -13,15 +14,15 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::client::legacy::connect::Connection as _;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, ServiceExt as _};
 
+pub(super) use self::connection::Receiving;
+use self::connection::{Sender, Unanswered};
 use self::further::{Further, Line};
-use super::{Content, Kept, Secured};
+use super::{Content, Secured};
 use crate::shutdown::chain;
 
 /// Connections beside the first. All have 384 places: for 256 evictions, or 64 reads of two requests each and 128 writes.
@@ -34,11 +35,6 @@ pub(super) const URGENT_BESIDES: usize = 4;
 
 /// How long connecting may take: less than a request waits for its turn, so that it is told why there is none.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-
-/// How long it is silent while an answer is waited for until it is asked whether anybody is there, and how long that may take: one that is
-/// dead has to be noticed within the time of a single request (5 s), so that the next goes over another one.
-const PING_AFTER: Duration = Duration::from_secs(1);
-const PONG_WITHIN: Duration = Duration::from_secs(3);
 
 /// How often a request is sent at most, if the server says that it did not look at it: a server that sends everybody away is met on one
 /// connection after the other, and then it is whoever decided on the request who should wait.
@@ -64,8 +60,6 @@ struct Inner {
 /// Comes about whether somebody waits for it or not. None if the server chose another version.
 type Opening = futures::future::Shared<BoxFuture<'static, Result<Option<Sender>, Unconnected>>>;
 
-type Sender = SendRequest<Content>;
-
 /// There is no connection.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -74,10 +68,17 @@ pub(super) struct Unconnected(Arc<str>);
 /// A place on one of them, for one request; clones share it.
 #[derive(Clone)]
 pub(super) struct Place {
-    /// As it was when the place was given.
-    connection: Opening,
+    way: Way,
     held: Held,
     shared: Shared,
+}
+
+/// The connection that a place is on, as it was when the place was given.
+#[derive(Clone)]
+enum Way {
+    First(Opening),
+    /// It is there, and nobody has to be woken for it: who wakes himself gives way to others, with a request that could go now.
+    Further(Sender),
 }
 
 /// What keeps a place taken until all clones are dropped.
@@ -96,7 +97,7 @@ pub(super) struct Taken {
 /// What became of a request.
 pub(super) enum Sent {
     /// What keeps its place is kept for as long as it is read.
-    Answered(Response<Incoming>, Held),
+    Answered(Response<Receiving>, Held),
     /// The server speaks HTTP/1.1 by now, and did not look at the request.
     Older(Request<Content>),
 }
@@ -134,13 +135,13 @@ impl Shared {
             return Ok(None);
         }
         let taken = self.take(is_urgent).await?;
-        let connection = match &taken.line {
-            Some(line) => futures::future::ready(Ok(Some(line.sender()))).boxed().shared(),
-            None => self.connection(),
+        let way = match &taken.line {
+            Some(line) => Way::Further(line.sender()),
+            None => Way::First(self.connection()),
         };
         let held = Arc::new(taken);
-        Ok(connection.clone().await?.map(|_| Place {
-            connection,
+        Ok(way.sender().await?.map(|_| Place {
+            way,
             held,
             shared: self.clone(),
         }))
@@ -158,13 +159,18 @@ impl Shared {
             return Ok(taken);
         }
         loop {
-            self.open_another();
-            let taken = tokio::select! {
-                biased;
-                permit = Arc::clone(urgent_places).acquire_owned(), if is_urgent => {
-                    Some(Taken::new(permit.map_err(Unconnected::because)?, None, None))
+            // Who finds none knows that one is wanted. Who waits may not know yet: it may also wait because its task has had its turn.
+            let taken = if let Ok(permit) = Arc::clone(places).try_acquire_owned() {
+                self.on_any(permit)
+            } else {
+                self.open_another();
+                tokio::select! {
+                    biased;
+                    permit = Arc::clone(urgent_places).acquire_owned(), if is_urgent => {
+                        Some(Taken::new(permit.map_err(Unconnected::because)?, None, None))
+                    }
+                    permit = Arc::clone(places).acquire_owned() => self.on_any(permit.map_err(Unconnected::because)?),
                 }
-                permit = Arc::clone(places).acquire_owned() => self.on_any(permit.map_err(Unconnected::because)?),
             };
             if let Some(taken) = taken {
                 return Ok(taken);
@@ -240,9 +246,17 @@ impl Shared {
             self.0.further.end(line, &self.0.places);
         }
         let mut opened = self.opened();
-        if opened.as_ref().is_some_and(|opening| opening.ptr_eq(&place.connection)) {
+        if let (Some(opening), Way::First(way)) = (&*opened, &place.way)
+            && opening.ptr_eq(way)
+        {
             *opened = None;
         }
+    }
+
+    /// The first one is there, and takes requests.
+    #[cfg(test)]
+    pub(super) fn takes_requests(&self) -> bool {
+        matches!(self.opened().as_ref().and_then(Opening::peek), Some(Ok(Some(sender))) if !sender.is_closed())
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Opening>> {
@@ -265,14 +279,9 @@ impl Inner {
         if !stream.connected().is_negotiated_h2() {
             return Ok(None);
         }
-        let (sender, connection) = Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING_AFTER)
-            .keep_alive_timeout(PONG_WITHIN)
-            .handshake(stream)
-            .await?;
+        let (sender, driver) = connection::begin(TokioIo::new(stream), AT_ONCE + URGENT_BESIDES).await?;
         // It ends when it breaks, when the server says so, or when nobody can send anything any more. Who waits for an answer is told.
-        tokio::spawn(connection.map(|ended| {
+        tokio::spawn(driver.map(|ended| {
             if let Err(error) = ended {
                 tracing::debug!(error = %chain(&error), "Connection to the API server ended");
             }
@@ -311,6 +320,18 @@ impl Unconnected {
     }
 }
 
+// === impl Way ===
+
+impl Way {
+    /// None if the server chose another version.
+    async fn sender(&self) -> Result<Option<Sender>, Unconnected> {
+        match self {
+            Self::First(opening) => opening.clone().await,
+            Self::Further(sender) => Ok(Some(sender.clone())),
+        }
+    }
+}
+
 // === impl Place ===
 
 impl fmt::Debug for Place {
@@ -327,22 +348,18 @@ impl Place {
         let mut tries = 0;
         loop {
             tries += 1;
-            let Some(mut sender) = self.connection.clone().await? else {
+            let Some(sender) = self.way.sender().await? else {
                 return Ok(Sent::Older(request));
             };
-            let error = match sender.send_request(request.clone()).await {
+            let error = match sender.send(request.clone()).await {
                 Ok(answer) => return Ok(Sent::Answered(answer, self.held)),
                 Err(error) => error,
             };
-            // To the connection that is an error like others.
-            if request.body().was_kept() {
-                return Err(Kept.into());
-            }
             match untouched(&error) {
                 Some(Untouched::Ending) if tries < TRIES => {
                     self.shared.leave(&self);
                     if self.held.line.is_none() {
-                        self.connection = self.shared.connection();
+                        self.way = Way::First(self.shared.connection());
                         continue;
                     }
                     // What is over a connection has a place on it.
@@ -354,18 +371,24 @@ impl Place {
                     }
                 }
                 Some(Untouched::Refused) if tries < TRIES => {}
-                _ => return Err(error.into()),
+                _ => {
+                    return Err(match error {
+                        Unanswered::Kept(kept) => kept.into(),
+                        error => error.into(),
+                    });
+                }
             }
         }
     }
 }
 
 /// It was not sent, or is one of those after the last that the server will answer (RFC 9113, 6.8), or one too many (8.7).
-fn untouched(error: &hyper::Error) -> Option<Untouched> {
-    if error.is_canceled() {
-        return Some(Untouched::Ending);
-    }
-    let cause: &h2::Error = std::error::Error::source(error)?.downcast_ref()?;
+fn untouched(error: &Unanswered) -> Option<Untouched> {
+    let cause = match error {
+        Unanswered::Kept(_) => return None,
+        Unanswered::Ended => return Some(Untouched::Ending),
+        Unanswered::Protocol(cause) => cause,
+    };
     match cause.reason()? {
         h2::Reason::NO_ERROR if cause.is_remote() && cause.is_go_away() => Some(Untouched::Ending),
         h2::Reason::REFUSED_STREAM if cause.is_remote() && cause.is_reset() => Some(Untouched::Refused),

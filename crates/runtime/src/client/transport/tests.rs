@@ -1,6 +1,6 @@
 //! Against servers that speak what a test says.
 
-mod server;
+pub(super) mod server;
 
 use std::net::Ipv4Addr;
 
@@ -8,10 +8,11 @@ use futures::future::join_all;
 use http::Version;
 use tokio::net::TcpListener;
 
-use self::server::{BOTH, Going, NEWER, OLDER, mk_relay, mk_server};
+use self::server::{BOTH, Going, NEWER, OLDER, mk_relay, mk_server, until};
 use super::shared::{AT_ONCE, CONNECT_WITHIN, FURTHER, URGENT_BESIDES};
 use super::*;
 use crate::client::connector;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 async fn ask(transport: &Transport) -> Result<Version, SendError> {
     let request = Request::get("/api").body(Content::default()).unwrap();
@@ -205,6 +206,8 @@ async fn a_connection_that_is_ended_in_order_costs_no_request() {
         let asking = tokio::spawn(ask_often(transport.clone(), PLACES + 100));
         server.wait_for(AT_ONCE).await;
         server.seen.end.send_replace(());
+        // What waits for room waits for another one.
+        until(|| !transport.shared.as_ref().unwrap().takes_requests()).await;
         server.answer(1_000);
         let answers = asking.await.unwrap();
         assert!(answers.iter().all(Result::is_ok), "{protocols:?}: {answers:?}");

@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::{AT_ONCE, CONNECT_WITHIN, FURTHER, Sender};
+use super::connection::Sender;
+use super::{AT_ONCE, CONNECT_WITHIN, FURTHER};
 
 /// After one that did not come about, or ended at once: longer than it takes to know that.
 const NEXT_AFTER: Duration = Duration::from_secs(2 * CONNECT_WITHIN.as_secs());

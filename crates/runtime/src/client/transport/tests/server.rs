@@ -99,6 +99,17 @@ async fn reach(counter: &watch::Sender<usize>, count: usize) {
     assert!(reached.is_ok(), "{count} were not reached");
 }
 
+/// Waits until this is so, for as long as a test may hang.
+pub(in crate::client::transport) async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let reached = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    assert!(reached.is_ok(), "it never was so");
+}
+
 /// A server that offers this over TLS; without TLS if it is nothing.
 pub(super) async fn mk_server(protocols: Option<&'static [&'static [u8]]>) -> Server {
     let seen = Arc::new(Seen {
