@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -49,23 +49,30 @@ const MAX_LIST: usize = 512 << 20;
 type Gate = Arc<dyn Fn(Now) -> Option<Mono> + Send + Sync>;
 
 /// A way to an API server; cloning it gives the same one.
+///
+/// Each request has one of its own while it is under way, and there are hundreds: what all of them have in common is there once.
 #[derive(Clone)]
 pub struct Api {
+    common: Arc<Common>,
+    is_urgent: bool,
+    called_off: Option<CancellationToken>,
+}
+
+#[derive(Clone)]
+struct Common {
     transport: Transport,
     clock: Clock,
     metrics: Metrics,
     limiter: Limiter,
-    is_urgent: bool,
     observes: bool,
     gate: Gate,
-    called_off: Option<CancellationToken>,
     deadline: Duration,
 }
 
 impl fmt::Debug for Api {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Api")
-            .field("deadline", &self.deadline)
+            .field("deadline", &self.common.deadline)
             .finish_non_exhaustive()
     }
 }
@@ -112,16 +119,19 @@ fn is_none(precondition: &Precondition) -> bool {
 impl Api {
     /// An API reached by `transport`, without a rate limit, whose writes are always allowed.
     pub fn new(transport: impl Into<Transport>, clock: Clock, metrics: Metrics) -> Self {
-        Self {
+        let common = Common {
             transport: transport.into(),
             limiter: Limiter::none(&clock),
-            is_urgent: false,
             observes: false,
             clock,
             metrics,
             gate: Arc::new(|_| Some(Mono::FAR_FUTURE)),
-            called_off: None,
             deadline: DEADLINE,
+        };
+        Self {
+            common: Arc::new(common),
+            is_urgent: false,
+            called_off: None,
         }
     }
 
@@ -129,7 +139,7 @@ impl Api {
     /// that is sent now must have ended, one way or the other.
     #[must_use]
     pub fn with_gate(mut self, gate: impl Fn(Now) -> Option<Mono> + Send + Sync + 'static) -> Self {
-        self.gate = Arc::new(gate);
+        self.common_mut().gate = Arc::new(gate);
         self
     }
 
@@ -143,13 +153,13 @@ impl Api {
     /// The same API, which is read and never written: writes end with [`Kind::Observing`], and are not worth another try for a while.
     #[must_use]
     pub fn observing(mut self) -> Self {
-        self.observes = true;
+        self.common_mut().observes = true;
         self
     }
 
     /// True if nothing is ever written.
     pub fn observes(&self) -> bool {
-        self.observes
+        self.common.observes
     }
 
     /// The same API, whose requests go before others that wait under the client's rate limit.
@@ -162,51 +172,53 @@ impl Api {
     /// The same API, whose requests take turns under `limiter`.
     #[must_use]
     pub fn with_limiter(mut self, limiter: Limiter) -> Self {
-        self.limiter = limiter;
+        self.common_mut().limiter = limiter;
         self
     }
 
     /// The limit under which requests take turns.
     pub fn limiter(&self) -> &Limiter {
-        &self.limiter
+        &self.common.limiter
     }
 
     /// The same API, with another deadline for each request.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.common_mut().deadline = deadline;
         self
     }
 
     /// The clock that watches and recorders of this API use.
     pub fn clock(&self) -> &Clock {
-        &self.clock
+        &self.common.clock
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        Arc::make_mut(&mut self.common)
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.common.metrics
     }
 
     /// Reads one object, or a list, from the server's store (no `resourceVersion`: a quorum read).
     pub async fn get<T: Decode>(&self, path: &str) -> Result<T, Error> {
-        let request = self.request(Method::GET, path, T::ACCEPT, "", Vec::new())?;
-        let purpose = Use::read(self.deadline, MAX_ANSWER);
-        self.exchange("get", path, request, purpose, T::decode).await
+        let purpose = Use::read(self.common.deadline, MAX_ANSWER);
+        self.exchange("get", Words::read(path, T::ACCEPT), purpose, T::decode).await
     }
 
     /// Reads a page of a list, or the whole of one, with a deadline of its own.
     pub(crate) async fn list(&self, path: &str, accept: &'static str, is_whole: bool, deadline: Duration) -> Result<Page, Error> {
-        let request = self.request(Method::GET, path, accept, "", Vec::new())?;
         let most = if is_whole { MAX_LIST } else { MAX_ANSWER };
         let purpose = Use::read(deadline, most);
-        self.exchange("list", path, request, purpose, Page::read).await
+        self.exchange("list", Words::read(path, accept), purpose, Page::read).await
     }
 
     /// Opens a watch: answers when its head is here.
     pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Answer, Error> {
-        let request = self.request(Method::GET, path, accept, "", Vec::new())?;
-        self.limiter.take().await;
-        let opened = accepted(self.transport.open(request)).await;
+        let request = Words::read(path, accept).into_request()?;
+        self.common.limiter.take().await;
+        let opened = accepted(self.common.transport.open(request)).await;
         self.count("watch", opened.as_ref().err());
         opened.map(Response::into_body)
     }
@@ -269,19 +281,24 @@ impl Api {
         content_type: &'static str,
         body: Vec<u8>,
     ) -> Result<T, Error> {
-        let request = self.request(method, path, T::ACCEPT, content_type, body)?;
-        self.exchange(verb, path, request, Use::write(self.deadline), T::decode).await
+        let words = Words {
+            method,
+            path,
+            accept: T::ACCEPT,
+            content_type,
+            body,
+        };
+        self.exchange(verb, words, Use::write(self.common.deadline), T::decode).await
     }
 
     async fn exchange<T>(
         &self,
         verb: &'static str,
-        path: &str,
-        request: Request<Content>,
+        words: Words<'_>,
         purpose: Use,
         decode: impl FnOnce(&Encoded<'_>) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
-        let result = self.take_turn(verb, path, request, purpose).await;
+        let result = self.take_turn(verb, words, purpose).await;
         self.count(verb, result.as_ref().err());
         let bytes = result?;
         Encoded::of_answer(&bytes)
@@ -289,12 +306,13 @@ impl Api {
             .map_err(|error| Error::unread(format!("unreadable answer: {error}")))
     }
 
-    async fn take_turn(&self, verb: &str, path: &str, request: Request<Content>, purpose: Use) -> Result<Bytes, Error> {
-        if purpose.is_write && self.observes {
+    async fn take_turn(&self, verb: &str, words: Words<'_>, purpose: Use) -> Result<Bytes, Error> {
+        if purpose.is_write && self.common.observes {
             let mut error = Error::new(Kind::Observing, "this process only observes");
             error.retry_after = Some(OBSERVE_AGAIN);
             return Err(error);
         }
+        let path = words.path;
         let room = match tokio::time::timeout(QUEUE_FOR, self.turn()).await {
             Ok(turn) => turn?,
             Err(_) => {
@@ -303,18 +321,19 @@ impl Api {
                 return Err(Error::new(Kind::NotSent, message));
             }
         };
-        let now = self.clock.now();
+        let now = self.common.clock.now();
         let mut end = now.mono + purpose.deadline;
         if purpose.is_write {
-            let until = (self.gate)(now).ok_or_else(|| Error::new(Kind::NotLeading, "this process does not lead"))?;
+            let until = (self.common.gate)(now).ok_or_else(|| Error::new(Kind::NotLeading, "this process does not lead"))?;
             end = end.min(until);
         }
-        let request = if purpose.is_write {
-            request.map(|body| self.until_then(body, end))
-        } else {
-            request
-        };
-        let answer = async { read_whole(accepted(self.transport.send(room, request)).await?, purpose.most).await };
+        let mut request = words.into_request()?;
+        if purpose.is_write {
+            let body = std::mem::take(request.body_mut());
+            *request.body_mut() = self.until_then(body, end);
+        }
+        let sending = self.common.transport.send(room, request);
+        let answer = pin!(async { read_whole(accepted(sending).await?, purpose.most).await });
         match self.until(end, purpose.is_write, answer).await {
             Some(Err(error)) if error.kind == Kind::NotSent && is_cancelled(self.called_off.as_ref()) => Err(called_off()),
             Some(answered) => answered,
@@ -329,17 +348,16 @@ impl Api {
     /// The body of a write, which is not sent after `end` nor when it was called off: what was handed to a connection may wait there while
     /// this process stands still.
     fn until_then(&self, body: Content, end: Mono) -> Content {
-        let (clock, called_off) = (self.clock.clone(), self.called_off.clone());
+        let (clock, called_off) = (self.common.clock.clone(), self.called_off.clone());
         body.only_while(move || clock.now().mono < end && !is_cancelled(called_off.as_ref()))
     }
 
     /// What `work` comes to, if it does before `end`. After that a write is not touched again, also by a process that stood still
     /// meanwhile: one that waits for a connection would still be sent, when somebody else may lead.
-    async fn until<T>(&self, end: Mono, is_write: bool, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        let mut over = pin!(tokio::time::sleep_until(self.clock.instant_of(end)));
+    async fn until<T>(&self, end: Mono, is_write: bool, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        let mut over = pin!(tokio::time::sleep_until(self.common.clock.instant_of(end)));
         poll_fn(|context| {
-            if is_write && self.clock.now().mono >= end {
+            if is_write && self.common.clock.now().mono >= end {
                 return Poll::Ready(None);
             }
             match work.as_mut().poll(context) {
@@ -360,11 +378,15 @@ impl Api {
         };
         let room = async {
             if self.is_urgent {
-                self.limiter.take_urgently().await;
+                self.common.limiter.take_urgently().await;
             } else {
-                self.limiter.take().await;
+                self.common.limiter.take().await;
             }
-            self.transport.room(self.is_urgent).await.map_err(|error| unanswered(&error))
+            self.common
+                .transport
+                .room(self.is_urgent)
+                .await
+                .map_err(|error| unanswered(&error))
         };
         tokio::select! {
             biased;
@@ -374,24 +396,9 @@ impl Api {
     }
 
     fn count(&self, verb: &'static str, error: Option<&Error>) {
-        self.metrics.request(verb, error.map_or("ok", |error| error.kind.as_str()));
-    }
-
-    fn request(
-        &self,
-        method: Method,
-        path: &str,
-        accept: &'static str,
-        content_type: &'static str,
-        body: Vec<u8>,
-    ) -> Result<Request<Content>, Error> {
-        let mut request = Request::builder().method(method).uri(path).header("accept", accept);
-        if !content_type.is_empty() {
-            request = request.header("content-type", content_type);
-        }
-        request
-            .body(Content::from(body))
-            .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))
+        self.common
+            .metrics
+            .request(verb, error.map_or("ok", |error| error.kind.as_str()));
     }
 }
 
@@ -414,7 +421,42 @@ async fn accepted(answering: Answering) -> Result<Response<Answer>, Error> {
     if response.status().is_success() {
         return Ok(response);
     }
-    Err(refused(response).await)
+    // Few are, and nobody has to have room for it before.
+    Err(Box::pin(refused(response)).await)
+}
+
+/// What a request says, as long as it waits: it is built when it is sent.
+struct Words<'a> {
+    method: Method,
+    path: &'a str,
+    accept: &'static str,
+    content_type: &'static str,
+    body: Vec<u8>,
+}
+
+impl<'a> Words<'a> {
+    const fn read(path: &'a str, accept: &'static str) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            accept,
+            content_type: "",
+            body: Vec::new(),
+        }
+    }
+
+    fn into_request(self) -> Result<Request<Content>, Error> {
+        let Self {
+            method, path, accept, ..
+        } = self;
+        let mut request = Request::builder().method(method).uri(path).header("accept", accept);
+        if !self.content_type.is_empty() {
+            request = request.header("content-type", self.content_type);
+        }
+        request
+            .body(Content::from(self.body))
+            .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))
+    }
 }
 
 /// What a request is for, as far as it bounds it.
