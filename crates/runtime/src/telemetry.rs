@@ -2,6 +2,7 @@
 //!
 //! Logs are for whoever runs the process; traces of incidents ([`crate::trace`]) are for whoever asks why a pod is gone.
 
+pub(crate) mod lines;
 mod variables;
 
 use std::io::IsTerminal as _;
@@ -22,6 +23,7 @@ use crate::Tls;
 use crate::args::{CommonArgs, LogFilter, LogFormat, exit_invalid};
 use crate::tls::Connector;
 use crate::trace::{Spans, export_to};
+use lines::Lines;
 use variables::Variables;
 
 /// Why telemetry could not be set up.
@@ -73,13 +75,20 @@ pub fn init(service: &'static str, identity: &str, args: &CommonArgs, tls: Optio
 /// # Errors
 /// Logs are set up already.
 pub fn init_logs(filter: &LogFilter, format: LogFormat) -> Result<(), Error> {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(Lines);
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match format {
         LogFormat::Text => lines.with_ansi(is_colour_wanted()).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(env_filter(filter)));
-    subscriber.try_init().map_err(Error::Subscriber)
+    subscriber.try_init().map_err(Error::Subscriber)?;
+    // What was said before a panic is read before it.
+    let told = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        lines::send();
+        told(panic);
+    }));
+    Ok(())
 }
 
 fn init_traces(resource: &Resource, asked: &Variables, args: &CommonArgs, tls: Option<&Tls>) -> Result<Guard, Invalid> {

@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::Clock;
 use crate::client::TokenBucket;
+use crate::telemetry::lines;
 
 /// Wakes in a row that are not waited for: a node that fails, or a pod that is due, meets a process that rested.
 const BURST: u32 = 16;
@@ -56,30 +57,44 @@ impl Wakes {
     }
 }
 
+/// A runtime of one thread.
+#[derive(Debug)]
+pub struct OneThread(Runtime);
+
 /// A runtime of one thread, which stays away from what comes as `wakes` has it.
 ///
 /// # Errors
 /// When the system has no more of what it needs.
-pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<Runtime> {
+pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all();
-    if let Some(wakes) = wakes {
-        let (clock, wakes) = (Clock::system(), Arc::new(Mutex::new(wakes)));
-        let now = move || clock.now().mono;
-        let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
-        builder.on_thread_park(move || {
-            let rest = lock(&wakes).done(now());
-            if !rest.is_zero() {
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "the one thread has nothing to do, and is to do nothing"
-                )]
-                std::thread::sleep(rest);
-            }
-        });
-        builder.on_thread_unpark(move || lock(&woken).woke(now_awake()));
+    let Some(wakes) = wakes else {
+        return builder.on_thread_park(lines::send).build().map(OneThread);
+    };
+    let (clock, wakes) = (Clock::system(), Arc::new(Mutex::new(wakes)));
+    let now = move || clock.now().mono;
+    let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
+    builder.on_thread_park(move || {
+        lines::send();
+        let rest = lock(&wakes).done(now());
+        if !rest.is_zero() {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the one thread has nothing to do, and is to do nothing"
+            )]
+            std::thread::sleep(rest);
+        }
+    });
+    builder.on_thread_unpark(move || lock(&woken).woke(now_awake()));
+    builder.build().map(OneThread)
+}
+
+impl OneThread {
+    /// Drives `work` to its end, on this thread. What is said in the log meanwhile leaves when there is nothing else to do.
+    pub fn block_on<F: Future>(self, work: F) -> F::Output {
+        let _keeping = lines::keep();
+        self.0.block_on(work)
     }
-    builder.build()
 }
 
 fn lock(wakes: &Mutex<Wakes>) -> MutexGuard<'_, Wakes> {
