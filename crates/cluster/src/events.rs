@@ -12,8 +12,8 @@ pub mod correlator;
 mod sender;
 mod wire;
 
-use bailiff_model::About;
-use bailiff_runtime::Seed;
+use bailiff_model::{About, Now};
+use bailiff_runtime::{Clock, Seed};
 use tokio::sync::mpsc;
 
 use crate::api::Api;
@@ -76,11 +76,19 @@ pub struct Draft {
     pub about: About,
 }
 
+/// What was said, and when: it may be long until it is sent.
+#[derive(Debug)]
+struct Told {
+    /// In a box: behind it a queue keeps the room that it once took, and most of the time nothing is in it.
+    draft: Box<Draft>,
+    at: Now,
+}
+
 /// A handle to say things; cloning it gives the same recorder. The sending task ends when the last handle is gone.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    /// In boxes: behind it a queue keeps the room that it once took, and most of the time nothing is in it.
-    queue: mpsc::Sender<Box<Draft>>,
+    queue: mpsc::Sender<Told>,
+    clock: Clock,
     metrics: crate::Metrics,
 }
 
@@ -91,14 +99,21 @@ impl Recorder {
         let sender = Sender::new(api.clone(), controller, instance.to_owned(), seed.fork("events"));
         // Owned by the handles: it ends when all of them are gone. Its death costs Events, nothing else.
         tokio::spawn(sender.run(drafts));
-        let metrics = api.metrics().clone();
-        Self { queue, metrics }
+        Self {
+            queue,
+            clock: api.clock().clone(),
+            metrics: api.metrics().clone(),
+        }
     }
 
-    /// Says something. Never waits: if the queue is full the Event is dropped and counted.
-    pub fn emit(&self, draft: Draft) {
-        if self.queue.try_send(Box::new(draft)).is_err() {
-            self.metrics.event("dropped_queue_full");
+    /// Says something. Never waits: if the queue is full the Event is dropped and counted, and what it would say is not put together.
+    pub fn emit(&self, draft: impl FnOnce() -> Draft) {
+        match self.queue.try_reserve() {
+            Ok(place) => place.send(Told {
+                draft: Box::new(draft()),
+                at: self.clock.now(),
+            }),
+            Err(_) => self.metrics.event("dropped_queue_full"),
         }
     }
 }

@@ -291,7 +291,7 @@ impl Loop {
                 about,
             } => {
                 let about = about.traced(self.rollouts.going_on(&owner.namespace, &owner.name));
-                self.recorder.emit(event(&owner, severity, reason, message, about));
+                self.recorder.emit(|| event(&owner, severity, reason, message, about));
             }
             Effect::Publish(sync) => {
                 self.metrics.published(&sync);

@@ -15,7 +15,7 @@ pub(crate) const EVENT_SOURCE: &str = "node-controller";
 
 /// Emits an event on a node (NL-130).
 pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
-    recorder.emit(Draft {
+    recorder.emit(|| Draft {
         regarding: Regarding {
             api_version: "v1",
             kind: "Node",
@@ -34,7 +34,7 @@ pub(crate) fn event(recorder: &Recorder, event: &NodeEvent) {
 /// Says that a silent node is not given up, because somebody speaks for it.
 pub(crate) fn doubted(recorder: &Recorder, node: &NodeName, why: &str) {
     tracing::warn!(%node, why, "Node is silent, and not given up");
-    recorder.emit(Draft {
+    recorder.emit(|| Draft {
         regarding: Regarding {
             api_version: "v1",
             kind: "Node",
@@ -105,7 +105,7 @@ fn loss(recorder: &Recorder, news: &LossNews) {
         Severity::Warning => tracing::error!(reason, "{note}"),
         Severity::Normal => tracing::warn!(reason, "{note}"),
     }
-    recorder.emit(Draft {
+    recorder.emit(|| Draft {
         regarding: Regarding {
             api_version: "v1",
             kind: "Namespace",

@@ -35,7 +35,7 @@ impl Teller {
             Component::NodeController => &self.node_controller,
             Component::TaintEvictionController => &self.taint_eviction,
         };
-        recorder.emit(Draft {
+        recorder.emit(|| Draft {
             regarding: Regarding {
                 api_version: "v1",
                 kind: "Pod",

@@ -28,17 +28,17 @@ impl Recorders {
 
     /// Emits an Event (NL-130, NL-131, TE-080).
     pub(crate) fn emit(&self, event: Event) {
-        let draft = Draft {
+        let Some(recorder) = self.0.get(&event.component) else {
+            return;
+        };
+        recorder.emit(|| Draft {
             regarding: regarding(&event.regarding),
             severity: Severity::Normal,
             reason: event.reason,
             action: event.reason,
             note: event.note,
             about: event.about,
-        };
-        if let Some(recorder) = self.0.get(&event.component) {
-            recorder.emit(draft);
-        }
+        });
     }
 }
 

@@ -141,7 +141,7 @@ impl Shell {
                 self.publisher.complete();
                 self.report();
             }
-            Effect::Event(event) => self.recorder.emit(event_about(&event)),
+            Effect::Event(event) => self.recorder.emit(|| event_about(&event)),
             Effect::WakeAt(at) => self.alarm.set(Some(at)),
             Effect::Measure(what) => tracing::debug!(?what, "Measured"),
         }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::correlator::{Action, Correlator, Saying};
 use super::wire::{Reporter, collection, event, repetition};
-use super::{Draft, QUEUE};
+use super::{QUEUE, Told};
 use crate::api::{Api, Patch};
 use crate::error::{Error, Kind};
 
@@ -74,7 +74,7 @@ impl Sender {
     }
 
     /// Sends until the last handle is gone, then what is left, once.
-    pub(super) async fn run(mut self, mut drafts: mpsc::Receiver<Box<Draft>>) {
+    pub(super) async fn run(mut self, mut told: mpsc::Receiver<Told>) {
         loop {
             self.begin();
             let wake = self.wake_at();
@@ -82,8 +82,9 @@ impl Sender {
                 biased;
                 Some(ended) = self.under_way.next() => self.ended(ended),
                 () = tokio::time::sleep_until(self.api.clock().instant_of(wake)), if wake < Mono::FAR_FUTURE => self.wake(),
-                draft = drafts.recv() => match draft {
-                    Some(draft) => self.take(draft),
+                // While as much is ready as may be under way, what comes waits in the queue, where it costs next to nothing.
+                told = told.recv(), if self.ready.len() < UNDER_WAY => match told {
+                    Some(told) => self.take(told),
                     None => break,
                 },
             }
@@ -101,9 +102,9 @@ impl Sender {
         }
     }
 
-    fn take(&mut self, draft: Box<Draft>) {
+    fn take(&mut self, Told { draft, at }: Told) {
         let name = format!("{}.{:016x}", draft.regarding.name, self.seed.next_u64());
-        match self.correlator.apply(draft, name, self.api.clock().now()) {
+        match self.correlator.apply(draft, name, at) {
             Action::Create(saying) => self.push(Job {
                 saying,
                 count: 1,

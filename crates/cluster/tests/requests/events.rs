@@ -41,7 +41,7 @@ async fn a_new_event_is_created_and_its_repetitions_are_a_series() {
     let server = Server::new([]);
     let recorder = mk_recorder(&server);
     for wait in [1, 1, 1, 60] {
-        recorder.emit(mk_draft("x"));
+        recorder.emit(|| mk_draft("x"));
         pass(wait).await;
     }
     let asked = server.asked();
@@ -76,7 +76,7 @@ async fn a_series_names_the_causes_of_what_was_said_last() {
     let node = About::node(&"n1".into());
     let by_taint = node.clone().because_of(Some(&taint)).traced(Some(trace(1)));
     for about in [by_taint, node.traced(Some(trace(2)))] {
-        recorder.emit(Draft { about, ..mk_draft("x") });
+        recorder.emit(|| Draft { about, ..mk_draft("x") });
         pass(1).await;
     }
     let asked = server.asked();
@@ -95,7 +95,7 @@ async fn what_nobody_answered_is_tried_again_and_what_was_done_counts_as_created
         Answer::Says(409, r#"{"reason":"AlreadyExists"}"#),
     ]);
     let recorder = mk_recorder(&server);
-    recorder.emit(mk_draft("x"));
+    recorder.emit(|| mk_draft("x"));
     pass(60).await;
     let asked = server.asked();
     assert_eq!(asked.len(), 3);
@@ -116,7 +116,7 @@ async fn what_nobody_answered_is_tried_again_and_what_was_done_counts_as_created
 async fn an_outage_costs_twelve_attempts_and_a_refusal_one() {
     let server = Server::new([Answer::Breaks; 20]);
     let recorder = mk_recorder(&server);
-    recorder.emit(mk_draft("x"));
+    recorder.emit(|| mk_draft("x"));
     pass(600).await;
     assert_eq!((server.asked().len(), server.events("failed")), (12, 1));
     let server = Server::new([
@@ -126,7 +126,7 @@ async fn an_outage_costs_twelve_attempts_and_a_refusal_one() {
     ]);
     let recorder = mk_recorder(&server);
     for note in ["x", "y", "z"] {
-        recorder.emit(mk_draft(note));
+        recorder.emit(|| mk_draft(note));
         pass(60).await;
     }
     assert_eq!((server.asked().len(), server.events("failed")), (3, 3));
@@ -139,7 +139,7 @@ async fn a_series_that_is_gone_begins_again() {
     let server = Server::new([created, Answer::Says(404, "{}"), created, created]);
     let recorder = mk_recorder(&server);
     for _ in 0..3 {
-        recorder.emit(mk_draft("x"));
+        recorder.emit(|| mk_draft("x"));
         pass(1).await;
     }
     pass(60).await;
@@ -157,10 +157,10 @@ async fn similar_events_end_with_the_newest() {
     let server = Server::new([]);
     let recorder = mk_recorder(&server);
     for n in 1..=12 {
-        recorder.emit(mk_draft(&format!("note {n}")));
+        recorder.emit(|| mk_draft(&format!("note {n}")));
     }
     pass(1).await;
-    recorder.emit(mk_draft("note 13"));
+    recorder.emit(|| mk_draft("note 13"));
     pass(60).await;
     let asked = server.asked();
     let (created, changed): (Vec<_>, Vec<_>) = asked.iter().partition(|one| one.what.starts_with("POST"));
@@ -180,7 +180,7 @@ async fn a_slow_answer_does_not_hold_up_the_rest() {
     let server = Server::new([Answer::Never, Answer::Never]);
     let recorder = mk_recorder(&server);
     for note in ["a", "b", "c", "d", "e", "f"] {
-        recorder.emit(mk_draft(note));
+        recorder.emit(|| mk_draft(note));
     }
     pass(1).await;
     assert_eq!((server.asked().len(), server.events("created")), (6, 4));
@@ -192,7 +192,7 @@ async fn a_busy_server_is_asked_for_one_event_at_a_time() {
     let server = Server::new([Answer::Later(1, 201, "{}"); 11]);
     let recorder = mk_recorder(&server);
     for n in 0..20 {
-        recorder.emit(Draft {
+        recorder.emit(|| Draft {
             reason: ["R", "S", "T"][n % 3],
             ..mk_draft(&format!("note {n}"))
         });
@@ -219,7 +219,7 @@ async fn what_is_left_for_a_server_that_was_busy_is_sent_too() {
     let server = Server::new(answers);
     let recorder = mk_recorder(&server);
     for n in 0..18 {
-        recorder.emit(Draft {
+        recorder.emit(|| Draft {
             reason: ["R", "S"][n % 2],
             ..mk_draft(&format!("note {n}"))
         });
@@ -240,7 +240,7 @@ async fn no_answer_leaves_room_for_the_rest() {
     let server = Server::new([Answer::Never, Answer::Never, Answer::Never, Answer::Never]);
     let recorder = mk_recorder(&server);
     for note in ["a", "b", "c", "d", "e", "f", "g"] {
-        recorder.emit(mk_draft(note));
+        recorder.emit(|| mk_draft(note));
     }
     pass(6).await;
     assert_eq!((server.asked().len(), server.events("created")), (7, 3));
@@ -251,7 +251,7 @@ async fn what_is_left_is_sent_when_the_last_handle_goes() {
     let server = Server::new([]);
     let recorder = mk_recorder(&server);
     for note in ["x", "x", "x", "y"] {
-        recorder.emit(mk_draft(note));
+        recorder.emit(|| mk_draft(note));
         pass(1).await;
     }
     drop(recorder);
@@ -259,4 +259,33 @@ async fn what_is_left_is_sent_when_the_last_handle_goes() {
     let asked = server.asked();
     assert_eq!(asked.len(), 4);
     assert_eq!(asked[3].body["series"]["count"], 3);
+}
+
+/// What comes while the server is busy waits, and says when it was said. What is too much is dropped before it is put together.
+#[tokio::test(start_paused = true)]
+async fn what_waits_says_when_it_was_said_and_what_is_too_much_costs_nothing() {
+    const QUEUE: u64 = 1000;
+    let server = Server::new([Answer::Later(1, 201, "{}"); 12]);
+    let recorder = mk_recorder(&server);
+    let mut put_together = 0;
+    for n in 0..QUEUE + 200 {
+        recorder.emit(|| {
+            put_together += 1;
+            let regarding = Regarding {
+                name: format!("p{n}"),
+                ..mk_draft("x").regarding
+            };
+            Draft {
+                regarding,
+                ..mk_draft("x")
+            }
+        });
+    }
+    pass(60).await;
+    let asked = server.asked();
+    assert_eq!((put_together, server.events("dropped_queue_full")), (QUEUE, 200));
+    assert_eq!(server.events("created"), QUEUE);
+    assert!(asked.last().is_some_and(|last| last.at > Mono::ORIGIN), "{:?}", asked.last());
+    let times: Vec<&Value> = asked.iter().map(|one| &one.body["eventTime"]).collect();
+    assert!(times.iter().all(|time| *time == "1970-01-01T00:00:00.000000Z"), "{times:?}");
 }

@@ -133,7 +133,7 @@ impl Teller {
     }
 
     fn emit(&self, regarding: Regarding, severity: Severity, reason: &'static str, note: String, about: About) {
-        self.recorder.emit(Draft {
+        self.recorder.emit(|| Draft {
             regarding,
             severity,
             reason,
