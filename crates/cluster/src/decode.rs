@@ -15,6 +15,11 @@ pub const JSON: &str = "application/json";
 /// Protobuf, or JSON from a server that has no protobuf form of the kind (API conventions, "Alternate representations").
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json;q=0.9";
 
+/// Of an object its metadata, the least that a server answers (API concepts, "Metadata-only fetches"); the object from one that has no such
+/// form.
+pub const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
+     application/vnd.kubernetes.protobuf;q=0.9, application/json;q=0.8";
+
 /// An object as it came.
 #[derive(Clone, Debug)]
 pub enum Encoded<'a> {
@@ -70,9 +75,9 @@ pub trait Decode: DeserializeOwned {
 /// Whatever it is.
 impl Decode for Value {}
 
-/// An answer that nobody reads: in whichever form the server has it at hand, and whatever it says.
+/// An answer that nobody reads, whatever it says.
 impl Decode for IgnoredAny {
-    const ACCEPT: &'static str = PROTOBUF;
+    const ACCEPT: &'static str = METADATA;
 
     fn decode(_: &Encoded<'_>) -> Result<Self, DecodeError> {
         Ok(Self)

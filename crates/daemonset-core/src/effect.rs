@@ -196,7 +196,7 @@ impl Owner {
 /// A request to the API server. Its HTTP form is [`crate::wire`]'s.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// Create a daemon pod for a node. Answered with [`Answer::Pod`].
+    /// Create a daemon pod for a node. Answered with [`Answer::Created`].
     CreatePod {
         /// The pod.
         blueprint: Arc<Blueprint>,
@@ -338,6 +338,13 @@ pub enum ConditionChange {
 pub enum Answer {
     /// Done.
     Done,
+    /// A pod was created.
+    Created {
+        /// Its name.
+        name: PodName,
+        /// Its uid.
+        uid: PodUid,
+    },
     /// Done, and this is the pod now.
     Pod(Box<Pod>),
     /// Done, and this is the revision now.

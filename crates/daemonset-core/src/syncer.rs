@@ -460,7 +460,7 @@ impl Syncer {
             return;
         };
         match answer {
-            // A created pod is left to the watch: an answer may come after the pod is gone again.
+            // An answer may come after the pod is gone again.
             Answer::Pod(pod) if self.world.pod(&pod.uid).is_some() => self.pod_applied((**pod).clone()),
             Answer::Revision(revision) => self.revision_applied((**revision).clone()),
             Answer::DaemonSet(ds) if self.set_of(&owner).is_some_and(|set| set.ds.uid == ds.uid) => {

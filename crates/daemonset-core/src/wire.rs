@@ -113,7 +113,8 @@ impl Request {
     pub fn wanted(&self) -> Wanted {
         match self {
             Self::DeletePod { .. } | Self::DeleteRevision { .. } => Wanted::Nothing,
-            Self::CreatePod { .. } | Self::AdoptPod { .. } | Self::ReleasePod { .. } | Self::RelabelPod { .. } => Wanted::Pod,
+            Self::CreatePod { .. } => Wanted::Created,
+            Self::AdoptPod { .. } | Self::ReleasePod { .. } | Self::RelabelPod { .. } => Wanted::Pod,
             Self::CreateRevision(_) | Self::ReadRevision { .. } | Self::ChangeRevision { .. } => Wanted::Revision,
             Self::ReadDaemonSet | Self::WriteStatus { .. } | Self::RaiseCollisionCount { .. } => Wanted::DaemonSet,
         }
@@ -125,6 +126,8 @@ impl Request {
 pub enum Wanted {
     /// Of no interest.
     Nothing,
+    /// What was created: name and uid of a Pod. What else it is the watch says.
+    Created,
     /// A Pod.
     Pod,
     /// A ControllerRevision.

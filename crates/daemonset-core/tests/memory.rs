@@ -127,7 +127,11 @@ impl Cluster {
             Request::CreatePod { node, .. } => {
                 self.pods += 1;
                 let pod = mk_pod(body, self.pods, node);
-                (Answer::Pod(Box::new(pod.clone())), Some(Input::PodApplied(pod)))
+                let answer = Answer::Created {
+                    name: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                };
+                (answer, Some(Input::PodApplied(pod)))
             }
             Request::CreateRevision(_) => {
                 let meta = &mut body["metadata"];

@@ -8,7 +8,7 @@ use bailiff_daemonset_core::wire::{Call, Wanted};
 use bailiff_daemonset_core::{Answer, DaemonSet, Failure, FailureKind, Pod, Request};
 use serde::de::IgnoredAny;
 
-use crate::views::{Kept, Viewed};
+use crate::views::{Created, Kept, Viewed};
 
 /// Sends a request and waits for its answer; the API's deadline bounds it.
 pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> Answer {
@@ -24,6 +24,12 @@ pub(crate) async fn perform(api: Api, owner: Arc<Owner>, request: Request) -> An
     };
     let answer = match request.wanted() {
         Wanted::Nothing => exchange::<IgnoredAny>(&api, call).await.map(|_| Answer::Done),
+        Wanted::Created => exchange::<Created>(&api, call)
+            .await
+            .map(|Created { metadata }| Answer::Created {
+                name: metadata.name.as_str().into(),
+                uid: metadata.uid.into(),
+            }),
         Wanted::Pod => exchange::<Viewed<Pod>>(&api, call)
             .await
             .map(|pod| Answer::Pod(Box::new(pod.facts))),

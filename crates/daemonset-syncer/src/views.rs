@@ -4,10 +4,10 @@
 //! nobody here knows included. Of revisions the bytes matter: JSON shows them compacted and escaped anew, so that foreign bytes look
 //! like our own. Protobuf shows them as they are kept (DS-206, DS-207).
 
-use bailiff_cluster::decode::PROTOBUF;
+use bailiff_cluster::decode::{METADATA, PROTOBUF};
 use bailiff_cluster::protobuf::{ObjectMeta, RawExtension};
 use bailiff_cluster::scan::{self, schema};
-use bailiff_cluster::views::Meta;
+use bailiff_cluster::views::{CompactString, Meta};
 use bailiff_cluster::{Decode, DecodeError, Encoded, View};
 use bailiff_daemonset_core::{DaemonSet, Node, Pod, Revision};
 use prost::Message;
@@ -123,6 +123,25 @@ impl ControllerRevision {
     }
 }
 
+/// What was created: its metadata, of whichever form the answer is.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Created {
+    pub(crate) metadata: Known,
+}
+
+/// What an object is known by: an answer without it is none.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Known {
+    pub(crate) name: CompactString,
+    pub(crate) uid: String,
+}
+
+impl Decode for Created {
+    /// `meta.v1.PartialObjectMetadata` has its metadata where a Pod has it.
+    const MESSAGE: Option<&'static scan::Message> = Some(&schema::POD);
+    const ACCEPT: &'static str = METADATA;
+}
+
 impl Decode for Kept {
     const ACCEPT: &'static str = PROTOBUF;
 
@@ -161,6 +180,11 @@ impl View for Kept {
 
 #[cfg(test)]
 mod tests {
+    use bailiff_model::Wall;
+    use bailiff_runtime::{Clock, Seed};
+    use bailiff_sandbox::{Config, Sandbox, protobuf};
+    use serde_json::json;
+
     use super::*;
 
     fn mk(data: &'static [u8]) -> ControllerRevision {
@@ -168,6 +192,31 @@ mod tests {
             metadata: ObjectMeta::default(),
             data: RawExtension { raw: data.into() },
             revision: 3,
+        }
+    }
+
+    /// The same is read of the metadata alone and of a whole pod, which a server answers that knows no other form.
+    #[test]
+    fn what_was_created_is_known_by_its_name_and_uid() {
+        let metadata = json!({"name": "d-1", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generateName": "d-"});
+        let partial = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n"}});
+        let status = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"});
+        let wanted = Created {
+            metadata: Known {
+                name: "d-1".into(),
+                uid: "u".to_owned(),
+            },
+        };
+        let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
+        let kinds = Sandbox::new(Config::default(), clock, &Seed::new(1)).kinds();
+        for (object, wanted) in [(&partial, Some(&wanted)), (&pod, Some(&wanted)), (&status, None)] {
+            let protobuf = protobuf::document(object, &kinds).expect("it has a form in protobuf");
+            for answer in [protobuf, object.to_string().into_bytes()] {
+                let answer = answer.into();
+                let read = Encoded::of_answer(&answer).and_then(|answer| Created::decode(&answer));
+                assert_eq!(read.ok().as_ref(), wanted, "{object}");
+            }
         }
     }
 

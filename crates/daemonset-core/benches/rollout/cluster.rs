@@ -292,7 +292,10 @@ fn read(told: Told) -> Input {
     match told {
         Told::Pod(text) => Input::PodApplied(pod(&text)),
         Told::Gone(text) => Input::PodDeleted(pod(&text).uid),
-        Told::Created(id, text) => Input::Answered(id, Answer::Pod(Box::new(pod(&text)))),
+        Told::Created(id, text) => {
+            let Pod { name, uid, .. } = pod(&text);
+            Input::Answered(id, Answer::Created { name, uid })
+        }
         Told::Other(input) => input,
     }
 }

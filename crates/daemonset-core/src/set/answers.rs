@@ -76,7 +76,7 @@ impl Set {
         self.history_dirty = true;
         self.surplus_dirty = true;
         let (ended, pause) = match answer {
-            Answer::Done | Answer::Pod(_) => (Ended::Done, None),
+            Answer::Done | Answer::Created { .. } | Answer::Pod(_) => (Ended::Done, None),
             Answer::Revision(revision) => (Ended::Revision(revision), None),
             Answer::DaemonSet(ds) => (Ended::DaemonSet(ds), None),
             Answer::Failed(failure) => {

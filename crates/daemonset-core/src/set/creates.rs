@@ -225,19 +225,19 @@ impl Set {
         let (node, name, lane) = what;
         self.creates.lane(lane).in_flight -= 1;
         match answer {
-            Answer::Pod(pod) => {
+            Answer::Created { name, uid } => {
                 self.doubt(node, None);
                 cx.out.event(
                     &self.owner,
                     Severity::Normal,
                     "SuccessfulCreate",
-                    format!("Created pod: {}", pod.name),
+                    format!("Created pod: {name}"),
                     About::node(node),
                 );
-                if cx.world.has_seen(&pod.uid) {
+                if cx.world.has_seen(uid) {
                     self.stop_waiting_for_create(node);
                 } else {
-                    self.wait_for_created(node, Expected::Uid(pod.uid.clone()), UNSEEN, cx);
+                    self.wait_for_created(node, Expected::Uid(uid.clone()), UNSEEN, cx);
                 }
             }
             Answer::Failed(failure) => self.create_failed(what, failure, cx),

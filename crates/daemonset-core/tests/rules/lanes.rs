@@ -194,7 +194,11 @@ impl Fleet {
                     ready: false,
                     ..pod.clone()
                 }));
-                self.feed(Input::Answered(*id, Answer::Pod(Box::new(pod))));
+                let answer = Answer::Created {
+                    name: pod.name,
+                    uid: pod.uid,
+                };
+                self.feed(Input::Answered(*id, answer));
             }
             Request::DeletePod { uid, .. } => {
                 let uid = uid.clone();

@@ -24,6 +24,13 @@ impl Cluster {
                 retry_after: self.retry_after,
             }),
             (Ok(_), Wanted::Nothing) => Answer::Done,
+            (Ok(object), Wanted::Created) => {
+                let pod: Pod = decode(&object);
+                Answer::Created {
+                    name: pod.name,
+                    uid: pod.uid,
+                }
+            }
             (Ok(object), Wanted::Pod) => Answer::Pod(Box::new(decode(&object))),
             (Ok(object), Wanted::Revision) => Answer::Revision(Box::new(decode(&object))),
             (Ok(object), Wanted::DaemonSet) => Answer::DaemonSet(Box::new(decode(&object))),
