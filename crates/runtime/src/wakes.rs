@@ -89,6 +89,8 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
     builder.build().map(OneThread)
 }
 
+// === impl OneThread ===
+
 impl OneThread {
     /// Drives `work` to its end, on this thread. What is said in the log meanwhile leaves when there is nothing else to do.
     pub fn block_on<F: Future>(self, work: F) -> F::Output {

@@ -160,7 +160,10 @@ impl Shared {
         }
         loop {
             // Who finds none knows that one is wanted. Who waits may not know yet: it may also wait because its task has had its turn.
-            let taken = if let Ok(permit) = Arc::clone(places).try_acquire_owned() {
+            let urgent = is_urgent.then(|| Arc::clone(urgent_places).try_acquire_owned());
+            let taken = if let Some(Ok(permit)) = urgent {
+                Some(Taken::new(permit, None, None))
+            } else if let Ok(permit) = Arc::clone(places).try_acquire_owned() {
                 self.on_any(permit)
             } else {
                 self.open_another();
@@ -283,7 +286,7 @@ impl Inner {
         // It ends when it breaks, when the server says so, or when nobody can send anything any more. Who waits for an answer is told.
         tokio::spawn(driver.map(|ended| {
             if let Err(error) = ended {
-                tracing::debug!(error = %chain(&error), "Connection to the API server ended");
+                tracing::debug!(error = %chain(&*error), "Connection to the API server ended");
             }
         }));
         Ok(Some(sender))
@@ -385,7 +388,7 @@ impl Place {
 /// It was not sent, or is one of those after the last that the server will answer (RFC 9113, 6.8), or one too many (8.7).
 fn untouched(error: &Unanswered) -> Option<Untouched> {
     let cause = match error {
-        Unanswered::Kept(_) => return None,
+        Unanswered::Kept(_) | Unanswered::Full => return None,
         Unanswered::Ended => return Some(Untouched::Ending),
         Unanswered::Protocol(cause) => cause,
     };

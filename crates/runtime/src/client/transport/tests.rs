@@ -3,6 +3,7 @@
 pub(super) mod server;
 
 use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use http::Version;
@@ -12,7 +13,6 @@ use self::server::{BOTH, Going, NEWER, OLDER, mk_relay, mk_server, until};
 use super::shared::{AT_ONCE, CONNECT_WITHIN, FURTHER, URGENT_BESIDES};
 use super::*;
 use crate::client::connector;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 async fn ask(transport: &Transport) -> Result<Version, SendError> {
     let request = Request::get("/api").body(Content::default()).unwrap();

@@ -1,9 +1,9 @@
 //! A connection of HTTP/2, and who drives it.
 //!
-//! Requests are handed to the driver, which takes all that are there in its own turn, asks of each whether it may still go, lets the
-//! protocol lay out its frames, and writes all of them at once, right after that: a wave is a few records of TLS and a few system calls,
-//! and between the question and the system call nothing else has a turn. hyper's own client, which this stands in for, costs each request
-//! two tasks, and writes a body of some hundred bytes by itself.
+//! Requests are handed to the driver, which takes all that are there in its own turn once what was written before has gone, asks of each
+//! whether it may still go, lets the protocol lay out its frames, and writes all of them at once, in the same turn: a wave is a few records
+//! of TLS and a few system calls. hyper's own client, which this stands in for, costs each request two tasks, and writes a body of some
+//! hundred bytes by itself.
 
 use std::io;
 use std::pin::Pin;
@@ -19,6 +19,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tower::BoxError;
@@ -74,6 +75,9 @@ pub(super) enum Unanswered {
     /// Nothing of it was sent.
     #[error("the connection ended before it took the request")]
     Ended,
+    /// More wait for it than may be under way. Nothing of it was sent.
+    #[error("too many requests wait for the connection")]
+    Full,
     /// What the protocol says.
     #[error(transparent)]
     Protocol(#[from] h2::Error),
@@ -87,6 +91,8 @@ pub(super) struct Driver<T> {
     asks: mpsc::Receiver<Box<Ask>>,
     count: Arc<Count>,
     line: Arc<Mutex<Line<T>>>,
+    /// The server takes no more at once than are under way.
+    is_full: bool,
     pulse: Pulse,
 }
 
@@ -113,7 +119,7 @@ struct Line<T> {
     sent: usize,
     /// When something came the last time.
     heard: Instant,
-    /// Why nothing comes any more, for who reads next.
+    /// Why nothing comes and goes any more, for who reads or writes next.
     broken: Option<io::Error>,
 }
 
@@ -121,6 +127,8 @@ struct Line<T> {
 #[derive(Debug)]
 struct Pulse {
     pings: PingPong,
+    /// Since when something is waited for.
+    since: Instant,
     asked: Option<Instant>,
     timer: Timer,
 }
@@ -158,8 +166,10 @@ where
         asks,
         count: Arc::default(),
         line,
+        is_full: false,
         pulse: Pulse {
             pings,
+            since: Instant::now(),
             asked: None,
             timer: Timer::default(),
         },
@@ -182,7 +192,10 @@ impl Sender {
     pub(super) async fn send(&self, request: Request<Content>) -> Result<Response<Receiving>, Unanswered> {
         let (given, taken) = oneshot::channel();
         let ask = Box::new(Ask { request, given });
-        self.0.try_send(ask).map_err(|_| Unanswered::Ended)?;
+        self.0.try_send(ask).map_err(|error| match error {
+            TrySendError::Full(_) => Unanswered::Full,
+            TrySendError::Closed(_) => Unanswered::Ended,
+        })?;
         let Given { answer, under_way } = taken.await.map_err(|_| Unanswered::Ended)??;
         Ok(answer.await?.map(|stream| Receiving {
             stream,
@@ -194,18 +207,29 @@ impl Sender {
 // === impl Driver ===
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
-    /// Hands on what may go, as much of it as the server takes at once.
+    /// Hands on what may go, as much of it as the server takes at once. As long as what was written before has not gone nothing would
+    /// go with it, so nothing is asked.
     fn take(&mut self, cx: &mut Context<'_>) {
+        if locked(&self.line).poll_send(cx).is_pending() {
+            return;
+        }
         while let Some(requests) = &mut self.requests {
             match requests.poll_ready(cx) {
-                Poll::Ready(Ok(())) if self.count.has_room(requests.current_max_send_streams(), cx) => {}
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return self.close(),
-                _ => return,
+                Poll::Pending => return,
+            }
+            self.is_full = !self.count.has_room(requests.current_max_send_streams(), cx);
+            if self.is_full {
+                return;
             }
             match self.asks.poll_recv(cx) {
                 Poll::Ready(Some(ask)) if ask.given.is_closed() => {}
                 Poll::Ready(Some(ask)) => {
                     let Ask { request, given } = *ask;
+                    if !self.count.is_any() {
+                        self.pulse.since = Instant::now();
+                    }
                     // Who does not wait for it any more calls it off by that.
                     let _ = given.send(hand_over(requests, request, &self.count));
                 }
@@ -216,11 +240,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Driver<T> {
         }
     }
 
-    /// Closes if the server said that it ends the connection.
-    fn notice_end(&mut self, cx: &mut Context<'_>) {
-        let requests = self.requests.as_mut();
-        if requests.is_some_and(|requests| matches!(requests.poll_ready(cx), Poll::Ready(Err(_)))) {
+    /// Closes if the server said that it ends the connection, and looks again if it said that it takes more.
+    fn notice(&mut self, cx: &mut Context<'_>) {
+        let Some(requests) = &mut self.requests else {
+            return;
+        };
+        if matches!(requests.poll_ready(cx), Poll::Ready(Err(_))) {
             self.close();
+        } else if self.is_full && self.count.has_room(requests.current_max_send_streams(), cx) {
+            cx.waker().wake_by_ref();
         }
     }
 
@@ -256,13 +284,13 @@ fn hand_over(
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Future for Driver<T> {
-    type Output = Result<(), h2::Error>;
+    type Output = Result<(), BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         this.take(cx);
         let mut ended = Pin::new(&mut this.connection).poll(cx);
-        this.notice_end(cx);
+        this.notice(cx);
         let (flushed, heard) = {
             let mut line = locked(&this.line);
             (line.poll_send(cx), line.heard)
@@ -275,10 +303,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for Driver<T> {
             && ended.is_pending()
         {
             // Everybody who waits for an answer is told why.
+            let reason = error.to_string();
             locked(&this.line).broken = Some(error);
             ended = Pin::new(&mut this.connection).poll(cx);
+            if ended.is_pending() {
+                return Poll::Ready(Err(reason.into()));
+            }
         }
-        ended
+        ended.map_err(BoxError::from)
     }
 }
 
@@ -326,7 +358,7 @@ impl Pulse {
         }
         while is_awaited || self.asked.is_some() {
             let end = match self.asked {
-                None => heard + PING_AFTER,
+                None => heard.max(self.since) + PING_AFTER,
                 Some(asked) => asked.max(heard) + PONG_WITHIN,
             };
             if self.timer.poll_until(end, cx).is_pending() {
@@ -366,6 +398,9 @@ impl<T: AsyncWrite + Unpin> Line<T> {
 
     /// Whether something may be added to what is unsent: if that is much, it is written first.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(error) = self.broken.take() {
+            return Poll::Ready(Err(error));
+        }
         if self.unsent.len() < AT_ONCE {
             return Poll::Ready(Ok(()));
         }
@@ -423,6 +458,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut line = locked(&self.0);
+        if let Some(error) = line.broken.take() {
+            return Poll::Ready(Err(error));
+        }
         ready!(line.poll_send(cx))?;
         Pin::new(&mut line.stream).poll_shutdown(cx)
     }

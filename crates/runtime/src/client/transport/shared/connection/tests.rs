@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use futures::future::join_all;
 use http_body_util::BodyExt as _;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 use super::*;
 use crate::client::transport::tests::server::until;
@@ -55,13 +55,13 @@ async fn mk_connection(most: u32, answers: Arc<tokio::sync::Semaphore>) -> (Send
             .await
             .unwrap();
         while let Some(Ok((request, mut respond))) = server.accept().await {
-            let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
+            let (head, mut body) = request.into_parts();
+            seen.lock().unwrap().push(head.uri.path().to_owned());
+            let answers = Arc::clone(&answers);
             tokio::spawn(async move {
-                let (head, mut body) = request.into_parts();
                 while let Some(bytes) = body.data().await {
                     body.flow_control().release_capacity(bytes.unwrap().len()).unwrap();
                 }
-                seen.lock().unwrap().push(head.uri.path().to_owned());
                 answers.acquire().await.unwrap().forget();
                 let mut answer = respond.send_response(Response::default(), false).unwrap();
                 answer.send_data("done".into(), true).unwrap();
@@ -79,17 +79,18 @@ async fn ask(sender: &Sender, path: &str, content: Content) -> Result<Bytes, Una
     Ok(answer.into_body().collect().await.unwrap().to_bytes())
 }
 
+/// More than the protocol gathers by itself: bodies that it would write one by one, and more of them than one record holds.
 #[tokio::test]
 async fn what_is_asked_together_is_written_together() {
     let (sender, writes, asked) = mk_connection(100, Arc::new(tokio::sync::Semaphore::new(1_000))).await;
     let before = writes.load(Ordering::SeqCst);
-    let answers = join_all((0..60).map(|_| ask(&sender, "/", vec![b'x'; 200].into()))).await;
+    let answers = join_all((0..60).map(|_| ask(&sender, "/", vec![b'x'; 600].into()))).await;
     assert!(
         answers.iter().all(|answer| matches!(answer, Ok(body) if body == "done")),
         "{answers:?}"
     );
     assert_eq!(asked.lock().unwrap().len(), 61);
-    // The requests, which are some 14 KiB, and what the answers lead to.
+    // The requests, and what the answers lead to.
     let writes = writes.load(Ordering::SeqCst) - before;
     assert!((1..=10).contains(&writes), "{writes}");
 }
@@ -155,23 +156,118 @@ async fn who_gave_up_before_it_was_his_turn_was_not_sent() {
     assert_eq!(*asked.lock().unwrap(), ["/first", "/before", "/after"]);
 }
 
-#[tokio::test]
+/// Also if not even the question whether anybody is there can be written.
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_an_answer_is_told_that_nobody_is_there() {
-    let (near, far) = tokio::io::duplex(1 << 20);
+    for room in [1 << 20, 1 << 10] {
+        let (near, far) = tokio::io::duplex(room);
+        let (sender, driver) = begin(near, 100).await.unwrap();
+        let driver = tokio::spawn(driver);
+        let began = Instant::now();
+        let answers = join_all((0..50).map(|_| ask(&sender, "/", vec![b'x'; 1_000].into()))).await;
+        assert_eq!(began.elapsed().as_secs(), (PING_AFTER + PONG_WITHIN).as_secs(), "{room}");
+        for answer in answers {
+            let said = crate::shutdown::chain(&answer.unwrap_err());
+            assert!(said.contains("whether anybody is there"), "{room}: {said}");
+        }
+        driver.await.unwrap().unwrap_err();
+        assert!(sender.is_closed());
+        assert!(matches!(ask(&sender, "/", "{}".into()).await, Err(Unanswered::Ended)));
+        drop(far);
+    }
+}
+
+/// What was written before has to go first: only then is it asked whether the next may go.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_line_is_asked_when_it_is_free() {
+    for may_go in [true, false] {
+        let (near, mut far) = tokio::io::duplex(1 << 10);
+        let (sender, driver) = begin(near, 100).await.unwrap();
+        tokio::spawn(driver);
+        let long = vec![b'x'; 8_000];
+        let mut before = Box::pin(ask(&sender, "/before", long.into()));
+        assert!(futures::poll!(&mut before).is_pending());
+        // It fills the pipe.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let flag = Arc::new(AtomicBool::new(true));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (seen, count) = (Arc::clone(&flag), Arc::clone(&asked));
+        let content = Content::from("{}").only_while(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            seen.load(Ordering::SeqCst)
+        });
+        let mut waits = Box::pin(ask(&sender, "/waits", content));
+        assert!(futures::poll!(&mut waits).is_pending());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        flag.store(may_go, Ordering::SeqCst);
+        let mut came = vec![0; 20_000];
+        let (mut length, mut ended) = (0, None);
+        while asked.load(Ordering::SeqCst) == 0 {
+            length += far.read(&mut came[length..]).await.unwrap();
+            ended = futures::FutureExt::now_or_never(&mut waits);
+            tokio::task::yield_now().await;
+        }
+        assert!(length >= 7_000, "all but what the pipe holds: {length}");
+        if !may_go {
+            let ended = match ended {
+                Some(ended) => ended,
+                None => waits.await,
+            };
+            assert!(matches!(ended, Err(Unanswered::Kept(_))), "{ended:?}");
+        }
+    }
+}
+
+/// A server may begin with no room at all, and nobody but its settings says when there is some.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_has_room_later_is_asked_then() {
+    const HEADERS: u8 = 1;
+    let settings = |most: u8| [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, most];
+    let (near, mut far) = tokio::io::duplex(1 << 20);
     let (sender, driver) = begin(near, 100).await.unwrap();
-    let driver = tokio::spawn(driver);
-    tokio::time::pause();
-    let began = Instant::now();
-    let error = ask(&sender, "/", "{}".into()).await.unwrap_err();
-    assert!(
-        crate::shutdown::chain(&error).contains("whether anybody is there"),
-        "{error:?}"
-    );
-    assert!(began.elapsed() >= PING_AFTER + PONG_WITHIN);
-    driver.await.unwrap().unwrap_err();
-    assert!(sender.is_closed());
-    assert!(matches!(ask(&sender, "/", "{}".into()).await, Err(Unanswered::Ended)));
-    drop(far);
+    tokio::spawn(driver);
+    far.write_all(&settings(0)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut asking = Box::pin(ask(&sender, "/", "{}".into()));
+    assert!(futures::poll!(&mut asking).is_pending());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut kinds = Vec::new();
+    far.read_exact(&mut [0; b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len()])
+        .await
+        .unwrap();
+    let mut is_raised = false;
+    while kinds.last() != Some(&HEADERS) {
+        let mut head = [0; 9];
+        let frame = tokio::time::timeout(Duration::from_secs(60), far.read_exact(&mut head));
+        match frame.await {
+            Ok(read) => drop(read.unwrap()),
+            Err(_) if !is_raised => {
+                is_raised = true;
+                far.write_all(&settings(1)).await.unwrap();
+                continue;
+            }
+            Err(_) => panic!("it was not asked: {kinds:?}"),
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        far.read_exact(&mut vec![0; length as usize]).await.unwrap();
+        kinds.push(head[3]);
+    }
+    assert!(is_raised && kinds.len() > 1, "{kinds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_may_be_under_way_is_refused_and_ends_nothing() {
+    let (near, far) = tokio::io::duplex(1 << 20);
+    let (sender, driver) = begin(near, 2).await.unwrap();
+    let asking = join_all((0..3).map(|_| ask(&sender, "/", "{}".into())));
+    let mut asking = Box::pin(asking);
+    assert!(futures::poll!(&mut asking).is_pending());
+    assert!(!sender.is_closed());
+    drop((driver, far));
+    let ended = asking.await;
+    let full = ended.iter().filter(|ended| matches!(ended, Err(Unanswered::Full)));
+    assert_eq!(full.count(), 1, "{ended:?}");
 }
 
 /// It rests until something is asked: nobody is woken to look after it.
