@@ -6,6 +6,8 @@
 //! lead. One that is called off before it was sent is not sent; while it waits for the limit, it takes nobody's turn. Nothing is retried
 //! here: an answer that failed goes back to the core, which decides from a fresh read.
 
+mod words;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,7 +20,7 @@ use bailiff_runtime::Clock;
 use bailiff_runtime::client::{Answer, Answering, Content, Limiter, Room, SendError, Transport};
 use bailiff_runtime::shutdown::chain;
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde_json::Value;
@@ -28,6 +30,7 @@ use crate::decode::{Decode, DecodeError, Encoded, JSON};
 use crate::error::{Error, Kind};
 use crate::metrics::Metrics;
 use crate::watch::wire::Page;
+use words::{Use, Words};
 
 /// How long one request may take once it is sent: an API server that is well answers in milliseconds. A write's time ends earlier if
 /// the gate says so.
@@ -423,67 +426,6 @@ async fn accepted(answering: Answering) -> Result<Response<Answer>, Error> {
     }
     // Few are, and nobody has to have room for it before.
     Err(Box::pin(refused(response)).await)
-}
-
-/// What a request says, as long as it waits: it is built when it is sent.
-struct Words<'a> {
-    method: Method,
-    path: &'a str,
-    accept: &'static str,
-    content_type: &'static str,
-    body: Vec<u8>,
-}
-
-impl<'a> Words<'a> {
-    const fn read(path: &'a str, accept: &'static str) -> Self {
-        Self {
-            method: Method::GET,
-            path,
-            accept,
-            content_type: "",
-            body: Vec::new(),
-        }
-    }
-
-    fn into_request(self) -> Result<Request<Content>, Error> {
-        let Self {
-            method, path, accept, ..
-        } = self;
-        let mut request = Request::builder().method(method).uri(path).header("accept", accept);
-        if !self.content_type.is_empty() {
-            request = request.header("content-type", self.content_type);
-        }
-        request
-            .body(Content::from(self.body))
-            .map_err(|error| Error::new(Kind::Invalid, format!("{path}: {error}")))
-    }
-}
-
-/// What a request is for, as far as it bounds it.
-#[derive(Clone, Copy, Debug)]
-struct Use {
-    is_write: bool,
-    deadline: Duration,
-    /// Longest answer, in bytes.
-    most: usize,
-}
-
-impl Use {
-    const fn read(deadline: Duration, most: usize) -> Self {
-        Self {
-            is_write: false,
-            deadline,
-            most,
-        }
-    }
-
-    const fn write(deadline: Duration) -> Self {
-        Self {
-            is_write: true,
-            deadline,
-            most: MAX_ANSWER,
-        }
-    }
 }
 
 async fn refused(response: Response<Answer>) -> Error {

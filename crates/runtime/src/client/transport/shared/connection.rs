@@ -17,7 +17,7 @@ use futures::task::AtomicWaker;
 use h2::{Ping, PingPong, client};
 use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +34,7 @@ const CONNECTION_WINDOW: u32 = 5 << 20;
 const MAX_HEAD: u32 = 16 << 10;
 
 /// What is written at once: a record of TLS has no more.
-const AT_ONCE: usize = 16 << 10;
+const RECORD: usize = 16 << 10;
 
 /// How long it is silent while an answer is waited for until it is asked whether anybody is there, and how long that may take: one that is
 /// dead has to be noticed within the time of a single request (5 s), so that the next goes over another one.
@@ -401,7 +401,7 @@ impl<T: AsyncWrite + Unpin> Line<T> {
         if let Some(error) = self.broken.take() {
             return Poll::Ready(Err(error));
         }
-        if self.unsent.len() < AT_ONCE {
+        if self.unsent.len() < RECORD {
             return Poll::Ready(Ok(()));
         }
         self.poll_send(cx)
@@ -488,10 +488,6 @@ impl Body for Receiving {
 
     fn is_end_stream(&self) -> bool {
         self.stream.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
     }
 }
 
