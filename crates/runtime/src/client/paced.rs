@@ -7,7 +7,6 @@
 //!
 //! A connection that brings nothing for too long, or takes nothing of what is written, is dead.
 
-use std::cell::RefCell;
 use std::future::Future;
 use std::io::{self, Read as _};
 use std::pin::Pin;
@@ -20,7 +19,6 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
@@ -28,9 +26,8 @@ use tower::{BoxError, Service};
 
 use crate::{Clock, Timer};
 
-/// What is read at once, if so much is there. TLS asks for 4 KiB at a time, for each of which the kernel would have to be asked: 12,000
-/// answers took 9,000 questions.
-const MOUTHFUL: usize = 32 * 1024;
+/// What is read at once from a connection that rests; TLS asks for no more.
+const MOUTHFUL: usize = 4096;
 
 /// How long nothing rests after a write. The answer to a single request is there sooner, and mostly also what a watch begins with, the
 /// state of the cluster, for which somebody waits: kube-apiserver streams some 20,000 pods a second.
@@ -103,16 +100,10 @@ impl Service<Uri> for Connector {
     }
 }
 
-thread_local! {
-    /// What is read into, by whichever connection reads: between two reads nothing is in it.
-    static MOUTH: RefCell<Box<[u8; MOUTHFUL]>> = RefCell::new(Box::new([0; MOUTHFUL]));
-}
-
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Paced {
     socket: Socket,
-    ahead: Ahead,
     looks: Option<Clock>,
     patience: Patience,
     /// When something was written, or much was found, the last time.
@@ -137,26 +128,16 @@ pub(super) struct Paced {
 enum Socket {
     /// Somebody is told when there is something to read.
     Watched(TokioIo<TcpStream>),
-    /// Nobody is; whoever reads looks for himself.
-    Resting(std::net::TcpStream),
+    /// Nobody is; whoever reads looks for himself, into this.
+    Resting(std::net::TcpStream, Box<[u8; MOUTHFUL]>),
     /// It could not be put to rest or woken: the error was said.
     Broken,
 }
-
-/// What was read, and not taken yet. It has no room of its own where nothing is.
-#[derive(Debug, Default)]
-struct Ahead {
-    bytes: Vec<u8>,
-    taken: usize,
-}
-
-// === impl Paced ===
 
 impl Paced {
     fn new(io: TokioIo<TcpStream>, looks: Option<Clock>, patience: Patience) -> Self {
         Self {
             socket: Socket::Watched(io),
-            ahead: Ahead::default(),
             looks,
             patience,
             stirred: Instant::now(),
@@ -174,7 +155,7 @@ impl Paced {
     /// The socket, awake.
     fn watched(&mut self) -> io::Result<Pin<&mut TokioIo<TcpStream>>> {
         self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
-            Socket::Resting(socket) => {
+            Socket::Resting(socket, _) => {
                 // Whoever reads waits for the end of the rest, which this is.
                 if !self.rest.is_elapsed() {
                     self.rest.as_mut().reset(Instant::now());
@@ -185,51 +166,37 @@ impl Paced {
         };
         match &mut self.socket {
             Socket::Watched(io) => Ok(Pin::new(io)),
-            Socket::Resting(_) | Socket::Broken => Err(io::ErrorKind::NotConnected.into()),
+            Socket::Resting(..) | Socket::Broken => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
     /// Looks whether there is something once the rest is over; true if so, or if it is the end.
     fn look(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<bool>> {
-        let Socket::Resting(socket) = &mut self.socket else {
+        let Socket::Resting(socket, mouthful) = &mut self.socket else {
             return Poll::Ready(Ok(false));
         };
         ready!(self.rest.as_mut().poll(cx));
         let budget = ready!(coop::poll_proceed(cx));
-        MOUTH.with_borrow_mut(|mouth| {
-            loop {
-                match socket.read(&mut **mouth) {
-                    Ok(read) => {
-                        budget.made_progress();
-                        self.found += read;
-                        self.ahead.serve(&mouth[..read], buffer);
-                        return Poll::Ready(Ok(true));
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Ready(Ok(false)),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Poll::Ready(Err(error)),
+        let room = buffer.remaining().min(MOUTHFUL);
+        loop {
+            match socket.read(&mut mouthful[..room]) {
+                Ok(read) => {
+                    budget.made_progress();
+                    self.found += read;
+                    buffer.put_slice(&mouthful[..read]);
+                    return Poll::Ready(Ok(true));
                 }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Ready(Ok(false)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
             }
-        })
-    }
-
-    /// Reads from the socket, awake.
-    fn read(&mut self, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        if buffer.remaining() >= MOUTHFUL {
-            return self.watched()?.poll_read(cx, buffer);
         }
-        MOUTH.with_borrow_mut(|mouth| {
-            let mut read = ReadBuf::new(&mut **mouth);
-            ready!(Pin::new(self.watched()?.inner_mut()).poll_read(cx, &mut read))?;
-            self.ahead.serve(read.filled(), &mut buffer);
-            Poll::Ready(Ok(()))
-        })
     }
 
     /// All was read: on a connection that is busy whoever reads rests, and is woken at the end of the rest.
     fn rest_if_busy(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         let has_news = std::mem::take(&mut self.has_news);
-        let is_resting = matches!(self.socket, Socket::Resting(_));
+        let is_resting = matches!(self.socket, Socket::Resting(..));
         if !has_news && !is_resting {
             return Ok(false);
         }
@@ -253,7 +220,7 @@ impl Paced {
         }
         self.rest.as_mut().reset(looks.end_of_turn(LOOK));
         self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
-            Socket::Watched(io) => Socket::Resting(io.into_inner().into_std()?),
+            Socket::Watched(io) => Socket::Resting(io.into_inner().into_std()?, Box::new([0; MOUTHFUL])),
             socket => socket,
         };
         if self.rest.as_mut().poll(cx).is_ready() {
@@ -279,17 +246,14 @@ impl Paced {
 
 impl Read for Paced {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        if self.ahead.give(&mut buffer) {
-            return Poll::Ready(Ok(()));
-        }
         if ready!(self.look(cx, &mut buffer))? {
             self.has_news = true;
             return Poll::Ready(Ok(()));
         }
-        if matches!(self.socket, Socket::Resting(_)) && self.rest_if_busy(cx)? {
+        if matches!(self.socket, Socket::Resting(..)) && self.rest_if_busy(cx)? {
             return Poll::Pending;
         }
-        if self.read(cx, buffer)?.is_ready() {
+        if self.watched()?.poll_read(cx, buffer)?.is_ready() {
             self.has_news = true;
             return Poll::Ready(Ok(()));
         }
@@ -331,39 +295,8 @@ impl Connection for Paced {
     fn connected(&self) -> Connected {
         match &self.socket {
             Socket::Watched(io) => io.connected(),
-            Socket::Resting(_) | Socket::Broken => Connected::new(),
+            Socket::Resting(..) | Socket::Broken => Connected::new(),
         }
-    }
-}
-
-// === impl Ahead ===
-
-impl Ahead {
-    /// Puts what was read into `buffer`, and keeps what finds no room there. There is nothing kept yet.
-    fn serve(&mut self, read: &[u8], buffer: &mut ReadBufCursor<'_>) {
-        let (now, later) = read.split_at(read.len().min(buffer.remaining()));
-        buffer.put_slice(now);
-        if !later.is_empty() {
-            *self = Self {
-                bytes: later.to_vec(),
-                taken: 0,
-            };
-        }
-    }
-
-    /// Puts what is kept into `buffer`, as far as there is room; false if nothing is kept.
-    fn give(&mut self, buffer: &mut ReadBufCursor<'_>) -> bool {
-        let kept = &self.bytes[self.taken..];
-        if kept.is_empty() {
-            return false;
-        }
-        let most = kept.len().min(buffer.remaining());
-        buffer.put_slice(&kept[..most]);
-        self.taken += most;
-        if self.taken == self.bytes.len() {
-            *self = Self::default();
-        }
-        true
     }
 }
 

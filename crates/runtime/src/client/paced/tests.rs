@@ -36,12 +36,9 @@ async fn connection_looked_at(looks: Option<Clock>) -> (Paced, TcpStream) {
     (paced.expect("connected"), server)
 }
 
-/// What TLS asks for.
-const ROOM: usize = 4096;
-
 /// Reads once; nothing if there is nothing.
 async fn read(paced: &mut Paced) -> Option<io::Result<Vec<u8>>> {
-    let mut room = [0; ROOM];
+    let mut room = [0_u8; 2 * MOUTHFUL];
     let mut buffer = ReadBuf::new(&mut room);
     let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut *paced).poll_read(cx, buffer.unfilled()))).await;
     match polled {
@@ -52,11 +49,7 @@ async fn read(paced: &mut Paced) -> Option<io::Result<Vec<u8>>> {
 
 /// Waits until there is something, or the end.
 async fn read_some(paced: &mut Paced) -> io::Result<Vec<u8>> {
-    read_at_most(ROOM, paced).await
-}
-
-async fn read_at_most(most: usize, paced: &mut Paced) -> io::Result<Vec<u8>> {
-    let mut room = vec![0; most];
+    let mut room = [0_u8; 2 * MOUTHFUL];
     let mut buffer = ReadBuf::new(&mut room);
     poll_fn(|cx| Pin::new(&mut *paced).poll_read(cx, buffer.unfilled())).await?;
     Ok(buffer.filled().to_vec())
@@ -109,24 +102,6 @@ async fn a_busy_stream_rests_and_loses_nothing() {
     drop(server);
     let end = read_some(&mut paced).await.expect("it was closed in good order");
     assert!(end.is_empty(), "the end of the stream is read as ever");
-}
-
-/// However much is asked for at once, awake and at rest.
-#[tokio::test(start_paused = true)]
-async fn all_is_read_in_order_by_whoever_asks_for_little_or_much() {
-    for most in [1_000, ROOM, MOUTHFUL - 1, MOUTHFUL, 2 * MOUTHFUL] {
-        let (awake, at_rest) = (connection().await, resting().await);
-        for (mut paced, mut server) in [awake, at_rest] {
-            let bytes: Vec<u8> = (0..3 * MOUTHFUL + 7).map(|n| (n % 251) as u8).collect();
-            server.write_all(&bytes).await.expect("written");
-            let mut all = Vec::new();
-            while all.len() < bytes.len() {
-                all.extend(read_at_most(most, &mut paced).await.expect("it is open"));
-            }
-            assert!(all == bytes, "{most} at once");
-            assert_eq!(paced.ahead.bytes.capacity(), 0, "what is empty keeps no room");
-        }
-    }
 }
 
 /// What comes in masses must not have to wait for room on its way.
