@@ -101,7 +101,8 @@ type Secured = TimeoutConnector<HttpsConnector<Connector>>;
 /// What sends a request that is complete.
 #[derive(Clone)]
 struct Sending {
-    pool: legacy::Client<Secured, Content>,
+    /// To clone a client is to clone how its connections come about.
+    pool: Arc<legacy::Client<Secured, Content>>,
     place: Option<Place>,
 }
 
@@ -124,7 +125,7 @@ impl Transport {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_FOR)
             .http1_max_buf_size(ROOM);
-        let pool: legacy::Client<_, Content> = builder.build(secured(config, connector, Versions::Older)?);
+        let pool = Arc::new(builder.build(secured(config, connector, Versions::Older)?));
         let layers = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -132,7 +133,7 @@ impl Transport {
             .map_err(BoxError::from);
         let send = move |Room(place), request| {
             let sending = Sending {
-                pool: pool.clone(),
+                pool: Arc::clone(&pool),
                 place,
             };
             Answering(layers.service(sending).oneshot(request).map_err(SendError).boxed())
@@ -261,7 +262,7 @@ impl Service<Request<Content>> for Sending {
     fn call(&mut self, request: Request<Content>) -> Self::Future {
         match self.place.take() {
             Some(place) => {
-                let pool = self.pool.clone();
+                let pool = Arc::clone(&self.pool);
                 let sending = async move {
                     match place.send(request).await? {
                         Sent::Answered(answer, held) => Ok(Answer::shared(answer, held)),
