@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod access;
+mod ages;
 mod engine_liveness;
 mod engine_model;
+mod engine_ops;
 mod engine_properties;
+mod engine_retention;
 mod engine_rig;
 mod engine_rules;
 mod engines;

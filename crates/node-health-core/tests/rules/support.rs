@@ -1,15 +1,16 @@
 //! A small API beside a monitor: performs its effects at once, or as a test says, and keeps a log that reads like a story.
 
+mod answers;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{
-    Hold, HoldReason, HoldScope, Load, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall,
-    Zone,
+    Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone,
 };
 use bailiff_node_health_core::{
-    Config, Effect, Inherited, Input, LeaseFacts, LossNews, Measurement, Monitor, NodeFacts, Pressures, Read, ReadBy, ReadyFacts,
+    Config, Effect, Inherited, Input, LeaseFacts, LossNews, Measurement, Monitor, NodeFacts, Pressures, ReadBy, ReadyFacts,
     StatusWrite, TopicNews, WriteOutcome,
 };
 
@@ -366,87 +367,6 @@ impl World {
         self.topic.insert(health.node.name.clone(), Inherited { health, trace });
     }
 
-    fn take(&mut self, request: Pending) {
-        match self.answers {
-            Answers::Later => self.pending.push(request),
-            _ => self.answer(request),
-        }
-    }
-
-    /// Answers a request as the API is now.
-    pub fn answer(&mut self, request: Pending) {
-        match request {
-            Pending::Read(asked, by, nodes) => {
-                let fails = self.answers == Answers::Fails;
-                let answers = nodes
-                    .into_iter()
-                    .map(|node| (node.clone(), self.read(&node, fails)))
-                    .collect();
-                self.give(Input::Confirmed { asked, by, answers });
-            }
-            Pending::Write(write) => {
-                let outcome = self.store(&write);
-                let stored = matches!(outcome, WriteOutcome::Stored(_));
-                self.give(Input::Written {
-                    node: write.node.clone(),
-                    outcome,
-                });
-                if stored {
-                    self.tell_node(write.node.name.as_str());
-                }
-            }
-        }
-    }
-
-    /// Answers everything kept, in order.
-    pub fn answer_pending(&mut self) {
-        for request in std::mem::take(&mut self.pending) {
-            self.answer(request);
-        }
-    }
-
-    fn read(&self, node: &NodeName, fails: bool) -> Read {
-        if fails {
-            return failed_read();
-        }
-        self.nodes.get(node).map_or(Read::Gone, |facts| Read::Found {
-            node: Box::new(facts.clone()),
-            lease: self.leases.get(node).cloned(),
-        })
-    }
-
-    fn store(&mut self, write: &StatusWrite) -> WriteOutcome {
-        if matches!(self.answers, Answers::Fails | Answers::FailsWrites) {
-            return failed_write();
-        }
-        let version = self.next_version();
-        let Some(facts) = self.nodes.get_mut(&write.node.name) else {
-            return WriteOutcome::Gone;
-        };
-        if facts.uid != write.node.uid || facts.resource_version != write.node.resource_version {
-            return WriteOutcome::Conflict;
-        }
-        for condition in &write.conditions {
-            match condition.kind {
-                "Ready" => {
-                    facts.ready.status = ReadyStatus::Unknown;
-                    facts.ready.reason = Arc::from(condition.reason);
-                    facts.ready.since = Some(condition.since);
-                    facts.ready.heartbeat = condition.heartbeat.or(facts.ready.heartbeat);
-                }
-                "MemoryPressure" => facts.pressures.memory = ReadyStatus::Unknown,
-                "DiskPressure" => facts.pressures.disk = ReadyStatus::Unknown,
-                "PIDPressure" => facts.pressures.pid = ReadyStatus::Unknown,
-                other => panic!("{other} is not the monitor's"),
-            }
-        }
-        facts.resource_version = version.clone();
-        if self.answers == Answers::StoresInSilence {
-            return failed_write();
-        }
-        WriteOutcome::Stored(version)
-    }
-
     fn say(&mut self, what: String) {
         let at = self.now.mono.saturating_since(self.start).as_millis() as f64 / 1000.0;
         self.log.push(format!("{at} {what}"));
@@ -480,22 +400,6 @@ impl World {
     /// Seconds since the start.
     pub fn elapsed(&self) -> f64 {
         self.now.mono.saturating_since(self.start).as_secs_f64()
-    }
-}
-
-fn failed_read() -> Read {
-    Read::Failed {
-        retry_after: None,
-        load: Load::Overloaded,
-        detail: Arc::from("no answer"),
-    }
-}
-
-fn failed_write() -> WriteOutcome {
-    WriteOutcome::Failed {
-        retry_after: None,
-        load: Load::Overloaded,
-        detail: Arc::from("no answer"),
     }
 }
 
