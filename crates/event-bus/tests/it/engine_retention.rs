@@ -7,8 +7,7 @@ use bailiff_event_bus::engine::{Limits, SnapshotReason};
 use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Revision, Topic};
 
-use crate::engine_rig::{Rig, mk_removal};
-use crate::engine_rules::{node, pod, reasons};
+use crate::engine_rig::{Rig, mk_removal, node, pod, reasons};
 use crate::engines::{Kind, on_every_engine};
 use crate::support::mk_health;
 

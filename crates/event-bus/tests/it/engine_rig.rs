@@ -1,15 +1,18 @@
 //! An engine, a clock that the test turns, and builders of commands.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_event_bus::engine::{
-    Answer, Command, Effect, Engine, Limits, Open, Position, Refusal, Report, Selection, SessionId, Set, SnapshotReason,
+    Answer, Command, Effect, Engine, Kept, Limits, Open, Position, Refusal, Report, Selection, SessionId, Set, SnapshotReason,
 };
 use bailiff_event_bus::record::Incoming;
-use bailiff_event_bus::{Body, ShardStatus};
+use bailiff_event_bus::{Body, ShardStatus, TombstoneReason};
+use bailiff_model::outcome::PodOutcomeState;
 use bailiff_model::{Mono, Now, Origin, Revision, Topic, Wall};
 
 use crate::engines::Kind;
+use crate::support::{mk_health, mk_outcome};
 
 /// An engine with a clock that the test turns.
 pub struct Rig {
@@ -164,4 +167,16 @@ pub fn mk_removal(key: &str) -> Incoming {
         trace: None,
         body: None,
     }
+}
+
+pub fn node(name: &str, content: u64) -> Incoming {
+    mk_incoming(mk_health(name, "a", content))
+}
+
+pub fn pod(name: &str, state: PodOutcomeState) -> Incoming {
+    mk_incoming(mk_outcome(name, "n1", state, 0))
+}
+
+pub fn reasons(records: &[Arc<Kept>]) -> Vec<(&str, Option<TombstoneReason>)> {
+    records.iter().map(|record| (record.key(), record.tombstone())).collect()
 }

@@ -1,29 +1,17 @@
-//! Each rule of the engine, by commands.
+//! Rules of the engine, by commands; of what it keeps, and how long, see `engine_retention`.
 
 use bailiff_event_bus::TombstoneReason;
-use bailiff_event_bus::engine::{Answer, Command, Kept, Limits, Position, Refusal, Selection, SessionId, SnapshotReason, Speaker};
+use bailiff_event_bus::engine::{Answer, Command, Limits, Position, Refusal, Selection, SessionId, SnapshotReason, Speaker};
 use bailiff_event_bus::record::Incoming;
 use bailiff_model::Topic;
 use bailiff_model::outcome::PodOutcomeState;
 
-use crate::engine_rig::{Rig, mk_incoming, mk_open, mk_removal};
+use crate::engine_rig::{Rig, mk_incoming, mk_open, mk_removal, node, pod, reasons};
 use crate::engines::{Kind, on_every_engine};
-use crate::support::{mk_health, mk_outcome};
+use crate::support::mk_health;
 
 const HEALTH: Topic = Topic::NodeHealth;
 const OUTCOMES: Topic = Topic::EvictionOutcomes;
-
-pub fn node(name: &str, content: u64) -> Incoming {
-    mk_incoming(mk_health(name, "a", content))
-}
-
-pub fn pod(name: &str, state: PodOutcomeState) -> Incoming {
-    mk_incoming(mk_outcome(name, "n1", state, 0))
-}
-
-pub fn reasons(records: &[std::sync::Arc<Kept>]) -> Vec<(&str, Option<TombstoneReason>)> {
-    records.iter().map(|record| (record.key(), record.tombstone())).collect()
-}
 
 on_every_engine!(one_sequence_numbers_all_topics_and_shards);
 fn one_sequence_numbers_all_topics_and_shards(kind: Kind) {
