@@ -1,9 +1,11 @@
 //! How much is asked of the API server at once.
 //!
 //! Nodes whose grace ended wait here to be read, and nodes confirmed silent wait to be written. What waits is bounded by the number
-//! of nodes; what is under way by the configuration. When many wait, one LIST reads them all.
+//! of nodes; what is under way by the configuration. Who came first goes first, so that no name waits longer than others while the server
+//! is slower than nodes fall silent. When many wait, one LIST reads them all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bailiff_model::{Load, NodeName, NodeRef, Window};
 
@@ -20,12 +22,20 @@ const LIST_SHARE: usize = 8;
 pub(crate) struct Queue {
     get_window: Window,
     write_window: Window,
-    to_read: BTreeSet<NodeName>,
-    to_write: BTreeSet<NodeName>,
+    to_read: Line,
+    to_write: Line,
     gets: usize,
     lists: usize,
     /// Writes under way, and whether each was taken back.
     writes: BTreeMap<NodeRef, bool>,
+}
+
+/// Nodes in the order in which they came, each once.
+#[derive(Debug, Default)]
+struct Line {
+    came: u64,
+    by_turn: BTreeMap<u64, NodeName>,
+    turns: BTreeMap<NodeName, u64>,
 }
 
 impl Queue {
@@ -35,8 +45,8 @@ impl Queue {
         Self {
             get_window: Window::new(fewest.node_reads, config.node_reads),
             write_window: Window::new(fewest.status_writes, config.status_writes),
-            to_read: BTreeSet::new(),
-            to_write: BTreeSet::new(),
+            to_read: Line::default(),
+            to_write: Line::default(),
             gets: 0,
             lists: 0,
             writes: BTreeMap::new(),
@@ -45,12 +55,12 @@ impl Queue {
 
     /// Waits to be read.
     pub(crate) fn read(&mut self, name: &NodeName) {
-        self.to_read.insert(name.clone());
+        self.to_read.push(name);
     }
 
     /// Waits to be written.
     pub(crate) fn write(&mut self, name: &NodeName) {
-        self.to_write.insert(name.clone());
+        self.to_write.push(name);
     }
 
     /// Waits for nothing any more. What is under way stays so.
@@ -61,8 +71,8 @@ impl Queue {
 
     /// Nothing waits any more.
     pub(crate) fn clear(&mut self) {
-        self.to_read.clear();
-        self.to_write.clear();
+        self.to_read = Line::default();
+        self.to_write = Line::default();
     }
 
     /// The next read to be made, if one may be; it counts as under way. `listed` is the number of nodes that a LIST reads.
@@ -73,12 +83,15 @@ impl Queue {
                 return None;
             }
             self.lists += 1;
-            return Some((ReadBy::List, std::mem::take(&mut self.to_read).into_iter().collect()));
+            return Some((
+                ReadBy::List,
+                std::mem::take(&mut self.to_read).by_turn.into_values().collect(),
+            ));
         }
         if self.gets >= self.get_window.size() {
             return None;
         }
-        let name = self.to_read.pop_first()?;
+        let name = self.to_read.pop()?;
         self.gets += 1;
         Some((ReadBy::Get, vec![name]))
     }
@@ -88,7 +101,7 @@ impl Queue {
         if self.writes.len() >= self.write_window.size() {
             return None;
         }
-        self.to_write.pop_first()
+        self.to_write.pop()
     }
 
     /// A write is under way.
@@ -134,6 +147,34 @@ impl Queue {
     }
 }
 
+impl Line {
+    /// Comes last, unless it waits already.
+    fn push(&mut self, name: &NodeName) {
+        if let Entry::Vacant(place) = self.turns.entry(name.clone()) {
+            self.came += 1;
+            self.by_turn.insert(self.came, name.clone());
+            place.insert(self.came);
+        }
+    }
+
+    fn remove(&mut self, name: &NodeName) {
+        if let Some(turn) = self.turns.remove(name) {
+            self.by_turn.remove(&turn);
+        }
+    }
+
+    /// Who waits longest.
+    fn pop(&mut self) -> Option<NodeName> {
+        let (_, name) = self.by_turn.pop_first()?;
+        self.turns.remove(&name);
+        Some(name)
+    }
+
+    fn len(&self) -> usize {
+        self.turns.len()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,7 +189,7 @@ mod tests {
         queue
     }
 
-    /// NL-005: eight at a time, first name first; each answer makes room for one.
+    /// NL-005: eight at a time, who came first goes first; each answer makes room for one.
     #[test]
     fn single_reads_are_bounded() {
         let mut queue = waiting(10);
@@ -158,6 +199,24 @@ mod tests {
         queue.was_read(ReadBy::Get, Load::Answered);
         assert!(queue.next_read(1_000).is_some());
         assert!(queue.next_read(1_000).is_none());
+    }
+
+    /// Whoever waits already keeps its place, and who comes again after it was asked comes last.
+    #[test]
+    fn who_came_first_goes_first_whatever_its_name() {
+        let mut queue = waiting(0);
+        let [a, b, c] = [0, 1, 2].map(|nth| names(3)[nth].clone());
+        for name in [&c, &a, &c, &b] {
+            queue.read(name);
+            queue.write(name);
+        }
+        let order = |queue: &mut Queue| [(); 2].map(|()| (queue.next_read(1_000).map(|(_, names)| names), queue.next_write()));
+        let both = |name: &NodeName| (Some(vec![name.clone()]), Some(name.clone()));
+        assert_eq!(order(&mut queue), [both(&c), both(&a)]);
+        queue.read(&a);
+        queue.write(&a);
+        assert_eq!(order(&mut queue), [both(&b), both(&a)]);
+        assert_eq!(queue.sizes(), (0, 4), "reads; whoever writes says so itself");
     }
 
     /// A list is worth it from sixteen waiting nodes on that are an eighth of all; one at a time.
