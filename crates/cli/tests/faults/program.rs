@@ -29,6 +29,7 @@ pub struct How {
     pub name: &'static str,
     /// Its program.
     pub program: PathBuf,
+    /// All of its arguments.
     pub flags: Vec<String>,
     /// All of its environment.
     pub environment: Vec<(&'static str, String)>,

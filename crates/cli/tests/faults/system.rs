@@ -23,8 +23,7 @@ use super::judge::Premises;
 use super::program::{How, Program, Word};
 use super::proxy::Proxy;
 use super::record::{Record, Stop};
-use super::support::path_of;
-use super::support::{ApiServer, Serving};
+use super::support::{ApiServer, BAILIFF, Serving};
 use super::witness::{WITNESS, Witness};
 pub use cluster::{PER_ZONE, SILENT_ZONE, TOLERATION};
 pub use daemons::{ALL as DAEMON_SETS, DaemonSet};
@@ -137,12 +136,13 @@ impl System {
         self.api.write_kubeconfig(&kubeconfig, api.address);
         let addresses: Vec<SocketAddr> = bus.iter().map(|bus| bus.address).collect();
         let shards = self.shards[&stage];
-        let mut flags = stage.flags(shards, &kubeconfig, &addresses);
+        let mut flags = vec![stage.name().to_owned()];
+        flags.extend(stage.flags(shards, &kubeconfig, &addresses));
         flags.extend(certificates::flags(self.directory.path(), stage.name()));
         flags.push("--log-format=json".to_owned());
         let how = How {
             name: stage.name(),
-            program: path_of(stage.name()),
+            program: BAILIFF.into(),
             flags,
             environment: [
                 self.environment.clone(),
@@ -169,7 +169,8 @@ impl System {
 
     fn add_bus(&mut self) {
         let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let mut flags = certificates::flags(self.directory.path(), "event-bus").to_vec();
+        let mut flags = vec!["event-bus".to_owned()];
+        flags.extend(certificates::flags(self.directory.path(), "event-bus"));
         flags.push(format!("--listen={address}"));
         let members = self.etcd.iter().flat_map(Members::addresses);
         let ways: Vec<Proxy> = members.map(Proxy::to).collect();
@@ -180,7 +181,7 @@ impl System {
         flags.push("--log-format=json".to_owned());
         let how = How {
             name: "event-bus",
-            program: path_of("event-bus"),
+            program: BAILIFF.into(),
             flags,
             environment: self.environment.clone(),
         };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{ApiServer, Serving, bailiff, field, mk_pod, path_of};
+use crate::support::{ApiServer, BAILIFF, Serving, bailiff, field, mk_pod};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -83,7 +83,6 @@ impl Cluster {
 
     /// A second program beside the zone-evictor.
     fn beside(&self, within: &str, more: &[&str]) -> Serving {
-        let evictor = path_of("zone-evictor");
         let within = format!("--within={within}");
         let ours = [
             "diff",
@@ -94,7 +93,7 @@ impl Cluster {
             &self.bus,
             "--",
         ];
-        let program = [evictor.to_str().unwrap(), "--node-eviction-rate=10"];
+        let program = [BAILIFF, "zone-evictor", "--node-eviction-rate=10"];
         Serving::start_telling(&[&ours[..], &program[..], more].concat())
     }
 }

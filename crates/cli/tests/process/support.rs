@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
@@ -13,19 +13,15 @@ use serde_json::{Value, json};
 /// Far beyond the few seconds that anything here takes; it only ends a run that hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
-/// `bailiff` with these arguments.
+/// The program of all services and commands.
+pub const BAILIFF: &str = env!("CARGO_BIN_EXE_bailiff");
+
+/// It with these arguments.
 pub fn command(args: &[impl AsRef<OsStr>]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bailiff"));
+    let mut command = Command::new(BAILIFF);
     // Every flag is an environment variable too: those of whoever runs the tests mean nothing here.
     command.env_clear().args(args).stdin(Stdio::null());
     command
-}
-
-/// Programs of other packages stand beside ours.
-pub fn path_of(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_BIN_EXE_bailiff")).with_file_name(name);
-    assert!(path.exists(), "{name} was not built: cargo build --workspace --bins");
-    path
 }
 
 /// What a command ended with.

@@ -33,7 +33,7 @@ impl Stage {
         Self::DaemonsetSyncer,
     ];
 
-    /// Its program, and the beginning of its Leases' names.
+    /// The command of [`BAILIFF`](crate::support::BAILIFF) that it is, and the beginning of its Leases' names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NodeHealthMonitor => "node-health-monitor",
