@@ -8,10 +8,16 @@ pub(super) const RENEW: Duration = Duration::from_secs(10);
 /// And post their status every 5 minutes (`nodeStatusReportFrequency`).
 pub(super) const POST: Duration = Duration::from_secs(300);
 
-/// Turns of all nodes within a period, evenly spread.
-#[derive(Clone, Copy, Debug)]
+/// 2^64 by the golden ratio: its multiples, as fractions of 2^64, are evenly spread, however many follow each other (Weyl's sequence).
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Turns of all nodes within a period, evenly spread, and so are those of any nodes in a row: what falls silent together renewed at
+/// times that have nothing to do with each other.
+#[derive(Clone, Debug)]
 pub(super) struct Turns {
     period: Duration,
+    /// Nodes, in the order of their turns.
+    order: Vec<usize>,
     done: u128,
 }
 
@@ -65,13 +71,15 @@ pub(super) struct Fleet {
 // === impl Turns ===
 
 impl Turns {
-    pub(super) const fn every(period: Duration) -> Self {
-        Self { period, done: 0 }
+    pub(super) fn every(period: Duration, nodes: usize) -> Self {
+        let mut order: Vec<usize> = (0..nodes).collect();
+        order.sort_by_key(|node| (*node as u64).wrapping_mul(GOLDEN));
+        Self { period, order, done: 0 }
     }
 
-    /// Whose turn came until then, of so many; after a long pause each comes once, not once for every period that passed.
-    pub(super) fn until(&mut self, elapsed: Duration, nodes: usize) -> Vec<usize> {
-        let nodes = nodes as u128;
+    /// Whose turn came until then; after a long pause each comes once, not once for every period that passed.
+    pub(super) fn until(&mut self, elapsed: Duration) -> Vec<usize> {
+        let nodes = self.order.len() as u128;
         if nodes == 0 {
             return Vec::new();
         }
@@ -79,7 +87,8 @@ impl Turns {
         let from = self.done.max(due.saturating_sub(nodes));
         self.done = due;
         // A remainder of what was a usize.
-        (from..due).filter_map(|turn| usize::try_from(turn % nodes).ok()).collect()
+        let turns = (from..due).filter_map(|turn| usize::try_from(turn % nodes).ok());
+        turns.map(|turn| self.order[turn]).collect()
     }
 }
 
@@ -202,14 +211,25 @@ mod tests {
 
     #[test]
     fn turns_are_spread_over_the_period_and_none_is_left_out() {
-        let mut turns = Turns::every(Duration::from_secs(10));
+        let mut turns = Turns::every(Duration::from_secs(10), 4);
         let mut all = Vec::new();
         for millis in (0..=20_000).step_by(700) {
-            all.extend(turns.until(Duration::from_millis(millis), 4));
+            all.extend(turns.until(Duration::from_millis(millis)));
         }
-        assert_eq!(all, [0, 1, 2, 3, 0, 1, 2]);
-        assert_eq!(turns.until(Duration::from_secs(3600), 4).len(), 4, "once each after a pause");
-        assert!(turns.until(Duration::from_secs(7200), 0).is_empty());
+        assert_eq!(all, [0, 2, 1, 3, 0, 2, 1]);
+        assert_eq!(turns.until(Duration::from_secs(3600)).len(), 4, "once each after a pause");
+        assert!(Turns::every(RENEW, 0).until(Duration::from_secs(7200)).is_empty());
+    }
+
+    /// A tenth of the nodes falls silent together: as many graces end in each second.
+    #[test]
+    fn turns_of_nodes_in_a_row_are_spread_over_the_period() {
+        let mut turns = Turns::every(Duration::from_secs(10), 5_000);
+        for second in 1..=10 {
+            let of_second = turns.until(Duration::from_secs(second));
+            let silent = of_second.iter().filter(|node| (1_000..1_500).contains(*node)).count();
+            assert!((45..=55).contains(&silent) && of_second.len() == 500, "{second}: {silent}");
+        }
     }
 
     #[test]

@@ -112,7 +112,8 @@ async fn create(api: &Api, (path, object): (String, Value)) -> Result<Value, Str
 /// Lives until standard input ends.
 pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Result<(), String> {
     let (api, began) = (&server.api, tokio::time::Instant::now());
-    let (mut renewals, mut posts) = (Turns::every(RENEW), Turns::every(POST));
+    let nodes = fleet.kubelets.len();
+    let (mut renewals, mut posts) = (Turns::every(RENEW, nodes), Turns::every(POST, nodes));
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut pods: Watch<PodView> = Watch::start(api, PODS, seed);
@@ -143,11 +144,11 @@ pub(super) async fn run(server: &Server, mut fleet: Fleet, seed: &Seed) -> Resul
                 chores.extend(jobs.into_iter().map(Chore::Pod));
             }
             _ = tick.tick() => {
-                let (elapsed, nodes) = (began.elapsed(), fleet.kubelets.len());
-                for index in renewals.until(elapsed, nodes) {
+                let elapsed = began.elapsed();
+                for index in renewals.until(elapsed) {
                     renew(api, &mut fleet, index, &mut turns);
                 }
-                for index in posts.until(elapsed, nodes) {
+                for index in posts.until(elapsed) {
                     let kubelet = &fleet.kubelets[index];
                     if !kubelet.is_silent {
                         turns.spawn(post(api.clone(), kubelet.name.clone()));
