@@ -8,7 +8,7 @@ pub(super) const RENEW: Duration = Duration::from_secs(10);
 /// And post their status every 5 minutes (`nodeStatusReportFrequency`).
 pub(super) const POST: Duration = Duration::from_secs(300);
 
-/// 2^64 by the golden ratio: its multiples, as fractions of 2^64, are evenly spread, however many follow each other (Weyl's sequence).
+/// 2^64 divided by the golden ratio: its multiples, as fractions of 2^64, are evenly spread, however many there are (Weyl's sequence).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Turns of all nodes within a period, evenly spread, and so are those of any nodes in a row: what falls silent together renewed at

@@ -1,11 +1,12 @@
 //! Certificates for everybody, of a CA of their own.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use jiff::SignedDuration;
 
 use crate::faketime::WallClock;
+use crate::support::command;
 
 /// A clock that is an hour slow must not take them for those of the future.
 const BACKDATED: SignedDuration = SignedDuration::from_hours(-2);
@@ -17,13 +18,9 @@ pub fn make(directory: &Path) {
         clock.step(BACKDATED);
         clock.environment()
     });
-    let status = Command::new(env!("CARGO_BIN_EXE_bailiff"))
-        .env_clear()
+    let status = command(&["certs", "--force"])
         .envs(environment)
-        .arg("certs")
         .arg(directory.join("certs"))
-        .arg("--force")
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status();
     assert!(status.unwrap().success());
