@@ -221,7 +221,7 @@ mod tests {
         assert!(Turns::every(RENEW, 0).until(Duration::from_secs(7200)).is_empty());
     }
 
-    /// A tenth of the nodes falls silent together: as many graces end in each second.
+    /// A tenth of the nodes falls silent together: about as many graces end in each second.
     #[test]
     fn turns_of_nodes_in_a_row_are_spread_over_the_period() {
         let mut turns = Turns::every(Duration::from_secs(10), 5_000);

@@ -9,6 +9,7 @@ use std::sync::mpsc::SyncSender;
 use serde_json::Value;
 
 use super::faketime;
+use super::support::BAILIFF;
 
 /// A directory for the logs of all processes. Without it they are lost.
 const LOGS: &str = "BAILIFF_FAULTS_LOGS";
@@ -29,10 +30,22 @@ pub struct How {
     pub name: &'static str,
     /// Its program.
     pub program: PathBuf,
-    /// All of its arguments.
-    pub flags: Vec<String>,
+    pub arguments: Vec<String>,
     /// All of its environment.
     pub environment: Vec<(&'static str, String)>,
+}
+
+impl How {
+    /// A command of [`BAILIFF`], whose log is read.
+    pub fn ours(name: &'static str, flags: Vec<String>, environment: Vec<(&'static str, String)>) -> Self {
+        let command = [name, "--log-format=json"].map(str::to_owned);
+        Self {
+            name,
+            program: BAILIFF.into(),
+            arguments: [command.to_vec(), flags].concat(),
+            environment,
+        }
+    }
 }
 
 /// A process. Dropping it kills it.
@@ -49,7 +62,7 @@ impl Program {
         let mut child = Command::new(&how.program)
             .env_clear()
             .envs(how.environment.iter().map(|(name, value)| (name, value)))
-            .args(&how.flags)
+            .args(&how.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

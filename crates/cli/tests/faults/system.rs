@@ -23,7 +23,7 @@ use super::judge::Premises;
 use super::program::{How, Program, Word};
 use super::proxy::Proxy;
 use super::record::{Record, Stop};
-use super::support::{ApiServer, BAILIFF, Serving};
+use super::support::{ApiServer, Serving};
 use super::witness::{WITNESS, Witness};
 pub use cluster::{PER_ZONE, SILENT_ZONE, TOLERATION};
 pub use daemons::{ALL as DAEMON_SETS, DaemonSet};
@@ -136,20 +136,10 @@ impl System {
         self.api.write_kubeconfig(&kubeconfig, api.address);
         let addresses: Vec<SocketAddr> = bus.iter().map(|bus| bus.address).collect();
         let shards = self.shards[&stage];
-        let mut flags = vec![stage.name().to_owned()];
-        flags.extend(stage.flags(shards, &kubeconfig, &addresses));
+        let mut flags = stage.flags(shards, &kubeconfig, &addresses);
         flags.extend(certificates::flags(self.directory.path(), stage.name()));
-        flags.push("--log-format=json".to_owned());
-        let how = How {
-            name: stage.name(),
-            program: BAILIFF.into(),
-            flags,
-            environment: [
-                self.environment.clone(),
-                clock.iter().flat_map(WallClock::environment).collect(),
-            ]
-            .concat(),
-        };
+        let times = clock.iter().flat_map(WallClock::environment).collect();
+        let how = How::ours(stage.name(), flags, [self.environment.clone(), times].concat());
         self.replicas.push(Replica {
             id: start,
             stage,
@@ -169,8 +159,7 @@ impl System {
 
     fn add_bus(&mut self) {
         let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let mut flags = vec!["event-bus".to_owned()];
-        flags.extend(certificates::flags(self.directory.path(), "event-bus"));
+        let mut flags = certificates::flags(self.directory.path(), "event-bus").to_vec();
         flags.push(format!("--listen={address}"));
         let members = self.etcd.iter().flat_map(Members::addresses);
         let ways: Vec<Proxy> = members.map(Proxy::to).collect();
@@ -178,13 +167,7 @@ impl System {
             let urls: Vec<String> = ways.iter().map(|way| format!("http://{}", way.address)).collect();
             flags.extend(["--engine=etcd".to_owned(), format!("--etcd-endpoints={}", urls.join(","))]);
         }
-        flags.push("--log-format=json".to_owned());
-        let how = How {
-            name: "event-bus",
-            program: BAILIFF.into(),
-            flags,
-            environment: self.environment.clone(),
-        };
+        let how = How::ours("event-bus", flags, self.environment.clone());
         let program = Program::start(&how, self.next_start(), self.tell.clone());
         self.buses.push(Bus {
             address,

@@ -63,7 +63,7 @@ impl System {
         How {
             name: "other-evictor",
             program: python,
-            flags: vec![program.display().to_string()],
+            arguments: vec![program.display().to_string()],
             environment: told.into_iter().chain(tls).collect(),
         }
     }
