@@ -12,11 +12,12 @@ use std::collections::BTreeSet;
 use crate::alone;
 use crate::clock;
 use crate::judge::Premises;
-use crate::system::{Engine, Stage, System};
+use crate::system::{Engine, SILENT_ZONE, Stage, System};
+use crate::witness::Seen;
 use jaeger::Jaeger;
 use judge::Facts;
 use receiver::Receiver;
-use span::Collector;
+use span::{Collector, SeenSpan};
 
 /// Isolations, and evictions, before something else happens.
 const SOME: usize = 4;
@@ -54,20 +55,51 @@ fn play(collector: &dyn Collector, kills: bool) -> Premises {
     system.witness.with(|seen| judge::judge(collector, seen, &facts))
 }
 
-/// Waits until it was told of each pod that was evicted that it is gone: whoever ends before it sees that has nothing to tell.
+/// Waits until it was told how everything ended: whoever ends before it sees that has nothing to tell, and each stage sees it when its
+/// own watch says so, which may be after all is well.
 fn until_told(system: &mut System, collector: &dyn Collector) {
-    system.until_answered("the end of every evicted pod in its trace", |system| {
-        let spans = collector.all();
-        let of_pods = spans.iter().filter(|span| span.name == "pod termination");
-        let told: BTreeSet<&str> = of_pods.map(|span| span.get("k8s.pod.uid")).collect();
-        system.witness.with(|seen| {
-            let mut evicted = seen
-                .pods
-                .iter()
-                .filter(|(_, pod)| pod.daemon_set.is_none() && pod.deleted.is_some());
-            evicted.all(|(uid, _)| told.contains(&**uid))
-        })
+    system.until_answered("the end of everything in its trace", |system| {
+        let told = Told::of(collector.all());
+        let ended = told.incidents.is_subset(&told.recoveries);
+        ended && system.witness.with(|seen| told.is_all_of(seen))
     });
+}
+
+/// What was told so far.
+#[derive(Default)]
+struct Told {
+    /// Traces of incidents.
+    incidents: BTreeSet<String>,
+    /// Traces of those that are over.
+    recoveries: BTreeSet<String>,
+    /// Names of nodes that waited for their turn, and do no longer.
+    waits: BTreeSet<String>,
+    /// Uids of pods that are gone.
+    pods: BTreeSet<String>,
+}
+
+impl Told {
+    fn of(spans: Vec<SeenSpan>) -> Self {
+        let mut told = Self::default();
+        for span in spans {
+            match &*span.name {
+                "node incident" => told.incidents.insert(span.trace),
+                "recovery" => told.recoveries.insert(span.trace),
+                "zone queue wait" => told.waits.insert(span.get("k8s.node.name").to_owned()),
+                "pod termination" => told.pods.insert(span.get("k8s.pod.uid").to_owned()),
+                _ => continue,
+            };
+        }
+        told
+    }
+
+    /// The end of every evicted pod, and of the wait of every node whose turn did not come.
+    fn is_all_of(&self, seen: &Seen) -> bool {
+        let mut nodes = seen.nodes.iter().filter(|(_, node)| node.zone == SILENT_ZONE);
+        let mut pods = seen.pods.iter().filter(|(_, pod)| pod.daemon_set.is_none());
+        nodes.all(|(name, node)| !node.isolated.is_empty() || self.waits.contains(name))
+            && pods.all(|(uid, pod)| pod.deleted.is_none() || self.pods.contains(uid))
+    }
 }
 
 /// Plays it for each collector there is.
