@@ -12,6 +12,9 @@ use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
 use crate::incident::Incident;
 use crate::votes::Vote;
 
+/// Instants in a grace at which nodes become late: of the default one four a second.
+const LATE_INSTANTS: u32 = 200;
+
 /// A sign of life, when it came as far as that is known, else when it was noticed (NL-040).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sign {
@@ -128,6 +131,13 @@ impl LeaseTrack {
     pub(crate) fn drop_saved(&mut self) {
         self.saved = self.latest;
     }
+}
+
+/// The last of the instants `every` so long that is not after `at`.
+fn instant_before(at: Mono, every: Duration) -> Mono {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let past = nanos(at.since_origin()).checked_rem(nanos(every));
+    at.saturating_sub(Duration::from_nanos(past.unwrap_or(0)))
 }
 
 /// NL-047, NL-048: later is a renewal. Unless told to be as upstream, earlier is one too: somebody wrote it, and a clock that was
@@ -301,10 +311,11 @@ impl Node {
         }
     }
 
-    /// From when on it is late.
+    /// From when on it is late: after three quarters of its grace, or a little earlier, as nodes become late at common instants. So who
+    /// falls silent together costs a wake and a message each few of them, all the way to who reads them.
     pub(crate) fn late_at(&self, config: &Config) -> Mono {
         let grace = self.grace(config);
-        self.count.ends(grace - grace / 4)
+        instant_before(self.count.ends(grace - grace / 4), grace / LATE_INSTANTS)
     }
 
     /// When its grace ends; it is over strictly after (NL-052).

@@ -1,5 +1,7 @@
 //! When a node is late, and when it is judged.
 
+use std::collections::BTreeSet;
+
 use bailiff_model::ReadyStatus;
 use bailiff_node_health_core::{Config, Input};
 
@@ -47,6 +49,42 @@ fn who_renews_wakes_nobody() {
         .map(|(node, at)| (node.as_str(), (at * 1e3).round() / 1e3))
         .collect();
     assert_eq!(judged, [("n42", 44.3 + 50.0)]);
+}
+
+/// Who falls silent together is found late together, a two-hundredth of its grace early at most, and never after three quarters of it.
+#[test]
+fn nodes_become_late_at_common_instants() {
+    let names: Vec<String> = (0..100).map(|nth| format!("n{nth:02}")).collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    for grace in [40.0, 50.0, 300.0] {
+        let config = Config {
+            grace: secs(grace),
+            ..Config::default()
+        };
+        let mut world = World::running(config, &nodes);
+        let renewed: Vec<f64> = nodes
+            .iter()
+            .map(|node| {
+                world.pass(0.103);
+                world.renew(node);
+                world.elapsed()
+            })
+            .collect();
+        world.story();
+        world.pass(0.75 * grace);
+        let story = world.story();
+        let late = story.iter().filter_map(|told| told.strip_suffix(" late")?.split_once(" n"));
+        let late: Vec<(&str, &str)> = late.collect();
+        assert_eq!(late.len(), nodes.len());
+        for (at, node) in &late {
+            let (at, node): (f64, usize) = (at.parse().expect("seconds"), node.parse().expect("a number"));
+            let early = renewed[node] + 0.75 * grace - at;
+            assert!((-0.001..=grace / 200.0).contains(&early), "{early} of {grace}");
+        }
+        let instants: BTreeSet<&str> = late.iter().map(|(at, _)| *at).collect();
+        let most = 10.3 / (grace / 200.0) + 2.0;
+        assert!((instants.len() as f64) < most, "{instants:?}");
+    }
 }
 
 /// NL-052: exactly at the end of its grace a node is not expired.
@@ -183,10 +221,10 @@ fn wall_clock_steps_change_nothing() {
         // By a clock that was not stepped: it counts as seen now, or a look ago.
         world.renew_at("n1", Some(renewed));
         let look = if step > 0 { 0.128 } else { 0.0 };
-        world.pass(37.4 - look);
+        world.pass(37.2 - look);
         check(&mut world, &[]);
-        world.pass(12.6);
-        check(&mut world, &[if step > 0 { "47.372 n1 late" } else { "47.5 n1 late" }]);
+        world.pass(12.8);
+        check(&mut world, &[if step > 0 { "47.25 n1 late" } else { "47.5 n1 late" }]);
         world.pass(0.1);
         assert_eq!(world.verdict("n1"), "unreachable", "step {step}");
     }
