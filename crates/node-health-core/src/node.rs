@@ -12,7 +12,7 @@ use crate::facts::{LeaseFacts, NodeFacts, Pressures, ReadyFacts};
 use crate::incident::Incident;
 use crate::votes::Vote;
 
-/// Instants in a grace at which nodes become late: of the default one four a second.
+/// Into so many parts a grace is divided, at whose ends nodes become late: of the default one each is 0.25 s.
 const LATE_INSTANTS: u32 = 200;
 
 /// A sign of life, when it came as far as that is known, else when it was noticed (NL-040).
@@ -133,7 +133,7 @@ impl LeaseTrack {
     }
 }
 
-/// The last of the instants `every` so long that is not after `at`.
+/// The last multiple of `every` since the origin that is not after `at`; `at` itself if `every` is zero.
 fn instant_before(at: Mono, every: Duration) -> Mono {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let past = nanos(at.since_origin()).checked_rem(nanos(every));
@@ -311,8 +311,8 @@ impl Node {
         }
     }
 
-    /// From when on it is late: after three quarters of its grace, or a little earlier, as nodes become late at common instants. So who
-    /// falls silent together costs a wake and a message each few of them, all the way to who reads them.
+    /// From when on it is late: after three quarters of its grace, or up to one of [`LATE_INSTANTS`] earlier. Those who become late
+    /// meanwhile do so together, so that not each of them is a wake here, a message to the bus, and a wake of whoever reads it.
     pub(crate) fn late_at(&self, config: &Config) -> Mono {
         let grace = self.grace(config);
         instant_before(self.count.ends(grace - grace / 4), grace / LATE_INSTANTS)
