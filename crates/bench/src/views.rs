@@ -1,9 +1,7 @@
 //! What is decoded of the objects that are looked at: the fields that tell what a controller did, and no others.
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{
-    Condition, Conditions, Meta, OwnerReference, TaintView, Taints, TolerationView, condition, or_default,
-};
+use bailiff_cluster::views::{Condition, Conditions, Meta, OwnerReference, TaintView, Taints, condition, or_default, tolerations};
 use bailiff_cluster::{Decode, View};
 use bailiff_model::{Effect, ReadyStatus, Taint, Toleration, Wall, wellknown};
 use serde::Deserialize;
@@ -58,8 +56,8 @@ struct PodMeta {
 struct PodSpec {
     #[serde(deserialize_with = "or_default")]
     node_name: String,
-    #[serde(deserialize_with = "or_default")]
-    tolerations: Vec<TolerationView>,
+    #[serde(deserialize_with = "tolerations")]
+    tolerations: Vec<Toleration>,
     #[serde(deserialize_with = "or_default")]
     affinity: serde_json::Value,
 }
@@ -163,7 +161,7 @@ impl From<RawPod> for PodView {
             wanted_node: wanted_node(&spec.affinity),
             node: spec.node_name,
             phase: status.phase,
-            tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
+            tolerations: spec.tolerations,
             meta: Meta {
                 name: metadata.name.into(),
                 namespace: metadata.namespace.into(),

@@ -10,15 +10,15 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{CompactString, Condition, Meta, TaintView, TolerationView, time};
+use bailiff_cluster::views::{CompactString, Condition, Meta, TaintView, named, time, tolerations};
 use bailiff_cluster::{Decode, Encoded};
-use bailiff_model::Wall;
+use bailiff_model::{Toleration, Wall};
 use bytes::Bytes;
 use cap::Cap;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 /// Counts what is allocated; there is no limit.
 #[global_allocator]
@@ -34,7 +34,7 @@ const BATCHES: usize = 20;
 struct PodView {
     metadata: Meta,
     spec: PodSpec,
-    status: Status,
+    status: PodStatus,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +43,19 @@ struct PodView {
 #[allow(dead_code, reason = "it is decoded")]
 struct PodSpec {
     node_name: CompactString,
-    tolerations: Vec<TolerationView>,
+    #[serde(deserialize_with = "tolerations")]
+    tolerations: Vec<Toleration>,
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "it is decoded")]
+struct PodStatus {
+    #[serde(deserialize_with = "pod_conditions")]
+    conditions: Vec<Condition>,
+}
+
+fn pod_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    named(deserializer, &["Ready", "PodScheduled", "DisruptionTarget"])
 }
 
 /// What the zone-evictor reads of a node.
@@ -52,7 +64,7 @@ struct PodSpec {
 struct NodeView {
     metadata: NodeMeta,
     spec: NodeSpec,
-    status: Status,
+    status: NodeStatus,
 }
 
 #[derive(Deserialize)]
@@ -84,8 +96,13 @@ struct NodeSpec {
 
 #[derive(Deserialize)]
 #[allow(dead_code, reason = "it is decoded")]
-struct Status {
+struct NodeStatus {
+    #[serde(deserialize_with = "node_conditions")]
     conditions: Vec<Condition>,
+}
+
+fn node_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    named(deserializer, &["Ready"])
 }
 
 /// What the node-health-monitor reads of a Lease.

@@ -3,12 +3,15 @@
 //! A stage composes its own view of a kind from these, with the fields it reads and no others. Decoding is lenient where the API is:
 //! absent and null are the same, unknown fields are skipped. Each is read from JSON and from protobuf alike ([`crate::scan`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
+pub use bailiff_model::decode::{named, or_default, time};
 use bailiff_model::{Effect, Operator, ReadyStatus, Selector, Taint, Toleration, Wall};
 pub use compact_str::CompactString;
-use serde::de::Error as _;
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -129,41 +132,89 @@ pub struct Taints {
 }
 
 /// One entry of `spec.tolerations`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TolerationView {
-    /// Key.
-    #[serde(deserialize_with = "or_default")]
-    pub key: String,
-    /// Operator.
-    #[serde(deserialize_with = "or_default")]
-    pub operator: CompactString,
-    /// Value.
-    #[serde(deserialize_with = "or_default")]
-    pub value: CompactString,
-    /// Effect.
-    #[serde(deserialize_with = "or_default")]
-    pub effect: CompactString,
-    /// `tolerationSeconds`.
-    pub toleration_seconds: Option<i64>,
+struct TolerationView<'a> {
+    #[serde(borrow)]
+    key: Text<'a>,
+    #[serde(borrow)]
+    operator: Text<'a>,
+    #[serde(borrow)]
+    value: Text<'a>,
+    #[serde(borrow)]
+    effect: Text<'a>,
+    toleration_seconds: Option<i64>,
 }
 
-impl TolerationView {
+impl TolerationView<'_> {
     /// The toleration. One with an unknown effect matches nothing.
-    pub fn to_model(&self) -> Toleration {
-        let effect = Effect::parse(&self.effect);
-        let operator = if effect.is_none() && !self.effect.is_empty() {
+    fn to_model(&self) -> Toleration {
+        let effect = Effect::parse(&self.effect.0);
+        let operator = if effect.is_none() && !self.effect.0.is_empty() {
             Operator::Never
         } else {
-            Operator::parse(&self.operator)
+            Operator::parse(&self.operator.0)
         };
         Toleration {
-            key: Arc::from(self.key.as_str()),
+            key: self.key.shared(),
             operator,
-            value: Arc::from(self.value.as_str()),
+            value: self.value.shared(),
             effect,
             seconds: self.toleration_seconds,
         }
+    }
+}
+
+/// Decodes `spec.tolerations`, null like none.
+pub fn tolerations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Toleration>, D::Error> {
+    let list = Option::<Vec<TolerationView<'de>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(list.iter().map(TolerationView::to_model).collect())
+}
+
+/// A text as it came, where that can be lent; null is an empty one.
+#[derive(Default)]
+struct Text<'a>(Cow<'a, str>);
+
+impl Text<'_> {
+    /// An empty one takes no memory.
+    fn shared(&self) -> Arc<str> {
+        if self.0.is_empty() {
+            Arc::default()
+        } else {
+            Arc::from(&*self.0)
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_none<E>(self) -> Result<Text<'de>, E> {
+                Ok(Text::default())
+            }
+
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Text<'de>, D::Error> {
+                deserializer.deserialize_str(self)
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_option(Read)
     }
 }
 
@@ -194,32 +245,6 @@ impl SelectorView {
         let expressions = expressions.map(|one| (one.key.as_str(), one.operator.as_str(), one.values.as_slice()));
         Selector::new(labels, expressions)
     }
-}
-
-/// Decodes null like an absent field.
-pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Decodes a time: the text that JSON has, or the numbers of protobuf, which cost less. Null is an absent one.
-pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Wall>, D::Error> {
-    struct Time(Wall);
-
-    impl<'de> Deserialize<'de> for Time {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            if deserializer.is_human_readable() {
-                return Wall::deserialize(deserializer).map(Self);
-            }
-            let (seconds, nanos) = <(i64, i32)>::deserialize(deserializer)?;
-            Wall::new(seconds, nanos).map(Self).map_err(D::Error::custom)
-        }
-    }
-
-    Ok(Option::<Time>::deserialize(deserializer)?.map(|Time(wall)| wall))
 }
 
 /// JSON as it came, within JSON or within protobuf.
@@ -273,7 +298,11 @@ mod tests {
 
     #[test]
     fn an_unknown_effect_tolerates_nothing() {
-        let view: TolerationView = serde_json::from_str(r#"{"operator":"Exists","effect":"Later"}"#).expect("decodes");
-        assert!(!view.to_model().matches(&Taint::new("k", Effect::NoExecute)));
+        let read = |text| tolerations(&mut serde_json::Deserializer::from_str(text)).expect("decodes");
+        let taint = Taint::new("k", Effect::NoExecute);
+        assert!(!read(r#"[{"operator":"Exists","effect":"Later"}]"#)[0].matches(&taint));
+        let escaped = read(r#"[{"key":null,"operator":"Exists","value":null},{"key":"\u006b","operator":"Exists"}]"#);
+        assert!(escaped.iter().all(|toleration| toleration.matches(&taint)));
+        assert!(read("null").is_empty());
     }
 }

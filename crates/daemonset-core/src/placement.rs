@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::facts::Node;
-use crate::facts::decode::nullable;
 use crate::selector::{Expression, Requirement};
+use bailiff_model::decode::or_default;
 
 /// Whether a node should get, and may keep, a daemon pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,9 +113,9 @@ impl Term {
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase", default)]
         struct Object {
-            #[serde(deserialize_with = "nullable")]
+            #[serde(deserialize_with = "or_default")]
             match_expressions: Vec<Expression>,
-            #[serde(deserialize_with = "nullable")]
+            #[serde(deserialize_with = "or_default")]
             match_fields: Vec<Expression>,
         }
         let object = Object::deserialize(value).ok()?;

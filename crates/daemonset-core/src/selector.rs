@@ -7,14 +7,14 @@ pub(crate) use bailiff_model::selector::Requirement;
 pub use bailiff_model::selector::Selector;
 use serde::{Deserialize, Deserializer};
 
-use crate::facts::decode::nullable;
+use bailiff_model::decode::or_default;
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Object {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     match_labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     match_expressions: Vec<Expression>,
 }
 
@@ -23,7 +23,7 @@ struct Object {
 pub(crate) struct Expression {
     pub(crate) key: String,
     pub(crate) operator: String,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     pub(crate) values: Vec<Arc<str>>,
 }
 

@@ -7,6 +7,7 @@
 
 pub mod about;
 pub mod backoff;
+pub mod decode;
 pub mod duty;
 pub mod health;
 mod hex;

@@ -59,9 +59,8 @@ fn standing(sandbox: &Sandbox, subject: &Subject) -> Option<(Vec<Toleration>, Ve
     let pod = sandbox.get("pods", namespace, name).filter(|pod| pod.uid() == subject.uid)?;
     let node = sandbox.get("nodes", "", &subject.node)?;
     let (pod, node) = (pod.decode::<PodView>().ok()?, node.decode::<NodeView>().ok()?);
-    let tolerations = pod.spec.tolerations.iter().map(|one| one.to_model()).collect();
     let taints = node.spec.taints.iter().filter_map(|one| one.to_model()).collect();
-    Some((tolerations, taints))
+    Some((pod.spec.tolerations, taints))
 }
 
 fn told(record: &Record) -> Told<'_> {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bailiff_cluster::views::{self, TaintView, TolerationView};
+use bailiff_cluster::views::{self, TaintView};
 use bailiff_model::taint::{self, Effect, Taint, Toleration};
 use bailiff_model::{Now, ReadyStatus, Wall, Zone, wellknown};
 use bailiff_sandbox::{Change, Observation};
@@ -294,7 +294,7 @@ impl Reader {
             was_ready: false,
             is_going: false,
         });
-        pod.tolerations = view.spec.tolerations.iter().map(TolerationView::to_model).collect();
+        pod.tolerations = view.spec.tolerations.clone();
         let ready = views::condition(&view.status.conditions, wellknown::CONDITION_READY);
         pod.is_ready = ready.is_some_and(|condition| condition.status == "True");
         if pod.is_daemon && pod.is_ready && !pod.was_ready {

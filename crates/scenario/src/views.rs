@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, TolerationView, time};
-use bailiff_model::Wall;
+use bailiff_cluster::views::{Condition, Meta, OwnerReference, TaintView, time, tolerations};
+use bailiff_model::{Toleration, Wall};
 use serde::Deserialize;
 
 /// A Node.
@@ -67,7 +67,8 @@ pub struct PodMeta {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     pub node_name: String,
-    pub tolerations: Vec<TolerationView>,
+    #[serde(deserialize_with = "tolerations")]
+    pub tolerations: Vec<Toleration>,
     pub affinity: serde_json::Value,
     pub containers: Vec<Container>,
 }

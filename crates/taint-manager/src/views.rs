@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bailiff_cluster::scan::{Message, schema};
-use bailiff_cluster::views::{CompactString, Condition, Conditions, Meta, TaintView, TolerationView, condition, or_default, time};
+use bailiff_cluster::views::{
+    CompactString, Condition, Conditions, Meta, TaintView, condition, named, or_default, time, tolerations,
+};
 use bailiff_cluster::{Decode, View};
-use bailiff_model::{NodeRef, PodRef, ReadyStatus, Stamp, Wall, Zone, wellknown};
+use bailiff_model::{NodeRef, PodRef, ReadyStatus, Stamp, Toleration, Wall, Zone, wellknown};
 use bailiff_taint_core::{NodeFacts, NodeReady, PlatformLabels, PodFacts, Pressure};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 /// Reason of a Ready condition that a controller set to Unknown because nothing was posted any more (NL-053).
 const REASON_STOPPED_POSTING: &str = "NodeStatusUnknown";
@@ -91,7 +93,7 @@ struct RawPod {
     #[serde(default, deserialize_with = "or_default")]
     spec: PodSpec,
     #[serde(default, deserialize_with = "or_default")]
-    status: Conditions,
+    status: PodStatus,
 }
 
 #[derive(Deserialize)]
@@ -115,8 +117,24 @@ struct PodMeta {
 struct PodSpec {
     #[serde(deserialize_with = "or_default")]
     node_name: CompactString,
-    #[serde(deserialize_with = "or_default")]
-    tolerations: Vec<TolerationView>,
+    #[serde(deserialize_with = "tolerations")]
+    tolerations: Vec<Toleration>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    #[serde(deserialize_with = "pod_conditions")]
+    conditions: Vec<Condition>,
+}
+
+fn pod_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let read = &[
+        wellknown::CONDITION_READY,
+        CONDITION_POD_SCHEDULED,
+        wellknown::CONDITION_DISRUPTION_TARGET,
+    ];
+    named(deserializer, read)
 }
 
 // === impl NodeView ===
@@ -228,7 +246,7 @@ impl From<RawPod> for PodView {
                 generation: metadata.generation,
             },
             node: spec.node_name.as_str().into(),
-            tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
+            tolerations: spec.tolerations,
             ready: ready.map_or(ReadyStatus::Absent, Condition::ready_status),
             ready_since: ready.and_then(|ready| ready.last_transition_time),
             bound: scheduled
@@ -266,7 +284,7 @@ impl PodView {
 #[cfg(test)]
 mod tests {
     use bailiff_cluster::Encoded;
-    use bailiff_model::{Effect, Taint, Toleration};
+    use bailiff_model::{Effect, Taint};
     use serde_json::{Value, json};
 
     use super::*;

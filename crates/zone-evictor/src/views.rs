@@ -2,13 +2,13 @@
 
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{
-    CompactString, Condition, Conditions, Meta, SelectorView, TaintView, Taints, TolerationView, condition, or_default, time,
+    CompactString, Condition, Meta, SelectorView, TaintView, Taints, condition, named, or_default, time, tolerations,
 };
 use bailiff_cluster::{Decode, View};
-use bailiff_model::{ReadyStatus, Selector, Wall, Zone, wellknown};
+use bailiff_model::{ReadyStatus, Selector, Toleration, Wall, Zone, wellknown};
 use bailiff_zone_core::{DISRUPTION_MESSAGE, DISRUPTION_REASON, DaemonSetFacts, NodeFacts, PodFacts};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 /// A Node.
 #[derive(Debug, Deserialize)]
@@ -56,7 +56,18 @@ struct RawNode {
     #[serde(default, deserialize_with = "or_default")]
     spec: Taints,
     #[serde(default, deserialize_with = "or_default")]
-    status: Conditions,
+    status: NodeStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    #[serde(deserialize_with = "node_conditions")]
+    conditions: Vec<Condition>,
+}
+
+fn node_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    named(deserializer, &[wellknown::CONDITION_READY])
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,8 +95,8 @@ struct RawMeta<L> {
 struct PodSpec {
     #[serde(deserialize_with = "or_default")]
     node_name: CompactString,
-    #[serde(deserialize_with = "or_default")]
-    tolerations: Vec<TolerationView>,
+    #[serde(deserialize_with = "tolerations")]
+    tolerations: Vec<Toleration>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -93,8 +104,12 @@ struct PodSpec {
 struct PodStatus {
     #[serde(deserialize_with = "or_default")]
     reason: String,
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "pod_conditions")]
     conditions: Vec<PodCondition>,
+}
+
+fn pod_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PodCondition>, D::Error> {
+    named(deserializer, &[wellknown::CONDITION_DISRUPTION_TARGET])
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -231,7 +246,7 @@ impl PodView {
             resource_version: metadata.resource_version.as_str().into(),
             generation: metadata.generation,
             node: spec.node_name.as_str().into(),
-            tolerations: spec.tolerations.iter().map(TolerationView::to_model).collect(),
+            tolerations: spec.tolerations,
             reason: status.reason,
             terminating: metadata.deletion_timestamp.is_some(),
             labels: metadata.labels,

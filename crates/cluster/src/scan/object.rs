@@ -2,8 +2,8 @@
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::value::{Name, Unread, Value, alike};
-use super::wire::{Fields, Payload};
+use super::value::{Name, Text, Unread, alike};
+use super::wire::{Fields, Payload, first};
 use super::{Field, Kind, Message, ScanError};
 
 /// A message.
@@ -22,7 +22,8 @@ struct Known<'de> {
     /// Lists and maps that were handed over, as bits by their place in the table.
     given: u64,
     /// What the last key stands for.
-    held: Option<(&'static Field, Held<'de>)>,
+    field: Option<&'static Field>,
+    held: Held<'de>,
 }
 
 /// What a field holds.
@@ -47,6 +48,13 @@ struct List<'de> {
     kind: Kind,
 }
 
+/// Those items of a list whose first field is one of these names.
+struct Named<'de> {
+    items: Items<'de>,
+    message: &'static Message,
+    names: &'static [&'static str],
+}
+
 /// The entries of a map.
 struct Entries<'de> {
     items: Items<'de>,
@@ -69,12 +77,13 @@ impl<'de> Deserializer<'de> for Object<'de> {
             fields: Fields::of(self.bytes),
             place: 0,
             given: 0,
-            held: None,
+            field: None,
+            held: Held::One(Payload::Fixed),
         })
     }
 
     alike!();
-    serde::forward_to_deserialize_any! { tuple enum }
+    serde::forward_to_deserialize_any! { tuple struct enum }
 }
 
 impl<'de> Known<'de> {
@@ -100,7 +109,7 @@ impl<'de> Known<'de> {
             } else {
                 continue;
             };
-            (self.fields, self.held) = (fields, Some((field, held)));
+            (self.fields, self.field, self.held) = (fields, Some(field), held);
             return Ok(Some(field));
         }
     }
@@ -132,10 +141,10 @@ impl<'de> MapAccess<'de> for Known<'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ScanError> {
-        let Some((field, held)) = self.held.take() else {
+        let Some(field) = self.field.take() else {
             return Err(serde::de::Error::custom("a value without a key"));
         };
-        seed.deserialize(Unread(field.kind, held))
+        seed.deserialize(Unread(&field.kind, &self.held))
             .map_err(|error| error.within(field.name))
     }
 }
@@ -178,6 +187,20 @@ impl<'de> Items<'de> {
         visitor.visit_seq(List { items: self, kind })
     }
 
+    /// As a list of those messages whose first field is one of `names`.
+    pub(super) fn visit_named<V: Visitor<'de>>(
+        self,
+        message: &'static Message,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ScanError> {
+        visitor.visit_seq(Named {
+            items: self,
+            message,
+            names,
+        })
+    }
+
     /// As a map.
     pub(super) fn visit_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
         visitor.visit_map(Entries { items: self, value: b"" })
@@ -193,13 +216,31 @@ impl<'de> SeqAccess<'de> for List<'de> {
         };
         match self.kind {
             Kind::Many(message) => seed.deserialize(Object::new(message, bytes)).map(Some),
-            _ => seed.deserialize(Value::Text(bytes)).map(Some),
+            _ => seed.deserialize(Text(bytes)).map(Some),
         }
     }
 
     /// Room is made once for those that stand together, which mostly are all.
     fn size_hint(&self) -> Option<usize> {
         Some(self.items.run())
+    }
+}
+
+impl<'de> SeqAccess<'de> for Named<'de> {
+    type Error = ScanError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ScanError> {
+        while let Some(bytes) = self.items.next()? {
+            let name = first(bytes, 1).unwrap_or_default();
+            if self.names.iter().any(|wanted| wanted.as_bytes() == name) {
+                return seed.deserialize(Object::new(self.message, bytes)).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.names.len())
     }
 }
 
@@ -220,10 +261,10 @@ impl<'de> MapAccess<'de> for Entries<'de> {
                 _ => {}
             }
         }
-        seed.deserialize(Value::Text(key)).map(Some)
+        seed.deserialize(Text(key)).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ScanError> {
-        seed.deserialize(Value::Text(self.value))
+        seed.deserialize(Text(self.value))
     }
 }

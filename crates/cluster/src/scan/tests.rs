@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::schema::{KINDS, LEASE, NODE, OBJECT_META, POD, POD_SPEC, POD_STATUS, TAINT};
 use super::*;
-use crate::views::time;
+use crate::views::{named, time};
 
 /// A field that holds bytes; all lengths here are below 128.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
@@ -79,6 +79,48 @@ fn a_list_is_whole_wherever_its_items_are() {
     .concat();
     let wanted = json!({"conditions": [{"type": "A"}, {"type": "B"}, {"type": "C"}], "reason": "why", "phase": "Running"});
     assert_eq!(value(&POD_STATUS, &status), Ok(wanted));
+}
+
+/// JSON has what protobuf passes over, even if that is broken.
+#[test]
+fn of_a_list_only_items_of_some_names_are_read() {
+    #[derive(Debug, Deserialize)]
+    struct Status {
+        #[serde(deserialize_with = "conditions")]
+        conditions: Vec<BTreeMap<String, String>>,
+    }
+    fn conditions<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<BTreeMap<String, String>>, D::Error> {
+        named(deserializer, &["B", "A"])
+    }
+    let named = |kind: &[u8], status: &[u8]| field(2, &[field(1, kind), field(2, status)].concat());
+    let (another, nameless) = (field(2, &[&*field(1, b"C"), b"\x0b"].concat()), field(2, &field(2, b"5")));
+    let status = [
+        named(b"A", b"1"),
+        another,
+        named(b"B", b"2"),
+        field(4, b"why"),
+        nameless,
+        named(b"A", b"3"),
+    ]
+    .concat();
+    let read = |status: Result<Status, ScanError>| {
+        let conditions = status.expect("a status").conditions;
+        conditions
+            .iter()
+            .map(|one| [&*one["type"], &*one["status"]].concat())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(super::read(&POD_STATUS, &status)), ["A1", "B2", "A3"]);
+    let json: Status = serde_json::from_value(json!({"conditions": [
+        {"type": "A", "status": "1"}, {"type": "C"}, {"type": "B", "status": "2"},
+    ]}))
+    .expect("a status");
+    assert_eq!(json.conditions.len(), 3);
+    let null: Status = serde_json::from_value(json!({"conditions": null})).expect("a status");
+    assert!(null.conditions.is_empty());
+    let broken = [named(b"A", b"1"), field(2, &[&*field(1, b"B"), b"\x0b"].concat())].concat();
+    let error = super::read::<Status>(&POD_STATUS, &broken).expect_err("a broken one that is wanted");
+    assert!(error.to_string().starts_with("conditions: "), "{error}");
 }
 
 /// How many items a list says it has, before the first is read, and how many come.

@@ -6,24 +6,16 @@ use bailiff_model::Wall;
 use serde::de::value::{CowStrDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, Visitor};
 
-use super::object::{Held, Items, Object};
+use super::object::{Held, Object};
 use super::wire::{Fields, Payload};
 use super::{Kind, ScanError};
 
-/// What a field holds.
-pub(super) enum Value<'de> {
-    Text(&'de [u8]),
-    Flag(bool),
-    Number(i64),
-    /// Seconds and nanoseconds.
-    Time(i64, i64),
-    Map(Items<'de>),
-    One(Object<'de>),
-    List(Items<'de>, Kind),
-}
+/// What a field holds, while it is not known whether anybody reads it. Lent, for to hand it through serde's layers it would be moved by each.
+#[derive(Clone, Copy)]
+pub(super) struct Unread<'a, 'de>(pub(super) &'a Kind, pub(super) &'a Held<'de>);
 
-/// What a field holds, while it is not known whether anybody reads it.
-pub(super) struct Unread<'de>(pub(super) Kind, pub(super) Held<'de>);
+/// A text.
+pub(super) struct Text<'de>(pub(super) &'de [u8]);
 
 /// The name of a field.
 pub(super) struct Name(pub(super) &'static str);
@@ -49,32 +41,11 @@ macro_rules! alike {
 
         serde::forward_to_deserialize_any! {
             bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
-            tuple_struct map struct identifier
+            tuple_struct map identifier
         }
     };
 }
 pub(super) use alike;
-
-impl<'de> Value<'de> {
-    #[inline]
-    fn of(kind: Kind, held: Held<'de>) -> Result<Self, ScanError> {
-        Ok(match (kind, held) {
-            (Kind::Map, Held::All(items)) => Self::Map(items),
-            (Kind::Texts | Kind::Many(_), Held::All(items)) => Self::List(items, kind),
-            (Kind::Text, Held::One(Payload::Bytes(bytes))) => Self::Text(bytes),
-            (Kind::Flag, Held::One(Payload::Number(number))) => Self::Flag(number != 0),
-            (Kind::Number, Held::One(Payload::Number(number))) => Self::Number(number.cast_signed()),
-            (Kind::Time, Held::One(Payload::Bytes(bytes))) => Self::Time(time(bytes)?.0, 0),
-            (Kind::Micros, Held::One(Payload::Bytes(bytes))) => {
-                let (seconds, nanos) = time(bytes)?;
-                Self::Time(seconds, nanos - nanos % 1000)
-            }
-            (Kind::Json, Held::One(Payload::Bytes(bytes))) => Self::Text(json(bytes)?),
-            (Kind::One(message), Held::One(Payload::Bytes(bytes))) => Self::One(Object::new(message, bytes)),
-            _ => return Err(ScanError::custom("it has another wire type")),
-        })
-    }
-}
 
 /// Text; what is no UTF-8 in it is replaced. The look whether there is such, for which ASCII is quick, comes first: there hardly ever is.
 fn utf8(bytes: &[u8]) -> Cow<'_, str> {
@@ -114,22 +85,68 @@ fn text(seconds: i64, nanos: i64) -> Result<String, ScanError> {
     Ok(wall.to_string())
 }
 
-impl<'de> Unread<'de> {
+/// Something whose payload is none of its kind.
+fn mistyped() -> ScanError {
+    ScanError::custom("it has another wire type")
+}
+
+impl Unread<'_, '_> {
+    /// Seconds and nanoseconds of a time; `None` if it is none.
     #[inline]
-    fn read(self) -> Result<Value<'de>, ScanError> {
-        Value::of(self.0, self.1)
+    fn time(self) -> Result<Option<(i64, i64)>, ScanError> {
+        let Held::One(Payload::Bytes(bytes)) = self.1 else {
+            return Ok(None);
+        };
+        Ok(match self.0 {
+            Kind::Time => Some((time(bytes)?.0, 0)),
+            Kind::Micros => {
+                let (seconds, nanos) = time(bytes)?;
+                Some((seconds, nanos - nanos % 1000))
+            }
+            _ => None,
+        })
     }
 }
 
-impl<'de> Deserializer<'de> for Unread<'de> {
+impl<'de> Deserializer<'de> for Unread<'_, 'de> {
     type Error = ScanError;
 
+    #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
-        self.read()?.deserialize_any(visitor)
+        match (*self.0, *self.1) {
+            (Kind::Text, Held::One(Payload::Bytes(bytes))) => Text(bytes).deserialize_any(visitor),
+            (Kind::One(message), Held::One(Payload::Bytes(bytes))) => Object::new(message, bytes).deserialize_any(visitor),
+            (Kind::Flag, Held::One(Payload::Number(number))) => visitor.visit_bool(number != 0),
+            (Kind::Number, Held::One(Payload::Number(number))) => visitor.visit_i64(number.cast_signed()),
+            (Kind::Json, Held::One(Payload::Bytes(bytes))) => Text(json(bytes)?).deserialize_any(visitor),
+            (Kind::Map, Held::All(items)) => items.visit_map(visitor),
+            (Kind::Texts | Kind::Many(_), Held::All(items)) => items.visit_list(*self.0, visitor),
+            _ => {
+                let (seconds, nanos) = self.time()?.ok_or_else(mistyped)?;
+                visitor.visit_string(text(seconds, nanos)?)
+            }
+        }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, ScanError> {
-        self.read()?.deserialize_tuple(length, visitor)
+    /// A time in numbers, which costs no text.
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ScanError> {
+        match self.time()? {
+            Some((seconds, nanos)) => visitor.visit_seq(SeqDeserializer::new([seconds, nanos].into_iter())),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    /// A list of which only the items of some names are read: those whose first field, the key by which the API merges them, is one.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        names: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ScanError> {
+        match (*self.0, *self.1) {
+            (Kind::Many(message), Held::All(items)) => items.visit_named(message, names, visitor),
+            _ => self.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -138,35 +155,23 @@ impl<'de> Deserializer<'de> for Unread<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ScanError> {
-        self.read()?.deserialize_enum(name, variants, visitor)
+        match (self.0, self.1) {
+            (Kind::Text, Held::One(Payload::Bytes(bytes))) => Text(bytes).deserialize_enum(name, variants, visitor),
+            _ => self.deserialize_any(visitor),
+        }
     }
 
     alike!();
 }
 
-impl<'de> Deserializer<'de> for Value<'de> {
+impl<'de> Deserializer<'de> for Text<'de> {
     type Error = ScanError;
 
+    #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ScanError> {
-        match self {
-            Self::Text(bytes) => match utf8(bytes) {
-                Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-                Cow::Owned(text) => visitor.visit_string(text),
-            },
-            Self::Flag(flag) => visitor.visit_bool(flag),
-            Self::Number(number) => visitor.visit_i64(number),
-            Self::Time(seconds, nanos) => visitor.visit_string(text(seconds, nanos)?),
-            Self::Map(items) => items.visit_map(visitor),
-            Self::One(object) => object.deserialize_any(visitor),
-            Self::List(items, kind) => items.visit_list(kind, visitor),
-        }
-    }
-
-    /// A time in numbers, which costs no text.
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, ScanError> {
-        match self {
-            Self::Time(seconds, nanos) => visitor.visit_seq(SeqDeserializer::new([seconds, nanos].into_iter())),
-            other => other.deserialize_any(visitor),
+        match utf8(self.0) {
+            Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+            Cow::Owned(text) => visitor.visit_string(text),
         }
     }
 
@@ -176,13 +181,11 @@ impl<'de> Deserializer<'de> for Value<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ScanError> {
-        match self {
-            Self::Text(bytes) => visitor.visit_enum(CowStrDeserializer::new(utf8(bytes))),
-            other => other.deserialize_any(visitor),
-        }
+        visitor.visit_enum(CowStrDeserializer::new(utf8(self.0)))
     }
 
     alike!();
+    serde::forward_to_deserialize_any! { tuple struct }
 }
 
 impl<'de> Deserializer<'de> for Name {
@@ -193,5 +196,5 @@ impl<'de> Deserializer<'de> for Name {
     }
 
     alike!();
-    serde::forward_to_deserialize_any! { tuple enum }
+    serde::forward_to_deserialize_any! { tuple struct enum }
 }

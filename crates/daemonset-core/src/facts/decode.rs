@@ -9,10 +9,11 @@ mod daemonset;
 use std::fmt;
 use std::sync::Arc;
 
+use bailiff_model::decode::{named, or_default, time};
 use bailiff_model::wellknown::CONDITION_READY;
-use bailiff_model::{Effect, Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Taint, Wall};
+use bailiff_model::{Effect, Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Stamp, Taint, Wall};
 use compact_str::CompactString;
-use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -21,33 +22,37 @@ use super::{Controller, Controlling, Labels, Node, Phase, Pod, Revision, Trouble
 /// Kind of a controller whose pods are of interest, of any API group (DS-022).
 const DAEMON_SET: &str = "DaemonSet";
 
+/// Condition of a pod that says whether a node was found for it.
+const CONDITION_POD_SCHEDULED: &str = "PodScheduled";
+
 /// Metadata; their annotations are read of those kinds only where one means something.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default, bound = "Annotations: Deserialize<'de> + Default")]
 struct Meta<Annotations = IgnoredAny> {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     name: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     namespace: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     uid: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     resource_version: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     generation: i64,
-    creation_timestamp: Option<Stamp>,
+    #[serde(deserialize_with = "time")]
+    creation_timestamp: Option<Wall>,
     deletion_timestamp: Option<IgnoredAny>,
     #[serde(deserialize_with = "labels")]
     labels: Labels,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     annotations: Annotations,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     owner_references: Vec<Owner>,
 }
 
 impl<Annotations> Meta<Annotations> {
     fn created(&self) -> Wall {
-        self.creation_timestamp.as_ref().map_or(Wall::UNIX_EPOCH, |stamp| stamp.0)
+        self.creation_timestamp.unwrap_or(Wall::UNIX_EPOCH)
     }
 
     fn owner(&self) -> Option<&Owner> {
@@ -77,22 +82,8 @@ struct Owner {
     kind: CompactString,
     name: CompactString,
     uid: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     controller: bool,
-}
-
-/// A time: text of RFC 3339, or seconds and nanoseconds where nobody reads it.
-struct Stamp(Wall);
-
-impl<'de> Deserialize<'de> for Stamp {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if !deserializer.is_human_readable() {
-            let (seconds, nanos) = <(i64, i32)>::deserialize(deserializer)?;
-            return Wall::new(seconds, nanos).map(Self).map_err(D::Error::custom);
-        }
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map(Self).map_err(D::Error::custom)
-    }
 }
 
 #[derive(Deserialize, Default)]
@@ -101,9 +92,10 @@ struct Condition {
     #[serde(rename = "type")]
     kind: CompactString,
     status: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     reason: CompactString,
-    last_transition_time: Option<Stamp>,
+    #[serde(deserialize_with = "time")]
+    last_transition_time: Option<Wall>,
 }
 
 fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
@@ -116,16 +108,16 @@ fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Conditio
 #[serde(default)]
 struct NodeObject {
     metadata: Meta,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     spec: NodeSpec,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     status: NodeStatus,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct NodeSpec {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     taints: Vec<TaintObject>,
 }
 
@@ -133,7 +125,7 @@ struct NodeSpec {
 #[serde(default)]
 struct TaintObject {
     key: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     value: CompactString,
     effect: CompactString,
 }
@@ -141,14 +133,18 @@ struct TaintObject {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct NodeStatus {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "node_conditions")]
     conditions: Vec<Condition>,
+}
+
+fn node_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    named(deserializer, &[CONDITION_READY])
 }
 
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = NodeObject::deserialize(deserializer)?;
-        named(&object.metadata)?;
+        ensure_named(&object.metadata)?;
         let taints = object.spec.taints.iter().filter_map(|taint| {
             Some(Taint {
                 key: Arc::from(taint.key.as_str()),
@@ -159,12 +155,7 @@ impl<'de> Deserialize<'de> for Node {
         });
         let bad_since = match condition(&object.status.conditions, CONDITION_READY) {
             Some(ready) if ready.status == "True" => None,
-            Some(ready) => Some(
-                ready
-                    .last_transition_time
-                    .as_ref()
-                    .map_or(object.metadata.created(), |stamp| stamp.0),
-            ),
+            Some(ready) => Some(ready.last_transition_time.unwrap_or(object.metadata.created())),
             None => Some(object.metadata.created()),
         };
         Ok(Self {
@@ -252,37 +243,37 @@ fn part<'de, T: Deserialize<'de> + Default, A: MapAccess<'de>>(map: &mut A, is_o
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct PodSpec {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     node_name: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     affinity: Affinity,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Affinity {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     node_affinity: NodeAffinity,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeAffinity {
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "nullable")]
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
     required: Required,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Required {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     node_selector_terms: Vec<Term>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Term {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     match_fields: Vec<FieldRequirement>,
 }
 
@@ -291,43 +282,47 @@ struct Term {
 struct FieldRequirement {
     key: CompactString,
     operator: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     values: Vec<CompactString>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct PodStatus {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     phase: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     reason: CompactString,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "pod_conditions")]
     conditions: Vec<Condition>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     init_container_statuses: Vec<ContainerStatus>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     container_statuses: Vec<ContainerStatus>,
+}
+
+fn pod_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    named(deserializer, &[CONDITION_READY, CONDITION_POD_SCHEDULED])
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ContainerStatus {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     state: ContainerState,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ContainerState {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     waiting: Waiting,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Waiting {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     reason: CompactString,
 }
 
@@ -358,7 +353,7 @@ impl PodStatus {
 
     fn trouble(&self) -> Option<Trouble> {
         let is_unschedulable =
-            condition(&self.conditions, "PodScheduled").is_some_and(|scheduled| scheduled.reason == "Unschedulable");
+            condition(&self.conditions, CONDITION_POD_SCHEDULED).is_some_and(|scheduled| scheduled.reason == "Unschedulable");
         if self.reason.starts_with("OutOf") || is_unschedulable {
             return Some(Trouble::NoRoom);
         }
@@ -376,7 +371,7 @@ impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = PodObject::deserialize(deserializer)?;
         let meta = object.metadata;
-        named(&meta)?;
+        ensure_named(&meta)?;
         let ready = condition(&object.status.conditions, CONDITION_READY);
         Ok(Self {
             namespace: Namespace::from(meta.namespace.as_str()),
@@ -388,7 +383,7 @@ impl<'de> Deserialize<'de> for Pod {
             bound: !object.spec.node_name.is_empty(),
             phase: object.status.phase(),
             ready: ready.is_some_and(|ready| ready.status == "True"),
-            ready_changed: ready.and_then(|ready| ready.last_transition_time.as_ref().map(|stamp| stamp.0.into())),
+            ready_changed: ready.and_then(|ready| ready.last_transition_time).map(Stamp::from),
             deleting: meta.deletion_timestamp.is_some(),
             created: meta.created().into(),
             trouble: object.status.trouble(),
@@ -405,7 +400,7 @@ struct RevisionObject {
     metadata: Meta,
     #[serde(default)]
     data: Option<Box<RawValue>>,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "or_default")]
     revision: i64,
 }
 
@@ -416,7 +411,7 @@ impl<'de> Deserialize<'de> for Revision {
             data,
             revision,
         } = RevisionObject::deserialize(deserializer)?;
-        named(&meta)?;
+        ensure_named(&meta)?;
         Ok(Self {
             namespace: Namespace::from(meta.namespace.as_str()),
             name: Arc::from(meta.name.as_str()),
@@ -432,7 +427,7 @@ impl<'de> Deserialize<'de> for Revision {
     }
 }
 
-fn named<E: serde::de::Error, Annotations>(meta: &Meta<Annotations>) -> Result<(), E> {
+fn ensure_named<E: serde::de::Error, Annotations>(meta: &Meta<Annotations>) -> Result<(), E> {
     if meta.name.is_empty() {
         return Err(E::custom("metadata.name is missing"));
     }
@@ -472,13 +467,4 @@ fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error
     }
 
     deserializer.deserialize_option(Entries)
-}
-
-/// Decodes null like an absent field.
-pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bailiff_model::decode::{or_default, time};
 use bailiff_model::rollout::Counts;
-use bailiff_model::{Namespace, ResourceVersion};
+use bailiff_model::{Namespace, ResourceVersion, Wall};
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{Meta, Stamp, named, nullable};
+use super::{Meta, ensure_named};
 use crate::facts::{ANNOTATION_GENERATION, Amount, CONDITION_COMPLETE, Condition, DaemonSet, Status, Strategy};
 use crate::selector::{self, Selector};
 use crate::template::Template;
@@ -24,7 +25,7 @@ struct DaemonSetObject {
     #[serde(default)]
     metadata: Meta<BTreeMap<String, String>>,
     spec: DaemonSetSpec,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "or_default")]
     status: StatusObject,
 }
 
@@ -34,9 +35,9 @@ struct DaemonSetSpec {
     #[serde(default, deserialize_with = "selector::decode")]
     selector: Selector,
     template: Box<RawValue>,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "or_default")]
     update_strategy: StrategyObject,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default, deserialize_with = "or_default")]
     min_ready_seconds: i64,
     revision_history_limit: Option<i64>,
 }
@@ -44,9 +45,9 @@ struct DaemonSetSpec {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct StrategyObject {
-    #[serde(rename = "type", deserialize_with = "nullable")]
+    #[serde(rename = "type", deserialize_with = "or_default")]
     kind: String,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     rolling_update: RollingObject,
 }
 
@@ -69,7 +70,7 @@ struct StatusObject {
     number_misscheduled: u32,
     observed_generation: i64,
     collision_count: Option<i32>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     conditions: Vec<ConditionObject>,
 }
 
@@ -79,11 +80,12 @@ struct ConditionObject {
     #[serde(rename = "type")]
     kind: String,
     status: String,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     reason: String,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "or_default")]
     message: String,
-    last_transition_time: Option<Stamp>,
+    #[serde(deserialize_with = "time")]
+    last_transition_time: Option<Wall>,
 }
 
 impl StatusObject {
@@ -96,7 +98,7 @@ impl StatusObject {
             complete: ours.status == "True",
             reason: ours.reason.clone(),
             message: ours.message.clone(),
-            since: ours.last_transition_time.as_ref().map(|stamp| stamp.0),
+            since: ours.last_transition_time,
         }))
     }
 
@@ -137,7 +139,7 @@ impl<'de> Deserialize<'de> for DaemonSet {
             spec,
             status,
         } = DaemonSetObject::deserialize(deserializer)?;
-        named(&meta)?;
+        ensure_named(&meta)?;
         let template = Template::parse(&spec.template).map_err(|error| D::Error::custom(format!("spec.template: {error}")))?;
         let template_generation = meta.annotations.get(ANNOTATION_GENERATION).and_then(|text| text.parse().ok());
         Ok(Self {

@@ -1,6 +1,6 @@
 //! Objects of the API, as a timeline has them.
 
-use bailiff_cluster::views::{self, Condition, TaintView, TolerationView};
+use bailiff_cluster::views::{self, Condition, TaintView};
 use bailiff_model::{Zone, wellknown};
 use bailiff_sandbox::{Change as Kind, Observation};
 use bailiff_stage::brake::{self, pauses::Pause};
@@ -100,7 +100,7 @@ impl From<PodView> for Pod {
                 .filter(|owner| owner.controller && owner.kind == "DaemonSet")
                 .map(|owner| owner.uid.clone())
                 .next(),
-            tolerations: view.spec.tolerations.iter().map(TolerationView::to_model).collect(),
+            tolerations: view.spec.tolerations.clone(),
             ready: condition(wellknown::CONDITION_READY).to_owned(),
             is_target: condition(wellknown::CONDITION_DISRUPTION_TARGET) == "True",
             is_terminating: view.metadata.meta.deletion_timestamp.is_some(),
