@@ -183,21 +183,12 @@ impl Kept {
 impl Said {
     /// What a producer says on `topic`.
     pub(super) fn of(topic: Topic, incoming: &Incoming, routes: &mut Shared<str>) -> Self {
-        let sent = envelope::to_incoming(topic, incoming);
-        let is_removal = incoming.body.is_none();
-        let kept = pb::Envelope {
-            derived_from: sent.derived_from,
-            derived_from_incarnation: sent.derived_from_incarnation,
-            traceparent: sent.traceparent,
-            body: sent.body.filter(|_| !is_removal),
-            ..pb::Envelope::default()
-        };
         Self {
-            bytes: join(incoming.key.as_bytes(), &kept),
+            bytes: join(incoming.key.as_bytes(), &envelope::to_said(incoming)),
             key_len: u32::try_from(incoming.key.len()).expect("a message is smaller than 4 GiB"),
             topic,
             is_terminal: incoming.body.as_ref().is_some_and(crate::record::Body::is_terminal),
-            tombstone: is_removal.then_some(TombstoneReason::Withdrawn),
+            tombstone: incoming.body.is_none().then_some(TombstoneReason::Withdrawn),
             route: routes.share(incoming.route.as_str()),
             produced_at: incoming.produced_at,
             age: incoming.age,
@@ -273,7 +264,10 @@ impl Said {
 }
 
 fn join(key: &[u8], kept: &pb::Envelope) -> Box<[u8]> {
-    [key, &kept.encode_to_vec()].concat().into_boxed_slice()
+    let mut bytes = Vec::with_capacity(key.len() + kept.encoded_len());
+    bytes.extend_from_slice(key);
+    kept.encode(&mut bytes).expect("there is room");
+    bytes.into_boxed_slice()
 }
 
 // === impl By ===

@@ -244,7 +244,9 @@ fn body(body: Option<pb::envelope::Body>) -> Result<(Option<Body>, Option<Tombst
 
 /// The wire form of what a key that is gone says.
 pub(crate) fn to_tombstone(reason: TombstoneReason) -> pb::envelope::Body {
-    to_body(None, Some(reason))
+    pb::envelope::Body::Tombstone(pb::Tombstone {
+        reason: reason.to_wire(),
+    })
 }
 
 /// The wire form of a record that is delivered at `now`.
@@ -262,22 +264,34 @@ pub fn to_envelope(record: &Record, now: Mono) -> pb::Envelope {
         age: record.age_at(now).map(scalar::to_duration),
         traceparent: scalar::to_trace(record.trace),
         shard: record.shard,
-        body: Some(to_body(record.body.as_ref(), record.tombstone)),
+        body: Some(match &record.body {
+            Some(body) => to_body(body),
+            None => to_tombstone(record.tombstone.unwrap_or(TombstoneReason::Withdrawn)),
+        }),
     }
 }
 
 /// The wire form of what a producer publishes to `topic`.
 pub fn to_incoming(topic: Topic, incoming: &Incoming) -> pb::Envelope {
+    let said = to_said(incoming);
     pb::Envelope {
         topic: topic.to_string(),
         key: incoming.key.clone(),
         route: incoming.route.clone(),
-        derived_from: incoming.derived_from.revision.0,
-        derived_from_incarnation: incoming.derived_from.incarnation.to_string(),
         produced_at: Some(scalar::to_time(incoming.produced_at)),
         age: Some(scalar::to_duration(incoming.age)),
+        body: said.body.or_else(|| Some(to_tombstone(TombstoneReason::Withdrawn))),
+        ..said
+    }
+}
+
+/// Of the same its origin, its trace and its body, if it is no removal.
+pub(crate) fn to_said(incoming: &Incoming) -> pb::Envelope {
+    pb::Envelope {
+        derived_from: incoming.derived_from.revision.0,
+        derived_from_incarnation: incoming.derived_from.incarnation.to_string(),
         traceparent: scalar::to_trace(incoming.trace),
-        body: Some(to_body(incoming.body.as_ref(), None)),
+        body: incoming.body.as_ref().map(to_body),
         ..pb::Envelope::default()
     }
 }
@@ -299,20 +313,17 @@ pub(crate) fn decoded(encoded: &[u8]) -> Result<pb::Envelope, Error> {
     pb::Envelope::decode(encoded).map_err(|error| Error::new("record", format_args!("{error}"), "an Envelope"))
 }
 
-fn to_body(body: Option<&Body>, tombstone: Option<TombstoneReason>) -> pb::envelope::Body {
+fn to_body(body: &Body) -> pb::envelope::Body {
     use pb::envelope::Body as W;
     match body {
-        None => W::Tombstone(pb::Tombstone {
-            reason: tombstone.unwrap_or(TombstoneReason::Withdrawn).to_wire(),
-        }),
-        Some(Body::NodeHealth(health)) => W::NodeHealth(super::to_node_health(health)),
-        Some(Body::Intent(Intent::Isolation(isolation))) => W::NodeIsolation(super::to_node_isolation(isolation)),
-        Some(Body::Intent(Intent::NodeEviction(eviction))) => W::NodeEviction(super::to_node_eviction(eviction)),
-        Some(Body::Intent(Intent::Pod(eviction))) => W::PodEviction(super::to_pod_eviction(eviction)),
-        Some(Body::Outcome(Outcome::Zone(status))) => W::ZoneStatus(super::to_zone_status(status)),
-        Some(Body::Outcome(Outcome::Node(outcome))) => W::NodeOutcome(super::to_node_outcome(outcome)),
-        Some(Body::Outcome(Outcome::Pod(outcome))) => W::PodOutcome(super::to_pod_outcome(outcome)),
-        Some(Body::DaemonSetSync(sync)) => W::DaemonSetSync(super::to_daemon_set_sync(sync)),
+        Body::NodeHealth(health) => W::NodeHealth(super::to_node_health(health)),
+        Body::Intent(Intent::Isolation(isolation)) => W::NodeIsolation(super::to_node_isolation(isolation)),
+        Body::Intent(Intent::NodeEviction(eviction)) => W::NodeEviction(super::to_node_eviction(eviction)),
+        Body::Intent(Intent::Pod(eviction)) => W::PodEviction(super::to_pod_eviction(eviction)),
+        Body::Outcome(Outcome::Zone(status)) => W::ZoneStatus(super::to_zone_status(status)),
+        Body::Outcome(Outcome::Node(outcome)) => W::NodeOutcome(super::to_node_outcome(outcome)),
+        Body::Outcome(Outcome::Pod(outcome)) => W::PodOutcome(super::to_pod_outcome(outcome)),
+        Body::DaemonSetSync(sync) => W::DaemonSetSync(super::to_daemon_set_sync(sync)),
     }
 }
 
