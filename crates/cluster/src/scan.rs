@@ -4,7 +4,8 @@
 //! each field of a message the name that JSON has for it, and the bytes of a message are handed over as the map that the JSON would be.
 //!
 //! # Guarantees
-//! - What a view does not read is passed over by its length. What it reads is lent where its type borrows.
+//! - What a view does not read is passed over by its length, and so are conditions that it does not name
+//!   ([`bailiff_model::decode::named`]). What it reads is lent where its type borrows.
 //! - A field is there where it would be in JSON: protobuf always has scalars that are empty or zero, JSON leaves most of them out
 //!   ([`Field::when_empty`]). A time that is not set is not there, where JSON has null.
 //! - Fields may come in any order, those of a list or map far from each other: a list is handed over whole where its first item is.

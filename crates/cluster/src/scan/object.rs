@@ -238,10 +238,6 @@ impl<'de> SeqAccess<'de> for Named<'de> {
         }
         Ok(None)
     }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.names.len())
-    }
 }
 
 impl<'de> MapAccess<'de> for Entries<'de> {

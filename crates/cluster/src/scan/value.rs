@@ -10,7 +10,7 @@ use super::object::{Held, Object};
 use super::wire::{Fields, Payload};
 use super::{Kind, ScanError};
 
-/// What a field holds, while it is not known whether anybody reads it. Lent, for to hand it through serde's layers it would be moved by each.
+/// What a field holds, while it is not known whether anybody reads it. Lent: each of serde's layers would move it.
 #[derive(Clone, Copy)]
 pub(super) struct Unread<'a, 'de>(pub(super) &'a Kind, pub(super) &'a Held<'de>);
 
@@ -136,7 +136,7 @@ impl<'de> Deserializer<'de> for Unread<'_, 'de> {
         }
     }
 
-    /// A list of which only the items of some names are read: those whose first field, the key by which the API merges them, is one.
+    /// Of a list those items whose first field is one of the names ([`bailiff_model::decode::named`]).
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
