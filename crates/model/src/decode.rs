@@ -68,10 +68,6 @@ where
             Ok(Vec::new())
         }
 
-        fn visit_unit<E>(self) -> Result<Vec<T>, E> {
-            Ok(Vec::new())
-        }
-
         fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
             deserializer.deserialize_struct("list", self.0, self)
         }

@@ -3,7 +3,8 @@
 //! Nothing here performs I/O, reads a clock or draws a random number. A type lives here when two stages need it: who is meant
 //! ([`NodeName`], [`NodeUid`], [`PodRef`], …), where it is ([`Zone`]), what keeps pods away ([`Taint`], [`Toleration`] and the one
 //! implementation of toleration matching), and the domain form of what crosses the bus ([`health`], [`intent`], [`outcome`],
-//! [`rollout`]). Wire types stop at the event bus, which converts to and from these.
+//! [`rollout`]). Wire types stop at the event bus, which converts to and from these. [`decode`] is what decoding of API objects has in
+//! common, in cores and in shells.
 
 pub mod about;
 pub mod backoff;

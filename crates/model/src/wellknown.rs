@@ -46,6 +46,8 @@ pub const CONDITION_PID_PRESSURE: &str = "PIDPressure";
 pub const CONDITION_NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 /// Pod condition type set before a disruption (TE-072).
 pub const CONDITION_DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// Condition of a pod that says whether a node was found for it.
+pub const CONDITION_POD_SCHEDULED: &str = "PodScheduled";
 
 /// Namespace of node Leases (NL-047).
 pub const NAMESPACE_NODE_LEASE: &str = "kube-node-lease";

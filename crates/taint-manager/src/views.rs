@@ -15,9 +15,6 @@ use serde::{Deserialize, Deserializer};
 /// Reason of a Ready condition that a controller set to Unknown because nothing was posted any more (NL-053).
 const REASON_STOPPED_POSTING: &str = "NodeStatusUnknown";
 
-/// Condition of a pod that says when it was bound.
-const CONDITION_POD_SCHEDULED: &str = "PodScheduled";
-
 /// A Node.
 #[derive(Debug, Deserialize)]
 #[serde(from = "RawNode")]
@@ -131,7 +128,7 @@ struct PodStatus {
 fn pod_conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
     let read = &[
         wellknown::CONDITION_READY,
-        CONDITION_POD_SCHEDULED,
+        wellknown::CONDITION_POD_SCHEDULED,
         wellknown::CONDITION_DISRUPTION_TARGET,
     ];
     named(deserializer, read)
@@ -235,7 +232,7 @@ impl From<RawPod> for PodView {
         let RawPod { metadata, spec, status } = raw;
         let found = |kind| condition(&status.conditions, kind);
         let ready = found(wellknown::CONDITION_READY);
-        let scheduled = found(CONDITION_POD_SCHEDULED).filter(|scheduled| scheduled.status == "True");
+        let scheduled = found(wellknown::CONDITION_POD_SCHEDULED).filter(|scheduled| scheduled.status == "True");
         let facts = PodFacts {
             pod: PodRef {
                 namespace: metadata.namespace.as_str().into(),

@@ -21,8 +21,9 @@ struct Known<'de> {
     place: usize,
     /// Lists and maps that were handed over, as bits by their place in the table.
     given: u64,
-    /// What the last key stands for.
+    /// What the last key stands for, until its value was read.
     field: Option<&'static Field>,
+    /// What that holds.
     held: Held<'de>,
 }
 

@@ -81,7 +81,7 @@ fn a_list_is_whole_wherever_its_items_are() {
     assert_eq!(value(&POD_STATUS, &status), Ok(wanted));
 }
 
-/// JSON has what protobuf passes over, even if that is broken.
+/// The others are passed over, even one that is broken; JSON has them all.
 #[test]
 fn of_a_list_only_items_of_some_names_are_read() {
     #[derive(Debug, Deserialize)]
@@ -92,15 +92,15 @@ fn of_a_list_only_items_of_some_names_are_read() {
     fn conditions<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<BTreeMap<String, String>>, D::Error> {
         named(deserializer, &["B", "A"])
     }
-    let named = |kind: &[u8], status: &[u8]| field(2, &[field(1, kind), field(2, status)].concat());
+    let condition = |kind: &[u8], status: &[u8]| field(2, &[field(1, kind), field(2, status)].concat());
     let (another, nameless) = (field(2, &[&*field(1, b"C"), b"\x0b"].concat()), field(2, &field(2, b"5")));
     let status = [
-        named(b"A", b"1"),
+        condition(b"A", b"1"),
         another,
-        named(b"B", b"2"),
+        condition(b"B", b"2"),
         field(4, b"why"),
         nameless,
-        named(b"A", b"3"),
+        condition(b"A", b"3"),
     ]
     .concat();
     let read = |status: Result<Status, ScanError>| {
@@ -118,7 +118,7 @@ fn of_a_list_only_items_of_some_names_are_read() {
     assert_eq!(json.conditions.len(), 3);
     let null: Status = serde_json::from_value(json!({"conditions": null})).expect("a status");
     assert!(null.conditions.is_empty());
-    let broken = [named(b"A", b"1"), field(2, &[&*field(1, b"B"), b"\x0b"].concat())].concat();
+    let broken = [condition(b"A", b"1"), field(2, &[&*field(1, b"B"), b"\x0b"].concat())].concat();
     let error = super::read::<Status>(&POD_STATUS, &broken).expect_err("a broken one that is wanted");
     assert!(error.to_string().starts_with("conditions: "), "{error}");
 }

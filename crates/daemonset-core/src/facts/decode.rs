@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bailiff_model::decode::{named, or_default, time};
-use bailiff_model::wellknown::CONDITION_READY;
+use bailiff_model::wellknown::{CONDITION_POD_SCHEDULED, CONDITION_READY};
 use bailiff_model::{Effect, Namespace, NodeName, NodeUid, PodName, PodUid, ResourceVersion, Stamp, Taint, Wall};
 use compact_str::CompactString;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -21,9 +21,6 @@ use super::{Controller, Controlling, Labels, Node, Phase, Pod, Revision, Trouble
 
 /// Kind of a controller whose pods are of interest, of any API group (DS-022).
 const DAEMON_SET: &str = "DaemonSet";
-
-/// Condition of a pod that says whether a node was found for it.
-const CONDITION_POD_SCHEDULED: &str = "PodScheduled";
 
 /// Metadata; their annotations are read of those kinds only where one means something.
 #[derive(Deserialize, Default)]

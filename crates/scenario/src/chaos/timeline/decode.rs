@@ -100,7 +100,7 @@ impl From<PodView> for Pod {
                 .filter(|owner| owner.controller && owner.kind == "DaemonSet")
                 .map(|owner| owner.uid.clone())
                 .next(),
-            tolerations: view.spec.tolerations.clone(),
+            tolerations: view.spec.tolerations,
             ready: condition(wellknown::CONDITION_READY).to_owned(),
             is_target: condition(wellknown::CONDITION_DISRUPTION_TARGET) == "True",
             is_terminating: view.metadata.meta.deletion_timestamp.is_some(),
