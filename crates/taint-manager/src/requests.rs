@@ -3,6 +3,7 @@
 use bailiff_cluster::error::Kind;
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
+use bailiff_cluster::watch::Source;
 use bailiff_cluster::{Api, Decode, Error, Patch, Precondition};
 use bailiff_model::{NodeName, PodRef, Taint, Wall, wellknown};
 use bailiff_taint_core::{Answer, Input, NodePatch, PodMark, Reading};
@@ -13,8 +14,12 @@ use crate::views::{NodeView, PodView};
 
 /// Path of all nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
-/// Path of all pods.
-pub(crate) const PODS: &str = "/api/v1/pods";
+/// All pods that are on a node: no other is ever judged (TE-021).
+pub(crate) const PODS: Source = Source {
+    path: "/api/v1/pods",
+    label_selector: "",
+    field_selector: "spec.nodeName!=",
+};
 
 /// Patches a node's taints and labels.
 pub(crate) async fn patch_node(api: Api, patch: NodePatch) -> Input {

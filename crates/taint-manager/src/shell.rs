@@ -74,7 +74,7 @@ impl Shell {
         Self {
             manager: Manager::new(config),
             nodes: Watch::start_in_parts(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
-            pods: Watch::start_in_parts(&env.api, Source::all(requests::PODS), &seed, brake.spy(What::Pods)),
+            pods: Watch::start_in_parts(&env.api, requests::PODS, &seed, brake.spy(What::Pods)),
             health: subscribe(Topic::NodeHealth),
             shards: Shards::default(),
             past: Some(subscribe(Topic::EvictionIntents)),
