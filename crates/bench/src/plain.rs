@@ -7,7 +7,7 @@ use std::time::Duration;
 use bailiff_cluster::{Api, Error, Kind, Patch, Precondition};
 use bailiff_model::wellknown;
 use bailiff_processes::Usage;
-use bailiff_runtime::{Clock, Wakes, single_threaded};
+use bailiff_runtime::{Clock, Pace, Wakes, single_threaded};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -17,9 +17,6 @@ use crate::views::TargetView;
 
 /// Evictions under way at once, as many as a stage has at most: more, and the API server queues them.
 const HANDS: usize = 256;
-
-/// How often it wakes up a second: as the zone-evictor (`bailiff_stage::Stage::WAKES_PER_SECOND`).
-const WAKES_PER_SECOND: f64 = 32.0;
 
 /// How often a pod is tried, if it does not fail for good, and the pause before it is tried again.
 const TRIES: u32 = 6;
@@ -49,7 +46,7 @@ fn evict_here(
     pods: &[TargetView],
     waited_for: &mut oneshot::Sender<Result<f64, String>>,
 ) -> Result<f64, String> {
-    let runtime = single_threaded(Wakes::new(WAKES_PER_SECOND)).map_err(|error| error.to_string())?;
+    let runtime = single_threaded(Wakes::new(Pace::USUAL)).map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let api = cluster::reach_as_a_stage(kubeconfig, clock).await?;
         let before = Usage::cpu_of_this_thread()?;

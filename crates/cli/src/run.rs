@@ -10,7 +10,7 @@ use bailiff_runtime::args::{TlsArgs, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::port::{Bounds, Port};
 use bailiff_runtime::{CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, single_threaded};
 use bailiff_stage::service;
-use bailiff_stage::{Process, Stage};
+use bailiff_stage::{Pace, Process, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use clap::ArgAction;
@@ -73,12 +73,12 @@ pub struct Args {
 const NAME: &str = "bailiff";
 
 /// As often as that stage wakes that may wake most often: the others wake with it.
-const WAKES_PER_SECOND: f64 = NodeHealthMonitor::WAKES_PER_SECOND;
+const WAKES: Pace = NodeHealthMonitor::WAKES;
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     // One thread, as in the binaries of the stages: what they do together is far from one processor's work.
-    single_threaded(Wakes::new(WAKES_PER_SECOND))?.block_on(run(args))
+    single_threaded(Wakes::new(WAKES))?.block_on(run(args))
 }
 
 async fn run(args: Args) -> Result<ExitCode, Failure> {

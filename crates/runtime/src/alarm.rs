@@ -12,7 +12,7 @@ use bailiff_model::Mono;
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 
-use crate::Clock;
+use crate::{Clock, wakes};
 
 /// A timer to which its point is told whenever it is asked.
 #[derive(Debug, Default)]
@@ -75,7 +75,9 @@ impl Alarm {
             return std::future::pending().await;
         };
         while self.clock.now().mono < at {
-            self.timer.until(self.clock.instant_of(at)).await;
+            let at = self.clock.instant_of(at);
+            wakes::expect(at);
+            self.timer.until(at).await;
         }
         self.at = None;
     }

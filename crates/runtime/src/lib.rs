@@ -37,4 +37,4 @@ pub use tasks::{DeathPolicy, Tasks};
 pub use ticks::Ticks;
 pub use tls::Tls;
 pub use trace::Spans;
-pub use wakes::{OneThread, Wakes, single_threaded};
+pub use wakes::{OneThread, Pace, Wakes, single_threaded};

@@ -2,14 +2,18 @@
 //!
 //! To wake up costs about the same whether one answer is there or twenty, and a machine that is busy has forgotten by then what a
 //! process worked with. So a process that was woken often stays away for some milliseconds, and then takes all that came meanwhile,
-//! as a network card does with its interrupts. One that is rarely woken never waits.
+//! as a network card does with its interrupts. When that goes on for long it stays away for longer, but not beyond what its clock makes
+//! due ([`crate::Alarm`]), and not while much of what it asked for is answered: a server that is fast is not waited for. One that is rarely
+//! woken never waits.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bailiff_model::Mono;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
 
 use crate::Clock;
 use crate::client::TokenBucket;
@@ -18,42 +22,194 @@ use crate::telemetry::lines;
 /// Wakes in a row that are not waited for: a node that fails, or a pod that is due, meets a process that rested.
 const BURST: u32 = 16;
 
+/// Who stayed away for so long in sum is busy for long,
+const LASTING: Duration = Duration::from_secs(3);
+
+/// and so much longer than it then had nothing to do is it not, or less so.
+const RECOVERY: u32 = 8;
+
 /// What takes that long costs far more than to wake up for it, and does not count: a long list is not read in turns.
 const WORTH_IT: Duration = Duration::from_millis(1);
 
-/// How many wakes there may be, and when the last one was.
+/// The share of what is open, as one of so many, that may have been answered before the process looks: the server is never out of work.
+const SOME: u128 = 8;
+
+/// How much later than due tokio's timers fire at most.
+const TICK: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// What the clock makes due next for what runs on this thread, if that is known. It may be something that nobody waits for any more.
+    static DUE: Cell<Option<Instant>> = const { Cell::new(None) };
+
+    /// Requests of this thread.
+    static ASKED: Cell<Asked> = const { Cell::new(Asked { open: 0, answered: 0 }) };
+}
+
+/// How many requests there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// They wait for their answers.
+    open: u64,
+    /// They were answered, or given up.
+    answered: u64,
+}
+
+/// A request that waits for its answer, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting(());
+
+impl Waiting {
+    pub(crate) fn begin() -> Self {
+        let Asked { open, answered } = ASKED.get();
+        let open = open.saturating_add(1);
+        ASKED.set(Asked { open, answered });
+        Self(())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let Asked { open, answered } = ASKED.get();
+        // It may end on another thread than it began on, where nobody stays away.
+        let (open, answered) = (open.saturating_sub(1), answered.saturating_add(1));
+        ASKED.set(Asked { open, answered });
+    }
+}
+
+/// Something on this thread is due `at`.
+pub(crate) fn expect(at: Instant) {
+    let earlier = DUE.get().filter(|known| *known < at && *known > Instant::now());
+    DUE.set(Some(earlier.unwrap_or(at)));
+}
+
+/// In how long something is due by tokio's timers; `None` if nothing is known of it.
+fn due_in(now: Instant) -> Option<Duration> {
+    let at = DUE.get()? + TICK;
+    if at <= now {
+        DUE.set(None);
+        return None;
+    }
+    Some(at.duration_since(now))
+}
+
+/// How often a process wakes up at most: as often as it likes if a rate is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// So many times a second, after a few.
+    pub per_second: f64,
+    /// So many times a second once that has gone on for three seconds, unless the clock makes something due, or some of what is asked
+    /// for is answered before.
+    pub lasting: f64,
+}
+
+/// How many wakes there may be, and how it went.
 #[derive(Debug)]
 pub struct Wakes {
     bucket: TokenBucket,
+    /// From one look to the next, after a few.
+    interval: Duration,
+    /// The same at most, once that goes on for long.
+    longest: Duration,
     woke: Mono,
+    /// From when on it waited for what came.
+    waits: Mono,
+    away: Away,
+    /// For how long it stayed away, up to [`LASTING`], less what it was not needed for.
+    busy: Duration,
+}
+
+/// When the process stayed away last.
+#[derive(Clone, Copy, Debug)]
+struct Away {
+    since: Mono,
+    time: Duration,
+    /// Requests that were answered before.
+    answered: u64,
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// Of what nobody waits for to the millisecond.
+    pub const USUAL: Self = Self {
+        per_second: 32.0,
+        lasting: 8.0,
+    };
 }
 
 // === impl Wakes ===
 
 impl Wakes {
-    /// So many a second once there were many; `None` if that is no rate.
-    pub fn new(per_second: f64) -> Option<Self> {
+    /// At most as often as `pace` has it; `None` if one of both is no rate.
+    pub fn new(pace: Pace) -> Option<Self> {
+        let interval = Duration::try_from_secs_f64(1.0 / pace.per_second).ok()?;
+        let longest = Duration::try_from_secs_f64(1.0 / pace.lasting).ok()?;
         Some(Self {
-            bucket: TokenBucket::new(per_second, BURST)?,
+            bucket: TokenBucket::new(pace.per_second, BURST)?,
+            interval,
+            longest: longest.max(interval),
             woke: Mono::ORIGIN,
+            waits: Mono::ORIGIN,
+            away: Away {
+                since: Mono::ORIGIN,
+                time: Duration::ZERO,
+                answered: 0,
+            },
+            busy: Duration::ZERO,
         })
     }
 
-    /// All is done, and it waits for what comes: how long it stays away before it looks.
-    fn done(&mut self, now: Mono) -> Duration {
+    /// All is done, and it waits for what comes: how long it stays away before it looks. Something may be due in `due`.
+    fn done(&mut self, now: Mono, due: Option<Duration>, asked: Asked) -> Duration {
+        self.waits = now;
         if now.saturating_since(self.woke) >= WORTH_IT {
             return Duration::ZERO;
         }
-        let Err(at) = self.bucket.try_take(now) else {
-            return Duration::ZERO;
+        let mut time = match self.bucket.try_take(now) {
+            Ok(()) => Duration::ZERO,
+            Err(at) => {
+                // There is one by then.
+                let _ = self.bucket.try_take(at);
+                at.saturating_since(now)
+            }
         };
-        // There is one by then.
-        let _ = self.bucket.try_take(at);
-        at.saturating_since(now)
+        if self.busy >= LASTING {
+            time = self.lasting(now, due, asked);
+        }
+        if !time.is_zero() {
+            self.waits = now + time;
+            self.busy = LASTING.min(self.busy + time);
+            self.away = Away {
+                since: now,
+                time,
+                answered: asked.answered,
+            };
+        }
+        time
+    }
+
+    /// How long it stays away if that goes on for long: not twice as long as before at once.
+    fn lasting(&self, now: Mono, due: Option<Duration>, asked: Asked) -> Duration {
+        let known = due.into_iter().chain(self.some_answered_in(now, asked));
+        let time = known.fold(self.longest, Duration::min).min(self.away.time * 2);
+        time.max(self.interval)
+    }
+
+    /// How long it takes until [`SOME`] of what is open is answered, if that goes on as since it stayed away last; `None` if nothing was.
+    fn some_answered_in(&self, now: Mono, asked: Asked) -> Option<Duration> {
+        let answered = u128::from(asked.answered.saturating_sub(self.away.answered));
+        let nanos = now
+            .saturating_since(self.away.since)
+            .as_nanos()
+            .saturating_mul(asked.open.into());
+        let is_known = answered > 0 && asked.open > 0;
+        is_known.then(|| Duration::from_nanos_u128(nanos / (SOME * answered)))
     }
 
     fn woke(&mut self, now: Mono) {
         self.woke = now;
+        let idle = now.saturating_since(self.waits).saturating_sub(self.interval);
+        self.busy = self.busy.saturating_sub(idle * RECOVERY);
     }
 }
 
@@ -76,7 +232,7 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
     let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
     builder.on_thread_park(move || {
         lines::send();
-        let rest = lock(&wakes).done(now());
+        let rest = lock(&wakes).done(now(), due_in(Instant::now()), ASKED.get());
         if !rest.is_zero() {
             #[expect(
                 clippy::disallowed_methods,
@@ -107,63 +263,201 @@ fn lock(wakes: &Mutex<Wakes>) -> MutexGuard<'_, Wakes> {
 mod tests {
     use super::*;
 
-    const RATE: f64 = 32.0;
-    const INTERVAL: Duration = Duration::from_nanos(31_250_000);
+    const LIMIT: Duration = Duration::from_nanos(31_250_000);
+    const LASTING_LIMIT: Duration = Duration::from_millis(125);
 
     fn at(micros: u64) -> Mono {
         Mono::from_origin(Duration::from_micros(micros))
     }
 
-    /// Plays what keeps a process busy for `work` whenever it looks, `every` so often, for ten seconds: how often it woke, and how long
-    /// it stayed away at most.
-    fn play(every: Duration, work: Duration) -> (u32, Duration) {
-        let mut wakes = Wakes::new(RATE).expect("a rate");
-        let (mut now, mut count, mut longest) = (at(0), 0, Duration::ZERO);
-        while now < at(10_000_000) {
+    fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    /// What keeps a process busy.
+    struct Load {
+        /// It comes so often,
+        every: Duration,
+        /// takes so long,
+        work: Duration,
+        /// and the clock makes something due so often.
+        due: Option<Duration>,
+    }
+
+    /// Plays a load for so long: how often the process woke, and how long it stayed away at most.
+    fn play(wakes: &mut Wakes, load: &Load, until: Duration) -> (u32, Duration) {
+        let (mut now, mut count, mut longest) = (wakes.woke, 0, Duration::ZERO);
+        let end = now + until;
+        while now < end {
             wakes.woke(now);
             count += 1;
-            now = now + work;
-            let rest = wakes.done(now);
+            now = now + load.work;
+            let rest = wakes.done(now, load.due, Asked::default());
             longest = longest.max(rest);
-            now = now + rest.max(every);
+            now = now + rest.max(load.every);
         }
         (count, longest)
     }
 
+    const ANSWERS: Load = Load {
+        every: Duration::from_micros(400),
+        work: Duration::from_micros(100),
+        due: None,
+    };
+
     #[test]
     fn who_is_woken_often_stays_away_and_who_is_not_never_does() {
-        let micros = Duration::from_micros;
+        let answers = |due| Load { due, ..ANSWERS };
+        let looks = Load {
+            every: micros(125_000),
+            work: micros(400),
+            due: None,
+        };
+        let list = Load {
+            every: micros(100),
+            work: micros(1_500),
+            due: None,
+        };
+        // After three seconds eight a second; until then 32, and BURST before.
+        let lasting = 3 * 32 + 57 * 8 + BURST;
         let cases = [
-            ("an answer each 0.4 ms", micros(400), micros(100), 320 + BURST, true),
-            ("a look each 125 ms", micros(125_000), micros(400), 80, false),
+            ("an answer each 0.4 ms", answers(None), 2, 2 * 32 + BURST, Some(LIMIT)),
+            ("the same for a minute", answers(None), 60, lasting, Some(LASTING_LIMIT)),
             (
-                "a list that comes as fast as it is read",
-                micros(100),
-                micros(1_500),
-                6_250,
-                false,
+                "and each 10 ms something is due",
+                answers(Some(micros(10_000))),
+                60,
+                60 * 32 + BURST,
+                Some(LIMIT),
             ),
+            (
+                "and each 0.1 s",
+                answers(Some(micros(100_000))),
+                60,
+                3 * 32 + 57 * 10 + BURST,
+                Some(micros(100_000)),
+            ),
+            ("a look each 125 ms", looks, 60, 480, None),
+            ("a list that comes as fast as it is read", list, 10, 6_250, None),
         ];
-        for (what, every, work, wanted, waits) in cases {
-            let (count, longest) = play(every, work);
-            assert!(count.abs_diff(wanted) <= wanted / 20, "{what}: woke {count} times");
-            assert_eq!(longest > Duration::ZERO, waits, "{what}: stayed away for {longest:?}");
-            assert!(longest <= INTERVAL, "{what}: stayed away for {longest:?}");
+        for (what, load, secs, wanted, limit) in cases {
+            let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
+            let (count, longest) = play(&mut wakes, &load, Duration::from_secs(secs));
+            assert!(
+                count.abs_diff(wanted) <= wanted / 20,
+                "{what}: woke {count} times, not {wanted}"
+            );
+            assert!(longest <= limit.unwrap_or_default(), "{what}: stayed away for {longest:?}");
+            assert_eq!(
+                longest > Duration::ZERO,
+                limit.is_some(),
+                "{what}: stayed away for {longest:?}"
+            );
         }
     }
 
     #[test]
     fn after_a_pause_a_burst_meets_nobody_who_is_away() {
-        let mut wakes = Wakes::new(RATE).expect("a rate");
-        for start in [0, 60_000_000] {
-            let mut away = (0..=u64::from(BURST)).map(|turn| {
-                let now = at(start + turn);
+        let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
+        for pause in [0, 60_000_000] {
+            let start = wakes.woke + micros(pause);
+            let mut away = (0..=BURST).map(|turn| {
+                let now = start + micros(turn.into());
                 wakes.woke(now);
-                wakes.done(now)
+                wakes.done(now, None, Asked::default())
             });
             let last = away.find(|rest| !rest.is_zero());
             assert!(last.is_some() && away.next().is_none());
         }
+    }
+
+    /// Who was busy for long is so no more after a third of a second without work, and less so after a short while.
+    #[test]
+    fn who_has_nothing_to_do_recovers() {
+        for (pause, wanted) in [(20_000, LASTING_LIMIT), (90_000, LIMIT), (300_000, LIMIT)] {
+            let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
+            let (_, longest) = play(&mut wakes, &ANSWERS, Duration::from_secs(10));
+            assert_eq!(longest, LASTING_LIMIT);
+            wakes.woke = wakes.waits + micros(pause);
+            let (_, longest) = play(&mut wakes, &ANSWERS, micros(400_000));
+            assert_eq!(longest.as_millis(), wanted.as_millis(), "after {pause} microseconds");
+        }
+    }
+
+    /// A server answers so many requests a second of 256 that are under way. What was answered meanwhile is taken at once, which is worth
+    /// it, and others are asked for; then little has come yet.
+    #[test]
+    fn a_server_is_waited_for_only_if_it_is_slow() {
+        const OPEN: u64 = 256;
+        let cases = [
+            (100, LASTING_LIMIT),
+            (250, LASTING_LIMIT),
+            (500, micros(64_000)),
+            (750, micros(42_667)),
+            (2_500, LIMIT),
+        ];
+        for (per_second, wanted) in cases {
+            let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
+            let (mut now, mut answered, mut rest) = (at(0), 0, Duration::ZERO);
+            for _ in 0..200 {
+                let asked = Asked { open: OPEN, answered };
+                wakes.woke(now);
+                now = now + micros(1_500);
+                assert_eq!(wakes.done(now, None, asked), Duration::ZERO);
+                wakes.woke(now);
+                rest = wakes.done(now, None, asked);
+                now = now + rest.max(micros(1_000));
+                answered += u64::try_from(rest.as_micros() * per_second / 1_000_000)
+                    .expect("few")
+                    .min(OPEN);
+            }
+            assert!(
+                rest.abs_diff(wanted) <= wanted / 10,
+                "{per_second} a second: {rest:?}, not {wanted:?}"
+            );
+        }
+    }
+
+    /// A moment in which a server answers little is no reason to stay away for long.
+    #[test]
+    fn it_stays_away_for_longer_by_and_by() {
+        let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
+        play(&mut wakes, &ANSWERS, Duration::from_secs(10));
+        let mut now = wakes.waits;
+        let rests = [Some(micros(1_000)), None, None, None].map(|due| {
+            wakes.woke(now);
+            let rest = wakes.done(now, due, Asked::default());
+            now = now + rest;
+            rest
+        });
+        assert_eq!(rests.map(|rest| rest.as_millis()), [31, 62, 125, 125]);
+    }
+
+    /// They count where they wait.
+    #[test]
+    fn requests_count_until_they_are_answered() {
+        let (first, second) = (Waiting::begin(), Waiting::begin());
+        assert_eq!(ASKED.get(), Asked { open: 2, answered: 0 });
+        drop(first);
+        assert_eq!(ASKED.get(), Asked { open: 1, answered: 1 });
+        drop(second);
+        assert_eq!(ASKED.get(), Asked { open: 0, answered: 2 });
+    }
+
+    /// The earliest counts until it has passed.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_is_known_until_it_was() {
+        let (begin, millis) = (Instant::now(), Duration::from_millis);
+        assert_eq!(due_in(begin), None);
+        for later in [30, 10, 20] {
+            expect(begin + millis(later));
+        }
+        assert_eq!(due_in(begin), Some(millis(10) + TICK));
+        tokio::time::advance(millis(11)).await;
+        expect(begin + millis(40));
+        assert_eq!(due_in(Instant::now()), Some(millis(29) + TICK));
+        tokio::time::advance(millis(60)).await;
+        assert_eq!(due_in(Instant::now()), None);
     }
 
     /// Without turns it would take some 50 ms; with them it cannot take less than 240, however fast the machine is.
@@ -171,7 +465,11 @@ mod tests {
     fn a_runtime_stays_away_and_does_its_work() {
         const TURNS: u32 = 40;
         let clock = Clock::system();
-        let runtime = single_threaded(Wakes::new(100.0)).expect("a runtime");
+        let pace = Pace {
+            per_second: 100.0,
+            lasting: 100.0,
+        };
+        let runtime = single_threaded(Wakes::new(pace)).expect("a runtime");
         let before = clock.now().mono;
         runtime.block_on(async {
             for _ in 0..TURNS {
@@ -184,6 +482,16 @@ mod tests {
 
     #[test]
     fn what_is_no_rate_is_no_limit() {
-        assert!([0.0, -1.0, f64::NAN].into_iter().all(|rate| Wakes::new(rate).is_none()));
+        let pace = |per_second, lasting| Pace { per_second, lasting };
+        assert!(
+            [0.0, -1.0, f64::NAN]
+                .into_iter()
+                .all(|rate| Wakes::new(pace(rate, 8.0)).is_none())
+        );
+        assert!(
+            [0.0, -1.0, f64::NAN]
+                .into_iter()
+                .all(|rate| Wakes::new(pace(32.0, rate)).is_none())
+        );
     }
 }

@@ -6,7 +6,7 @@
 use bailiff_cluster::Api;
 use bailiff_event_bus::{Bus, PublishOptions, SubscribeOptions};
 use bailiff_model::{Shard, Topic};
-use bailiff_runtime::{Clock, Metrics, Readiness, Seed, Shutdown, Spans};
+use bailiff_runtime::{Clock, Metrics, Pace, Readiness, Seed, Shutdown, Spans};
 
 /// The surroundings of a stage; cloning it gives the same ones.
 #[derive(Clone, Debug)]
@@ -162,8 +162,8 @@ pub trait Stage: 'static {
     /// What it is for, in one line: the head of `--help`.
     const ABOUT: &'static str;
 
-    /// How often a second it wakes up at most while much happens; what comes waits for the next time. At rest no stage is near it.
-    const WAKES_PER_SECOND: f64 = 32.0;
+    /// How often it wakes up at most while much happens; what comes waits for the next time. At rest no stage is near it.
+    const WAKES: Pace = Pace::USUAL;
 
     /// Flags of its own.
     type Options: clap::Args + Clone + Send + Sync + 'static;

@@ -17,7 +17,7 @@ pub mod settle;
 pub mod shards;
 
 pub use bailiff_model::Shard;
-pub use bailiff_runtime::Alarm;
+pub use bailiff_runtime::{Alarm, Pace};
 pub use beacon::Beacon;
 pub use brake::Brake;
 pub use env::{Env, Error, Host, Stage, idle};

@@ -137,7 +137,7 @@ pub fn serve<S: Stage>(args: Args<S::Options>) -> ExitCode {
     }
     // One thread: what comes is handed from task to task some hundred times a second, and to wake another thread for it costs many
     // times what is done with it.
-    let runtime = match single_threaded(Wakes::new(S::WAKES_PER_SECOND)) {
+    let runtime = match single_threaded(Wakes::new(S::WAKES)) {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };

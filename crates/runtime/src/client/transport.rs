@@ -36,6 +36,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::paced::Connector;
+use crate::wakes::Waiting;
 use shared::{Held, Place, Receiving, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
@@ -77,7 +78,10 @@ enum Reading {
 }
 
 /// A request under way: dropping it calls it off.
-pub struct Answering(BoxFuture<'static, Result<Response<Answer>, SendError>>);
+pub struct Answering {
+    answer: BoxFuture<'static, Result<Response<Answer>, SendError>>,
+    _waiting: Waiting,
+}
 
 /// There is no connection, or it broke, or the request might not be sent any more.
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +140,7 @@ impl Transport {
                 pool: Arc::clone(&pool),
                 place,
             };
-            Answering(layers.service(sending).oneshot(request).map_err(SendError).boxed())
+            Answering::by(layers.service(sending).oneshot(request).map_err(SendError).boxed())
         };
         Ok(Self {
             send: Arc::new(send),
@@ -202,7 +206,7 @@ impl From<Client> for Transport {
                     error => error.into(),
                 })
             };
-            Answering(answered.map_ok(Answer::of).map_err(SendError).boxed())
+            Answering::by(answered.map_ok(Answer::of).map_err(SendError).boxed())
         };
         Self {
             send: Arc::new(send),
@@ -364,11 +368,20 @@ impl fmt::Debug for Content {
 
 // === impl Answering ===
 
+impl Answering {
+    fn by(answer: BoxFuture<'static, Result<Response<Answer>, SendError>>) -> Self {
+        Self {
+            answer,
+            _waiting: Waiting::begin(),
+        }
+    }
+}
+
 impl Future for Answering {
     type Output = Result<Response<Answer>, SendError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(context)
+        self.answer.as_mut().poll(context)
     }
 }
 
