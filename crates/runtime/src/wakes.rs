@@ -6,18 +6,20 @@
 //! due ([`crate::Alarm`]), and not while much of what it asked for is answered: a server that is fast is not waited for. One that is rarely
 //! woken never waits.
 
-use std::cell::Cell;
+mod outlook;
+
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bailiff_model::Mono;
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::Instant;
 
 use crate::Clock;
 use crate::client::TokenBucket;
 use crate::telemetry::lines;
+use outlook::Asked;
+pub(crate) use outlook::{Waiting, expect};
 
 /// Wakes in a row that are not waited for: a node that fails, or a pod that is due, meets a process that rested.
 const BURST: u32 = 16;
@@ -34,65 +36,7 @@ const WORTH_IT: Duration = Duration::from_millis(1);
 /// The share of what is open, as one of so many, that may have been answered before the process looks: the server is never out of work.
 const SOME: u128 = 8;
 
-/// How much later than due tokio's timers fire at most.
-const TICK: Duration = Duration::from_millis(1);
-
-thread_local! {
-    /// What the clock makes due next for what runs on this thread, if that is known. It may be something that nobody waits for any more.
-    static DUE: Cell<Option<Instant>> = const { Cell::new(None) };
-
-    /// Requests of this thread.
-    static ASKED: Cell<Asked> = const { Cell::new(Asked { open: 0, answered: 0 }) };
-}
-
-/// How many requests there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Asked {
-    /// They wait for their answers.
-    open: u64,
-    /// They were answered, or given up.
-    answered: u64,
-}
-
-/// A request that waits for its answer, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Waiting(());
-
-impl Waiting {
-    pub(crate) fn begin() -> Self {
-        let Asked { open, answered } = ASKED.get();
-        let open = open.saturating_add(1);
-        ASKED.set(Asked { open, answered });
-        Self(())
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let Asked { open, answered } = ASKED.get();
-        // It may end on another thread than it began on, where nobody stays away.
-        let (open, answered) = (open.saturating_sub(1), answered.saturating_add(1));
-        ASKED.set(Asked { open, answered });
-    }
-}
-
-/// Something on this thread is due `at`.
-pub(crate) fn expect(at: Instant) {
-    let earlier = DUE.get().filter(|known| *known < at && *known > Instant::now());
-    DUE.set(Some(earlier.unwrap_or(at)));
-}
-
-/// In how long something is due by tokio's timers; `None` if nothing is known of it.
-fn due_in(now: Instant) -> Option<Duration> {
-    let at = DUE.get()? + TICK;
-    if at <= now {
-        DUE.set(None);
-        return None;
-    }
-    Some(at.duration_since(now))
-}
-
-/// How often a process wakes up at most: as often as it likes if a rate is none.
+/// How often a process wakes up at most: as often as it likes if one of both is no rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
     /// So many times a second, after a few.
@@ -232,7 +176,7 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
     let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
     builder.on_thread_park(move || {
         lines::send();
-        let rest = lock(&wakes).done(now(), due_in(Instant::now()), ASKED.get());
+        let rest = lock(&wakes).done(now(), outlook::due_in(), Asked::now());
         if !rest.is_zero() {
             #[expect(
                 clippy::disallowed_methods,
@@ -371,10 +315,10 @@ mod tests {
         }
     }
 
-    /// Who was busy for long is so no more after a third of a second without work, and less so after a short while.
+    /// Who was busy for long is so no more after 0.4 s without work, and less so after a short while.
     #[test]
     fn who_has_nothing_to_do_recovers() {
-        for (pause, wanted) in [(20_000, LASTING_LIMIT), (90_000, LIMIT), (300_000, LIMIT)] {
+        for (pause, wanted) in [(20_000, LASTING_LIMIT), (90_000, LIMIT), (410_000, LIMIT)] {
             let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
             let (_, longest) = play(&mut wakes, &ANSWERS, Duration::from_secs(10));
             assert_eq!(longest, LASTING_LIMIT);
@@ -431,33 +375,6 @@ mod tests {
             rest
         });
         assert_eq!(rests.map(|rest| rest.as_millis()), [31, 62, 125, 125]);
-    }
-
-    /// They count where they wait.
-    #[test]
-    fn requests_count_until_they_are_answered() {
-        let (first, second) = (Waiting::begin(), Waiting::begin());
-        assert_eq!(ASKED.get(), Asked { open: 2, answered: 0 });
-        drop(first);
-        assert_eq!(ASKED.get(), Asked { open: 1, answered: 1 });
-        drop(second);
-        assert_eq!(ASKED.get(), Asked { open: 0, answered: 2 });
-    }
-
-    /// The earliest counts until it has passed.
-    #[tokio::test(start_paused = true)]
-    async fn what_is_due_is_known_until_it_was() {
-        let (begin, millis) = (Instant::now(), Duration::from_millis);
-        assert_eq!(due_in(begin), None);
-        for later in [30, 10, 20] {
-            expect(begin + millis(later));
-        }
-        assert_eq!(due_in(begin), Some(millis(10) + TICK));
-        tokio::time::advance(millis(11)).await;
-        expect(begin + millis(40));
-        assert_eq!(due_in(Instant::now()), Some(millis(29) + TICK));
-        tokio::time::advance(millis(60)).await;
-        assert_eq!(due_in(Instant::now()), None);
     }
 
     /// Without turns it would take some 50 ms; with them it cannot take less than 240, however fast the machine is.
