@@ -46,6 +46,7 @@ fn evict_here(
     pods: &[TargetView],
     waited_for: &mut oneshot::Sender<Result<f64, String>>,
 ) -> Result<f64, String> {
+    // As the zone-evictor wakes up.
     let runtime = single_threaded(Wakes::new(Pace::USUAL)).map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let api = cluster::reach_as_a_stage(kubeconfig, clock).await?;

@@ -24,10 +24,10 @@ pub(crate) use outlook::{Waiting, expect};
 /// Wakes in a row that are not waited for: a node that fails, or a pod that is due, meets a process that rested.
 const BURST: u32 = 16;
 
-/// Who stayed away for so long in sum is busy for long,
+/// Who stayed away for so long in sum is busy for long. Time without work takes [`RECOVERY`] times itself off.
 const LASTING: Duration = Duration::from_secs(3);
 
-/// and so much longer than it then had nothing to do is it not, or less so.
+/// See [`LASTING`].
 const RECOVERY: u32 = 8;
 
 /// What takes that long costs far more than to wake up for it, and does not count: a long list is not read in turns.
@@ -79,6 +79,14 @@ impl Pace {
         per_second: 32.0,
         lasting: 8.0,
     };
+
+    /// The same however long it goes on.
+    pub const fn steady(per_second: f64) -> Self {
+        Self {
+            per_second,
+            lasting: per_second,
+        }
+    }
 }
 
 // === impl Wakes ===
@@ -109,7 +117,7 @@ impl Wakes {
         if now.saturating_since(self.woke) >= WORTH_IT {
             return Duration::ZERO;
         }
-        let mut time = match self.bucket.try_take(now) {
+        let brief = match self.bucket.try_take(now) {
             Ok(()) => Duration::ZERO,
             Err(at) => {
                 // There is one by then.
@@ -117,9 +125,11 @@ impl Wakes {
                 at.saturating_since(now)
             }
         };
-        if self.busy >= LASTING {
-            time = self.lasting(now, due, asked);
-        }
+        let time = if self.busy < LASTING {
+            brief
+        } else {
+            self.lasting(now, due, asked)
+        };
         if !time.is_zero() {
             self.waits = now + time;
             self.busy = LASTING.min(self.busy + time);
@@ -382,11 +392,7 @@ mod tests {
     fn a_runtime_stays_away_and_does_its_work() {
         const TURNS: u32 = 40;
         let clock = Clock::system();
-        let pace = Pace {
-            per_second: 100.0,
-            lasting: 100.0,
-        };
-        let runtime = single_threaded(Wakes::new(pace)).expect("a runtime");
+        let runtime = single_threaded(Wakes::new(Pace::steady(100.0))).expect("a runtime");
         let before = clock.now().mono;
         runtime.block_on(async {
             for _ in 0..TURNS {

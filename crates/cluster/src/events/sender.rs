@@ -22,8 +22,8 @@ use crate::error::{Error, Kind};
 const UNDER_WAY: usize = 8;
 
 /// Who takes so long to answer (with the rate limit's turn) is busy with what matters: a server that is well takes a few milliseconds,
-/// and a stage that is busy looks at answers every 125 ms at least. Then it is one request at a time, as client-go's recorder always has, until an
-/// answer is quick. What comes faster than it goes out waits in the queue, or is dropped and counted (NL-132).
+/// and a stage that is busy looks at answers after 125 ms at the latest. Then it is one request at a time, as client-go's recorder always
+/// has, until an answer is quick. What comes faster than it goes out waits in the queue, or is dropped and counted (NL-132).
 const SLOW: Duration = Duration::from_millis(250);
 
 /// Attempts to send one Event if there was no HTTP answer, and the pause between them (NL-132).
