@@ -29,7 +29,9 @@ pub(crate) mod wire;
 
 pub use list::read_collection;
 
+use std::borrow::Cow;
 use std::convert::Infallible;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bailiff_model::Mono;
@@ -88,7 +90,7 @@ impl Witness for () {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Path of the collection, such as `/api/v1/nodes`.
-    pub path: &'static str,
+    pub path: Cow<'static, str>,
     /// Label selector, or empty.
     pub label_selector: &'static str,
     /// Field selector, or empty.
@@ -160,20 +162,28 @@ impl Source {
     /// All objects of a collection.
     pub const fn all(path: &'static str) -> Self {
         Self {
-            path,
+            path: Cow::Borrowed(path),
             label_selector: "",
             field_selector: "",
         }
     }
 
+    /// Pods of a namespace.
+    pub fn pods_in(namespace: &str) -> Self {
+        Self {
+            path: Cow::Owned(format!("/api/v1/namespaces/{namespace}/pods")),
+            ..Self::all("")
+        }
+    }
+
     /// Name for logs and metrics: the last part of the path.
-    pub fn resource(&self) -> &'static str {
-        self.path.rsplit('/').next().unwrap_or(self.path)
+    pub fn resource(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
     fn query(&self, more: &[(&str, &str)]) -> String {
         let fixed = [("labelSelector", self.label_selector), ("fieldSelector", self.field_selector)];
-        let mut query = String::from(self.path);
+        let mut query = String::from(&*self.path);
         for (position, (key, value)) in fixed.iter().chain(more).filter(|(_, value)| !value.is_empty()).enumerate() {
             query.push(if position == 0 { '?' } else { '&' });
             query.push_str(key);
@@ -235,7 +245,7 @@ impl<T: View, P: Send + 'static> Watch<T, P> {
         let task = Task::new(
             api.clone(),
             source.clone(),
-            seed.fork(source.path),
+            seed.fork(&source.path),
             teller,
             Box::new(witness),
             way,
@@ -252,14 +262,19 @@ impl<T: View, P: Send + 'static> Watch<T, P> {
 
     /// The next event. Cancel-safe. Never ends while the process runs.
     pub async fn next(&mut self) -> Event<T, P> {
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The same, for who reads several watches.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event<T, P>> {
         loop {
             if let Some(event) = self.next.next() {
-                return event;
+                return Poll::Ready(event);
             }
-            match self.events.recv().await {
+            match ready!(self.events.poll_recv(context)) {
                 Some(batch) => self.next = batch.into_iter(),
                 // The task only ends with this value or the runtime.
-                None => std::future::pending().await,
+                None => return Poll::Pending,
             }
         }
     }

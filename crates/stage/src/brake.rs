@@ -10,6 +10,7 @@
 pub mod pauses;
 mod telling;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bailiff_cluster::watch::{Event, Source};
@@ -33,7 +34,7 @@ pub const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 /// Only the one ConfigMap is watched, so that a role may name it.
 const SOURCE: Source = Source {
-    path: COLLECTION,
+    path: Cow::Borrowed(COLLECTION),
     label_selector: "",
     field_selector: "metadata.name=bailiff-pauses",
 };

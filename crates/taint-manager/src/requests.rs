@@ -1,5 +1,7 @@
 //! Reads and writes: what goes over the wire, and what its answer means to the core.
 
+use std::borrow::Cow;
+
 use bailiff_cluster::error::Kind;
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
@@ -16,7 +18,7 @@ use crate::views::{NodeView, PodView};
 pub(crate) const NODES: &str = "/api/v1/nodes";
 /// All pods that are on a node: no other is ever judged (TE-021).
 pub(crate) const PODS: Source = Source {
-    path: "/api/v1/pods",
+    path: Cow::Borrowed("/api/v1/pods"),
     label_selector: "",
     field_selector: "spec.nodeName!=",
 };

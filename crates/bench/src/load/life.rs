@@ -1,5 +1,6 @@
 //! Creates the cluster, and then does what kubelets and a scheduler do.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ const TOLD: usize = 5_000;
 
 /// Pods of ours.
 const PODS: Source = Source {
-    path: "/api/v1/pods",
+    path: Cow::Borrowed("/api/v1/pods"),
     label_selector: "app.kubernetes.io/managed-by=bailiff-bench",
     field_selector: "",
 };

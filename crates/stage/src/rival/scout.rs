@@ -1,5 +1,7 @@
 //! Looking out for a rival: what the stage's own watches bring, Events of the duty's component, and the leader Lease.
 
+use std::borrow::Cow;
+
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{Meta, or_default, time};
 use bailiff_cluster::watch::{Event, Source};
@@ -15,7 +17,7 @@ use crate::env::Env;
 
 /// The one Lease that tells who leads.
 const LEASE: Source = Source {
-    path: "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+    path: Cow::Borrowed("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
     label_selector: "",
     field_selector: "metadata.name=kube-controller-manager",
 };
@@ -23,7 +25,7 @@ const LEASE: Source = Source {
 /// Events of one component each, as they are served by the core API, which can select them.
 const fn events_of(selector: &'static str) -> Source {
     Source {
-        path: "/api/v1/events",
+        path: Cow::Borrowed("/api/v1/events"),
         label_selector: "",
         field_selector: selector,
     }
