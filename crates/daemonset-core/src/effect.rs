@@ -1,5 +1,7 @@
 //! What goes into the core and what comes out of it.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,13 +30,20 @@ pub enum Input {
     NodeDeleted(NodeName),
     /// Some of a list of pods that [`Input::Pods`] ends.
     SomePods {
+        /// What is listed.
+        of: Scope,
         /// The list begins. What one that broke off has shown stands; who is gone it does not say.
         first: bool,
         /// These.
         pods: Vec<Pod>,
     },
-    /// These, and those of [`Input::SomePods`] since the list began, if it came in parts, are all pods there are.
-    Pods(Listed<Pod, PodUid>),
+    /// These, and those of [`Input::SomePods`] since the list began, if it came in parts, are all pods of a scope.
+    Pods {
+        /// What was listed.
+        of: Scope,
+        /// These.
+        pods: Listed<Pod, PodUid>,
+    },
     /// A pod was created or changed.
     PodApplied(Pod),
     /// A pod is gone.
@@ -82,8 +91,27 @@ pub enum Input {
     Tick,
 }
 
+/// Pods that are listed and watched together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// All.
+    All,
+    /// Those of a namespace.
+    Namespace(Namespace),
+}
+
+impl Scope {
+    /// True if the pods of this namespace are in it.
+    pub fn has(&self, namespace: &Namespace) -> bool {
+        match self {
+            Self::All => true,
+            Self::Namespace(of) => of == namespace,
+        }
+    }
+}
+
 /// What is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Watched {
     /// DaemonSets.
     DaemonSets,
@@ -91,18 +119,29 @@ pub enum Watched {
     Revisions,
     /// Nodes.
     Nodes,
-    /// Pods.
-    Pods,
+    /// Pods, as [`Effect::WatchPods`] asks for them.
+    Pods(Scope),
 }
 
 impl Watched {
     /// The resource's name in the API.
-    pub const fn as_str(self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::DaemonSets => "daemonsets",
             Self::Revisions => "controllerrevisions",
             Self::Nodes => "nodes",
-            Self::Pods => "pods",
+            Self::Pods(_) => "pods",
+        }
+    }
+}
+
+/// For people.
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())?;
+        match self {
+            Self::Pods(Scope::Namespace(namespace)) => write!(f, " in {namespace}"),
+            _ => Ok(()),
         }
     }
 }
@@ -140,6 +179,8 @@ pub enum Effect {
     Publish(Box<DaemonSetSync>),
     /// Withdraw what was published of a DaemonSet.
     Withdraw(Arc<Owner>),
+    /// Watch these pods, and no others; replaces what was asked for before. A watch that is there already goes on.
+    WatchPods(BTreeSet<Scope>),
     /// Wake the core at this time; replaces what was asked for before.
     WakeAt(Option<Mono>),
 }

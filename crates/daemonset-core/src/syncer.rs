@@ -1,13 +1,17 @@
 //! The entry point: routes every input to the DaemonSets it concerns and syncs those.
 
+mod pods;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bailiff_model::{Hold, HoldReason, Holds, Listed, Mono, Namespace, NodeName, Now, PodUid, Profile, Shard, Uid, Unlisted};
+use bailiff_model::{Holds, Listed, Mono, Namespace, NodeName, Now, Profile, Shard, Uid, Unlisted};
 
-use crate::effect::{Answer, Effect, Input, RequestId, Watched};
-use crate::facts::{Controller, DaemonSet, Node, Pod, Revision};
+use crate::effect::{Answer, Effect, Input, RequestId};
+use crate::facts::{Controller, DaemonSet, Node, Revision};
+use crate::scopes::{Known, Scopes};
 use crate::set::{Cx, Op, Out, Set};
+use crate::stale::Stale;
 use crate::timers::Timers;
 use crate::world::{Shown, World};
 
@@ -26,9 +30,10 @@ type Key = (Namespace, Arc<str>);
 /// The decisions of the daemonset-syncer.
 ///
 /// # Guarantees
-/// - Nothing is decided before all nodes, pods, revisions and DaemonSets were listed once (DS-005).
-/// - Nothing is decided amid a list of pods or nodes that comes in parts: a pod that is gone and the one that came in its place are both
-///   known then, and look like one too many; and how many nodes want a pod is of two times.
+/// - Nothing is decided of a DaemonSet before all nodes, revisions, DaemonSets, and pods of its namespace were listed once (DS-005).
+/// - Nothing is decided amid a list of its pods, or of nodes, that comes in parts: a pod that is gone and the one that came in its place
+///   are both known then, and look like one too many; and how many nodes want a pod is of two times.
+/// - Pods are asked for where DaemonSets are ([`Effect::WatchPods`]); what comes of others is not looked at.
 /// - The same inputs give the same effects.
 /// - Applying [`Input::Tick`] with nothing changed and no time passed gives no effect.
 ///
@@ -41,9 +46,10 @@ pub struct Syncer {
     sets: BTreeMap<Key, Set>,
     listed: Seen,
     unlisted_nodes: Unlisted<NodeName>,
-    unlisted_pods: Unlisted<PodUid>,
-    /// Why each watch that is not fresh is not.
-    stale: BTreeMap<Watched, Hold>,
+    scopes: Scopes,
+    /// Namespaces in which a DaemonSet came or went by this input.
+    touched: BTreeSet<Namespace>,
+    stale: Stale,
     holds: Holds,
     /// DaemonSets to be synced by this input.
     woken: BTreeSet<Key>,
@@ -55,7 +61,6 @@ pub struct Syncer {
 #[derive(Debug, Default)]
 struct Seen {
     nodes: bool,
-    pods: bool,
     daemonsets: bool,
     revisions: bool,
 }
@@ -69,30 +74,29 @@ impl Syncer {
         }
     }
 
-    /// True once everything was listed.
+    /// True while everything that is needed was listed once.
     pub fn is_ready(&self) -> bool {
+        self.has_begun() && self.scopes.are_listed()
+    }
+
+    /// True once everything but pods was listed.
+    fn has_begun(&self) -> bool {
         let Seen {
             nodes,
-            pods,
             daemonsets,
             revisions,
         } = self.listed;
-        nodes && pods && daemonsets && revisions
+        nodes && daemonsets && revisions
     }
 
     /// Takes one input and says what to do.
     pub fn apply(&mut self, input: Input, now: Now) -> Vec<Effect> {
         self.route(input, now);
-        if self.is_ready() && self.may_decide() {
+        self.watch_pods();
+        if self.has_begun() {
             self.sync(now);
         }
         std::mem::take(&mut self.out.effects)
-    }
-
-    /// What is known of pods, and of nodes, is of one time, or nothing is written anyway.
-    fn may_decide(&self) -> bool {
-        let is_listing = self.unlisted_pods.is_under_way() || self.unlisted_nodes.is_under_way();
-        !is_listing || !self.stale.is_empty()
     }
 
     fn route(&mut self, input: Input, now: Now) {
@@ -101,8 +105,8 @@ impl Syncer {
             Input::Nodes(nodes) => self.nodes_listed(nodes),
             Input::NodeApplied(node) => self.node_applied(node),
             Input::NodeDeleted(name) => self.node_deleted(&name),
-            Input::SomePods { first, pods } => self.some_pods_listed(first, pods),
-            Input::Pods(pods) => self.pods_listed(pods, now.mono),
+            Input::SomePods { of, first, pods } => self.some_pods_listed(&of, first, pods),
+            Input::Pods { of, pods } => self.pods_listed(&of, pods, now.mono),
             Input::PodApplied(pod) => self.pod_applied(pod),
             Input::PodDeleted(uid) => self.pod_deleted(&uid),
             Input::DaemonSets(daemonsets) => self.daemonsets_listed(daemonsets),
@@ -111,8 +115,8 @@ impl Syncer {
             Input::Revisions(revisions) => self.revisions_listed(revisions),
             Input::RevisionApplied(revision) => self.revision_applied(revision),
             Input::RevisionDeleted { namespace, name, uid } => self.revision_deleted(&namespace, &name, &uid),
-            Input::WatchStale { watch, reason } => self.watch_stale(watch, &reason, now),
-            Input::WatchFresh(watch) => self.watch_fresh(watch),
+            Input::WatchStale { watch, reason } => self.stale_otherwise(|stale| stale.note(watch, &reason, now.wall)),
+            Input::WatchFresh(watch) => self.stale_otherwise(|stale| stale.clear(&watch)),
             Input::Braked(holds) => {
                 self.holds = holds;
                 self.call_off_held();
@@ -130,17 +134,24 @@ impl Syncer {
         while let Some(key) = self.wakes.pop(now.mono) {
             self.woken.insert(key);
         }
-        let hold = self.hold();
         for key in std::mem::take(&mut self.woken) {
             let Some(set) = self.sets.get_mut(&key) else {
                 self.wakes.set(&key, None);
                 continue;
             };
+            let held = self.stale.over(&key.0);
+            // What is known of pods, and of nodes, is of one time, or nothing is written anyway.
+            let is_listing = |pods: &Known| pods.is_being_listed() || self.unlisted_nodes.is_under_way();
+            let may_decide = |pods: &Known| pods.is_listed() && (held.is_some() || !is_listing(pods));
+            if !self.scopes.of(&key.0).is_some_and(may_decide) {
+                self.woken.insert(key);
+                continue;
+            }
             let mut cx = Cx {
                 now,
                 world: &self.world,
                 profile: self.options.profile,
-                held: hold.as_ref(),
+                held,
                 holds: &self.holds,
                 out: &mut self.out,
             };
@@ -156,27 +167,12 @@ impl Syncer {
 
     // === holds ===
 
-    fn watch_stale(&mut self, watch: Watched, reason: &str, now: Now) {
-        let before = self.hold();
-        let hold = Hold {
-            reason: HoldReason::ApiStale,
-            detail: format!("the watch of {} is stale: {reason}", watch.as_str()),
-            since: self.stale.get(&watch).map_or(now.wall, |hold| hold.since),
-            until: None,
-        };
-        self.stale.insert(watch, hold);
-        self.wake_if_held_otherwise(before);
-    }
-
-    fn watch_fresh(&mut self, watch: Watched) {
-        let before = self.hold();
-        self.stale.remove(&watch);
-        self.wake_if_held_otherwise(before);
-    }
-
-    /// Why nothing may be written: a decision needs all four watches, and the one that is stale longest is the one to look at.
-    fn hold(&self) -> Option<Hold> {
-        self.stale.values().min_by_key(|hold| hold.since).cloned()
+    /// Changes what is known of watches, and wakes the DaemonSets that are held otherwise by it.
+    fn stale_otherwise(&mut self, change: impl FnOnce(&mut Stale)) {
+        let before = self.stale.clone();
+        change(&mut self.stale);
+        let is_held_otherwise = |key: &&Key| before.over(&key.0) != self.stale.over(&key.0);
+        self.woken.extend(self.sets.keys().filter(is_held_otherwise).cloned());
     }
 
     /// Takes deletes of running pods back that a hold covers by now, as far as they were not sent: they wait for their turn, minutes if
@@ -195,12 +191,6 @@ impl Syncer {
         let held = self.out.asked.iter().filter(|(_, (_, op))| is_held(op));
         let held: Vec<Effect> = held.map(|(id, _)| Effect::CallOff(*id)).collect();
         self.out.effects.extend(held);
-    }
-
-    fn wake_if_held_otherwise(&mut self, before: Option<Hold>) {
-        if self.hold() != before {
-            self.woken.extend(self.sets.keys().cloned());
-        }
     }
 
     // === nodes ===
@@ -252,96 +242,13 @@ impl Syncer {
         }
     }
 
-    // === pods ===
-
-    fn some_pods_listed(&mut self, begins: bool, pods: Vec<Pod>) {
-        if begins {
-            self.unlisted_pods.begin(self.world.pod_uids());
-        }
-        for pod in pods {
-            self.unlisted_pods.saw(&pod.uid);
-            self.pod_applied(pod);
-        }
-    }
-
-    fn pods_listed(&mut self, pods: Listed<Pod, PodUid>, now: Mono) {
-        self.listed.pods = true;
-        let named = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable);
-        let unlisted = self.unlisted_pods.end(|| self.world.pod_uids(), named);
-        let gone: Vec<PodUid> = self.world.pod_uids().filter(|uid| unlisted.contains(uid)).collect();
-        for uid in gone {
-            self.pod_deleted(&uid);
-        }
-        for pod in pods.all {
-            self.pod_applied(pod);
-        }
-        for (key, set) in &mut self.sets {
-            set.pods_listed(now);
-            self.woken.insert(key.clone());
-        }
-    }
-
-    fn pod_applied(&mut self, mut pod: Pod) {
-        if !self.may_be_ours(&pod) {
-            // As good as somebody else's.
-            pod.controller = Controller::Other;
-        }
-        let shown = self.world.apply_pod(pod);
-        self.pod_changed(&shown);
-    }
-
-    /// False of the pods of DaemonSets that are another shard's: nothing here needs them.
-    fn may_be_ours(&self, pod: &Pod) -> bool {
-        match &pod.controller {
-            Controller::DaemonSet(of) => self.options.shard.owns_daemonset(&of.uid),
-            Controller::None | Controller::Other => true,
-        }
-    }
-
-    fn pod_deleted(&mut self, uid: &PodUid) {
-        self.world.bury(uid.as_uid());
-        let Some((key, pod)) = self.world.remove_pod(uid) else {
-            return;
-        };
-        let keys = self.concerned(&pod);
-        let (old, key) = (Some((key, pod)), None);
-        self.pod_changed(&Shown { old, key });
-        for key in keys {
-            if let Some(set) = self.sets.get_mut(&key) {
-                set.forget(uid);
-            }
-        }
-    }
-
-    /// Shows the DaemonSets that a pod concerns or concerned how it is now.
-    fn pod_changed(&mut self, shown: &Shown) {
-        let old = shown.old.as_ref().map(|(_, pod)| pod);
-        let new = shown.key.and_then(|key| self.world.pod_at(key));
-        let keys: BTreeSet<Key> = old.into_iter().chain(new).flat_map(|pod| self.concerned(pod)).collect();
-        for key in keys {
-            let set = self.sets.get_mut(&key);
-            if set.is_some_and(|set| set.pod_changed(shown, &self.world)) {
-                self.woken.insert(key);
-            }
-        }
-    }
-
-    /// DaemonSets that a pod may concern: its owner (DS-022), or all of its namespace if it is an orphan (DS-024).
-    fn concerned(&self, pod: &Pod) -> Vec<Key> {
-        match &pod.controller {
-            Controller::DaemonSet(of) => vec![(pod.namespace.clone(), of.name.clone())],
-            Controller::None => self.of_namespace(&pod.namespace),
-            Controller::Other => Vec::new(),
-        }
-    }
+    // === DaemonSets ===
 
     fn of_namespace(&self, namespace: &Namespace) -> Vec<Key> {
         let first = (namespace.clone(), Arc::from(""));
         let keys = self.sets.range(first..).map(|(key, _)| key);
         keys.take_while(|(of, _)| of == namespace).cloned().collect()
     }
-
-    // === DaemonSets ===
 
     fn daemonsets_listed(&mut self, daemonsets: Listed<DaemonSet, Key>) {
         self.listed.daemonsets = true;
@@ -379,11 +286,12 @@ impl Syncer {
         }
         let uid = ds.uid.clone();
         let mut set = Set::new(ds, &self.world);
-        for key in self.world.owned(&uid).chain(self.world.orphans(&key.0)) {
+        for key in self.world.owned(&key.0, &uid).chain(self.world.orphans(&key.0)) {
             let (old, key) = (None, Some(key));
             set.pod_changed(&Shown { old, key }, &self.world);
         }
         self.sets.insert(key.clone(), set);
+        self.touched.insert(key.0.clone());
         self.woken.insert(key);
     }
 
@@ -398,6 +306,7 @@ impl Syncer {
         if let Some(set) = self.sets.remove(key) {
             self.out.effects.push(Effect::Withdraw(set.owner));
             self.wakes.set(key, None);
+            self.touched.insert(key.0.clone());
         }
     }
 
@@ -472,7 +381,6 @@ impl Syncer {
             self.revision_deleted(&owner.namespace, &name, &uid);
         }
         let key = (owner.namespace.clone(), owner.name.clone());
-        let hold = self.hold();
         let Some(set) = self.sets.get_mut(&key).filter(|set| set.ds.uid == owner.uid) else {
             return;
         };
@@ -480,7 +388,7 @@ impl Syncer {
             now,
             world: &self.world,
             profile: self.options.profile,
-            held: hold.as_ref(),
+            held: self.stale.over(&key.0),
             holds: &self.holds,
             out: &mut self.out,
         };

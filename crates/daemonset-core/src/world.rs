@@ -8,6 +8,7 @@ use bailiff_model::{Hashes, Holds, IndexMap, IndexSet, Namespace, NodeName, PodU
 use hashbrown::HashTable;
 use slotmap::SlotMap;
 
+use crate::effect::Scope;
 use crate::facts::{Controller, Controlling, Labels, Node, Pod, Revision};
 
 /// How many uids of gone objects are remembered, so that a late answer does not bring one back. More than there can be requests
@@ -39,7 +40,8 @@ pub(crate) struct World {
     /// Keys by the uids of their pods, which are in the pods: nobody goes through it, so that its order does not matter.
     keys: HashTable<PodKey>,
     hasher: Hashes,
-    by_owner: BTreeMap<Arc<str>, BTreeSet<PodKey>>,
+    /// By namespace and uid of their DaemonSet.
+    by_owner: BTreeMap<(Namespace, Arc<str>), BTreeSet<PodKey>>,
     orphans: BTreeMap<Namespace, BTreeSet<PodKey>>,
     revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,
     /// Label maps: the pods of one revision have the same.
@@ -83,8 +85,19 @@ impl World {
         holds.on_node(&zone, node).is_some()
     }
 
-    pub(crate) fn pod_uids(&self) -> impl Iterator<Item = PodUid> {
-        self.pods.values().map(|pod| pod.uid.clone())
+    /// Uids of the pods of a scope that are kept.
+    pub(crate) fn pod_uids(&self, scope: &Scope) -> Vec<PodUid> {
+        let uid = |pod: &Pod| pod.uid.clone();
+        match scope {
+            Scope::All => self.pods.values().map(|pod| uid(pod)).collect(),
+            Scope::Namespace(namespace) => self.keys_in(namespace).filter_map(|key| self.pod_at(key).map(uid)).collect(),
+        }
+    }
+
+    fn keys_in(&self, namespace: &Namespace) -> impl Iterator<Item = PodKey> {
+        let first = (namespace.clone(), Arc::from(""));
+        let owned = self.by_owner.range(first..).take_while(move |((of, _), _)| of == namespace);
+        owned.flat_map(|(_, keys)| keys).copied().chain(self.orphans(namespace))
     }
 
     /// True if the pod was there already, whether it still is or not.
@@ -92,9 +105,10 @@ impl World {
         self.key_of(uid).is_some() || self.gone.contains(uid.as_uid())
     }
 
-    /// Pods that the DaemonSet of this uid controls.
-    pub(crate) fn owned(&self, owner: &str) -> impl Iterator<Item = PodKey> {
-        self.by_owner.get(owner).into_iter().flatten().copied()
+    /// Pods of a namespace that the DaemonSet of this uid controls.
+    pub(crate) fn owned(&self, namespace: &Namespace, owner: &Arc<str>) -> impl Iterator<Item = PodKey> {
+        let keys = self.by_owner.get(&(namespace.clone(), owner.clone()));
+        keys.into_iter().flatten().copied()
     }
 
     /// Pods of a namespace that nobody controls.
@@ -150,7 +164,7 @@ impl World {
         self.keys.insert_unique(hash, key, hash_of);
         match controller {
             Controller::None => self.orphans.entry(namespace).or_default().insert(key),
-            Controller::DaemonSet(of) => self.by_owner.entry(of.uid.clone()).or_default().insert(key),
+            Controller::DaemonSet(of) => self.by_owner.entry((namespace, of.uid.clone())).or_default().insert(key),
             Controller::Other => false,
         };
         Some(key)
@@ -174,7 +188,7 @@ impl World {
         let pod = self.pods.remove(key)?;
         match &pod.controller {
             Controller::None => remove_from(&mut self.orphans, &pod.namespace, key),
-            Controller::DaemonSet(of) => remove_from(&mut self.by_owner, &of.uid, key),
+            Controller::DaemonSet(of) => remove_from(&mut self.by_owner, &(pod.namespace.clone(), of.uid.clone()), key),
             Controller::Other => {}
         }
         Some((key, *pod))

@@ -2,7 +2,7 @@
 
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::wire::Call;
-use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Request, Revision, Syncer};
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Request, Revision, Scope, Syncer};
 use bailiff_footprint::fleet::{self, NOW};
 use bailiff_footprint::{Bytes, held};
 use bailiff_model::NodeName;
@@ -73,6 +73,13 @@ fn mk_daemonset(nth: usize) -> Value {
         },
         "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0},
     })
+}
+
+/// One that wants no node: as long as it is there, what is known of pods outlives the others.
+fn mk_keeper() -> Value {
+    let mut keeper = mk_daemonset(SETS);
+    keeper["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/os": "none"});
+    keeper
 }
 
 fn mk_owner(set: usize) -> String {
@@ -160,15 +167,18 @@ impl Cluster {
 fn a_node_a_pod_and_a_pair_take_few_bytes() {
     let mut cluster = Cluster {
         core: Syncer::new(Options::default()),
-        sets: (0..SETS).map(mk_daemonset).collect(),
+        sets: (0..SETS).map(mk_daemonset).chain([mk_keeper()]).collect(),
         pods: 0,
     };
     let before = held();
     for input in [
         Input::Nodes((0..NODES).map(mk_node).collect()),
-        Input::Pods(Vec::new().into()),
         Input::Revisions(Vec::new().into()),
-        Input::DaemonSets(Vec::new().into()),
+        Input::DaemonSets(vec![decode(&mk_keeper())].into()),
+        Input::Pods {
+            of: Scope::Namespace("kube-system".into()),
+            pods: Vec::new().into(),
+        },
     ] {
         cluster.give(input);
     }
@@ -179,7 +189,7 @@ fn a_node_a_pod_and_a_pair_take_few_bytes() {
     }
     let with_pods = held();
     assert_eq!(cluster.pods, NODES * SETS, "every node runs a pod of each");
-    // What is known of pods outlives the DaemonSets, what is known of pairs does not.
+    // What is known of pods outlives their DaemonSets, what is known of pairs does not.
     for set in 0..SETS {
         cluster.give(Input::DaemonSetDeleted {
             namespace: "kube-system".into(),

@@ -8,6 +8,7 @@ mod dispatch;
 mod metrics;
 mod options;
 mod perform;
+mod pods;
 mod stage;
 mod telling;
 mod views;

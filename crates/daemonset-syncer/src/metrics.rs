@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiff_daemonset_core::{Answer, FailureKind, Request, Watched};
+use bailiff_daemonset_core::{Answer, FailureKind, Request, Scope, Watched};
 use bailiff_model::rollout::{DaemonSetSync, WhyNot};
 use bailiff_runtime::metrics::at_zero;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -74,8 +74,13 @@ impl Metrics {
     }
 
     fn begin(&self) {
-        let watches = [Watched::DaemonSets, Watched::Revisions, Watched::Nodes, Watched::Pods];
-        at_zero(&self.stale, watches.map(resource));
+        let watches = [
+            Watched::DaemonSets,
+            Watched::Revisions,
+            Watched::Nodes,
+            Watched::Pods(Scope::All),
+        ];
+        at_zero(&self.stale, watches.iter().map(resource));
         at_zero(&self.queue_depth, [QUEUE]);
         at_zero(&self.queue_adds, [QUEUE]);
         for request in Request::KINDS {
@@ -110,7 +115,7 @@ impl Metrics {
         self.running.set(i64::try_from(running).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn stale(&self, watch: Watched) {
+    pub(crate) fn stale(&self, watch: &Watched) {
         self.stale.get_or_create(&resource(watch)).inc();
     }
 
@@ -135,10 +140,10 @@ impl Metrics {
     }
 }
 
-const fn resource(watch: Watched) -> ResourceLabels {
+const fn resource(watch: &Watched) -> ResourceLabels {
     let group = match watch {
         Watched::DaemonSets | Watched::Revisions => "apps",
-        Watched::Nodes | Watched::Pods => "",
+        Watched::Nodes | Watched::Pods(_) => "",
     };
     ResourceLabels {
         group,
@@ -158,7 +163,7 @@ mod tests {
     fn metrics_have_upstreams_names() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        metrics.stale(Watched::Pods);
+        metrics.stale(&Watched::Pods(Scope::All));
         metrics.queued();
         metrics.depth(3, 1);
         let reason = WhyNot::NoRoom.as_str();

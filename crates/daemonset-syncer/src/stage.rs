@@ -8,7 +8,7 @@ use bailiff_cluster::watch::{Event, EventInParts, ListPart, Source, WatchInParts
 use bailiff_cluster::{Api, Recorder, Watch};
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::rollouts::{Publication, Rollouts};
-use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Severity, Syncer, Watched};
+use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Pod, Request, RequestId, Scope, Severity, Syncer, Watched};
 use bailiff_event_bus::{Body, Draft, Published, Publisher, Record, Subscription, Update, publish, subscribe};
 use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
@@ -21,6 +21,7 @@ use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::perform::perform;
+use crate::pods;
 use crate::telling::tell;
 use crate::views::{Kept, Viewed};
 
@@ -83,13 +84,12 @@ struct Watches {
     daemonsets: Watch<Viewed<DaemonSet>>,
     revisions: Watch<Kept>,
     nodes: WatchInParts<Viewed<Node>>,
-    pods: WatchInParts<Viewed<Pod>>,
+    pods: pods::Watches<Viewed<Pod>>,
 }
 
 const DAEMONSETS: Source = Source::all("/apis/apps/v1/daemonsets");
 const REVISIONS: Source = Source::all("/apis/apps/v1/controllerrevisions");
 const NODES: Source = Source::all("/api/v1/nodes");
-const PODS: Source = Source::all("/api/v1/pods");
 
 /// How long a bus may be away before nothing is remembered of former processes: then it says that it counts as stale. What is
 /// published waits so long, which is for people; and what is told twice then is the same span.
@@ -99,7 +99,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(10);
 enum Turn {
     Input(Input),
     Answers(Answered),
-    Pods(EventInParts<Viewed<Pod>>),
+    Pods(Scope, EventInParts<Viewed<Pod>>),
     Remembered(Update),
     Nothing,
     End(Result<(), Error>),
@@ -121,7 +121,7 @@ impl Loop {
                 daemonsets: Watch::start_with(&env.api, DAEMONSETS, &env.host.seed, brake.spy(What::DaemonSets)),
                 revisions: Watch::start(&env.api, REVISIONS, &env.host.seed),
                 nodes: Watch::start_in_parts(&env.api, NODES, &env.host.seed, ()),
-                pods: Watch::start_in_parts(&env.api, PODS, &env.host.seed, ()),
+                pods: pods::Watches::default(),
             },
             dispatch: Dispatch::new(options.requests(), env.api.limiter().clone()),
             api: env.api.clone().with_limiter(Limiter::none(&env.host.clock)),
@@ -146,7 +146,7 @@ impl Loop {
             match self.turn().await {
                 Turn::Input(input) => self.decide(input),
                 Turn::Answers(first) => self.take_answers(first),
-                Turn::Pods(first) => self.take_pods(first),
+                Turn::Pods(scope, first) => self.take_pods(&scope, first),
                 Turn::Remembered(news) => self.remember(news),
                 Turn::Nothing => {}
                 Turn::End(ended) => break ended,
@@ -174,7 +174,7 @@ impl Loop {
             event = self.watches.daemonsets.next() => Turn::Input(self.daemonset(event)),
             event = self.watches.revisions.next() => Turn::Input(self.revision(event)),
             event = self.watches.nodes.next() => Turn::Input(self.node(event)),
-            event = self.watches.pods.next() => Turn::Pods(event),
+            (scope, event) = self.watches.pods.next() => Turn::Pods(scope, event),
         }
     }
 
@@ -184,7 +184,7 @@ impl Loop {
             ("daemonsets", watches.daemonsets.fresh_at()),
             ("controllerrevisions", watches.revisions.fresh_at()),
             ("nodes", watches.nodes.fresh_at()),
-            ("pods", watches.pods.fresh_at()),
+            ("pods", watches.pods.fresh_at(self.complete, self.env.host.clock.now().mono)),
         ];
         self.beacon.report(&self.publisher, &signs);
         self.metrics.depth(self.dispatch.waiting(), self.dispatch.running());
@@ -301,6 +301,7 @@ impl Loop {
                 self.metrics.withdrawn(&(owner.namespace.to_string(), owner.name.to_string()));
                 self.withdraw(&owner);
             }
+            Effect::WatchPods(scopes) => self.watches.pods.watch(&scopes, &self.env.api, &self.env.host.seed),
             Effect::WakeAt(at) => self.alarm.set(at),
         }
     }
@@ -354,31 +355,36 @@ impl Loop {
 
     /// Pods change in crowds: what came together, which is bounded, is taken one after the other, without a look at everything else in
     /// between.
-    fn take_pods(&mut self, first: EventInParts<Viewed<Pod>>) {
+    fn take_pods(&mut self, scope: &Scope, first: EventInParts<Viewed<Pod>>) {
         let mut next = Some(first);
         while let Some(event) = next {
-            let input = self.pod(event);
+            let input = self.pod(scope, event);
             self.decide(input);
-            next = self.watches.pods.at_hand();
+            next = self.watches.pods.at_hand(scope);
         }
     }
 
-    fn pod(&mut self, event: EventInParts<Viewed<Pod>>) -> Input {
+    fn pod(&mut self, scope: &Scope, event: EventInParts<Viewed<Pod>>) -> Input {
+        let of = scope.clone();
         match event {
             Event::Part(ListPart { first, objects }) => Input::SomePods {
+                of,
                 first,
                 pods: objects.into_iter().map(|view| view.facts).collect(),
             },
-            Event::Snapshot(all) => Input::Pods(all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str()))),
+            Event::Snapshot(all) => Input::Pods {
+                of,
+                pods: all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str())),
+            },
             Event::Applied(one) => Input::PodApplied(one.facts),
             Event::Deleted(one) => Input::PodDeleted(one.uid.into()),
-            Event::Stale { reason, .. } => self.went_stale(Watched::Pods, reason),
-            Event::Fresh => Input::WatchFresh(Watched::Pods),
+            Event::Stale { reason, .. } => self.went_stale(Watched::Pods(of), reason),
+            Event::Fresh => Input::WatchFresh(Watched::Pods(of)),
         }
     }
 
     fn went_stale(&self, watch: Watched, reason: String) -> Input {
-        self.metrics.stale(watch);
+        self.metrics.stale(&watch);
         Input::WatchStale { watch, reason }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::wire::Call;
-use bailiff_daemonset_core::{Answer, DaemonSet, Effect, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer};
+use bailiff_daemonset_core::{
+    Answer, DaemonSet, Effect, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Scope, Syncer,
+};
 use bailiff_model::{IndexMap, Mono, NodeName, Now, Wall};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
@@ -92,9 +94,12 @@ impl Cluster {
         let all: Vec<Node> = (0..nodes).map(mk_node).collect();
         let listed = [
             Input::Nodes(all.into()),
-            Input::Pods(Vec::new().into()),
             Input::Revisions(Vec::new().into()),
             Input::DaemonSets(vec![decode(&cluster.daemonset)].into()),
+            Input::Pods {
+                of: Scope::Namespace("ns".into()),
+                pods: Vec::new().into(),
+            },
         ];
         cluster.queue.extend(listed.map(News::Other));
         cluster.rest();
@@ -180,7 +185,7 @@ impl Cluster {
             match effect {
                 Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
                 Effect::WakeAt(at) => self.wake = at,
-                Effect::CallOff(_) | Effect::Event { .. } | Effect::Publish(_) | Effect::Withdraw(_) => {}
+                Effect::CallOff(_) | Effect::Event { .. } | Effect::Publish(_) | Effect::Withdraw(_) | Effect::WatchPods(_) => {}
             }
         }
     }

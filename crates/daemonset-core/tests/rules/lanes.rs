@@ -13,7 +13,7 @@ use bailiff_daemonset_core::{
 use bailiff_model::{Mono, Namespace, NodeName, Now, PodName, PodUid, ResourceVersion, Wall};
 use serde_json::json;
 
-use crate::model::mk_node;
+use crate::model::{all_pods, mk_node};
 
 const SETS: usize = 200;
 const NODES: usize = 5_000;
@@ -160,7 +160,7 @@ impl Fleet {
         fleet.feed(Input::Revisions(sets.iter().map(mk_revision).collect()));
         fleet.feed(Input::DaemonSets(sets.into()));
         fleet.feed(Input::Nodes(nodes.into()));
-        fleet.feed(Input::Pods(pods.into()));
+        fleet.feed(all_pods(pods));
         assert_eq!(fleet.lanes.waiting(), 0, "at rest nothing is written");
         fleet
     }

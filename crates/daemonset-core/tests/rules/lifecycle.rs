@@ -1,11 +1,11 @@
 //! Creating, keeping and deleting daemon pods; status and Events.
 
-use bailiff_daemonset_core::{FailureKind, Input, Profile, Watched};
+use bailiff_daemonset_core::{Effect, FailureKind, Input, Profile, Watched};
 use bailiff_model::Listed;
 use bailiff_model::rollout::{Counts, WhyNot};
 use serde_json::json;
 
-use crate::model::{Cluster, mk_node};
+use crate::model::{Cluster, all_pods, mk_node, scope};
 
 fn count(cluster: &Cluster, prefix: &str) -> usize {
     cluster.writes.iter().filter(|write| write.starts_with(prefix)).count()
@@ -34,9 +34,11 @@ fn nothing_happens_before_everything_was_listed() {
         Input::Revisions(Vec::new().into()),
     ];
     for input in inputs {
-        assert_eq!(core.apply(input, source.now), [], "pods are missing");
+        let effects = core.apply(input, source.now);
+        let asks = effects.iter().all(|effect| matches!(effect, Effect::WatchPods(_)));
+        assert!(asks && !core.is_ready(), "pods are missing: {effects:?}");
     }
-    assert!(!core.apply(Input::Pods(Vec::new().into()), source.now).is_empty());
+    assert!(!core.apply(all_pods(Vec::new()), source.now).is_empty() && core.is_ready());
 }
 
 /// One broken object must not look like a deleted one: nothing is created for a node or pod that is there.
@@ -457,11 +459,11 @@ fn nothing_is_written_while_held() {
     };
     let hold = bailiff_model::Hold {
         reason: bailiff_model::HoldReason::ApiStale,
-        detail: "the watch of pods is stale: no answer".to_owned(),
+        detail: "the watch of pods in ns is stale: no answer".to_owned(),
         since: cluster.now.wall,
         until: None,
     };
-    cluster.feed(stale(Watched::Pods));
+    cluster.feed(stale(Watched::Pods(scope())));
     let writes = cluster.writes.len();
     cluster.set_image("v2");
     cluster.pass(5);
@@ -469,13 +471,13 @@ fn nothing_is_written_while_held() {
     let held = |cluster: &Cluster| cluster.published.as_ref().and_then(|sync| sync.held.clone());
     assert_eq!(held(&cluster), Some(hold.clone()));
     cluster.feed(stale(Watched::DaemonSets));
-    cluster.feed(stale(Watched::Pods));
+    cluster.feed(stale(Watched::Pods(scope())));
     assert_eq!(
         held(&cluster),
         Some(hold),
         "the one that is stale longest, since it first was"
     );
-    cluster.feed(Input::WatchFresh(Watched::Pods));
+    cluster.feed(Input::WatchFresh(Watched::Pods(scope())));
     let other = held(&cluster).map(|hold| hold.detail);
     assert_eq!(other.as_deref(), Some("the watch of daemonsets is stale: no answer"));
     cluster.pass(5);

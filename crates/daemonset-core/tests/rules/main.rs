@@ -16,4 +16,5 @@ mod properties;
 mod retries;
 mod rollout;
 mod routing;
+mod scopes;
 mod telling;

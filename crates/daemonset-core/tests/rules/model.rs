@@ -2,17 +2,17 @@
 //!
 //! Objects go through the same decoding and requests through the same HTTP form as in production.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_daemonset_core::effect::Owner;
 use bailiff_daemonset_core::facts::NodeLabels;
 use bailiff_daemonset_core::{
-    DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Syncer, Urgency,
+    DaemonSet, Effect, FailureKind, Input, Node, Options, Pod, Profile, Request, RequestId, Revision, Scope, Syncer, Urgency,
 };
 use bailiff_model::rollout::DaemonSetSync;
-use bailiff_model::{About, Mono, NodeName, Now, PodUid, Wall};
+use bailiff_model::{About, Listed, Mono, NodeName, Now, PodUid, Wall};
 use serde_json::{Value, json};
 
 mod server;
@@ -24,6 +24,17 @@ pub const PODS: usize = 1;
 pub const DAEMONSETS: usize = 2;
 pub const REVISIONS: usize = 3;
 pub const ANSWERS: usize = 4;
+
+/// When pods are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    /// As soon as they are asked for.
+    AtOnce,
+    /// With the other news of pods.
+    InTurn,
+    /// The test does it.
+    ByHand,
+}
 
 pub struct Cluster {
     pub core: Syncer,
@@ -49,6 +60,10 @@ pub struct Cluster {
     pub urgencies: Vec<Urgency>,
     /// Answers to requests that begin like this are lost on their way: what was done looks as if nobody knew.
     pub loses: Option<&'static str>,
+    /// Whose pods the core watches.
+    pub watched: BTreeSet<Scope>,
+    /// When those are listed that it did not watch before.
+    pub lists: Lists,
     /// Deletes of pods wait for their turn until [`Cluster::send`].
     pub is_slow: bool,
     unsent: VecDeque<(RequestId, Arc<Owner>, Request)>,
@@ -80,6 +95,8 @@ impl Cluster {
             retry_after: None,
             urgencies: Vec::new(),
             loses: None,
+            watched: BTreeSet::new(),
+            lists: Lists::AtOnce,
             is_slow: false,
             unsent: VecDeque::new(),
             inputs: 0,
@@ -87,7 +104,6 @@ impl Cluster {
         };
         for input in [
             Input::Nodes(Vec::new().into()),
-            Input::Pods(Vec::new().into()),
             Input::DaemonSets(Vec::new().into()),
             Input::Revisions(Vec::new().into()),
         ] {
@@ -127,18 +143,23 @@ impl Cluster {
     pub fn restart_with(&mut self, options: Options) {
         self.core = Syncer::new(options);
         self.wake = None;
+        self.watched.clear();
         self.relist();
     }
 
     /// All watches break, and begin anew with what there is now.
     pub fn relist(&mut self) {
         let pods = self.pods();
-        self.relist_as(vec![Input::Pods(pods.into())]);
+        self.relist_as(vec![all_pods(pods)]);
     }
 
-    /// The same, with this as the list of pods.
+    /// The same, with this as the list of pods; without one they are listed when they are asked for.
     pub fn relist_as(&mut self, pods: Vec<Input>) {
         self.streams = Default::default();
+        let lists = self.lists;
+        if !pods.is_empty() {
+            self.lists = Lists::ByHand;
+        }
         let all = |prefix: &str| -> Vec<Value> {
             self.objects
                 .iter()
@@ -147,10 +168,11 @@ impl Cluster {
                 .collect()
         };
         let (nodes, sets, revisions) = (all("nodes/"), all("daemonsets/"), all("controllerrevisions/"));
+        self.feed(Input::DaemonSets(sets.iter().map(decode).collect()));
         for input in pods {
             self.feed(input);
         }
-        self.feed(Input::DaemonSets(sets.iter().map(decode).collect()));
+        self.lists = lists;
         self.feed(Input::Revisions(revisions.iter().map(decode).collect()));
         let mut nodes: Vec<Node> = nodes.iter().map(decode).collect();
         // As they come: in parts, after a list that broke off.
@@ -180,8 +202,12 @@ impl Cluster {
     }
 
     pub fn add_daemonset(&mut self, name: &str, spec: Value) {
+        self.add_daemonset_in("ns", name, spec);
+    }
+
+    pub fn add_daemonset_in(&mut self, namespace: &str, name: &str, spec: Value) {
         let mut ds = json!({
-            "metadata": {"name": name, "namespace": "ns", "generation": 1,
+            "metadata": {"name": name, "namespace": namespace, "generation": 1,
                 "annotations": {"deprecated.daemonset.template.generation": "1"}},
             "spec": {
                 "selector": {"matchLabels": {"app": name}},
@@ -351,7 +377,23 @@ impl Cluster {
                 }
                 Effect::Publish(sync) => self.published = Some(*sync),
                 Effect::Withdraw(_) => self.published = None,
+                Effect::WatchPods(scopes) => self.watch_pods(scopes),
                 Effect::WakeAt(at) => self.wake = at,
+            }
+        }
+    }
+
+    /// What is not watched yet is listed, as it is now.
+    fn watch_pods(&mut self, scopes: BTreeSet<Scope>) {
+        let before = std::mem::replace(&mut self.watched, scopes);
+        let more: Vec<Scope> = self.watched.difference(&before).cloned().collect();
+        for of in more {
+            let pods = self.pods().into_iter().filter(|pod| of.has(&pod.namespace)).collect();
+            let list = Input::Pods { of, pods };
+            match self.lists {
+                Lists::AtOnce => self.feed(list),
+                Lists::InTurn => self.streams[PODS].push_back(list),
+                Lists::ByHand => {}
             }
         }
     }
@@ -447,6 +489,28 @@ impl Cluster {
             self.pass(120);
         }
         self.rest();
+    }
+}
+
+/// Where everything is, if it is not said.
+pub fn scope() -> Scope {
+    Scope::Namespace("ns".into())
+}
+
+/// A whole list of pods, or the end of one.
+pub fn all_pods(pods: impl Into<Listed<Pod, PodUid>>) -> Input {
+    Input::Pods {
+        of: scope(),
+        pods: pods.into(),
+    }
+}
+
+/// Some of one.
+pub fn some_pods(first: bool, pods: Vec<Pod>) -> Input {
+    Input::SomePods {
+        of: scope(),
+        first,
+        pods,
     }
 }
 

@@ -4,11 +4,11 @@ use bailiff_daemonset_core::{Input, Watched};
 use bailiff_model::Listed;
 use serde_json::json;
 
-use crate::model::{Cluster, PODS, mk_node};
+use crate::model::{Cluster, PODS, all_pods, mk_node, scope, some_pods};
 
 fn first(cluster: &Cluster) -> Input {
     let pods = cluster.pods();
-    Input::SomePods { first: true, pods }
+    some_pods(true, pods)
 }
 
 /// A cluster at rest but for this: unseen by the core, the pod of n0 is gone and another is in its place.
@@ -35,7 +35,7 @@ fn a_pod_and_the_one_in_its_place_are_not_one_too_many() {
     let input = first(&cluster);
     cluster.feed(input);
     cluster.pass_one_second();
-    cluster.feed(Input::Pods(Vec::new().into()));
+    cluster.feed(all_pods(Vec::new()));
     cluster.rest();
     assert_eq!(cluster.writes, [""; 0]);
 }
@@ -46,10 +46,10 @@ fn a_pod_in_no_part_is_gone_unless_it_is_unreadable() {
     for (unreadable, wanted) in [(false, &["create pods n0"][..]), (true, &[])] {
         let mut cluster = Cluster::at_rest(2, json!({}));
         let (lost, kept) = (cluster.on("n0").remove(0), cluster.on("n1"));
-        cluster.feed(Input::SomePods { first: true, pods: kept });
+        cluster.feed(some_pods(true, kept));
         cluster.pass_one_second();
         assert_eq!(cluster.writes, [""; 0]);
-        cluster.feed(Input::Pods(Listed {
+        cluster.feed(all_pods(Listed {
             all: Vec::new(),
             unreadable: if unreadable { vec![lost.uid] } else { Vec::new() },
         }));
@@ -98,7 +98,7 @@ fn a_stale_watch_is_told_amid_a_list() {
     let input = first(&cluster);
     cluster.feed(input);
     cluster.feed(Input::WatchStale {
-        watch: Watched::Pods,
+        watch: Watched::Pods(scope()),
         reason: "silence".to_owned(),
     });
     cluster.pass(60);
@@ -106,8 +106,8 @@ fn a_stale_watch_is_told_amid_a_list() {
     assert!(hold.is_some_and(|hold| hold.detail.contains("silence")), "{hold:?}");
     let input = first(&cluster);
     cluster.feed(input);
-    cluster.feed(Input::Pods(Vec::new().into()));
-    cluster.feed(Input::WatchFresh(Watched::Pods));
+    cluster.feed(all_pods(Vec::new()));
+    cluster.feed(Input::WatchFresh(Watched::Pods(scope())));
     cluster.rest();
     assert_eq!(cluster.writes, [""; 0]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bailiff_daemonset_core::effect::{Owner, RevisionChange, RevisionDraft};
 use bailiff_daemonset_core::template::{Blueprint, Template};
 use bailiff_daemonset_core::wire::Call;
-use bailiff_daemonset_core::{Request, Watched};
+use bailiff_daemonset_core::{Request, Scope, Watched};
 use bailiff_model::rollout::Counts;
 use serde_json::json;
 
@@ -111,7 +111,12 @@ fn no_more_is_asked_for_than_the_role_of_upstreams_controller_grants() {
             Call::Delete { path, .. } => (resource(&path, true), "delete"),
         })
         .collect();
-    for watched in [Watched::DaemonSets, Watched::Revisions, Watched::Nodes, Watched::Pods] {
+    for watched in [
+        Watched::DaemonSets,
+        Watched::Revisions,
+        Watched::Nodes,
+        Watched::Pods(Scope::All),
+    ] {
         used.extend(["list", "watch"].map(|verb| (watched.as_str().to_owned(), verb)));
     }
     let upstream: [(&str, &[&str]); 7] = [

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::json;
 
-use crate::model::{Cluster, PODS, path_of};
+use crate::model::{Cluster, PODS, all_pods, path_of, some_pods};
 
 /// A small generator: what it draws depends on the seed alone.
 pub struct Dice(pub u64);
@@ -198,10 +198,10 @@ fn cut(mut pods: Vec<Pod>, places: &[Index]) -> Vec<Input> {
     let mut begin = 0;
     for end in places {
         let (first, part) = (parts.is_empty(), pods.drain(..end - begin).collect());
-        parts.push(Input::SomePods { first, pods: part });
+        parts.push(some_pods(first, part));
         begin = end;
     }
-    parts.push(Input::Pods(pods.into()));
+    parts.push(all_pods(pods));
     parts
 }
 
@@ -239,17 +239,18 @@ proptest! {
                 }
                 let cluster = &mut story.cluster;
                 let pods = cluster.pods();
-                let list = if in_parts { cut(pods, &places) } else { vec![Input::Pods(pods.into())] };
+                let list = if in_parts { cut(pods, &places) } else { vec![all_pods(pods)] };
                 let before = cluster.requests.len();
                 if begins {
                     cluster.core = Syncer::default();
                     cluster.wake = None;
+                    cluster.watched.clear();
                     cluster.relist_as(list);
                 } else {
                     // The watch missed what is still on its way.
                     cluster.hold_back(PODS);
                     for input in list {
-                        let is_end = matches!(input, Input::Pods(_));
+                        let is_end = matches!(input, Input::Pods { .. });
                         cluster.feed(input);
                         assert!(is_end || cluster.requests.len() == before, "nothing is decided amid a list");
                     }

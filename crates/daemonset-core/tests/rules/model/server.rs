@@ -177,9 +177,11 @@ impl Cluster {
     }
 }
 
-/// `pods/x` from `/api/v1/namespaces/ns/pods/x`, and so on; the status subresource is the object itself.
+/// `pods/x` from `/api/v1/namespaces/ns/pods/x`, and so on, as names are of one namespace each; the status subresource is the object
+/// itself.
 fn key_of(path: &str) -> String {
-    let tail = path.split("/namespaces/ns/").nth(1).unwrap_or_default();
+    let named = path.split_once("/namespaces/").and_then(|(_, tail)| tail.split_once('/'));
+    let tail = named.map_or("", |(_, tail)| tail);
     tail.strip_suffix("/status").unwrap_or(tail).to_owned()
 }
 

@@ -1,0 +1,137 @@
+//! Pods: whose are watched, and whom they concern.
+
+use std::collections::BTreeSet;
+
+use bailiff_model::{Listed, Mono, Namespace, PodUid};
+
+use super::{Key, Syncer};
+use crate::effect::{Effect, Scope, Watched};
+use crate::facts::{Controller, Pod};
+use crate::world::Shown;
+
+impl Syncer {
+    /// Asks for the pods of the namespaces that have DaemonSets by now, and lets go of the others.
+    pub(super) fn watch_pods(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
+        let before = self.scopes.watched();
+        for namespace in std::mem::take(&mut self.touched) {
+            let is_wanted = !self.of_namespace(&namespace).is_empty();
+            self.scopes.want(&namespace, is_wanted);
+        }
+        let watched = self.scopes.watched();
+        if watched == before {
+            return;
+        }
+        for scope in before.difference(&watched) {
+            self.stale.clear(&Watched::Pods(scope.clone()));
+            if let Scope::Namespace(namespace) = scope
+                && self.scopes.of(namespace).is_none()
+            {
+                self.forget_pods(namespace);
+            }
+        }
+        self.out.effects.push(Effect::WatchPods(watched));
+    }
+
+    /// Nothing is known of the pods of a namespace from now on. Deletes that wait for their turn cannot be judged any more.
+    fn forget_pods(&mut self, namespace: &Namespace) {
+        let of_there = self.out.asked.iter().filter(|(_, (owner, _))| owner.namespace == *namespace);
+        let deletes = of_there.filter(|(_, (_, op))| op.deletes().is_some());
+        let called_off: Vec<Effect> = deletes.map(|(id, _)| Effect::CallOff(*id)).collect();
+        self.out.effects.extend(called_off);
+        for uid in self.world.pod_uids(&Scope::Namespace(namespace.clone())) {
+            self.world.remove_pod(&uid);
+        }
+    }
+
+    pub(super) fn some_pods_listed(&mut self, scope: &Scope, begins: bool, pods: Vec<Pod>) {
+        let Some(known) = self.scopes.known_mut(scope) else {
+            return;
+        };
+        if begins {
+            known.begin(self.world.pod_uids(scope).into_iter());
+        }
+        for pod in &pods {
+            known.saw(&pod.uid);
+        }
+        for pod in pods {
+            self.pod_applied(pod);
+        }
+    }
+
+    pub(super) fn pods_listed(&mut self, scope: &Scope, pods: Listed<Pod, PodUid>, now: Mono) {
+        let Some(known) = self.scopes.known_mut(scope) else {
+            return;
+        };
+        let named = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable);
+        for uid in known.end(self.world.pod_uids(scope), named) {
+            self.pod_deleted(&uid);
+        }
+        for pod in pods.all {
+            self.pod_applied(pod);
+        }
+        for (key, set) in self.sets.iter_mut().filter(|((namespace, _), _)| scope.has(namespace)) {
+            set.pods_listed(now);
+            self.woken.insert(key.clone());
+        }
+    }
+
+    pub(super) fn pod_applied(&mut self, mut pod: Pod) {
+        if self.scopes.of(&pod.namespace).is_none() {
+            return;
+        }
+        if !self.may_be_ours(&pod) {
+            // As good as somebody else's.
+            pod.controller = Controller::Other;
+        }
+        let shown = self.world.apply_pod(pod);
+        self.pod_changed(&shown);
+    }
+
+    /// False of the pods of DaemonSets that are another shard's: nothing here needs them.
+    fn may_be_ours(&self, pod: &Pod) -> bool {
+        match &pod.controller {
+            Controller::DaemonSet(of) => self.options.shard.owns_daemonset(&of.uid),
+            Controller::None | Controller::Other => true,
+        }
+    }
+
+    pub(super) fn pod_deleted(&mut self, uid: &PodUid) {
+        self.world.bury(uid.as_uid());
+        let Some((key, pod)) = self.world.remove_pod(uid) else {
+            return;
+        };
+        let keys = self.concerned(&pod);
+        let (old, key) = (Some((key, pod)), None);
+        self.pod_changed(&Shown { old, key });
+        for key in keys {
+            if let Some(set) = self.sets.get_mut(&key) {
+                set.forget(uid);
+            }
+        }
+    }
+
+    /// Shows the DaemonSets that a pod concerns or concerned how it is now.
+    fn pod_changed(&mut self, shown: &Shown) {
+        let old = shown.old.as_ref().map(|(_, pod)| pod);
+        let new = shown.key.and_then(|key| self.world.pod_at(key));
+        let keys: BTreeSet<Key> = old.into_iter().chain(new).flat_map(|pod| self.concerned(pod)).collect();
+        for key in keys {
+            let set = self.sets.get_mut(&key);
+            if set.is_some_and(|set| set.pod_changed(shown, &self.world)) {
+                self.woken.insert(key);
+            }
+        }
+    }
+
+    /// DaemonSets that a pod may concern: its owner (DS-022), or all of its namespace if it is an orphan (DS-024).
+    fn concerned(&self, pod: &Pod) -> Vec<Key> {
+        match &pod.controller {
+            Controller::DaemonSet(of) => vec![(pod.namespace.clone(), of.name.clone())],
+            Controller::None => self.of_namespace(&pod.namespace),
+            Controller::Other => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Whose pods are watched.
+
+use std::collections::BTreeSet;
+
+use bailiff_daemonset_core::{Input, Pod, Profile, Scope, Syncer, Watched};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::model::{Cluster, Lists, path_of, scope};
+use crate::properties::Dice;
+
+fn mk_scope(namespace: &str) -> Scope {
+    Scope::Namespace(namespace.into())
+}
+
+/// A cluster at rest with two nodes, and a DaemonSet in each of two namespaces.
+fn mk_two() -> Cluster {
+    let mut cluster = Cluster::with(2, json!({}));
+    cluster.add_daemonset_in("other", "agent", json!({}));
+    cluster.rest();
+    cluster.writes.clear();
+    cluster
+}
+
+/// Writes that concern pods.
+fn written(cluster: &Cluster) -> Vec<&str> {
+    let writes = cluster.writes.iter().map(String::as_str);
+    writes.filter(|write| write.contains(" pods")).collect()
+}
+
+fn pod_of(cluster: &Cluster, name: &str, node: &str) -> Pod {
+    let mut pods = cluster.on(node).into_iter();
+    let is_its = |pod: &Pod| pod.name.as_str().starts_with(name);
+    pods.find(is_its).expect("it has one there")
+}
+
+/// DS-022, DS-024: no pod of another namespace is ever a DaemonSet's, so nobody asks for it.
+#[test]
+fn pods_are_asked_for_where_daemonsets_are() {
+    let mut cluster = Cluster::new(Profile::Bailiff);
+    cluster.add_node("n0", json!({}), json!([]));
+    cluster.rest();
+    assert_eq!(cluster.watched, BTreeSet::new());
+    cluster.add_daemonset("ds", json!({}));
+    cluster.add_daemonset_in("other", "agent", json!({}));
+    cluster.add_daemonset_in("other", "agent2", json!({}));
+    cluster.rest();
+    assert_eq!(cluster.watched, BTreeSet::from([scope(), mk_scope("other")]));
+    assert_eq!(cluster.on("n0").len(), 3);
+    for (gone, is_watched) in [("daemonsets/agent2", true), ("daemonsets/agent", false)] {
+        cluster.remove(gone);
+        cluster.rest();
+        assert_eq!(cluster.watched.contains(&mk_scope("other")), is_watched, "{gone}");
+    }
+}
+
+/// DS-064, DS-066: what a DaemonSet left behind, and nobody watched for a while, is known to the one that comes after it.
+#[test]
+fn pods_that_nobody_watched_are_adopted() {
+    let mut cluster = mk_two();
+    cluster.remove("daemonsets/agent");
+    cluster.rest();
+    for node in ["n0", "n1"] {
+        let left = pod_of(&cluster, "agent", node);
+        cluster.change(&path_of(&left), json!({"metadata": {"ownerReferences": Value::Null}}));
+    }
+    cluster.rest();
+    cluster.add_daemonset_in("other", "agent", json!({}));
+    cluster.rest();
+    let written = written(&cluster);
+    assert_eq!(written.len(), 2, "{written:?}");
+    assert!(
+        written.iter().all(|write| write.starts_with("adopt pods/agent")),
+        "{written:?}"
+    );
+}
+
+/// DS-005, DS-201: a DaemonSet waits for the list of its own namespace, and nobody else does.
+#[test]
+fn no_daemonset_waits_for_the_pods_of_others() {
+    let mut cluster = Cluster::at_rest(2, json!({}));
+    cluster.lists = Lists::ByHand;
+    cluster.add_daemonset_in("other", "agent", json!({}));
+    cluster.settle();
+    assert!(!cluster.core.is_ready() && cluster.watched.contains(&mk_scope("other")));
+    cluster.set_image("v2");
+    cluster.rest();
+    assert_eq!(written(&cluster).len(), 4, "two were replaced: {:?}", cluster.writes);
+    assert!(
+        !cluster.writes.iter().any(|write| write.contains("agent")),
+        "{:?}",
+        cluster.writes
+    );
+    cluster.feed(Input::Pods {
+        of: mk_scope("other"),
+        pods: Vec::new().into(),
+    });
+    cluster.rest();
+    assert!(cluster.core.is_ready());
+    assert_eq!(written(&cluster).len(), 6);
+}
+
+/// DS-056: a watch that is stale holds the DaemonSets of its namespace.
+#[test]
+fn a_stale_watch_holds_nobody_elsewhere() {
+    let mut cluster = mk_two();
+    let watch = Watched::Pods(mk_scope("other"));
+    cluster.feed(Input::WatchStale {
+        watch: watch.clone(),
+        reason: "no answer".to_owned(),
+    });
+    for name in ["ds", "agent"] {
+        cluster.remove(&path_of(&pod_of(&cluster, name, "n0")));
+    }
+    cluster.pass(60);
+    assert_eq!(written(&cluster), ["create pods n0"]);
+    assert_eq!(cluster.on("n0").len(), 1);
+    cluster.feed(Input::WatchFresh(watch));
+    cluster.rest();
+    assert_eq!(cluster.on("n0").len(), 2);
+}
+
+/// With DaemonSets in many namespaces there is one watch of all pods. It takes over when all are listed, and nothing is done twice.
+#[test]
+fn all_pods_are_watched_of_many_namespaces() {
+    const FEW: usize = 16;
+    let mut cluster = Cluster::with(1, json!({}));
+    let namespace = |nth: usize| format!("ns-{nth}");
+    for nth in 1..FEW {
+        cluster.add_daemonset_in(&namespace(nth), &format!("agent-{nth}"), json!({}));
+    }
+    cluster.rest();
+    assert_eq!((cluster.watched.len(), cluster.on("n0").len()), (FEW, FEW));
+    cluster.writes.clear();
+    cluster.lists = Lists::ByHand;
+    cluster.add_daemonset_in(&namespace(FEW), "last", json!({}));
+    cluster.set_image("v2");
+    cluster.pass(60);
+    assert_eq!(cluster.watched, BTreeSet::from([Scope::All]));
+    assert_eq!(written(&cluster), [""; 0], "they are not listed");
+    let pods = cluster.pods().into();
+    cluster.feed(Input::Pods { of: Scope::All, pods });
+    cluster.rest();
+    assert_eq!(cluster.on("n0").len(), FEW + 1);
+    assert_eq!(
+        written(&cluster).len(),
+        3,
+        "one was created and one replaced: {:?}",
+        cluster.writes
+    );
+}
+
+/// Nobody can say any more whether a hold covers them.
+#[test]
+fn deletes_of_pods_that_are_not_watched_any_more_are_called_off() {
+    let mut cluster = Cluster::at_rest(3, json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}}));
+    cluster.is_slow = true;
+    cluster.set_image("v2");
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 3);
+    cluster.remove("daemonsets/ds");
+    cluster.settle();
+    assert_eq!((cluster.waiting(), cluster.on("n0").len()), (0, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever comes and goes in few or many namespaces, processes among it, and whatever lags: no DaemonSet ever has two pods on a node, and each ends with
+    /// one.
+    #[test]
+    fn daemonsets_come_and_go_in_many_namespaces(seed in any::<u64>()) {
+        let mut dice = Dice(seed);
+        let mut cluster = Cluster::with(2, json!({}));
+        cluster.lists = Lists::InTurn;
+        let namespaces = 2 + dice.roll(20);
+        for turn in 0..150 {
+            match dice.roll(9) {
+                0 | 1 => {
+                    let nth = dice.roll(namespaces);
+                    cluster.add_daemonset_in(&format!("ns-{nth}"), &format!("agent-{turn}"), json!({}));
+                }
+                2 => {
+                    let sets = names(&cluster, "daemonsets/");
+                    if let Some(gone) = dice.pick(&sets) {
+                        collect(&mut cluster, &gone);
+                    }
+                }
+                3 => cluster.kubelets(),
+                4 if dice.roll(4) == 0 => {
+                    cluster.core = Syncer::default();
+                    cluster.wake = None;
+                    cluster.watched.clear();
+                    cluster.relist_as(Vec::new());
+                }
+                _ => {
+                    let pending = cluster.pending();
+                    if let Some(stream) = dice.pick(&pending) {
+                        cluster.deliver(stream);
+                    }
+                }
+            }
+            assert_no_two(&cluster);
+        }
+        cluster.rest_longer();
+        assert_no_two(&cluster);
+        collect_left(&mut cluster);
+        let sets = names(&cluster, "daemonsets/").len();
+        prop_assert_eq!(cluster.pods().len(), 2 * sets);
+        let namespaces: BTreeSet<String> = cluster.objects.iter()
+            .filter(|(path, _)| path.starts_with("daemonsets/"))
+            .map(|(_, set)| set["metadata"]["namespace"].to_string())
+            .collect();
+        let is_all = cluster.watched == BTreeSet::from([Scope::All]);
+        prop_assert!(is_all || cluster.watched.len() == namespaces.len());
+    }
+}
+
+fn names(cluster: &Cluster, prefix: &str) -> Vec<String> {
+    cluster
+        .objects
+        .keys()
+        .filter(|path| path.starts_with(prefix))
+        .cloned()
+        .collect()
+}
+
+/// A DaemonSet goes with all that is its.
+fn collect(cluster: &mut Cluster, gone: &str) {
+    let uid = cluster.objects[gone]["metadata"]["uid"].clone();
+    let is_its = |object: &Value| object["metadata"]["ownerReferences"][0]["uid"] == uid;
+    let its: Vec<String> = cluster
+        .objects
+        .iter()
+        .filter(|(_, object)| is_its(object))
+        .map(|(path, _)| path.clone())
+        .collect();
+    cluster.remove(gone);
+    for path in its {
+        cluster.remove(&path);
+    }
+}
+
+/// So do pods that were created for one that was gone.
+fn collect_left(cluster: &mut Cluster) {
+    let sets = names(cluster, "daemonsets/");
+    let uids: Vec<Value> = sets
+        .iter()
+        .map(|set| cluster.objects[set]["metadata"]["uid"].clone())
+        .collect();
+    for pod in names(cluster, "pods/") {
+        if !uids.contains(&cluster.objects[&pod]["metadata"]["ownerReferences"][0]["uid"]) {
+            cluster.remove(&pod);
+        }
+    }
+}
+
+fn assert_no_two(cluster: &Cluster) {
+    let mut seen = BTreeSet::new();
+    for pod in cluster.pods().into_iter().filter(|pod| !pod.deleting && !pod.is_terminal()) {
+        let owner = cluster.objects[&path_of(&pod)]["metadata"]["ownerReferences"][0]["uid"].to_string();
+        assert!(seen.insert((owner, pod.target.clone())), "two: {pod:?} {:#?}", cluster.writes);
+    }
+}
