@@ -28,7 +28,7 @@ const CLEAN: Duration = Duration::from_secs(600);
 
 const LEASES: Source = Source::all("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases");
 const PODS: &str = "/api/v1/pods";
-const DAEMONSETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
+const DAEMONSETS: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets";
 /// The key of the taint that is made by hand.
 const TAINT: &str = "bench.bailiff.dev/maintenance";
 /// The annotation by which a sandbox's kubelet is made silent.

@@ -12,13 +12,15 @@ use super::{HANDS, Server};
 use crate::programs::LEASE_PREFIX;
 
 /// Collections, in this order: what makes others goes before them.
-const COLLECTIONS: [&str; 6] = [
-    "/apis/apps/v1/namespaces/default/daemonsets",
+const COLLECTIONS: [&str; 8] = [
+    "/apis/apps/v1/namespaces/kube-system/daemonsets",
+    "/api/v1/namespaces/kube-system/pods",
     "/api/v1/namespaces/default/pods",
-    "/apis/apps/v1/namespaces/default/controllerrevisions",
+    "/apis/apps/v1/namespaces/kube-system/controllerrevisions",
     "/api/v1/nodes",
     "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
     "/api/v1/namespaces/default/serviceaccounts",
+    "/api/v1/namespaces/kube-system/serviceaccounts",
 ];
 
 /// Where leaders are elected.

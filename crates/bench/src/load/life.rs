@@ -61,7 +61,9 @@ enum Answer {
 /// # Errors
 /// The first object that cannot be created.
 pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> {
-    create_service_account(api).await?;
+    for namespace in objects::NAMESPACES {
+        create_service_account(api, namespace).await?;
+    }
     let nodes = stream::iter(0..flags.nodes).map(|index| join(api, flags, index));
     let joined: Vec<(Kubelet, String)> = nodes.buffered(HANDS).try_collect().await?;
     let (kubelets, uids): (Vec<Kubelet>, Vec<String>) = joined.into_iter().unzip();
@@ -78,8 +80,8 @@ pub(super) async fn fill(api: &Api, flags: &LoadFlags) -> Result<Fleet, String> 
 }
 
 /// The account that pods are of, which is the first object in their namespace.
-async fn create_service_account(api: &Api) -> Result<(), String> {
-    let (path, account) = objects::service_account();
+async fn create_service_account(api: &Api, namespace: &str) -> Result<(), String> {
+    let (path, account) = objects::service_account(namespace);
     let until = tokio::time::Instant::now() + NAMESPACES;
     loop {
         match api.create::<IgnoredAny>(&path, &account).await {
@@ -270,7 +272,7 @@ async fn perform(server: Server, job: Job) -> Answer {
     let performed = match &job {
         Job::Bind(pod, node) => {
             let path = format!("{}/binding", path_of(pod));
-            let bound = api.create::<IgnoredAny>(&path, &objects::binding(&pod.name, node)).await;
+            let bound = api.create::<IgnoredAny>(&path, &objects::binding(pod, node)).await;
             unless_gone(bound)
         }
         Job::Start(pod) => {
@@ -322,7 +324,7 @@ mod tests {
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
             let is_there = counter.fetch_add(1, Ordering::Relaxed) >= without;
             let (status, answer) = if is_there {
-                (StatusCode::CREATED, objects::service_account().1)
+                (StatusCode::CREATED, objects::service_account("default").1)
             } else {
                 let reason = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
                 (StatusCode::NOT_FOUND, reason)
@@ -338,11 +340,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn namespaces_that_are_late_are_waited_for_with_a_bound() {
         let (api, asked) = young(3);
-        assert_eq!(create_service_account(&api).await, Ok(()));
+        assert_eq!(create_service_account(&api, "default").await, Ok(()));
         assert_eq!(asked.load(Ordering::Relaxed), 4);
 
         let (api, asked) = young(u32::MAX);
-        let refused = create_service_account(&api).await.expect_err("there is no namespace");
+        let refused = create_service_account(&api, "default")
+            .await
+            .expect_err("there is no namespace");
         assert!(refused.contains("service account"), "{refused}");
         assert_eq!(
             u64::from(asked.load(Ordering::Relaxed)),

@@ -4,6 +4,7 @@ use bailiff_model::{Wall, wellknown};
 use serde_json::{Value, json};
 
 use super::LoadFlags;
+use super::fleet::Pod;
 use crate::cluster::NODE_LEASES;
 
 /// The label by which everything is found again, and its value.
@@ -12,8 +13,11 @@ pub(crate) const OWNER: &str = "bailiff-bench";
 /// The DaemonSet that is rolled out.
 pub(crate) const DAEMONSET: &str = "bailiff-bench";
 
-/// The namespace of pods.
+/// The namespace of pods, and that of the DaemonSet, which as in nearly every cluster is another.
 const NAMESPACE: &str = "default";
+const DAEMONS: &str = "kube-system";
+/// Where pods are.
+pub(super) const NAMESPACES: [&str; 2] = [NAMESPACE, DAEMONS];
 /// How long a Lease counts, seconds: a kubelet's default.
 const LEASE_SECONDS: u32 = 40;
 
@@ -115,13 +119,13 @@ pub(super) fn pod(index: usize, nth: usize, owner: &str, flags: &LoadFlags) -> (
     (format!("/api/v1/namespaces/{NAMESPACE}/pods"), object)
 }
 
-/// What pods run as, on a server on which no controller made it.
-pub(super) fn service_account() -> (String, Value) {
+/// What pods of a namespace run as, on a server on which no controller made it.
+pub(super) fn service_account(namespace: &str) -> (String, Value) {
     let object = json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": "default", "namespace": NAMESPACE, "labels": {LABEL: OWNER}},
+        "metadata": {"name": "default", "namespace": namespace, "labels": {LABEL: OWNER}},
     });
-    (format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"), object)
+    (format!("/api/v1/namespaces/{namespace}/serviceaccounts"), object)
 }
 
 /// What a kubelet posts of a pod that it started.
@@ -139,9 +143,9 @@ pub(super) fn running(now: Wall) -> Value {
 }
 
 /// What a scheduler posts of a pod that goes to a node.
-pub(super) fn binding(pod: &str, node: &str) -> Value {
+pub(super) fn binding(pod: &Pod, node: &str) -> Value {
     json!({
-        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod, "namespace": NAMESPACE},
+        "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name, "namespace": pod.namespace},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     })
 }
