@@ -313,3 +313,36 @@ async fn the_default_priority_class_is_given_to_pods_that_name_none() {
         (&json!("one"), &json!(7), &json!("Never"))
     );
 }
+
+/// What comes into a selection is added to what a watch of it tells, and what leaves it is deleted, whatever happened to the object.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_a_selection_tells_what_comes_into_it_and_leaves_it() {
+    let server = Server::new();
+    let (_, before) = server.get(PODS).await;
+    let from = before["metadata"]["resourceVersion"].as_str().expect("a version");
+    let mut given = pod("a", json!({}), json!({}));
+    given["metadata"]["labels"] = json!({"app": "a"});
+    assert_eq!(server.post(PODS, &given).await.0, 201);
+    let binding =
+        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}});
+    assert_eq!(server.post(&format!("{PODS}/a/binding"), &binding).await.0, 201);
+    let unlabelled = json!({"metadata": {"labels": null}});
+    assert_eq!(server.patch(&format!("{PODS}/a"), MERGE, unlabelled).await.0, 200);
+    for (selector, expected) in [
+        ("", &["ADDED", "MODIFIED", "MODIFIED"][..]),
+        ("fieldSelector=spec.nodeName!%3D", &["ADDED", "MODIFIED"]),
+        ("fieldSelector=spec.nodeName%3D", &["ADDED", "DELETED"]),
+        ("fieldSelector=spec.nodeName%3Dn2", &[]),
+        ("labelSelector=app%3Da", &["ADDED", "MODIFIED", "DELETED"]),
+    ] {
+        for path in [PODS, "/api/v1/pods", "/api/v1/namespaces/kube-system/pods"] {
+            let path = format!("{path}?watch=1&resourceVersion={from}&timeoutSeconds=1&{selector}");
+            let (_, bytes) = server.send_text("GET", &path, &[], "").await;
+            let lines = bytes.split(|byte| *byte == b'\n');
+            let events: Vec<Value> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+            let types: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+            let expected = if path.contains("kube-system") { &[] } else { expected };
+            assert_eq!(types, expected, "{path}");
+        }
+    }
+}
