@@ -113,3 +113,29 @@ fn a_lease_without_a_node_is_gone_with_the_list() {
         );
     }
 }
+
+/// NL-096: who is ready may be in the rest of a list, so amid one nothing is said of all nodes.
+#[test]
+fn not_everything_is_down_before_a_list_ends() {
+    for is_ready in [true, false] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        let known = world.nodes["n1"].clone();
+        let mut failed = known.clone();
+        failed.ready.status = ReadyStatus::False;
+        world.give(Input::SomeNodes {
+            first: true,
+            nodes: vec![failed],
+        });
+        assert!(!world.monitor.summary().everything_down);
+        let mut joined = NodeFacts {
+            name: "n2".into(),
+            uid: "u2".into(),
+            ..known
+        };
+        if !is_ready {
+            joined.ready.status = ReadyStatus::False;
+        }
+        world.give(Input::Nodes(vec![joined].into()));
+        assert_eq!(world.monitor.summary().everything_down, !is_ready);
+    }
+}
