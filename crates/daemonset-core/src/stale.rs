@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use bailiff_model::{Hold, HoldReason, Namespace, Wall};
 
-use crate::effect::{Scope, Watched};
+use crate::effect::Watched;
+use crate::scopes::Scopes;
 
 /// Why each watch that is not fresh is not.
 #[derive(Clone, Debug, Default)]
@@ -29,10 +30,10 @@ impl Stale {
 
     /// Why nothing may be written for DaemonSets of a namespace: a decision needs its pods and the three other watches, and the one that
     /// is stale longest is the one to look at.
-    pub(crate) fn over(&self, namespace: &Namespace) -> Option<&Hold> {
+    pub(crate) fn over(&self, namespace: &Namespace, scopes: &Scopes) -> Option<&Hold> {
         let concerns = |watch: &Watched| match watch {
-            Watched::Pods(Scope::Namespace(of)) => of == namespace,
-            Watched::DaemonSets | Watched::Revisions | Watched::Nodes | Watched::Pods(Scope::All) => true,
+            Watched::Pods(scope) => scopes.serves(scope, namespace),
+            Watched::DaemonSets | Watched::Revisions | Watched::Nodes => true,
         };
         let stale = self.0.iter().filter(|(watch, _)| concerns(watch));
         stale.map(|(_, hold)| hold).min_by_key(|hold| hold.since)

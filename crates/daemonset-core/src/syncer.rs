@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bailiff_model::{Holds, Listed, Mono, Namespace, NodeName, Now, Profile, Shard, Uid, Unlisted};
 
-use crate::effect::{Answer, Effect, Input, RequestId};
+use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Revision};
 use crate::scopes::{Known, Scopes};
 use crate::set::{Cx, Op, Out, Set};
@@ -53,6 +53,8 @@ pub struct Syncer {
     holds: Holds,
     /// DaemonSets to be synced by this input.
     woken: BTreeSet<Key>,
+    /// Those that were, and wait for the end of a list.
+    waiting: BTreeSet<Key>,
     wakes: Timers<Key>,
     announced: Option<Mono>,
     out: Out,
@@ -74,9 +76,9 @@ impl Syncer {
         }
     }
 
-    /// True while everything that is needed was listed once.
+    /// True while everything that is needed was listed once, and every DaemonSet looked at.
     pub fn is_ready(&self) -> bool {
-        self.has_begun() && self.scopes.are_listed()
+        self.has_begun() && self.scopes.are_listed() && self.waiting.is_empty()
     }
 
     /// True once everything but pods was listed.
@@ -115,7 +117,11 @@ impl Syncer {
             Input::Revisions(revisions) => self.revisions_listed(revisions),
             Input::RevisionApplied(revision) => self.revision_applied(revision),
             Input::RevisionDeleted { namespace, name, uid } => self.revision_deleted(&namespace, &name, &uid),
-            Input::WatchStale { watch, reason } => self.stale_otherwise(|stale| stale.note(watch, &reason, now.wall)),
+            Input::WatchStale { watch, reason } if self.needs(&watch) => {
+                self.stale_otherwise(|stale| stale.note(watch, &reason, now.wall));
+            }
+            // Nobody asked.
+            Input::WatchStale { .. } => {}
             Input::WatchFresh(watch) => self.stale_otherwise(|stale| stale.clear(&watch)),
             Input::Braked(holds) => {
                 self.holds = holds;
@@ -139,12 +145,12 @@ impl Syncer {
                 self.wakes.set(&key, None);
                 continue;
             };
-            let held = self.stale.over(&key.0);
+            let held = self.stale.over(&key.0, &self.scopes);
             // What is known of pods, and of nodes, is of one time, or nothing is written anyway.
             let is_listing = |pods: &Known| pods.is_being_listed() || self.unlisted_nodes.is_under_way();
             let may_decide = |pods: &Known| pods.is_listed() && (held.is_some() || !is_listing(pods));
             if !self.scopes.of(&key.0).is_some_and(may_decide) {
-                self.woken.insert(key);
+                self.waiting.insert(key);
                 continue;
             }
             let mut cx = Cx {
@@ -169,10 +175,19 @@ impl Syncer {
 
     /// Changes what is known of watches, and wakes the DaemonSets that are held otherwise by it.
     fn stale_otherwise(&mut self, change: impl FnOnce(&mut Stale)) {
-        let before = self.stale.clone();
+        let (before, scopes) = (self.stale.clone(), &self.scopes);
         change(&mut self.stale);
-        let is_held_otherwise = |key: &&Key| before.over(&key.0) != self.stale.over(&key.0);
+        let is_held_otherwise = |key: &&Key| before.over(&key.0, scopes) != self.stale.over(&key.0, scopes);
         self.woken.extend(self.sets.keys().filter(is_held_otherwise).cloned());
+        self.woken.append(&mut self.waiting);
+    }
+
+    /// False of watches of pods that nobody asked for.
+    fn needs(&mut self, watch: &Watched) -> bool {
+        match watch {
+            Watched::Pods(scope) => self.scopes.known_mut(scope).is_some(),
+            Watched::DaemonSets | Watched::Revisions | Watched::Nodes => true,
+        }
     }
 
     /// Takes deletes of running pods back that a hold covers by now, as far as they were not sent: they wait for their turn, minutes if
@@ -215,6 +230,7 @@ impl Syncer {
         for node in nodes.all {
             self.node_applied(node);
         }
+        self.woken.append(&mut self.waiting);
     }
 
     fn node_applied(&mut self, node: Node) {
@@ -245,9 +261,13 @@ impl Syncer {
     // === DaemonSets ===
 
     fn of_namespace(&self, namespace: &Namespace) -> Vec<Key> {
+        self.keys_in(namespace).cloned().collect()
+    }
+
+    fn keys_in(&self, namespace: &Namespace) -> impl Iterator<Item = &Key> {
         let first = (namespace.clone(), Arc::from(""));
         let keys = self.sets.range(first..).map(|(key, _)| key);
-        keys.take_while(|(of, _)| of == namespace).cloned().collect()
+        keys.take_while(move |(of, _)| of == namespace)
     }
 
     fn daemonsets_listed(&mut self, daemonsets: Listed<DaemonSet, Key>) {
@@ -381,14 +401,15 @@ impl Syncer {
             self.revision_deleted(&owner.namespace, &name, &uid);
         }
         let key = (owner.namespace.clone(), owner.name.clone());
-        let Some(set) = self.sets.get_mut(&key).filter(|set| set.ds.uid == owner.uid) else {
+        // One that came anew since, even if it is of the same uid, did not ask for it.
+        let Some(set) = self.sets.get_mut(&key).filter(|set| Arc::ptr_eq(&set.owner, &owner)) else {
             return;
         };
         let mut cx = Cx {
             now,
             world: &self.world,
             profile: self.options.profile,
-            held: self.stale.over(&key.0),
+            held: self.stale.over(&key.0, &self.scopes),
             holds: &self.holds,
             out: &mut self.out,
         };

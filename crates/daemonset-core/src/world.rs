@@ -8,7 +8,6 @@ use bailiff_model::{Hashes, Holds, IndexMap, IndexSet, Namespace, NodeName, PodU
 use hashbrown::HashTable;
 use slotmap::SlotMap;
 
-use crate::effect::Scope;
 use crate::facts::{Controller, Controlling, Labels, Node, Pod, Revision};
 
 /// How many uids of gone objects are remembered, so that a late answer does not bring one back. More than there can be requests
@@ -85,19 +84,18 @@ impl World {
         holds.on_node(&zone, node).is_some()
     }
 
-    /// Uids of the pods of a scope that are kept.
-    pub(crate) fn pod_uids(&self, scope: &Scope) -> Vec<PodUid> {
-        let uid = |pod: &Pod| pod.uid.clone();
-        match scope {
-            Scope::All => self.pods.values().map(|pod| uid(pod)).collect(),
-            Scope::Namespace(namespace) => self.keys_in(namespace).filter_map(|key| self.pod_at(key).map(uid)).collect(),
-        }
+    /// Pods of these namespaces.
+    pub(crate) fn pods_where(&self, is_wanted: impl Fn(&Namespace) -> bool) -> impl Iterator<Item = PodUid> {
+        let pods = self.pods.values().filter(move |pod| is_wanted(&pod.namespace));
+        pods.map(|pod| pod.uid.clone())
     }
 
-    fn keys_in(&self, namespace: &Namespace) -> impl Iterator<Item = PodKey> {
+    /// Pods of a namespace, without a look at others.
+    pub(crate) fn pods_in(&self, namespace: &Namespace) -> impl Iterator<Item = PodUid> {
         let first = (namespace.clone(), Arc::from(""));
         let owned = self.by_owner.range(first..).take_while(move |((of, _), _)| of == namespace);
-        owned.flat_map(|(_, keys)| keys).copied().chain(self.orphans(namespace))
+        let keys = owned.flat_map(|(_, keys)| keys).copied().chain(self.orphans(namespace));
+        keys.filter_map(|key| self.pod_at(key).map(|pod| pod.uid.clone()))
     }
 
     /// True if the pod was there already, whether it still is or not.

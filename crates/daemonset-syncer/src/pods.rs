@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use bailiff_cluster::watch::{EventInParts, Source, WatchInParts};
+use bailiff_cluster::watch::{EventInParts, SILENT_AFTER, Source, WatchInParts};
 use bailiff_cluster::{Api, View};
 use bailiff_daemonset_core::Scope;
 use bailiff_model::Mono;
@@ -14,7 +14,7 @@ use bailiff_runtime::Seed;
 #[derive(Debug)]
 pub(crate) struct Watches<T> {
     running: Vec<Running<T>>,
-    /// The one that was read last.
+    /// Where the last event came from, unless watches ended since.
     turn: usize,
 }
 
@@ -79,18 +79,24 @@ impl<T: View> Watches<T> {
         running.watch.at_hand()
     }
 
-    /// How fresh what was shown of all of them is ([`WatchInParts::fresh_at`]); now, if there are none. One that was not answered yet counts
-    /// from its start if the process has been at work without it (`is_at_work`), else there is nothing yet.
+    /// How fresh what was shown of all of them is ([`WatchInParts::fresh_at`]); now, if there are none. If the process has been at work
+    /// without one (`is_at_work`), that has as long for its first list as for any sign of life, else there is nothing before that.
     pub(crate) fn fresh_at(&self, is_at_work: bool, now: Mono) -> Option<Mono> {
         self.running.iter().try_fold(now, |least, running| {
-            let last = running.watch.fresh_at().or(is_at_work.then_some(running.since))?;
-            Some(least.min(last))
+            let begun = || match now.saturating_since(running.since) {
+                _ if !is_at_work => None,
+                waits if waits < SILENT_AFTER => Some(now),
+                _ => Some(running.since),
+            };
+            Some(least.min(running.watch.fresh_at().or_else(begun)?))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bailiff_cluster::Metrics;
     use bailiff_cluster::watch::Event;
     use bailiff_daemonset_core::Pod;
@@ -117,7 +123,7 @@ mod tests {
     async fn told(watches: &mut Watches<Viewed<Pod>>) -> BTreeSet<(Scope, String)> {
         let name = |pod: &Viewed<Pod>| pod.facts.name.to_string();
         let mut told = BTreeSet::new();
-        while let Ok((scope, event)) = tokio::time::timeout(std::time::Duration::from_secs(1), watches.next()).await {
+        while let Ok((scope, event)) = tokio::time::timeout(Duration::from_secs(1), watches.next()).await {
             let names = match event {
                 Event::Part(part) => part.objects.iter().map(name).collect(),
                 Event::Snapshot(rest) => rest.objects.iter().map(name).chain([".".to_owned()]).collect(),
@@ -129,12 +135,31 @@ mod tests {
         told
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_is_watched_already_goes_on() {
+    fn mk_api() -> (Sandbox, Api, Clock, Seed) {
         let (clock, seed) = (Clock::virtual_from(Wall::UNIX_EPOCH), Seed::new(1));
         let sandbox = Sandbox::new(Config::default(), clock.clone(), &seed);
         let client = kube::Client::new(sandbox.service(User::admin()), "default");
         let api = Api::new(client, clock.clone(), Metrics::default());
+        (sandbox, api, clock, seed)
+    }
+
+    /// A namespace that comes late makes a process neither unready nor stale while it is listed, as long as that is not too long.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_not_answered_yet_is_fresh_for_a_while() {
+        let (_sandbox, api, clock, seed) = mk_api();
+        let mut watches: Watches<Viewed<Pod>> = Watches::default();
+        watches.watch(&BTreeSet::from([mk_scope("default")]), &api, &seed);
+        let began = clock.now().mono;
+        for (seconds, wanted) in [(0, 0), (59, 59), (60, 0)] {
+            let [now, wanted] = [seconds, wanted].map(|seconds| began + Duration::from_secs(seconds));
+            assert_eq!(watches.fresh_at(true, now), Some(wanted), "{seconds}");
+            assert_eq!(watches.fresh_at(false, now), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_watched_already_goes_on() {
+        let (sandbox, api, clock, seed) = mk_api();
         let all = |told: &[(&Scope, &str)]| -> BTreeSet<(Scope, String)> {
             told.iter()
                 .map(|(scope, name)| ((*scope).clone(), (*name).to_owned()))
@@ -152,13 +177,7 @@ mod tests {
         watches.watch(&BTreeSet::from([here.clone()]), &api, &seed);
         assert_eq!(watches.fresh_at(false, clock.now().mono), None);
         assert_eq!(told(&mut watches).await, all(&[(&here, "a"), (&here, ".")]));
-        let began = clock.now().mono;
         watches.watch(&BTreeSet::from([here.clone(), there.clone()]), &api, &seed);
-        assert_eq!(
-            watches.fresh_at(true, began),
-            Some(began),
-            "the new one counts from its start"
-        );
         assert_eq!(told(&mut watches).await, all(&[(&there, "b"), (&there, ".")]));
         create(&sandbox, "default", "c");
         create(&sandbox, "kube-system", "d");

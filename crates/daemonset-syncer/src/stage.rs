@@ -218,7 +218,7 @@ impl Loop {
         if self.core.is_ready() && self.memory.is_none() && !self.complete {
             self.complete = true;
             self.publisher.complete();
-            tracing::info!("Listed all DaemonSets, revisions, nodes and pods");
+            tracing::info!("Listed all DaemonSets, revisions, nodes, and pods where DaemonSets are");
         }
     }
 

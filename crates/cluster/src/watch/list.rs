@@ -82,11 +82,11 @@ impl<T: View, P> Lister<T, P> {
                 Err(Unstreamed::Failed(error)) if error.kind == Kind::TooManyRequests => return Err(error),
                 // Whatever is wrong: pages may be right, or say what is.
                 Err(Unstreamed::Failed(error)) => {
-                    tracing::debug!(resource = self.source.resource(), %error, "The list did not come as a stream");
+                    tracing::debug!(path = %self.source.path, %error, "The list did not come as a stream");
                 }
                 Err(Unstreamed::Unknown(error)) => {
                     self.streams = false;
-                    tracing::info!(resource = self.source.resource(), %error, "The server has no lists as streams; it is read by pages");
+                    tracing::info!(path = %self.source.path, %error, "The server has no lists as streams; it is read by pages");
                 }
             }
         }
@@ -193,7 +193,7 @@ async fn read_page<T: Decode>(
         if error.kind == Kind::Timeout || error.answered == Some(200) {
             *limit = limit.map(|limit| (limit / 2).max(1));
         }
-        tracing::warn!(resource = source.resource(), ?limit, %error, "Page of a list was not read");
+        tracing::warn!(path = %source.path, ?limit, %error, "Page of a list was not read");
         let pause = PAUSE.max(heeded_retry_after(error.retry_after));
         tokio::time::sleep(seed.jitter(pause, 0.5)).await;
     }

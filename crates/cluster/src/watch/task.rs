@@ -93,7 +93,7 @@ impl<T: View, P> Task<T, P> {
         while AssertUnwindSafe(self.run()).catch_unwind().await.is_err() {
             self.begun = None;
             tracing::error!(
-                resource = self.source.resource(),
+                path = %self.source.path,
                 "Watch panicked; it begins again with a list"
             );
             let error = Error::new(Kind::Unavailable, "the watch panicked");
@@ -304,7 +304,7 @@ impl<T: View, P> Task<T, P> {
 
     /// Pauses before the next attempt, ever longer.
     async fn failed(&mut self, error: &Error) -> Result<(), Unwanted> {
-        tracing::warn!(resource = self.source.resource(), %error, "Watch was interrupted");
+        tracing::warn!(path = %self.source.path, %error, "Watch was interrupted");
         let reason = error.to_string();
         if self.teller.heard().last().is_none() {
             self.teller.went_stale(reason.clone()).await?;

@@ -344,7 +344,8 @@ impl Set {
         self.touched.insert(node.clone());
     }
 
-    /// All pods were listed anew: what a list and the watch behind it do not show soon was deleted meanwhile.
+    /// All pods that may be its were listed anew: what a list and the watch behind it do not show soon was deleted meanwhile. It has that
+    /// time also if it had been waited for long enough before.
     pub(crate) fn pods_listed(&mut self, now: Mono) {
         let is_unseen = |creating: &Creating| matches!(creating.stage, Stage::Unseen(Expected::Uid(_) | Expected::Name(_)));
         let unseen = self
@@ -355,7 +356,8 @@ impl Set {
         for node in nodes {
             let timer = Timer::Creating(node);
             let soon = now + AMBIGUOUS;
-            let at = self.timers.get(&timer).map_or(soon, |set| set.min(soon));
+            let set = self.timers.get(&timer).filter(|set| *set > now);
+            let at = set.map_or(soon, |set| set.min(soon));
             self.timers.set(&timer, Some(at));
         }
     }

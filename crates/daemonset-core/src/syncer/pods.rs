@@ -16,19 +16,16 @@ impl Syncer {
             return;
         }
         let before = self.scopes.watched();
-        for namespace in std::mem::take(&mut self.touched) {
-            let is_wanted = !self.of_namespace(&namespace).is_empty();
-            self.scopes.want(&namespace, is_wanted);
-        }
+        let touched = std::mem::take(&mut self.touched).into_iter();
+        let (came, gone) = touched.partition(|namespace| self.keys_in(namespace).next().is_some());
+        self.scopes.change(&gone, came);
         let watched = self.scopes.watched();
         if watched == before {
             return;
         }
         for scope in before.difference(&watched) {
             self.stale.clear(&Watched::Pods(scope.clone()));
-            if let Scope::Namespace(namespace) = scope
-                && self.scopes.of(namespace).is_none()
-            {
+            if let Scope::Namespace(namespace) = scope {
                 self.forget_pods(namespace);
             }
         }
@@ -41,45 +38,71 @@ impl Syncer {
         let deletes = of_there.filter(|(_, (_, op))| op.deletes().is_some());
         let called_off: Vec<Effect> = deletes.map(|(id, _)| Effect::CallOff(*id)).collect();
         self.out.effects.extend(called_off);
-        for uid in self.world.pod_uids(&Scope::Namespace(namespace.clone())) {
+        for uid in self.pods_of(&Scope::Namespace(namespace.clone())) {
             self.world.remove_pod(&uid);
         }
     }
 
     pub(super) fn some_pods_listed(&mut self, scope: &Scope, begins: bool, pods: Vec<Pod>) {
+        let before = if begins { self.pods_of(scope) } else { Vec::new() };
         let Some(known) = self.scopes.known_mut(scope) else {
             return;
         };
         if begins {
-            known.begin(self.world.pod_uids(scope).into_iter());
+            known.begin(before.into_iter());
         }
         for pod in &pods {
             known.saw(&pod.uid);
         }
-        for pod in pods {
-            self.pod_applied(pod);
-        }
+        self.pods_shown(scope, pods);
     }
 
     pub(super) fn pods_listed(&mut self, scope: &Scope, pods: Listed<Pod, PodUid>, now: Mono) {
+        let in_parts = self.scopes.known_mut(scope).is_some_and(|known| known.is_being_listed());
+        let before = if in_parts { Vec::new() } else { self.pods_of(scope) };
         let Some(known) = self.scopes.known_mut(scope) else {
             return;
         };
         let named = pods.all.iter().map(|pod| &pod.uid).chain(&pods.unreadable);
-        for uid in known.end(self.world.pod_uids(scope), named) {
+        for uid in known.end(|| before.into_iter(), named) {
             self.pod_deleted(&uid);
         }
-        for pod in pods.all {
-            self.pod_applied(pod);
-        }
-        for (key, set) in self.sets.iter_mut().filter(|((namespace, _), _)| scope.has(namespace)) {
+        self.pods_shown(scope, pods.all);
+        let scopes = &self.scopes;
+        let served = self
+            .sets
+            .iter_mut()
+            .filter(|((namespace, _), _)| scopes.serves(scope, namespace));
+        for (key, set) in served {
             set.pods_listed(now);
             self.woken.insert(key.clone());
+        }
+        self.woken.append(&mut self.waiting);
+    }
+
+    /// Pods that are kept, as far as it is this scope that says which there are.
+    fn pods_of(&self, scope: &Scope) -> Vec<PodUid> {
+        match scope {
+            Scope::Namespace(namespace) => self.world.pods_in(namespace).collect(),
+            Scope::All => self
+                .world
+                .pods_where(|namespace| self.scopes.serves(scope, namespace))
+                .collect(),
+        }
+    }
+
+    /// A list shows these. It is as old as it is: it says nothing of pods that another watch tells of.
+    fn pods_shown(&mut self, scope: &Scope, pods: Vec<Pod>) {
+        for pod in pods {
+            if self.scopes.serves(scope, &pod.namespace) {
+                self.pod_applied(pod);
+            }
         }
     }
 
     pub(super) fn pod_applied(&mut self, mut pod: Pod) {
         if self.scopes.of(&pod.namespace).is_none() {
+            // Nobody asked.
             return;
         }
         if !self.may_be_ours(&pod) {

@@ -349,3 +349,18 @@ fn a_revision_that_somebody_else_made_is_taken_at_once() {
         cluster.writes
     );
 }
+
+/// What a DaemonSet asked for before it was missing in a list is not answered to the one that comes after it, of the same uid.
+#[test]
+fn an_answer_is_for_who_asked() {
+    let mut cluster = Cluster::at_rest(2, json!({}));
+    cluster.add_node("n2", json!({}), json!([]));
+    deliver_only(&mut cluster, &[NODES]);
+    assert_eq!(cluster.writes, ["create pods n2"]);
+    let ds = cluster.daemonset();
+    cluster.feed(Input::DaemonSets(Vec::new().into()));
+    cluster.feed(Input::DaemonSets(vec![ds].into()));
+    cluster.rest();
+    assert_eq!(cluster.on("n2").len(), 1);
+    assert_eq!(cluster.daemonset().status.counts.desired, 3);
+}

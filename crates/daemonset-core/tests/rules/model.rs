@@ -30,7 +30,7 @@ pub const ANSWERS: usize = 4;
 pub enum Lists {
     /// As soon as they are asked for.
     AtOnce,
-    /// With the other news of pods.
+    /// With the other news of pods, in two parts.
     InTurn,
     /// The test does it.
     ByHand,
@@ -67,6 +67,8 @@ pub struct Cluster {
     /// Deletes of pods wait for their turn until [`Cluster::send`].
     pub is_slow: bool,
     unsent: VecDeque<(RequestId, Arc<Owner>, Request)>,
+    /// Deletes that were called off before they were sent.
+    pub called_off: usize,
     /// Inputs the core was given.
     pub inputs: usize,
     counter: u64,
@@ -99,6 +101,7 @@ impl Cluster {
             lists: Lists::AtOnce,
             is_slow: false,
             unsent: VecDeque::new(),
+            called_off: 0,
             inputs: 0,
             counter: 0,
         };
@@ -222,7 +225,12 @@ impl Cluster {
 
     /// Changes the spec of `ds`, as the API server counts generations (DS-171).
     pub fn edit(&mut self, patch: Value) {
-        let mut ds = self.objects["daemonsets/ds"].clone();
+        self.edit_one("daemonsets/ds", patch);
+    }
+
+    /// The same of another DaemonSet.
+    pub fn edit_one(&mut self, path: &str, patch: Value) {
+        let mut ds = self.objects[path].clone();
         let before = ds["spec"].clone();
         merge(&mut ds["spec"], &patch);
         if before != ds["spec"] {
@@ -233,7 +241,7 @@ impl Cluster {
             let annotation = &mut ds["metadata"]["annotations"]["deprecated.daemonset.template.generation"];
             *annotation = json!((annotation.as_str().and_then(|text| text.parse::<i64>().ok()).unwrap_or(0) + 1).to_string());
         }
-        self.put("daemonsets/ds", ds);
+        self.put(path, ds);
     }
 
     pub fn set_image(&mut self, image: &str) {
@@ -386,13 +394,26 @@ impl Cluster {
     /// What is not watched yet is listed, as it is now.
     fn watch_pods(&mut self, scopes: BTreeSet<Scope>) {
         let before = std::mem::replace(&mut self.watched, scopes);
+        // Of a watch that ends nothing more is heard.
+        let is_heard = |input: &Input| match input {
+            Input::SomePods { of, .. } | Input::Pods { of, .. } => self.watched.contains(of),
+            _ => true,
+        };
+        self.streams[PODS].retain(is_heard);
         let more: Vec<Scope> = self.watched.difference(&before).cloned().collect();
         for of in more {
-            let pods = self.pods().into_iter().filter(|pod| of.has(&pod.namespace)).collect();
-            let list = Input::Pods { of, pods };
+            let mut pods: Vec<Pod> = self.pods().into_iter().filter(|pod| of.has(&pod.namespace)).collect();
             match self.lists {
-                Lists::AtOnce => self.feed(list),
-                Lists::InTurn => self.streams[PODS].push_back(list),
+                Lists::AtOnce => self.feed(Input::Pods { of, pods: pods.into() }),
+                Lists::InTurn => {
+                    let rest = pods.split_off(pods.len() / 2).into();
+                    self.streams[PODS].push_back(Input::SomePods {
+                        of: of.clone(),
+                        first: true,
+                        pods,
+                    });
+                    self.streams[PODS].push_back(Input::Pods { of, pods: rest });
+                }
                 Lists::ByHand => {}
             }
         }

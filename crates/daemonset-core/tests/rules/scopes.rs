@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use bailiff_daemonset_core::{Input, Pod, Profile, Scope, Syncer, Watched};
+use bailiff_daemonset_core::{Input, Options, Pod, Profile, Scope, Shard, Syncer, Watched};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -100,94 +100,170 @@ fn no_daemonset_waits_for_the_pods_of_others() {
     assert_eq!(written(&cluster).len(), 6);
 }
 
-/// DS-056: a watch that is stale holds the DaemonSets of its namespace.
+/// DS-056: a watch that is stale holds the DaemonSets of its namespace, also one that comes while it is.
 #[test]
 fn a_stale_watch_holds_nobody_elsewhere() {
     let mut cluster = mk_two();
     let watch = Watched::Pods(mk_scope("other"));
-    cluster.feed(Input::WatchStale {
-        watch: watch.clone(),
-        reason: "no answer".to_owned(),
-    });
+    cluster.feed(mk_stale(watch.clone()));
     for name in ["ds", "agent"] {
         cluster.remove(&path_of(&pod_of(&cluster, name, "n0")));
     }
     cluster.pass(60);
     assert_eq!(written(&cluster), ["create pods n0"]);
-    assert_eq!(cluster.on("n0").len(), 1);
+    assert!(cluster.on("n0")[0].name.as_str().starts_with("ds-"));
     cluster.feed(Input::WatchFresh(watch));
     cluster.rest();
     assert_eq!(cluster.on("n0").len(), 2);
 }
 
-/// With DaemonSets in many namespaces there is one watch of all pods. It takes over when all are listed, and nothing is done twice.
+fn mk_stale(watch: Watched) -> Input {
+    Input::WatchStale {
+        watch,
+        reason: "no answer".to_owned(),
+    }
+}
+
+/// What a watch said that ended since, or that nobody asked for, holds nobody.
 #[test]
-fn all_pods_are_watched_of_many_namespaces() {
-    const FEW: usize = 16;
+fn a_watch_that_ended_holds_nobody() {
+    let mut cluster = mk_two();
+    for scope in [mk_scope("other"), mk_scope("third"), Scope::All] {
+        cluster.feed(mk_stale(Watched::Pods(scope)));
+    }
+    cluster.remove("daemonsets/agent");
+    cluster.rest();
+    for namespace in ["other", "third"] {
+        cluster.add_daemonset_in(namespace, &format!("again-{namespace}"), json!({}));
+    }
+    cluster.set_image("v2");
+    cluster.rest();
+    assert_eq!(cluster.on("n0").len(), 4, "one of agent's is left: {:?}", cluster.writes);
+}
+
+/// As many as are watched each by itself.
+const FEW: usize = 16;
+
+fn mk_namespace(nth: usize) -> String {
+    format!("ns-{nth:02}")
+}
+
+/// A cluster at rest with one node, and a DaemonSet in each of so many namespaces.
+fn mk_few() -> Cluster {
     let mut cluster = Cluster::with(1, json!({}));
-    let namespace = |nth: usize| format!("ns-{nth}");
     for nth in 1..FEW {
-        cluster.add_daemonset_in(&namespace(nth), &format!("agent-{nth}"), json!({}));
+        cluster.add_daemonset_in(&mk_namespace(nth), &format!("agent-{nth}"), json!({}));
     }
     cluster.rest();
     assert_eq!((cluster.watched.len(), cluster.on("n0").len()), (FEW, FEW));
     cluster.writes.clear();
+    cluster
+}
+
+/// With DaemonSets in more namespaces one watch of all pods serves the others. Nobody else waits for its list, or is held when it is stale.
+#[test]
+fn all_pods_are_watched_for_the_rest_of_many_namespaces() {
+    let mut cluster = mk_few();
     cluster.lists = Lists::ByHand;
-    cluster.add_daemonset_in(&namespace(FEW), "last", json!({}));
+    cluster.add_daemonset_in("last", "last", json!({}));
+    cluster.feed(mk_stale(Watched::Pods(Scope::All)));
     cluster.set_image("v2");
-    cluster.pass(60);
-    assert_eq!(cluster.watched, BTreeSet::from([Scope::All]));
-    assert_eq!(written(&cluster), [""; 0], "they are not listed");
-    let pods = cluster.pods().into();
-    cluster.feed(Input::Pods { of: Scope::All, pods });
     cluster.rest();
-    assert_eq!(cluster.on("n0").len(), FEW + 1);
-    assert_eq!(
-        written(&cluster).len(),
-        3,
-        "one was created and one replaced: {:?}",
-        cluster.writes
+    assert!(cluster.watched.len() == FEW + 1 && cluster.watched.contains(&Scope::All));
+    assert_eq!(cluster.on("n0").len(), FEW, "the last one waits");
+    let replaced = written(&cluster);
+    assert!(
+        replaced.len() == 2 && replaced[0].starts_with("delete pods/ds-"),
+        "{replaced:?}"
+    );
+    cluster.feed(Input::WatchFresh(Watched::Pods(Scope::All)));
+    // An old list: it neither takes a pod away that another watch has told of nor brings one back.
+    let past = Pod {
+        uid: "past".into(),
+        ..pod_of(&cluster, "ds", "n0")
+    };
+    for pods in [vec![past], cluster.pods()] {
+        cluster.feed(Input::Pods {
+            of: Scope::All,
+            pods: pods.into(),
+        });
+    }
+    cluster.rest();
+    assert_eq!((cluster.on("n0").len(), written(&cluster).len()), (FEW + 1, 3));
+    // Once it serves a namespace a stale time of it holds that one, and is told.
+    cluster.feed(mk_stale(Watched::Pods(Scope::All)));
+    let held = cluster.published.as_ref().and_then(|sync| sync.held.as_ref());
+    let last = cluster.published.as_ref().map(|sync| sync.name.as_str());
+    assert_eq!(last, Some("last"));
+    assert!(
+        held.is_some_and(|hold| hold.detail.contains("the watch of pods is stale")),
+        "{held:?}"
     );
 }
 
-/// Nobody can say any more whether a hold covers them.
+/// Nobody can say any more whether a hold covers them. Those of others wait on.
 #[test]
 fn deletes_of_pods_that_are_not_watched_any_more_are_called_off() {
-    let mut cluster = Cluster::at_rest(3, json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}}));
+    let strategy = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "100%"}}});
+    let mut cluster = Cluster::with(3, strategy.clone());
+    cluster.add_daemonset_in("other", "agent", strategy);
+    cluster.rest();
     cluster.is_slow = true;
     cluster.set_image("v2");
+    let image = json!({"template": {"spec": {"containers": [{"name": "c", "image": "v2"}]}}});
+    cluster.edit_one("daemonsets/agent", image);
     cluster.settle();
-    assert_eq!(cluster.waiting(), 3);
+    assert_eq!(cluster.waiting(), 6);
     cluster.remove("daemonsets/ds");
     cluster.settle();
-    assert_eq!((cluster.waiting(), cluster.on("n0").len()), (0, 1));
+    assert_eq!((cluster.called_off, cluster.waiting(), cluster.on("n0").len()), (3, 3, 2));
+}
+
+/// The DaemonSets of another shard are not ours, nor are the pods where they are.
+#[test]
+fn pods_of_another_shards_daemonsets_are_not_asked_for() {
+    let mut watched = [0, 1].map(|index| {
+        let mut cluster = mk_few();
+        cluster.restart_with(Options {
+            shard: Shard { index, count: 2 },
+            ..Options::default()
+        });
+        std::mem::take(&mut cluster.watched)
+    });
+    let both: BTreeSet<Scope> = watched.iter().flatten().cloned().collect();
+    assert_eq!(both.len(), FEW);
+    assert_eq!(
+        watched.iter_mut().map(|scopes| scopes.len()).sum::<usize>(),
+        FEW,
+        "none is watched twice"
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever comes and goes in few or many namespaces, processes among it, and whatever lags: no DaemonSet ever has two pods on a node, and each ends with
-    /// one.
+    /// Whatever comes and goes in few or many namespaces, processes among it, and whatever lags: no DaemonSet ever has two pods on a node,
+    /// and each ends with one.
     #[test]
     fn daemonsets_come_and_go_in_many_namespaces(seed in any::<u64>()) {
         let mut dice = Dice(seed);
         let mut cluster = Cluster::with(2, json!({}));
         cluster.lists = Lists::InTurn;
-        let namespaces = 2 + dice.roll(20);
+        let (namespaces, come) = [(3, 2), (40, 5)][dice.roll(2) as usize];
         for turn in 0..150 {
-            match dice.roll(9) {
-                0 | 1 => {
-                    let nth = dice.roll(namespaces);
-                    cluster.add_daemonset_in(&format!("ns-{nth}"), &format!("agent-{turn}"), json!({}));
+            match dice.roll(12) {
+                roll if roll < come => {
+                    let nth = dice.roll(namespaces) as usize;
+                    cluster.add_daemonset_in(&mk_namespace(nth), &format!("agent-{turn}"), json!({}));
                 }
-                2 => {
+                5 => {
                     let sets = names(&cluster, "daemonsets/");
                     if let Some(gone) = dice.pick(&sets) {
                         collect(&mut cluster, &gone);
                     }
                 }
-                3 => cluster.kubelets(),
-                4 if dice.roll(4) == 0 => {
+                6 => cluster.kubelets(),
+                7 if dice.roll(4) == 0 => {
                     cluster.core = Syncer::default();
                     cluster.wake = None;
                     cluster.watched.clear();
@@ -207,11 +283,12 @@ proptest! {
         collect_left(&mut cluster);
         let sets = names(&cluster, "daemonsets/").len();
         prop_assert_eq!(cluster.pods().len(), 2 * sets);
+        prop_assert!(cluster.core.is_ready());
         let namespaces: BTreeSet<String> = cluster.objects.iter()
             .filter(|(path, _)| path.starts_with("daemonsets/"))
             .map(|(_, set)| set["metadata"]["namespace"].to_string())
             .collect();
-        let is_all = cluster.watched == BTreeSet::from([Scope::All]);
+        let is_all = cluster.watched.contains(&Scope::All);
         prop_assert!(is_all || cluster.watched.len() == namespaces.len());
     }
 }

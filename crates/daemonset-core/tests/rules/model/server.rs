@@ -57,6 +57,7 @@ impl Cluster {
         let before = self.unsent.len();
         self.unsent.retain(|(unsent, ..)| *unsent != id);
         if self.unsent.len() < before {
+            self.called_off += 1;
             let answer = Answer::Failed(Failure {
                 kind: FailureKind::CalledOff,
                 message: "it is not wanted any more".to_owned(),

@@ -57,7 +57,8 @@ pub(super) fn read(sandbox: &Sandbox, request: &mut Request<Body>) -> Option<Res
         .filter(|seen| seen.resource.split('.').next() == Some(resource));
     let events: Vec<&Arc<Event>> = of_resource.map(|seen| &seen.event).collect();
     if name.is_empty() {
-        let revision = events.last()?.object.revision();
+        let is_listed = |event: &&&Arc<Event>| namespace.is_empty() || event.object.namespace() == namespace;
+        let revision = events.iter().rfind(is_listed)?.object.revision();
         let query = request.uri().query().unwrap_or_default();
         let stale = format!(
             "{path}?{query}&resourceVersion={}&resourceVersionMatch=Exact",
