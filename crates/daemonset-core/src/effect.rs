@@ -45,7 +45,12 @@ pub enum Input {
         pods: Listed<Pod, PodUid>,
     },
     /// A pod was created or changed.
-    PodApplied(Pod),
+    PodApplied {
+        /// Whose watch tells of it.
+        of: Scope,
+        /// The pod.
+        pod: Pod,
+    },
     /// A pod is gone.
     PodDeleted(PodUid),
     /// All DaemonSets there are; those that cannot be read by namespace and name.
@@ -98,16 +103,6 @@ pub enum Scope {
     All,
     /// Those of a namespace.
     Namespace(Namespace),
-}
-
-impl Scope {
-    /// True if the pods of this namespace are in it.
-    pub fn has(&self, namespace: &Namespace) -> bool {
-        match self {
-            Self::All => true,
-            Self::Namespace(of) => of == namespace,
-        }
-    }
 }
 
 /// What is watched.

@@ -109,7 +109,7 @@ impl Syncer {
             Input::NodeDeleted(name) => self.node_deleted(&name),
             Input::SomePods { of, first, pods } => self.some_pods_listed(&of, first, pods),
             Input::Pods { of, pods } => self.pods_listed(&of, pods, now.mono),
-            Input::PodApplied(pod) => self.pod_applied(pod),
+            Input::PodApplied { of, pod } => self.pod_told(&of, pod),
             Input::PodDeleted(uid) => self.pod_deleted(&uid),
             Input::DaemonSets(daemonsets) => self.daemonsets_listed(daemonsets),
             Input::DaemonSetApplied(ds) => self.daemonset_applied(ds),
@@ -183,9 +183,9 @@ impl Syncer {
     }
 
     /// False of watches of pods that nobody asked for.
-    fn needs(&mut self, watch: &Watched) -> bool {
+    fn needs(&self, watch: &Watched) -> bool {
         match watch {
-            Watched::Pods(scope) => self.scopes.known_mut(scope).is_some(),
+            Watched::Pods(scope) => self.scopes.watched().contains(scope),
             Watched::DaemonSets | Watched::Revisions | Watched::Nodes => true,
         }
     }
@@ -326,6 +326,7 @@ impl Syncer {
         if let Some(set) = self.sets.remove(key) {
             self.out.effects.push(Effect::Withdraw(set.owner));
             self.wakes.set(key, None);
+            self.waiting.remove(key);
             self.touched.insert(key.0.clone());
         }
     }

@@ -178,7 +178,7 @@ impl World {
         pod.target = shared_name(&self.nodes, pod.target.take());
     }
 
-    /// Forgets a pod for good.
+    /// Forgets a pod.
     pub(crate) fn remove_pod(&mut self, uid: &PodUid) -> Option<(PodKey, Pod)> {
         let pods = &self.pods;
         let is_it = |key: &PodKey| pods.get(*key).is_some_and(|pod| pod.uid == *uid);

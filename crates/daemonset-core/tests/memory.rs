@@ -138,7 +138,8 @@ impl Cluster {
                     name: pod.name.clone(),
                     uid: pod.uid.clone(),
                 };
-                (answer, Some(Input::PodApplied(pod)))
+                let of = Scope::Namespace("kube-system".into());
+                (answer, Some(Input::PodApplied { of, pod }))
             }
             Request::CreateRevision(_) => {
                 let meta = &mut body["metadata"];

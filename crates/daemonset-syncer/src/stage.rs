@@ -376,7 +376,7 @@ impl Loop {
                 of,
                 pods: all.into_listed(|view| view.facts, |meta| PodUid::from(meta.uid.as_str())),
             },
-            Event::Applied(one) => Input::PodApplied(one.facts),
+            Event::Applied(one) => Input::PodApplied { of, pod: one.facts },
             Event::Deleted(one) => Input::PodDeleted(one.uid.into()),
             Event::Stale { reason, .. } => self.went_stale(Watched::Pods(of), reason),
             Event::Fresh => Input::WatchFresh(Watched::Pods(of)),

@@ -295,7 +295,10 @@ fn tell(templates: &mut Templates, news: News) -> Told {
 fn read(told: Told) -> Input {
     let pod = |text: &str| serde_json::from_str::<Pod>(text).expect("a valid pod");
     match told {
-        Told::Pod(text) => Input::PodApplied(pod(&text)),
+        Told::Pod(text) => Input::PodApplied {
+            of: Scope::Namespace("ns".into()),
+            pod: pod(&text),
+        },
         Told::Gone(text) => Input::PodDeleted(pod(&text).uid),
         Told::Created(id, text) => {
             let Pod { name, uid, .. } = pod(&text);

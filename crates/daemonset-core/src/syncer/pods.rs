@@ -91,20 +91,21 @@ impl Syncer {
         }
     }
 
-    /// A list shows these. It is as old as it is: it says nothing of pods that another watch tells of.
     fn pods_shown(&mut self, scope: &Scope, pods: Vec<Pod>) {
         for pod in pods {
-            if self.scopes.serves(scope, &pod.namespace) {
-                self.pod_applied(pod);
-            }
+            self.pod_told(scope, pod);
+        }
+    }
+
+    /// A watch tells of a pod. Two watches are not in step: of a pod that one told of the other may have a list that is older. So a pod is
+    /// heard of from the one that says which there are. (That one is gone is so whoever tells.)
+    pub(super) fn pod_told(&mut self, scope: &Scope, pod: Pod) {
+        if self.scopes.serves(scope, &pod.namespace) {
+            self.pod_applied(pod);
         }
     }
 
     pub(super) fn pod_applied(&mut self, mut pod: Pod) {
-        if self.scopes.of(&pod.namespace).is_none() {
-            // Nobody asked.
-            return;
-        }
         if !self.may_be_ours(&pod) {
             // As good as somebody else's.
             pod.controller = Controller::Other;

@@ -13,7 +13,7 @@ use bailiff_daemonset_core::{
 use bailiff_model::{Mono, Namespace, NodeName, Now, PodName, PodUid, ResourceVersion, Wall};
 use serde_json::json;
 
-use crate::model::{all_pods, mk_node};
+use crate::model::{all_pods, mk_node, shown};
 
 const SETS: usize = 200;
 const NODES: usize = 5_000;
@@ -190,7 +190,7 @@ impl Fleet {
                 self.pods += 1;
                 let uid = format!("new-{}", self.pods);
                 let pod = mk_pod((&owner.name, &owner.uid), &mk_labels(&owner.name, "v2"), node, &uid);
-                self.feed(Input::PodApplied(Pod {
+                self.feed(shown(Pod {
                     ready: false,
                     ..pod.clone()
                 }));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bailiff_daemonset_core::{FailureKind, Input, Profile};
 use serde_json::{Value, json};
 
-use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
+use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of, shown};
 
 fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
     for _ in 0..200 {
@@ -93,7 +93,7 @@ fn what_is_gone_does_not_come_back() {
     let pod = cluster.on("n0").remove(0);
     cluster.remove(&path_of(&pod));
     cluster.settle();
-    cluster.feed(Input::PodApplied(pod));
+    cluster.feed(shown(pod));
     cluster.rest();
     assert_eq!((count(&cluster, "create pods"), count(&cluster, "delete pods")), (1, 0));
     let ds = cluster.daemonset();
@@ -116,11 +116,7 @@ fn older_states_change_nothing() {
     cluster.pass(5);
     let settled = (cluster.daemonset().status.counts, cluster.writes.len());
     assert_eq!((settled.0.ready, settled.0.updated), (1, 2));
-    for input in [
-        Input::PodApplied(pod),
-        Input::RevisionApplied(revision),
-        Input::DaemonSetApplied(ds),
-    ] {
+    for input in [shown(pod), Input::RevisionApplied(revision), Input::DaemonSetApplied(ds)] {
         let what = format!("{input:?}");
         cluster.feed(input);
         cluster.pass(5);

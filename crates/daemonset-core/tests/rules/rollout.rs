@@ -422,3 +422,17 @@ fn many_missing_pods_take_turns_with_rollouts() {
         assert_eq!((count, cluster.urgencies.len()), (wanted, 100), "{class}");
     }
 }
+
+/// DS-220, DS-221: cost follows change; a pod event of one node is one decision, whatever the number of nodes.
+#[test]
+fn inputs_of_a_rollout_grow_linearly() {
+    let inputs = |nodes: usize| {
+        let mut cluster = Cluster::with(nodes, json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}}}));
+        cluster.rest();
+        cluster.set_image("v2");
+        cluster.rest();
+        (cluster.inputs, cluster.writes.len())
+    };
+    let (small, large) = (inputs(20), inputs(200));
+    assert!(large.0 <= small.0 * 12 && large.1 <= small.1 * 12, "{small:?} {large:?}");
+}

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bailiff_daemonset_core::{FailureKind, Input, Options, Profile, Shard};
 use serde_json::{Value, json};
 
-use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
+use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of, shown};
 
 fn count(cluster: &Cluster, prefix: &str) -> usize {
     let like = cluster.requests.iter().filter(|(_, request)| request.starts_with(prefix));
@@ -191,10 +191,10 @@ fn a_pod_first_seen_while_it_is_deleted_is_waited_for() {
 fn a_pod_said_again_changes_nothing() {
     let mut cluster = Cluster::at_rest(1, json!({}));
     let old = cluster.on("n0").remove(0);
-    assert_eq!(cluster.core.apply(Input::PodApplied(old.clone()), cluster.now), []);
+    assert_eq!(cluster.core.apply(shown(old.clone()), cluster.now), []);
     cluster.set_phase(&old, "Failed", false);
     deliver_only(&mut cluster, &[PODS]);
-    let effects = cluster.core.apply(Input::PodApplied(old), cluster.now);
+    let effects = cluster.core.apply(shown(old), cluster.now);
     assert_eq!(effects, [], "an older state");
 }
 

@@ -6,7 +6,7 @@ use bailiff_daemonset_core::{Input, Options, Pod, Profile, Scope, Shard, Syncer,
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::model::{Cluster, Lists, path_of, scope};
+use crate::model::{Cluster, Lists, NODES, PODS, all_pods, path_of, scope};
 use crate::properties::Dice;
 
 fn mk_scope(namespace: &str) -> Scope {
@@ -199,6 +199,45 @@ fn all_pods_are_watched_for_the_rest_of_many_namespaces() {
         held.is_some_and(|hold| hold.detail.contains("the watch of pods is stale")),
         "{held:?}"
     );
+}
+
+/// Of a pod that the watch of all told first a list of its namespace's own watch may be too old to know: it is not gone.
+#[test]
+fn a_pod_that_another_watch_told_first_is_not_gone() {
+    let mut cluster = mk_few();
+    cluster.add_daemonset_in("last", "last", json!({}));
+    cluster.rest();
+    cluster.writes.clear();
+    let old = cluster.pods().into_iter().filter(|pod| pod.namespace.as_str() == "ns");
+    let old: Vec<Pod> = old.collect();
+    cluster.add_node("n1", json!({}), json!([]));
+    cluster.deliver(NODES);
+    let is_own = |input: &Input| matches!(input, Input::PodApplied { of, .. } if *of == scope());
+    let (own, others): (Vec<Input>, Vec<Input>) = cluster.hold_back(PODS).into_iter().partition(is_own);
+    for input in others.into_iter().chain([all_pods(old)]).chain(own) {
+        cluster.feed(input);
+    }
+    cluster.rest_longer();
+    let created = cluster.writes.iter().filter(|write| *write == "create pods n1");
+    assert_eq!(
+        (created.count(), cluster.on("n1").len()),
+        (FEW + 1, FEW + 1),
+        "{:?}",
+        cluster.writes
+    );
+}
+
+/// A DaemonSet that goes before the pods of its namespace are listed keeps nobody waiting.
+#[test]
+fn who_goes_before_its_list_is_not_waited_for() {
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    cluster.lists = Lists::ByHand;
+    cluster.add_daemonset_in("other", "agent", json!({}));
+    cluster.settle();
+    assert!(!cluster.core.is_ready());
+    cluster.remove("daemonsets/agent");
+    cluster.settle();
+    assert!(cluster.core.is_ready());
 }
 
 /// Nobody can say any more whether a hold covers them. Those of others wait on.

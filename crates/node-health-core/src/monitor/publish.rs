@@ -148,12 +148,12 @@ impl Monitor {
         }
     }
 
-    /// "Everything is down" is a level, watched over the votes of all shards. While a shard is missing it stays as it was, and amid a
-    /// list: whoever is ready may be in the rest of it.
+    /// "Everything is down" is a level, watched over the votes of all shards. While a shard is missing it stays as it was. It does
+    /// not begin amid a list: whoever is ready may be in the rest of it.
     pub(super) fn watch_level(&mut self, now: Now, out: &mut Vec<Effect>) {
-        let has_others = self.config.shard.count <= 1 || self.seen.topic_complete;
-        let all_known = has_others && !self.seen.unlisted_nodes.is_under_way();
-        let Some(down) = self.votes.everything_down().filter(|_| all_known) else {
+        let all_known = self.config.shard.count <= 1 || self.seen.topic_complete;
+        let may_be = |down: &bool| all_known && !(*down && self.seen.unlisted_nodes.is_under_way());
+        let Some(down) = self.votes.everything_down().filter(may_be) else {
             return;
         };
         let before = std::mem::replace(&mut self.everything_down, down);
