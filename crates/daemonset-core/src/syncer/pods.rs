@@ -38,7 +38,8 @@ impl Syncer {
         let deletes = of_there.filter(|(_, (_, op))| op.deletes().is_some());
         let called_off: Vec<Effect> = deletes.map(|(id, _)| Effect::CallOff(*id)).collect();
         self.out.effects.extend(called_off);
-        for uid in self.pods_of(&Scope::Namespace(namespace.clone())) {
+        let uids: Vec<PodUid> = self.world.pods_in(namespace).collect();
+        for uid in uids {
             self.world.remove_pod(&uid);
         }
     }

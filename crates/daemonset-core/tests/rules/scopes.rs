@@ -54,7 +54,7 @@ fn pods_are_asked_for_where_daemonsets_are() {
     }
 }
 
-/// DS-064, DS-066: what a DaemonSet left behind, and nobody watched for a while, is known to the one that comes after it.
+/// DS-064: what a DaemonSet left behind, and nobody watched for a while, is known to the one that comes after it.
 #[test]
 fn pods_that_nobody_watched_are_adopted() {
     let mut cluster = mk_two();
@@ -100,7 +100,7 @@ fn no_daemonset_waits_for_the_pods_of_others() {
     assert_eq!(written(&cluster).len(), 6);
 }
 
-/// DS-056: a watch that is stale holds the DaemonSets of its namespace, also one that comes while it is.
+/// DS-056: a watch that is stale holds the DaemonSets of its namespace.
 #[test]
 fn a_stale_watch_holds_nobody_elsewhere() {
     let mut cluster = mk_two();
