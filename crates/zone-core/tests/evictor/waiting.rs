@@ -53,7 +53,7 @@ fn who_waits_for_a_slot_is_told() {
     let mut world = mk_world(|config| config.max_evictions_in_flight = 2);
     world.is_slow = true;
     let pods = due(&mut world, 4);
-    world.pass(Duration::from_millis(9_999));
+    world.pass(Duration::from_millis(29_999));
     assert!(
         pods[2..].iter().all(|pod| world.pod_state(pod).is_none()),
         "its intent says enough"
@@ -79,7 +79,7 @@ fn who_goes_at_once_is_not_told_that_it_waits() {
     while !world.unanswered.is_empty() {
         world.answer_first();
     }
-    world.pass(secs(10));
+    world.pass(secs(30));
     assert_eq!((world.deleted(), world.published - published), (100, 100), "deleted");
     assert_eq!(world.wake_at(), None, "nothing is left to be told of them");
 }
@@ -119,7 +119,7 @@ fn who_goes_in_the_first_view_is_told() {
         world.set_shard(Topic::EvictionIntents, true, earlier != Some(HoldReason::Stale));
         world.is_slow = true;
         let pods = due(&mut world, if earlier == Some(HoldReason::RateLimited) { 2 } else { 1 });
-        world.pass(secs(if earlier == Some(HoldReason::RateLimited) { 10 } else { 1 }));
+        world.pass(secs(if earlier == Some(HoldReason::RateLimited) { 30 } else { 1 }));
         let pod = pods.last().expect("there is one");
         assert_eq!(world.pod_held(pod), earlier);
         world.stop();
