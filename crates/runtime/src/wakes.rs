@@ -7,6 +7,7 @@
 //! woken never waits.
 
 mod outlook;
+mod work;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +31,12 @@ const LASTING: Duration = Duration::from_secs(3);
 /// See [`LASTING`].
 const RECOVERY: u32 = 8;
 
-/// What takes that long costs far more than to wake up for it, and does not count: a long list is not read in turns.
+/// What takes that much processor time costs far more than to wake up for it, and does not count: a long list is not read in turns.
 const WORTH_IT: Duration = Duration::from_millis(1);
+
+/// Unless it is less than this part of the time that the process stayed away just before: as much comes in such a time, and to look again
+/// at once would find little.
+const WORTH_IT_AFTER: u32 = 4;
 
 /// The share of what is open, as one of so many, that may have been answered before the process looks: the server is never out of work.
 const SOME: u128 = 8;
@@ -54,9 +59,10 @@ pub struct Wakes {
     interval: Duration,
     /// The same at most, once that goes on for long.
     longest: Duration,
-    woke: Mono,
     /// From when on it waited for what came.
     waits: Mono,
+    /// How long it stayed away just before it woke.
+    rested: Duration,
     away: Away,
     /// For how long it stayed away, up to [`LASTING`], less what it was not needed for.
     busy: Duration,
@@ -100,8 +106,8 @@ impl Wakes {
             bucket: TokenBucket::new(pace.per_second, BURST)?,
             interval,
             longest: longest.max(interval),
-            woke: Mono::ORIGIN,
             waits: Mono::ORIGIN,
+            rested: Duration::ZERO,
             away: Away {
                 since: Mono::ORIGIN,
                 time: Duration::ZERO,
@@ -111,10 +117,12 @@ impl Wakes {
         })
     }
 
-    /// All is done, and it waits for what comes: how long it stays away before it looks. Something may be due in `due`.
-    fn done(&mut self, now: Mono, due: Option<Duration>, asked: Asked) -> Duration {
+    /// All is done, which took the processor that long, and it waits for what comes: how long it stays away before it looks. Something may
+    /// be due in `due`.
+    fn done(&mut self, now: Mono, took: Duration, due: Option<Duration>, asked: Asked) -> Duration {
         self.waits = now;
-        if now.saturating_since(self.woke) >= WORTH_IT {
+        let rested = std::mem::take(&mut self.rested);
+        if took >= WORTH_IT.max(rested / WORTH_IT_AFTER) {
             return Duration::ZERO;
         }
         let brief = match self.bucket.try_take(now) {
@@ -132,6 +140,7 @@ impl Wakes {
         };
         if !time.is_zero() {
             self.waits = now + time;
+            self.rested = time;
             self.busy = LASTING.min(self.busy + time);
             self.away = Away {
                 since: now,
@@ -161,7 +170,6 @@ impl Wakes {
     }
 
     fn woke(&mut self, now: Mono) {
-        self.woke = now;
         let idle = now.saturating_since(self.waits).saturating_sub(self.interval);
         self.busy = self.busy.saturating_sub(idle * RECOVERY);
     }
@@ -186,7 +194,7 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
     let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
     builder.on_thread_park(move || {
         lines::send();
-        let rest = lock(&wakes).done(now(), outlook::due_in(), Asked::now());
+        let rest = lock(&wakes).done(now(), work::took(), outlook::due_in(), Asked::now());
         if !rest.is_zero() {
             #[expect(
                 clippy::disallowed_methods,
@@ -195,7 +203,10 @@ pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
             std::thread::sleep(rest);
         }
     });
-    builder.on_thread_unpark(move || lock(&woken).woke(now_awake()));
+    builder.on_thread_unpark(move || {
+        work::begin();
+        lock(&woken).woke(now_awake());
+    });
     builder.build().map(OneThread)
 }
 
@@ -240,13 +251,13 @@ mod tests {
 
     /// Plays a load for so long: how often the process woke, and how long it stayed away at most.
     fn play(wakes: &mut Wakes, load: &Load, until: Duration) -> (u32, Duration) {
-        let (mut now, mut count, mut longest) = (wakes.woke, 0, Duration::ZERO);
+        let (mut now, mut count, mut longest) = (wakes.waits, 0, Duration::ZERO);
         let end = now + until;
         while now < end {
             wakes.woke(now);
             count += 1;
             now = now + load.work;
-            let rest = wakes.done(now, load.due, Asked::default());
+            let rest = wakes.done(now, load.work, load.due, Asked::default());
             longest = longest.max(rest);
             now = now + rest.max(load.every);
         }
@@ -314,11 +325,11 @@ mod tests {
     fn after_a_pause_a_burst_meets_nobody_who_is_away() {
         let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
         for pause in [0, 60_000_000] {
-            let start = wakes.woke + micros(pause);
+            let start = wakes.waits + micros(pause);
             let mut away = (0..=BURST).map(|turn| {
                 let now = start + micros(turn.into());
                 wakes.woke(now);
-                wakes.done(now, None, Asked::default())
+                wakes.done(now, Duration::ZERO, None, Asked::default())
             });
             let last = away.find(|rest| !rest.is_zero());
             assert!(last.is_some() && away.next().is_none());
@@ -332,14 +343,14 @@ mod tests {
             let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
             let (_, longest) = play(&mut wakes, &ANSWERS, Duration::from_secs(10));
             assert_eq!(longest, LASTING_LIMIT);
-            wakes.woke = wakes.waits + micros(pause);
+            wakes.woke(wakes.waits + micros(pause));
             let (_, longest) = play(&mut wakes, &ANSWERS, micros(400_000));
             assert_eq!(longest.as_millis(), wanted.as_millis(), "after {pause} microseconds");
         }
     }
 
-    /// A server answers so many requests a second of 256 that are under way. What was answered meanwhile is taken at once, which is worth
-    /// it, and others are asked for; then little has come yet.
+    /// A server answers so many requests a second of 256 that are under way. What was answered meanwhile is taken at once, and others are
+    /// asked for; that takes more than a millisecond, and little has come by then.
     #[test]
     fn a_server_is_waited_for_only_if_it_is_slow() {
         const OPEN: u64 = 256;
@@ -356,10 +367,10 @@ mod tests {
             for _ in 0..200 {
                 let asked = Asked { open: OPEN, answered };
                 wakes.woke(now);
-                now = now + micros(1_500);
-                assert_eq!(wakes.done(now, None, asked), Duration::ZERO);
-                wakes.woke(now);
-                rest = wakes.done(now, None, asked);
+                // To begin with there is little.
+                let took = micros(if rest.is_zero() { 500 } else { 1_500 });
+                now = now + took;
+                rest = wakes.done(now, took, None, asked);
                 now = now + rest.max(micros(1_000));
                 answered += u64::try_from(rest.as_micros() * per_second / 1_000_000)
                     .expect("few")
@@ -372,6 +383,24 @@ mod tests {
         }
     }
 
+    /// What came while it was away may take more than a millisecond. What takes much of the time is read at once, as a list is.
+    #[test]
+    fn who_is_woken_by_much_stays_away_again_unless_there_is_more() {
+        for (took, wanted) in [(900, true), (7_700, true), (7_900, false)] {
+            let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
+            play(&mut wakes, &ANSWERS, Duration::from_secs(1));
+            let rests = [took, 1_100].map(|took| {
+                wakes.woke(wakes.waits);
+                wakes.done(wakes.waits + micros(took), micros(took), None, Asked::default())
+            });
+            assert_eq!(
+                rests.map(|rest| !rest.is_zero()),
+                [wanted; 2],
+                "{took} microseconds: {rests:?}"
+            );
+        }
+    }
+
     /// A moment in which a server answers little is no reason to stay away for long.
     #[test]
     fn it_stays_away_for_longer_by_and_by() {
@@ -380,7 +409,7 @@ mod tests {
         let mut now = wakes.waits;
         let rests = [Some(micros(1_000)), None, None, None].map(|due| {
             wakes.woke(now);
-            let rest = wakes.done(now, due, Asked::default());
+            let rest = wakes.done(now, Duration::ZERO, due, Asked::default());
             now = now + rest;
             rest
         });
