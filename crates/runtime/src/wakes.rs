@@ -34,9 +34,10 @@ const RECOVERY: u32 = 8;
 /// What takes that much processor time costs far more than to wake up for it, and does not count: a long list is not read in turns.
 const WORTH_IT: Duration = Duration::from_millis(1);
 
-/// Unless it is less than this part of the time that the process stayed away just before: as much comes in such a time, and to look again
-/// at once would find little.
+/// Unless it is less than this part of the time that the process stayed away just before, and what came were so many answers: they came in
+/// all that time, and to look again at once would find two or three.
 const WORTH_IT_AFTER: u32 = 4;
+const ANSWERS: u64 = 8;
 
 /// The share of what is open, as one of so many, that may have been answered before the process looks: the server is never out of work.
 const SOME: u128 = 8;
@@ -59,6 +60,7 @@ pub struct Wakes {
     interval: Duration,
     /// The same at most, once that goes on for long.
     longest: Duration,
+    woke: Mono,
     /// From when on it waited for what came.
     waits: Mono,
     /// How long it stayed away just before it woke.
@@ -72,6 +74,7 @@ pub struct Wakes {
 #[derive(Clone, Copy, Debug)]
 struct Away {
     since: Mono,
+    /// How long it was to be from one look to the next.
     time: Duration,
     /// Requests that were answered before.
     answered: u64,
@@ -106,6 +109,7 @@ impl Wakes {
             bucket: TokenBucket::new(pace.per_second, BURST)?,
             interval,
             longest: longest.max(interval),
+            woke: Mono::ORIGIN,
             waits: Mono::ORIGIN,
             rested: Duration::ZERO,
             away: Away {
@@ -122,7 +126,12 @@ impl Wakes {
     fn done(&mut self, now: Mono, took: Duration, due: Option<Duration>, asked: Asked) -> Duration {
         self.waits = now;
         let rested = std::mem::take(&mut self.rested);
-        if took >= WORTH_IT.max(rested / WORTH_IT_AFTER) {
+        let worth_it = if asked.answered.saturating_sub(self.away.answered) < ANSWERS {
+            WORTH_IT
+        } else {
+            WORTH_IT.max(rested.min(self.interval) / WORTH_IT_AFTER)
+        };
+        if took >= worth_it {
             return Duration::ZERO;
         }
         let brief = match self.bucket.try_take(now) {
@@ -144,18 +153,22 @@ impl Wakes {
             self.busy = LASTING.min(self.busy + time);
             self.away = Away {
                 since: now,
-                time,
+                time: now.saturating_since(self.woke) + time,
                 answered: asked.answered,
             };
         }
         time
     }
 
-    /// How long it stays away if that goes on for long: not twice as long as before at once.
+    /// How long it stays away if that goes on for long. From one look to the next it is not twice as long as before at once, and what it
+    /// was at work is in that.
     fn lasting(&self, now: Mono, due: Option<Duration>, asked: Asked) -> Duration {
-        let known = due.into_iter().chain(self.some_answered_in(now, asked));
-        let time = known.fold(self.longest, Duration::min).min(self.away.time * 2);
-        time.max(self.interval)
+        let awake = now.saturating_since(self.woke);
+        let turn = self.longest.min(self.away.time * 2);
+        let turn = self.some_answered_in(now, asked).map_or(turn, |some| turn.min(some));
+        let least = self.interval.saturating_sub(awake);
+        let most = turn.max(self.interval).saturating_sub(awake);
+        due.map_or(most, |due| due.clamp(least, most))
     }
 
     /// How long it takes until [`SOME`] of what is open is answered, if that goes on as since it stayed away last; `None` if nothing was.
@@ -170,6 +183,7 @@ impl Wakes {
     }
 
     fn woke(&mut self, now: Mono) {
+        self.woke = now;
         let idle = now.saturating_since(self.waits).saturating_sub(self.interval);
         self.busy = self.busy.saturating_sub(idle * RECOVERY);
     }
@@ -251,7 +265,7 @@ mod tests {
 
     /// Plays a load for so long: how often the process woke, and how long it stayed away at most.
     fn play(wakes: &mut Wakes, load: &Load, until: Duration) -> (u32, Duration) {
-        let (mut now, mut count, mut longest) = (wakes.waits, 0, Duration::ZERO);
+        let (mut now, mut count, mut longest) = (wakes.woke, 0, Duration::ZERO);
         let end = now + until;
         while now < end {
             wakes.woke(now);
@@ -264,7 +278,7 @@ mod tests {
         (count, longest)
     }
 
-    const ANSWERS: Load = Load {
+    const ANSWERS_EACH: Load = Load {
         every: Duration::from_micros(400),
         work: Duration::from_micros(100),
         due: None,
@@ -272,7 +286,7 @@ mod tests {
 
     #[test]
     fn who_is_woken_often_stays_away_and_who_is_not_never_does() {
-        let answers = |due| Load { due, ..ANSWERS };
+        let answers = |due| Load { due, ..ANSWERS_EACH };
         let looks = Load {
             every: micros(125_000),
             work: micros(400),
@@ -325,7 +339,7 @@ mod tests {
     fn after_a_pause_a_burst_meets_nobody_who_is_away() {
         let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
         for pause in [0, 60_000_000] {
-            let start = wakes.waits + micros(pause);
+            let start = wakes.woke + micros(pause);
             let mut away = (0..=BURST).map(|turn| {
                 let now = start + micros(turn.into());
                 wakes.woke(now);
@@ -341,16 +355,16 @@ mod tests {
     fn who_has_nothing_to_do_recovers() {
         for (pause, wanted) in [(20_000, LASTING_LIMIT), (90_000, LIMIT), (410_000, LIMIT)] {
             let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
-            let (_, longest) = play(&mut wakes, &ANSWERS, Duration::from_secs(10));
-            assert_eq!(longest, LASTING_LIMIT);
-            wakes.woke(wakes.waits + micros(pause));
-            let (_, longest) = play(&mut wakes, &ANSWERS, micros(400_000));
-            assert_eq!(longest.as_millis(), wanted.as_millis(), "after {pause} microseconds");
+            let (_, longest) = play(&mut wakes, &ANSWERS_EACH, Duration::from_secs(10));
+            assert_eq!(longest + ANSWERS_EACH.work, LASTING_LIMIT);
+            wakes.woke = wakes.waits + micros(pause);
+            let (_, longest) = play(&mut wakes, &ANSWERS_EACH, micros(400_000));
+            assert_eq!(longest + ANSWERS_EACH.work, wanted, "after {pause} microseconds");
         }
     }
 
-    /// A server answers so many requests a second of 256 that are under way. What was answered meanwhile is taken at once, and others are
-    /// asked for; that takes more than a millisecond, and little has come by then.
+    /// A server answers so many requests a second of 256 that are under way. What was answered meanwhile is taken at once, which may take
+    /// more than a millisecond, and others are asked for; little has come by then.
     #[test]
     fn a_server_is_waited_for_only_if_it_is_slow() {
         const OPEN: u64 = 256;
@@ -363,41 +377,64 @@ mod tests {
         ];
         for (per_second, wanted) in cases {
             let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
-            let (mut now, mut answered, mut rest) = (at(0), 0, Duration::ZERO);
+            let (mut now, mut answered, mut turn) = (at(0), 0, Duration::ZERO);
             for _ in 0..200 {
-                let asked = Asked { open: OPEN, answered };
-                wakes.woke(now);
-                // To begin with there is little.
-                let took = micros(if rest.is_zero() { 500 } else { 1_500 });
-                now = now + took;
-                rest = wakes.done(now, took, None, asked);
-                now = now + rest.max(micros(1_000));
-                answered += u64::try_from(rest.as_micros() * per_second / 1_000_000)
+                let came = u64::try_from(turn.as_micros() * per_second / 1_000_000)
                     .expect("few")
                     .min(OPEN);
+                answered += came;
+                wakes.woke(now);
+                let took = micros(200 + 40 * came);
+                let asked = Asked { open: OPEN, answered };
+                let rest = wakes.done(now + took, took, None, asked);
+                turn = (took + rest).max(micros(1_000));
+                now = now + turn;
             }
             assert!(
-                rest.abs_diff(wanted) <= wanted / 10,
-                "{per_second} a second: {rest:?}, not {wanted:?}"
+                turn.abs_diff(wanted) <= wanted / 10,
+                "{per_second} a second: {turn:?}, not {wanted:?}"
             );
         }
     }
 
-    /// What came while it was away may take more than a millisecond. What takes much of the time is read at once, as a list is.
+    /// Many answers may take more than a millisecond. What takes much of the time is read at once, and so is a list.
     #[test]
-    fn who_is_woken_by_much_stays_away_again_unless_there_is_more() {
-        for (took, wanted) in [(900, true), (7_700, true), (7_900, false)] {
+    fn who_takes_many_answers_stays_away_again_unless_there_is_more() {
+        let cases = [
+            (900, 0, true),
+            (1_100, 0, false),
+            (1_100, 7, false),
+            (1_100, 8, true),
+            (7_700, 8, true),
+            (7_900, 8, false),
+        ];
+        for (for_long, (took, answered, wanted)) in [1, 10].into_iter().flat_map(|secs| cases.map(|case| (secs, case))) {
             let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
-            play(&mut wakes, &ANSWERS, Duration::from_secs(1));
+            play(&mut wakes, &ANSWERS_EACH, Duration::from_secs(for_long));
+            let mut asked = Asked::default();
             let rests = [took, 1_100].map(|took| {
                 wakes.woke(wakes.waits);
-                wakes.done(wakes.waits + micros(took), micros(took), None, Asked::default())
+                asked.answered += answered;
+                wakes.done(wakes.waits + micros(took), micros(took), None, asked)
             });
-            assert_eq!(
-                rests.map(|rest| !rest.is_zero()),
-                [wanted; 2],
-                "{took} microseconds: {rests:?}"
-            );
+            let what = format!("{took} microseconds and {answered} answers after {for_long} s: {rests:?}");
+            assert_eq!(!rests[0].is_zero(), wanted, "{what}");
+            assert_eq!(!rests[1].is_zero(), wanted && answered >= 8, "{what}");
+        }
+    }
+
+    /// From one look to the next it is as long as it is said to be, however long it was at work.
+    #[test]
+    fn work_is_no_time_on_top() {
+        for (pace, wanted) in [(Pace::USUAL, LASTING_LIMIT), (Pace::steady(64.0), micros(15_625))] {
+            let mut wakes = Wakes::new(pace).expect("a pace");
+            play(&mut wakes, &ANSWERS_EACH, Duration::from_secs(10));
+            for _ in 0..10 {
+                let woke = wakes.waits;
+                wakes.woke(woke);
+                let rest = wakes.done(woke + micros(5_000), micros(900), None, Asked::default());
+                assert_eq!((micros(5_000) + rest).as_millis(), wanted.as_millis(), "{pace:?}");
+            }
         }
     }
 
@@ -405,7 +442,7 @@ mod tests {
     #[test]
     fn it_stays_away_for_longer_by_and_by() {
         let mut wakes = Wakes::new(Pace::USUAL).expect("a pace");
-        play(&mut wakes, &ANSWERS, Duration::from_secs(10));
+        play(&mut wakes, &ANSWERS_EACH, Duration::from_secs(10));
         let mut now = wakes.waits;
         let rests = [Some(micros(1_000)), None, None, None].map(|due| {
             wakes.woke(now);

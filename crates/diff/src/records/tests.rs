@@ -81,7 +81,7 @@ fn what_becomes_of_a_pod_is_compared_and_not_how_far_it_is() {
         (mk_outcome(P::Evicting), "goes"),
         (mk_outcome(P::Deleted), "!goes"),
         (mk_outcome(P::Gone), "!goes"),
-        (mk_outcome(P::Held(mk_hold(HoldReason::Observing))), "!goes"),
+        (mk_outcome(P::Held(mk_hold(HoldReason::Observing))), "~!goes"),
         (mk_outcome(P::Held(mk_hold(HoldReason::RateLimited))), "~goes"),
         (mk_outcome(P::Held(mk_hold(HoldReason::Paused))), "stays, held: paused"),
         (

@@ -19,8 +19,9 @@ use crate::rate::interval;
 /// Nobody is told sooner that it waits, but in the first view.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
-/// The same of who waits for a slot and was told nothing: its intent, which is due, says all there is to say. Thousands go within this time,
-/// with an API that answers, and each that is told costs a record, for those who follow the topic and in what the bus keeps.
+/// The same of who waits for a slot and was told nothing, and of those who came after it: an intent that is due says all there is to say.
+/// Thousands go within this time, with an API that answers, and each that is told costs a record, for those who follow the topic and in
+/// what the bus keeps.
 const WORTH_TELLING_OF_SLOTS: Duration = Duration::from_secs(30);
 
 /// A pod that is deleted sooner is not said before to be evicted. That takes two requests, which are milliseconds; where they are
