@@ -146,7 +146,7 @@ fn of_pod(outcome: &PodOutcome, why: String) -> Option<Answer> {
         PodOutcomeState::Evicting => Answer::new(GOES, why),
         PodOutcomeState::Deleted | PodOutcomeState::Gone => gone(why),
         // Nothing else keeps it from that (it is the last reason there is): what an observer would have deleted at this moment does not
-        // come back when its node does. With the other it may be waiting for a slot, which is told late; an observer has slots for all.
+        // come back when its node does. With the other it may be waiting for a slot, which is told late; an observer's waits for none.
         PodOutcomeState::Held(hold) if hold.reason == HoldReason::Observing => gone(why).in_turn(),
         PodOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new(GOES, why).in_turn(),
         PodOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),

@@ -34,10 +34,12 @@ const RECOVERY: u32 = 8;
 /// What takes that much processor time costs far more than to wake up for it, and does not count: a long list is not read in turns.
 const WORTH_IT: Duration = Duration::from_millis(1);
 
-/// Unless it is less than this part of the time that the process stayed away just before, and what came were so many answers: they came in
-/// all that time, and to look again at once would find two or three.
+/// [`MANY`] answers do count, unless they took more than this part of the time that the process stayed away just before, or of a brief one:
+/// they came in all that time, and to look again at once would find two or three.
 const WORTH_IT_AFTER: u32 = 4;
-const ANSWERS: u64 = 8;
+
+/// So many answers at once were not a list.
+const MANY: u64 = 8;
 
 /// The share of what is open, as one of so many, that may have been answered before the process looks: the server is never out of work.
 const SOME: u128 = 8;
@@ -63,7 +65,7 @@ pub struct Wakes {
     woke: Mono,
     /// From when on it waited for what came.
     waits: Mono,
-    /// How long it stayed away just before it woke.
+    /// How long it stayed away just before it woke, if it did.
     rested: Duration,
     away: Away,
     /// For how long it stayed away, up to [`LASTING`], less what it was not needed for.
@@ -126,7 +128,7 @@ impl Wakes {
     fn done(&mut self, now: Mono, took: Duration, due: Option<Duration>, asked: Asked) -> Duration {
         self.waits = now;
         let rested = std::mem::take(&mut self.rested);
-        let worth_it = if asked.answered.saturating_sub(self.away.answered) < ANSWERS {
+        let worth_it = if self.answered(asked) < MANY {
             WORTH_IT
         } else {
             WORTH_IT.max(rested.min(self.interval) / WORTH_IT_AFTER)
@@ -173,13 +175,18 @@ impl Wakes {
 
     /// How long it takes until [`SOME`] of what is open is answered, if that goes on as since it stayed away last; `None` if nothing was.
     fn some_answered_in(&self, now: Mono, asked: Asked) -> Option<Duration> {
-        let answered = u128::from(asked.answered.saturating_sub(self.away.answered));
+        let answered = u128::from(self.answered(asked));
         let nanos = now
             .saturating_since(self.away.since)
             .as_nanos()
             .saturating_mul(asked.open.into());
         let is_known = answered > 0 && asked.open > 0;
         is_known.then(|| Duration::from_nanos_u128(nanos / (SOME * answered)))
+    }
+
+    /// Requests that were answered since it stayed away last.
+    const fn answered(&self, asked: Asked) -> u64 {
+        asked.answered.saturating_sub(self.away.answered)
     }
 
     fn woke(&mut self, now: Mono) {
@@ -230,6 +237,7 @@ impl OneThread {
     /// Drives `work` to its end, on this thread. What is said in the log meanwhile leaves when there is nothing else to do.
     pub fn block_on<F: Future>(self, work: F) -> F::Output {
         let _keeping = lines::keep();
+        work::begin();
         self.0.block_on(work)
     }
 }

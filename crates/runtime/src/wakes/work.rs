@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn work_takes_what_this_thread_took_since_it_began() {
         let long = Duration::from_millis(20);
-        spin(Duration::from_millis(1));
+        spin(long);
         begin();
         let other = std::thread::spawn(move || {
             begin();
