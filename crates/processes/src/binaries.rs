@@ -10,7 +10,7 @@ pub const PACKAGE: &str = "bailiff-cli";
 pub const BINARY: &str = "bailiff";
 
 /// What images have in the program's environment, for its allocator (mimalloc): free memory goes back to the system at once, instead of a
-/// second later if anything is asked of the allocator then, and full pages are set aside at once (docs/performance.md).
+/// second later if anything is asked of the allocator then, and full pages are set aside at once (docs/performance-notes.md).
 pub const ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_PAGE_FULL_RETAIN", "0")];
 
 /// Cargo, with these arguments.
