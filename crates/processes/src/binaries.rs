@@ -9,10 +9,6 @@ pub const PACKAGE: &str = "bailiff-cli";
 /// What that program is called: it is the bus and each of the stages.
 pub const BINARY: &str = "bailiff";
 
-/// What images have in the program's environment, for its allocator (mimalloc): free memory goes back to the system at once, instead of a
-/// second later if anything is asked of the allocator then, and full pages are set aside at once (docs/performance-notes.md).
-pub const ENVIRONMENT: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_PAGE_FULL_RETAIN", "0")];
-
 /// Cargo, with these arguments.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

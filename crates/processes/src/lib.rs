@@ -16,7 +16,7 @@ pub mod metrics;
 mod program;
 mod usage;
 
-pub use binaries::{BINARY, ENVIRONMENT, PACKAGE, build, build_with, cargo};
+pub use binaries::{BINARY, PACKAGE, build, build_with, cargo};
 pub use directory::Directory;
 pub use files::FilePages;
 pub use http::Server;

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::binaries::ENVIRONMENT;
 use crate::files::FilePages;
 use crate::http::Server;
 use crate::usage::Usage;
@@ -94,16 +93,14 @@ impl Program {
         })
     }
 
-    /// Starts `binary` with an admin port, a log in JSON, and the environment that images have.
+    /// Starts `binary` with an admin port and a log in JSON.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub fn serve(binary: &Path, name: String, mut flags: Vec<String>) -> Result<Self, String> {
         let admin = free_address()?;
         flags.extend([format!("--admin-listen={admin}"), "--log-format=json".to_owned()]);
-        let mut command = command(binary, &flags);
-        command.envs(ENVIRONMENT);
-        let mut program = Self::spawn(command, name, Stdio::null())?;
+        let mut program = Self::spawn(command(binary, &flags), name, Stdio::null())?;
         program.admin = Some(Server::at(admin));
         Ok(program)
     }

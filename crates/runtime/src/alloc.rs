@@ -1,12 +1,34 @@
 //! The memory of our binaries.
 
-/// What the bus, the stages, `bailiff` and its benchmark name as their `#[global_allocator]`.
+/// What the bus, the stages, `bailiff` and its benchmark name as their `#[global_allocator]`: [jemalloc](https://jemalloc.net).
 ///
 /// What a stage keeps is some ten thousand small records, made between buffers that come and go. glibc's own allocator keeps much of what
-/// is free between them, and spends a tenth of a stage's processor time at rest; musl's, in images, has one lock for all threads. Pages
-/// are small ones (the feature `no_thp`): huge ones double what a stage of 5,000 nodes keeps resident.
+/// is free between them, and spends a tenth of a stage's processor time at rest; musl's, in images, has one lock for all threads.
 ///
-/// It is asked for each block with its alignment, and for a block of words whose length is no power of two it then mostly makes room for
-/// what may be lost to that: ten words take a block of twelve, 40 of 48. In place of `malloc` (the feature `override`) it would not; but a
-/// library that is preloaded, such as libfaketime, has its memory freed there before mimalloc is ready, and the process dies.
-pub use mimalloc::MiMalloc as Allocator;
+/// How it behaves is built in, `[env]` in `.cargo/config.toml`, so that no environment has to say it. All threads share one arena, as a
+/// stage has few, and each arena keeps pages that are used in part. Free pages go back to the system within a second instead of ten, and
+/// are not kept for what may need them; at once is dearer (`docs/performance-notes.md`). No thread keeps free blocks of more than 4 KiB for
+/// itself. Pages are small ones, as huge ones double what a stage of 5,000 nodes keeps resident. `_RJEM_MALLOC_CONF` in a program's
+/// environment changes that, in [jemalloc's words](https://jemalloc.net/jemalloc.3.html#tuning).
+///
+/// It takes nobody else's `malloc`, so a library that is preloaded, such as libfaketime, does not meet it.
+pub use tikv_jemallocator::Jemalloc as Allocator;
+
+#[cfg(test)]
+mod tests {
+    use tikv_jemalloc_ctl::opt;
+
+    use super::Allocator;
+
+    #[global_allocator]
+    static ALLOCATOR: Allocator = Allocator;
+
+    #[test]
+    fn behaves_as_the_workspace_says() {
+        assert_eq!(
+            opt::narenas::read(),
+            Ok(1),
+            "`[env]` in `.cargo/config.toml` did not reach jemalloc's build"
+        );
+    }
+}
