@@ -6,10 +6,11 @@
 /// is free between them, and spends a tenth of a stage's processor time at rest; musl's, in images, has one lock for all threads.
 ///
 /// How it behaves is built in, `[env]` in `.cargo/config.toml`, so that no environment has to say it. All threads share one arena, as a
-/// stage has few, and each arena keeps pages that are used in part. Free pages go back to the system within a second instead of ten, and
-/// are not kept for what may need them; at once is dearer (`docs/performance-notes.md`). No thread keeps free blocks of more than 4 KiB for
-/// itself. Pages are small ones, as huge ones double what a stage of 5,000 nodes keeps resident. `_RJEM_MALLOC_CONF` in a program's
-/// environment changes that, in [jemalloc's words](https://jemalloc.net/jemalloc.3.html#tuning).
+/// stage has few, and each arena keeps pages that are used in part. Free pages go back to the system within a second instead of ten; at
+/// once is dearer. No thread keeps free blocks of more than 4 KiB for itself. Pages are small ones, as huge ones double what a stage of
+/// 5,000 nodes keeps resident. `_RJEM_MALLOC_CONF` in a program's environment changes that, in
+/// [jemalloc's words](https://jemalloc.net/jemalloc.3.html#tuning). What others cost is in
+/// `docs/adr/0013-jemalloc-with-settings-of-its-own.md`.
 ///
 /// It takes nobody else's `malloc`, so a library that is preloaded, such as libfaketime, does not meet it.
 pub use tikv_jemallocator::Jemalloc as Allocator;
