@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bailiff_model::{Mono, Now};
 use bailiff_runtime::Clock;
-use bailiff_runtime::client::{Answer, Answering, Content, Limiter, Room, SendError, Transport};
+use bailiff_runtime::client::{Answer, Answering, Attention, Content, Limiter, Room, SendError, Transport};
 use bailiff_runtime::shutdown::chain;
 use bytes::Bytes;
 use http::{Method, Response};
@@ -218,10 +218,10 @@ impl Api {
     }
 
     /// Opens a watch: answers when its head is here.
-    pub(crate) async fn stream(&self, path: &str, accept: &'static str) -> Result<Answer, Error> {
+    pub(crate) async fn stream(&self, path: &str, accept: &'static str, attention: Attention) -> Result<Answer, Error> {
         let request = Words::read(path, accept).into_request()?;
         self.common.limiter.take().await;
-        let opened = accepted(self.common.transport.open(request)).await;
+        let opened = accepted(self.common.transport.open(request, attention)).await;
         self.count("watch", opened.as_ref().err());
         opened.map(Response::into_body)
     }

@@ -35,6 +35,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bailiff_model::Mono;
+use bailiff_runtime::client::Attention;
 use bailiff_runtime::{Clock, Seed};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -95,6 +96,8 @@ pub struct Source {
     pub label_selector: &'static str,
     /// Field selector, or empty.
     pub field_selector: &'static str,
+    /// How soon changes are wanted while there are many.
+    pub attention: Attention,
 }
 
 /// What happened. `P` is what lists come in: nothing, if they come whole.
@@ -165,7 +168,29 @@ impl Source {
             path: Cow::Borrowed(path),
             label_selector: "",
             field_selector: "",
+            attention: Attention::Usual,
         }
+    }
+
+    /// Those of them that this field selector matches.
+    #[must_use]
+    pub const fn with_fields(mut self, selector: &'static str) -> Self {
+        self.field_selector = selector;
+        self
+    }
+
+    /// Those of them that this label selector matches.
+    #[must_use]
+    pub const fn with_labels(mut self, selector: &'static str) -> Self {
+        self.label_selector = selector;
+        self
+    }
+
+    /// The same, whose changes are wanted so soon.
+    #[must_use]
+    pub const fn wanted(mut self, attention: Attention) -> Self {
+        self.attention = attention;
+        self
     }
 
     /// Pods of a namespace.

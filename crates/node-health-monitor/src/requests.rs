@@ -10,6 +10,7 @@ use bailiff_cluster::watch::{Source, read_collection};
 use bailiff_cluster::{Api, Decode, Encoded, Error, Patch, error::Kind};
 use bailiff_model::{Load, Mono, NodeName, ResourceVersion};
 use bailiff_node_health_core::{ConditionWrite, Input, LeaseFacts, NodeFacts, Read, ReadBy, StatusWrite, WriteOutcome};
+use bailiff_runtime::client::Attention;
 use bailiff_runtime::{Seed, Shutdown};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -18,6 +19,10 @@ use crate::views::{LeaseView, NodeView};
 
 /// Path of all nodes.
 pub const NODES: &str = "/api/v1/nodes";
+
+/// All of them. A node whose last sign of life is its status is found silent as much later as that was seen late: unlike a Lease it does not say when
+/// it was posted, but to the second.
+pub(crate) const ALL_NODES: Source = Source::all(NODES).wanted(Attention::Close);
 /// Path of all leases of nodes.
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 

@@ -70,7 +70,7 @@ impl Shell {
         let config = options.config(shard, env.api.limiter().per_second());
         Self {
             monitor: Monitor::new(config),
-            nodes: Watch::start_in_parts(&env.api, Source::all(requests::NODES), &seed, brake.spy(What::Nodes)),
+            nodes: Watch::start_in_parts(&env.api, requests::ALL_NODES, &seed, brake.spy(What::Nodes)),
             leases: Watch::start_in_parts(&env.api, Source::all(requests::LEASES), &seed, ()),
             topic: Some(bailiff_event_bus::subscribe(&env.bus, subscription, &env.host.clock, &seed)),
             shards: Shards::default(),

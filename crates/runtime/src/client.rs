@@ -19,7 +19,7 @@ use crate::args::KubeArgs;
 
 pub use bucket::TokenBucket;
 pub use limit::{Limiter, RateLimit};
-pub use paced::LOOK;
+pub use paced::{Attention, LOOK};
 pub use transport::{Answer, Answering, Content, Room, SendError, Transport};
 
 /// A TCP and TLS handshake within a cluster takes milliseconds; the next attempt may reach another API server.
@@ -77,7 +77,7 @@ pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Er
 }
 
 /// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each
-/// [`LOOK`] long.
+/// [`LOOK`] long, or a quarter of it ([`Attention`]).
 ///
 /// # Errors
 /// As [`connect`].

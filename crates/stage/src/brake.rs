@@ -10,7 +10,6 @@
 pub mod pauses;
 mod telling;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bailiff_cluster::watch::{Event, Source};
@@ -33,11 +32,7 @@ pub const NAME: &str = "bailiff-pauses";
 pub const COLLECTION: &str = "/api/v1/namespaces/kube-system/configmaps";
 
 /// Only the one ConfigMap is watched, so that a role may name it.
-const SOURCE: Source = Source {
-    path: Cow::Borrowed(COLLECTION),
-    label_selector: "",
-    field_selector: "metadata.name=bailiff-pauses",
-};
+const SOURCE: Source = Source::all(COLLECTION).with_fields("metadata.name=bailiff-pauses");
 
 /// The ConfigMap. It is decoded whatever it holds: what cannot be understood is a pause, not an object to be skipped.
 #[derive(Debug, Deserialize)]

@@ -1,7 +1,5 @@
 //! Reads and writes: what goes over the wire, and what its answer means to the core.
 
-use std::borrow::Cow;
-
 use bailiff_cluster::error::Kind;
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::Meta;
@@ -17,11 +15,7 @@ use crate::views::{NodeView, PodView};
 /// Path of all nodes.
 pub(crate) const NODES: &str = "/api/v1/nodes";
 /// All pods that are on a node: no other is ever judged (TE-021).
-pub(crate) const PODS: Source = Source {
-    path: Cow::Borrowed("/api/v1/pods"),
-    label_selector: "",
-    field_selector: "spec.nodeName!=",
-};
+pub(crate) const PODS: Source = Source::all("/api/v1/pods").with_fields("spec.nodeName!=");
 
 /// Patches a node's taints and labels.
 pub(crate) async fn patch_node(api: Api, patch: NodePatch) -> Input {

@@ -1,6 +1,5 @@
 //! Creates the cluster, and then does what kubelets and a scheduler do.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -31,11 +30,7 @@ const NAMESPACES: Duration = Duration::from_secs(60);
 const TOLD: usize = 5_000;
 
 /// Pods of ours.
-const PODS: Source = Source {
-    path: Cow::Borrowed("/api/v1/pods"),
-    label_selector: "app.kubernetes.io/managed-by=bailiff-bench",
-    field_selector: "",
-};
+const PODS: Source = Source::all("/api/v1/pods").with_labels("app.kubernetes.io/managed-by=bailiff-bench");
 
 /// What waits for its turn.
 enum Chore {

@@ -104,7 +104,7 @@ async fn open(api: &Api, source: &Source, seed: &Seed, accept: &'static str) -> 
         ("resourceVersionMatch", "NotOlderThan"),
         ("timeoutSeconds", timeout.as_str()),
     ]);
-    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept)).await {
+    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept, source.attention)).await {
         Ok(Ok(body)) => Ok(Stream::new(body)),
         Ok(Err(error)) if error.kind == Kind::Invalid => Err(Unstreamed::Unknown(error)),
         Ok(Err(error)) => Err(Unstreamed::Failed(error)),

@@ -328,7 +328,7 @@ async fn open(api: &Api, source: &Source, accept: &'static str, seed: &Seed, pos
         ("resourceVersion", position),
         ("timeoutSeconds", timeout.as_str()),
     ]);
-    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept)).await {
+    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept, source.attention)).await {
         Ok(body) => body.map(Stream::new),
         Err(_) => Err(Error::new(Kind::Timeout, format!("no answer to a watch of {}", source.path))),
     }

@@ -56,11 +56,28 @@ pub(super) struct Patience {
     pub(super) write: Duration,
 }
 
+/// How soon somebody wants to see what comes on a busy stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attention {
+    /// Within a [`LOOK`].
+    #[default]
+    Usual,
+    /// Within a quarter of that. Each such stream costs its process as many wakes again as all others do together.
+    Close,
+}
+
+/// When connections that rest are looked at.
+#[derive(Clone, Debug)]
+struct Looks {
+    clock: Clock,
+    every: Duration,
+}
+
 /// Connects as [`HttpConnector`] does.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     connector: HttpConnector,
-    looks: Option<Clock>,
+    looks: Option<Looks>,
     patience: Patience,
 }
 
@@ -73,7 +90,7 @@ impl Connector {
         connector.set_nodelay(true);
         Self {
             connector,
-            looks,
+            looks: looks.map(|clock| Looks { clock, every: LOOK }),
             patience,
         }
     }
@@ -81,6 +98,18 @@ impl Connector {
     /// The same, but nothing rests.
     pub(super) fn without_looks(self) -> Self {
         Self { looks: None, ..self }
+    }
+
+    /// The same for streams that are wanted so soon.
+    pub(super) fn attentive(self, attention: Attention) -> Self {
+        let every = match attention {
+            Attention::Usual => LOOK,
+            Attention::Close => LOOK / 4,
+        };
+        Self {
+            looks: self.looks.map(|looks| Looks { every, ..looks }),
+            ..self
+        }
     }
 }
 
@@ -104,7 +133,7 @@ impl Service<Uri> for Connector {
 #[derive(Debug)]
 pub(super) struct Paced {
     socket: Socket,
-    looks: Option<Clock>,
+    looks: Option<Looks>,
     patience: Patience,
     /// When something was written, or much was found, the last time.
     stirred: Instant,
@@ -135,7 +164,7 @@ enum Socket {
 }
 
 impl Paced {
-    fn new(io: TokioIo<TcpStream>, looks: Option<Clock>, patience: Patience) -> Self {
+    fn new(io: TokioIo<TcpStream>, looks: Option<Looks>, patience: Patience) -> Self {
         Self {
             socket: Socket::Watched(io),
             looks,
@@ -218,7 +247,7 @@ impl Paced {
         if is_stirred || !is_busy || self.full.is_some() {
             return Ok(false);
         }
-        self.rest.as_mut().reset(looks.end_of_turn(LOOK));
+        self.rest.as_mut().reset(looks.clock.end_of_turn(looks.every));
         self.socket = match std::mem::replace(&mut self.socket, Socket::Broken) {
             Socket::Watched(io) => Socket::Resting(io.into_inner().into_std()?, Box::new([0; MOUTHFUL])),
             socket => socket,

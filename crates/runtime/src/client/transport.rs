@@ -35,7 +35,7 @@ use kube::{Client, Config};
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use super::paced::Connector;
+use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
 use shared::{Held, Place, Receiving, Sent, Shared};
 
@@ -88,26 +88,45 @@ pub struct Answering {
 #[error(transparent)]
 pub struct SendError(BoxError);
 
-/// A place for one request: on a connection that requests share, which is there, or on one of a pool.
+/// A place for one request.
 #[derive(Debug)]
-pub struct Room(Option<Place>);
+pub struct Room(Lane);
+
+/// Where a request goes.
+#[derive(Clone, Debug)]
+enum Lane {
+    /// On a connection that requests share, which is there.
+    Shared(Place),
+    /// On one of a pool, which is looked at so often.
+    Pool(Attention),
+}
 
 /// The ways to an API server; cloning it gives the same ones.
 #[derive(Clone)]
 pub struct Transport {
-    send: Arc<dyn Fn(Room, Request<Content>) -> Answering + Send + Sync>,
+    send: Arc<dyn Fn(Lane, Request<Content>) -> Answering + Send + Sync>,
     shared: Option<Shared>,
 }
 
 /// How a connection comes about.
 type Secured = TimeoutConnector<HttpsConnector<Connector>>;
 
+/// Connections with one request each at a time.
+type Pool = legacy::Client<Secured, Content>;
+
+/// Those of a transport.
+struct Pools {
+    usual: Pool,
+    close: Pool,
+}
+
 /// What sends a request that is complete.
 #[derive(Clone)]
 struct Sending {
     /// To clone a client is to clone how its connections come about.
-    pool: Arc<legacy::Client<Secured, Content>>,
-    place: Option<Place>,
+    pools: Arc<Pools>,
+    /// `None` once it was sent.
+    lane: Option<Lane>,
 }
 
 // === impl Transport ===
@@ -129,16 +148,23 @@ impl Transport {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_FOR)
             .http1_max_buf_size(ROOM);
-        let pool = Arc::new(builder.build(secured(config, connector, Versions::Older)?));
+        let pool = |attention| {
+            let connector = connector.clone().attentive(attention);
+            Ok::<_, kube::Error>(builder.build(secured(config, connector, Versions::Older)?))
+        };
+        let pools = Arc::new(Pools {
+            usual: pool(Attention::Usual)?,
+            close: pool(Attention::Close)?,
+        });
         let layers = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from);
-        let send = move |Room(place), request| {
+        let send = move |lane, request| {
             let sending = Sending {
-                pool: Arc::clone(&pool),
-                place,
+                pools: Arc::clone(&pools),
+                lane: Some(lane),
             };
             Answering::by(layers.service(sending).oneshot(request).map_err(SendError).boxed())
         };
@@ -154,12 +180,11 @@ impl Transport {
     /// When there is no connection.
     pub async fn room(&self, is_urgent: bool) -> Result<Room, SendError> {
         match &self.shared {
-            Some(shared) => shared
-                .place(is_urgent)
-                .await
-                .map(Room)
-                .map_err(|error| SendError(error.into())),
-            None => Ok(Room(None)),
+            Some(shared) => {
+                let place = shared.place(is_urgent).await;
+                place.map(Room::from).map_err(|error| SendError(error.into()))
+            }
+            None => Ok(Room::from(None)),
         }
     }
 
@@ -167,13 +192,13 @@ impl Transport {
     ///
     /// # Cancellation
     /// A request whose future is dropped before it was written is not sent.
-    pub fn send(&self, room: Room, request: Request<Content>) -> Answering {
-        (self.send)(room, request)
+    pub fn send(&self, Room(lane): Room, request: Request<Content>) -> Answering {
+        (self.send)(lane, request)
     }
 
-    /// Opens a stream, on a connection of its own; answers when its head is here.
-    pub fn open(&self, request: Request<Content>) -> Answering {
-        (self.send)(Room(None), request)
+    /// Opens a stream, on a connection of its own that is looked at so often; answers when its head is here.
+    pub fn open(&self, request: Request<Content>, attention: Attention) -> Answering {
+        (self.send)(Lane::Pool(attention), request)
     }
 
     /// What a client of kube's sends its requests by: each takes a connection of the pool.
@@ -187,7 +212,7 @@ impl Transport {
                 let (parts, body) = request.into_parts();
                 let content = Content::from(body.collect().await?.to_bytes());
                 transport
-                    .open(Request::from_parts(parts, content))
+                    .open(Request::from_parts(parts, content), Attention::Usual)
                     .await
                     .map_err(BoxError::from)
             }
@@ -264,19 +289,23 @@ impl Service<Request<Content>> for Sending {
     }
 
     fn call(&mut self, request: Request<Content>) -> Self::Future {
-        match self.place.take() {
-            Some(place) => {
-                let pool = Arc::clone(&self.pool);
+        match self.lane.take() {
+            Some(Lane::Shared(place)) => {
+                let pools = Arc::clone(&self.pools);
                 let sending = async move {
                     match place.send(request).await? {
                         Sent::Answered(answer, held) => Ok(Answer::shared(answer, held)),
-                        Sent::Older(request) => Ok(Answer::of(pool.request(request).await?)),
+                        Sent::Older(request) => Ok(Answer::of(pools.usual.request(request).await?)),
                     }
                 };
                 sending.boxed()
             }
-            None => {
-                let sending = self.pool.request(request);
+            lane => {
+                let pool = match lane {
+                    Some(Lane::Pool(Attention::Close)) => &self.pools.close,
+                    _ => &self.pools.usual,
+                };
+                let sending = pool.request(request);
                 sending.map_ok(Answer::of).map_err(BoxError::from).boxed()
             }
         }
@@ -286,6 +315,14 @@ impl Service<Request<Content>> for Sending {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport").finish_non_exhaustive()
+    }
+}
+
+// === impl Room ===
+
+impl From<Option<Place>> for Room {
+    fn from(place: Option<Place>) -> Self {
+        Self(place.map_or(Lane::Pool(Attention::Usual), Lane::Shared))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Looking out for a rival: what the stage's own watches bring, Events of the duty's component, and the leader Lease.
 
-use std::borrow::Cow;
-
 use bailiff_cluster::scan::{Message, schema};
 use bailiff_cluster::views::{Meta, or_default, time};
 use bailiff_cluster::watch::{Event, Source};
@@ -16,19 +14,12 @@ use super::{MANAGER, Past, Rival, Traces, What};
 use crate::env::Env;
 
 /// The one Lease that tells who leads.
-const LEASE: Source = Source {
-    path: Cow::Borrowed("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
-    label_selector: "",
-    field_selector: "metadata.name=kube-controller-manager",
-};
+const LEASE: Source =
+    Source::all("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases").with_fields("metadata.name=kube-controller-manager");
 
 /// Events of one component each, as they are served by the core API, which can select them.
 const fn events_of(selector: &'static str) -> Source {
-    Source {
-        path: Cow::Borrowed("/api/v1/events"),
-        label_selector: "",
-        field_selector: selector,
-    }
+    Source::all("/api/v1/events").with_fields(selector)
 }
 
 /// Signs waiting to be looked at. One is enough for a hold; what does not fit is one more of the same.

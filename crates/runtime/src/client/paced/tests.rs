@@ -15,10 +15,10 @@ const PATIENCE: Patience = Patience {
 };
 
 async fn connection() -> (Paced, TcpStream) {
-    connection_looked_at(Some(Clock::system())).await
+    connection_looked_at(Some(Clock::system()), Attention::Usual).await
 }
 
-async fn connection_looked_at(looks: Option<Clock>) -> (Paced, TcpStream) {
+async fn connection_looked_at(looks: Option<Clock>, attention: Attention) -> (Paced, TcpStream) {
     // Else time that nobody needs passes in one piece while a packet is under way.
     tokio::spawn(async {
         loop {
@@ -27,7 +27,7 @@ async fn connection_looked_at(looks: Option<Clock>) -> (Paced, TcpStream) {
     });
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let uri = format!("http://{}", listener.local_addr().expect("an address"));
-    let mut connector = Connector::new(looks, PATIENCE);
+    let mut connector = Connector::new(looks, PATIENCE).attentive(attention);
     let connecting = connector.call(uri.parse().expect("a URI"));
     let (paced, accepted) = tokio::join!(connecting, listener.accept());
     let server = accepted.expect("accepted").0;
@@ -118,11 +118,16 @@ async fn who_finds_much_does_not_rest() {
 /// All that rest are looked at at the same instants.
 #[tokio::test(start_paused = true)]
 async fn a_rest_ends_with_the_turn() {
-    let (mut paced, mut server) = resting().await;
-    for _ in 0..3 {
+    for (attention, every) in [(Attention::Usual, LOOK), (Attention::Close, LOOK / 4)] {
+        let clock = Clock::system();
+        let (mut paced, mut server) = connection_looked_at(Some(clock.clone()), attention).await;
+        tokio::time::advance(AWAKE_FOR).await;
         bring(&mut server, &mut paced, b"event").await;
-        let looks = paced.looks.as_ref().expect("it has some");
-        assert_eq!(paced.rest.deadline(), looks.end_of_turn(LOOK));
+        for _ in 0..3 {
+            bring(&mut server, &mut paced, b"event").await;
+            assert!(rests(&paced), "{attention:?}");
+            assert_eq!(paced.rest.deadline(), clock.end_of_turn(every), "{attention:?}");
+        }
     }
 }
 
@@ -144,7 +149,7 @@ async fn a_rest_goes_on_until_it_is_quiet() {
 
 #[tokio::test(start_paused = true)]
 async fn without_looks_nothing_rests() {
-    let (mut paced, mut server) = connection_looked_at(None).await;
+    let (mut paced, mut server) = connection_looked_at(None, Attention::Usual).await;
     tokio::time::advance(AWAKE_FOR).await;
     for _ in 0..10 {
         bring(&mut server, &mut paced, b"event").await;

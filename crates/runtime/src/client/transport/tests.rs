@@ -63,7 +63,8 @@ async fn single_requests_share_few_connections_and_streams_have_their_own() {
     assert_eq!(server.connections(), CONNECTIONS);
 
     server.answer(3);
-    let streams = join_all((0..3).map(|_| transport.open(Request::get("/api").body(Content::default()).unwrap()))).await;
+    let streams =
+        join_all((0..3).map(|_| transport.open(Request::get("/api").body(Content::default()).unwrap(), Attention::Close))).await;
     for stream in &streams {
         assert_eq!(stream.as_ref().unwrap().version(), Version::HTTP_11);
     }
