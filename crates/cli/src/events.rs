@@ -138,7 +138,10 @@ fn line(record: &Record, output: Output) -> String {
             let is_derived = !origin.is_none();
             let derived = json!({"incarnation": origin.incarnation.as_str(), "revision": origin.revision.0});
             put("derivedFrom", is_derived.then_some(derived));
-            put("traceId", record.trace.map(|trace| json!(format!("{:032x}", trace.trace_id))));
+            put(
+                "traceId",
+                record.trace.map(|trace| json!(format!("{:032x}", trace.trace_id()))),
+            );
             put("body", said.map(json::json));
             put("gone", said.is_none().then(|| json!(reason_of(record.tombstone))));
             object.to_string()

@@ -94,7 +94,7 @@ impl Story {
             past: told.iter().map(Line::of).collect(),
             present: latest.iter().map(Line::of).collect(),
             future: next::of(&latest),
-            trace_id: trace.map(|trace| format!("{:032x}", trace.trace_id)),
+            trace_id: trace.map(|trace| format!("{:032x}", trace.trace_id())),
         }
     }
 

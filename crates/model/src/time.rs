@@ -1,5 +1,6 @@
 //! Time as an input. Cores never read a clock; every call into a core carries a [`Now`].
 
+use std::fmt;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -8,33 +9,64 @@ use jiff::SignedDuration;
 pub type Wall = jiff::Timestamp;
 
 /// A point on the process's monotonic clock, counted from an origin that means nothing outside the process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mono(Duration);
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono {
+    /// Nanoseconds since the origin: half of what a [`Duration`] takes, for 584 years.
+    nanos: u64,
+}
 
 impl Mono {
     /// The origin of the clock.
-    pub const ORIGIN: Self = Self(Duration::ZERO);
+    pub const ORIGIN: Self = Self { nanos: 0 };
     /// Later than every other point: "never".
-    pub const FAR_FUTURE: Self = Self(Duration::MAX);
+    pub const FAR_FUTURE: Self = Self { nanos: u64::MAX };
 
-    /// The point `since_origin` after the origin.
+    /// The point `since_origin` after the origin; [`Mono::FAR_FUTURE`] if it cannot be expressed.
     pub const fn from_origin(since_origin: Duration) -> Self {
-        Self(since_origin)
+        Self {
+            nanos: nanos(since_origin),
+        }
+    }
+
+    /// The point so many nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self { nanos }
+    }
+
+    /// Nanoseconds since the origin; of [`Mono::FAR_FUTURE`] the most that there are.
+    pub const fn as_nanos(self) -> u64 {
+        self.nanos
     }
 
     /// Time since the origin.
     pub const fn since_origin(self) -> Duration {
-        self.0
+        Duration::from_nanos(self.nanos)
     }
 
     /// Time from `earlier` to this point; zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.nanos.saturating_sub(earlier.nanos))
     }
 
     /// This point moved into the past; the origin if that is too far.
     pub const fn saturating_sub(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(by))
+        Self {
+            nanos: self.nanos.saturating_sub(nanos(by)),
+        }
+    }
+}
+
+/// At most as many as can be counted.
+const fn nanos(duration: Duration) -> u64 {
+    let seconds = duration.as_secs().saturating_mul(NANOS_PER_SECOND);
+    seconds.saturating_add(duration.subsec_nanos() as u64)
+}
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+impl fmt::Debug for Mono {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mono").field(&self.since_origin()).finish()
     }
 }
 
@@ -43,7 +75,9 @@ impl std::ops::Add<Duration> for Mono {
 
     /// The later point; [`Mono::FAR_FUTURE`] if it cannot be expressed.
     fn add(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(by))
+        Self {
+            nanos: self.nanos.saturating_add(nanos(by)),
+        }
     }
 }
 
@@ -53,6 +87,9 @@ pub struct Moment {
     /// Nanoseconds since the origin; negative before it.
     nanos: i128,
 }
+
+/// More than lies between any two times, and no more than a [`Duration`] can be.
+const NEVER: i128 = Duration::MAX.as_nanos() as i128;
 
 impl Moment {
     /// The moment that lies `after` later, or earlier if that is negative.
@@ -73,14 +110,9 @@ impl Moment {
 
     /// The point that lies `after` later; the origin if that is before it, [`Mono::FAR_FUTURE`] if it cannot be expressed.
     pub fn plus(self, after: Duration) -> Mono {
-        const SECOND: u128 = 1_000_000_000;
         let after = i128::try_from(after.as_nanos()).unwrap_or(i128::MAX);
         let nanos = u128::try_from(self.nanos.saturating_add(after)).unwrap_or(0);
-        match u64::try_from(nanos / SECOND) {
-            // The remainder is below a second and fits.
-            Ok(seconds) => Mono(Duration::new(seconds, (nanos % SECOND) as u32)),
-            Err(_) => Mono::FAR_FUTURE,
-        }
+        u64::try_from(nanos).map_or(Mono::FAR_FUTURE, |nanos| Mono { nanos })
     }
 
     /// The same as a point; the origin if it is before that.
@@ -91,8 +123,9 @@ impl Moment {
 
 impl From<Mono> for Moment {
     fn from(mono: Mono) -> Self {
+        let is_never = mono == Mono::FAR_FUTURE;
         Self {
-            nanos: i128::try_from(mono.0.as_nanos()).unwrap_or(i128::MAX),
+            nanos: if is_never { NEVER } else { i128::from(mono.nanos) },
         }
     }
 }
@@ -164,13 +197,7 @@ impl Now {
 
     /// The wall time that corresponds to `mono`, clamped to what a timestamp can express.
     pub fn wall_of(&self, mono: Mono) -> Wall {
-        if mono >= self.mono {
-            let ahead = mono.saturating_since(self.mono);
-            self.wall.checked_add(ahead).unwrap_or(Wall::MAX)
-        } else {
-            let behind = self.mono.saturating_since(mono);
-            self.wall.checked_sub(behind).unwrap_or(Wall::MIN)
-        }
+        self.wall_at(mono.into())
     }
 }
 
@@ -223,5 +250,7 @@ mod tests {
         assert_eq!(now.mono_of(Wall::MIN), Mono::ORIGIN);
         assert_eq!(now.wall_of(Mono::FAR_FUTURE), Wall::MAX);
         assert_eq!(now.mono + Duration::MAX, Mono::FAR_FUTURE);
+        assert_eq!(Mono::from_origin(Duration::MAX), Mono::FAR_FUTURE);
+        assert_eq!(Mono::FAR_FUTURE.saturating_sub(Duration::MAX), Mono::ORIGIN);
     }
 }

@@ -20,7 +20,6 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::time::Duration;
 
 use crate::time::Mono;
 pub use keyed::Keyed;
@@ -94,7 +93,7 @@ impl Timers {
     /// after the origin, never comes.
     pub fn set(&mut self, place: Place, at: Option<Mono>) {
         let before = self.nanos_of(place);
-        let at = at.map_or(UNSET, nanos);
+        let at = at.map_or(UNSET, Mono::as_nanos);
         if before == at {
             return;
         }
@@ -301,10 +300,6 @@ fn grow(by_place: &mut Vec<u64>, places: usize) {
     by_place.resize(places, UNSET);
 }
 
-fn nanos(at: Mono) -> u64 {
-    u64::try_from(at.since_origin().as_nanos()).unwrap_or(UNSET)
-}
-
 fn mono(nanos: u64) -> Option<Mono> {
-    (nanos != UNSET).then(|| Mono::from_origin(Duration::from_nanos(nanos)))
+    (nanos != UNSET).then(|| Mono::from_nanos(nanos))
 }

@@ -3,6 +3,7 @@
 //! The trace id is a hash of what started the incident, so that every stage, and a stage that was restarted, finds the same trace.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use crate::hex;
 use crate::ids::NodeUid;
@@ -12,10 +13,9 @@ use crate::time::Wall;
 /// far as version 00 goes, as the standard asks (§3.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TraceContext {
-    /// Trace id; not zero.
-    pub trace_id: u128,
-    /// Id of the span that the receiver's spans are children of; not zero.
-    pub span_id: u64,
+    /// High and low half: a `u128` would lie at multiples of 16, and an `Option` of this take twice as much.
+    trace_id: [u64; 2],
+    span_id: NonZeroU64,
 }
 
 /// A text that is no `traceparent`.
@@ -24,6 +24,30 @@ pub struct TraceContext {
 pub struct ParseError(String);
 
 impl TraceContext {
+    /// This trace and parent span; `None` if an id is zero, which is none.
+    pub fn new(trace_id: u128, span_id: u64) -> Option<Self> {
+        let span_id = NonZeroU64::new(span_id)?;
+        (trace_id != 0).then(|| Self::of(trace_id, span_id))
+    }
+
+    fn of(trace_id: u128, span_id: NonZeroU64) -> Self {
+        Self {
+            trace_id: [(trace_id >> 64) as u64, trace_id as u64],
+            span_id,
+        }
+    }
+
+    /// Trace id; not zero.
+    pub fn trace_id(&self) -> u128 {
+        let [high, low] = self.trace_id.map(u128::from);
+        high << 64 | low
+    }
+
+    /// Id of the span that the receiver's spans are children of; not zero.
+    pub const fn span_id(&self) -> u64 {
+        self.span_id.get()
+    }
+
     /// The trace of the incident that began with `node`'s last sign of life at `last_sign`.
     pub fn incident(node: &NodeUid, last_sign: Wall) -> Self {
         Self::derived(&[&node.to_string(), &last_sign.as_microsecond().to_string()])
@@ -40,19 +64,20 @@ impl TraceContext {
         let span_id = bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        Self {
-            trace_id: trace_id.max(1),
-            span_id: span_id.max(1),
-        }
+        Self::of(trace_id.max(1), at_least_one(span_id))
     }
 
     /// The same trace with another parent span.
     pub fn child(self, span_id: u64) -> Self {
         Self {
-            span_id: span_id.max(1),
+            span_id: at_least_one(span_id),
             ..self
         }
     }
+}
+
+const fn at_least_one(id: u64) -> NonZeroU64 {
+    NonZeroU64::MIN.saturating_add(id.saturating_sub(1))
 }
 
 /// Length of a text of version 00: two digits, 32, 16 and two, with dashes between.
@@ -61,7 +86,7 @@ const LEN: usize = 55;
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-01";
-        let (trace, span) = (self.trace_id.to_be_bytes(), self.span_id.to_be_bytes());
+        let (trace, span) = (self.trace_id().to_be_bytes(), self.span_id().to_be_bytes());
         for (pair, byte) in text[3..35].as_chunks_mut::<2>().0.iter_mut().zip(trace) {
             *pair = hex::digits(byte);
         }
@@ -91,7 +116,7 @@ fn read(text: &[u8]) -> Option<TraceContext> {
     }
     let trace_id = u128::from_be_bytes(hex::bytes(&known[3..35])?);
     let span_id = u64::from_be_bytes(hex::bytes(&known[36..52])?);
-    (trace_id != 0 && span_id != 0).then_some(TraceContext { trace_id, span_id })
+    TraceContext::new(trace_id, span_id)
 }
 
 #[cfg(test)]
@@ -105,8 +130,8 @@ mod tests {
             TraceContext::incident(&NodeUid::from(uid), wall)
         };
         assert_eq!(at("u", 1), at("u", 1));
-        assert_ne!(at("u", 1).trace_id, at("u", 2).trace_id);
-        assert_ne!(at("u", 1).trace_id, at("v", 1).trace_id);
+        assert_ne!(at("u", 1).trace_id(), at("u", 2).trace_id());
+        assert_ne!(at("u", 1).trace_id(), at("v", 1).trace_id());
         assert_eq!(at("u", 1).to_string().parse(), Ok(at("u", 1)));
     }
 
@@ -119,10 +144,7 @@ mod tests {
     #[test]
     fn a_later_version_is_read_as_far_as_it_is_known() {
         let ids = "0000000000000000000000000000000a-000000000000000b";
-        let wanted = TraceContext {
-            trace_id: 10,
-            span_id: 11,
-        };
+        let wanted = TraceContext::new(10, 11).expect("ids are not zero");
         for text in [
             format!("00-{ids}-00"),
             format!("01-{ids}-01"),

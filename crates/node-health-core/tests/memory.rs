@@ -7,7 +7,7 @@ use bailiff_model::{Listed, Mono, Now, ReadyStatus, Wall};
 use bailiff_node_health_core::{Config, Effect, Input, LeaseFacts, Monitor, NodeFacts, Pressures, ReadyFacts, TopicNews};
 
 const NODES: usize = 20_000;
-const NODE: Bytes = Bytes { known: 460, most: 512 };
+const NODE: Bytes = Bytes { known: 414, most: 512 };
 
 struct Cluster {
     monitor: Monitor,

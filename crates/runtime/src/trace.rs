@@ -156,7 +156,7 @@ impl Span {
     fn parent(&self) -> Option<u64> {
         match self.place {
             Place::Root(_) => None,
-            Place::Child(parent) => Some(parent.span_id),
+            Place::Child(parent) => Some(parent.span_id()),
         }
     }
 
@@ -167,7 +167,7 @@ impl Span {
         let attributes: Vec<String> = self.attributes.iter().map(|kv| format!("{}={}", kv.key, kv.value)).collect();
         let mut parts = vec![parent_text.as_str(), &self.name, &start];
         parts.extend(attributes.iter().map(String::as_str));
-        parent.child(TraceContext::derived(&parts).span_id)
+        parent.child(TraceContext::derived(&parts).span_id())
     }
 }
 
@@ -265,12 +265,12 @@ mod tests {
             .map(|span| (span.span.name.into_owned(), span.context, span.parent))
             .collect();
         let expected = [
-            ("queue".to_owned(), of_queue, Some(trace.span_id)),
-            ("delete".to_owned(), of_delete, Some(of_queue.span_id)),
+            ("queue".to_owned(), of_queue, Some(trace.span_id())),
+            ("delete".to_owned(), of_delete, Some(of_queue.span_id())),
             ("incident".to_owned(), trace, None),
         ];
         assert_eq!(ids, expected);
-        assert_eq!(of_delete.trace_id, trace.trace_id);
+        assert_eq!(of_delete.trace_id(), trace.trace_id());
     }
 
     /// Another process that tells the same tells the same span; whatever else is told is another one.

@@ -133,8 +133,8 @@ fn the_picture_in_the_documents_is_what_is_told() {
     let [root] = roots[..] else {
         panic!("not one incident: {roots:#?}")
     };
-    let id = root.context.trace_id;
-    let trace: Vec<&Finished> = told.iter().filter(|told| told.context.trace_id == id).collect();
+    let id = root.context.trace_id();
+    let trace: Vec<&Finished> = told.iter().filter(|told| told.context.trace_id() == id).collect();
     let drawn = waterfall::svg(root, &trace);
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/trace.svg");
     if std::env::var_os(UPDATE).is_some() {

@@ -16,7 +16,7 @@ pub const ANNOTATION_TAINT: &str = "bailiff.dev/taint";
 fn pairs(about: &About) -> [(&'static str, Option<String>); 3] {
     let About { trace, node, taint } = about;
     [
-        (ANNOTATION_TRACE_ID, trace.map(|trace| format!("{:032x}", trace.trace_id))),
+        (ANNOTATION_TRACE_ID, trace.map(|trace| format!("{:032x}", trace.trace_id()))),
         (ANNOTATION_NODE, node.as_ref().map(ToString::to_string)),
         (ANNOTATION_TAINT, taint.as_ref().map(ToString::to_string)),
     ]
@@ -45,10 +45,7 @@ mod tests {
 
     #[test]
     fn causes_are_named_as_far_as_they_are_known() {
-        let trace = TraceContext {
-            trace_id: 0xab,
-            span_id: 1,
-        };
+        let trace = TraceContext::new(0xab, 1).expect("ids are not zero");
         let taint = |value: &str| Taint {
             value: value.into(),
             ..Taint::new("example.com/m", Effect::NoExecute)

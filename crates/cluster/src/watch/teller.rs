@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bailiff_model::Mono;
 use bailiff_runtime::{Alarm, Clock};
@@ -17,14 +16,13 @@ pub(super) struct Life(Arc<AtomicU64>);
 
 impl Life {
     pub(super) fn beat(&self, now: Mono) {
-        let nanos = u64::try_from(now.since_origin().as_nanos()).unwrap_or(u64::MAX);
-        self.0.store(nanos.max(1), Ordering::Relaxed);
+        self.0.store(now.as_nanos().max(1), Ordering::Relaxed);
     }
 
     pub(super) fn last(&self) -> Option<Mono> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
-            nanos => Some(Mono::from_origin(Duration::from_nanos(nanos))),
+            nanos => Some(Mono::from_nanos(nanos)),
         }
     }
 }

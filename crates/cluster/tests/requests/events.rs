@@ -69,13 +69,10 @@ async fn a_series_names_the_causes_of_what_was_said_last() {
     let server = Server::new([]);
     let recorder = mk_recorder(&server);
     let taint = Taint::new("example.com/m", Effect::NoExecute);
-    let trace = |id| TraceContext {
-        trace_id: id,
-        span_id: 1,
-    };
+    let trace = |id| TraceContext::new(id, 1);
     let node = About::node(&"n1".into());
-    let by_taint = node.clone().because_of(Some(&taint)).traced(Some(trace(1)));
-    for about in [by_taint, node.traced(Some(trace(2)))] {
+    let by_taint = node.clone().because_of(Some(&taint)).traced(trace(1));
+    for about in [by_taint, node.traced(trace(2))] {
         recorder.emit(|| Draft { about, ..mk_draft("x") });
         pass(1).await;
     }

@@ -158,7 +158,7 @@ fn another_revision_ends_a_rollout_and_begins_its_own() {
     let first = process.going_on().expect("it goes on");
     process.publish(mk(2, 200, &waits));
     let second = process.going_on().expect("it goes on");
-    assert_ne!(first.trace_id, second.trace_id);
+    assert_ne!(first.trace_id(), second.trace_id());
     process.withdraw(250);
     assert_eq!(process.going_on(), None);
     assert_eq!(

@@ -18,7 +18,8 @@ fn what(told: &Finished) -> (String, String) {
 /// All spans are of one trace, below its root, which comes first.
 fn is_one_trace(spans: &[Finished]) -> bool {
     let root = &spans[0];
-    let is_below = |told: &Finished| told.parent == Some(root.context.span_id) && told.context.trace_id == root.context.trace_id;
+    let is_below =
+        |told: &Finished| told.parent == Some(root.context.span_id()) && told.context.trace_id() == root.context.trace_id();
     root.span.name == "rollout" && root.parent.is_none() && spans[1..].iter().all(is_below)
 }
 
@@ -40,7 +41,7 @@ async fn a_rollout_is_told_as_one_trace() {
     world.pass(20).await;
     let second = world.recorder.take();
     assert!(is_one_trace(&second), "{second:#?}");
-    assert_ne!(first[0].context.trace_id, second[0].context.trace_id);
+    assert_ne!(first[0].context.trace_id(), second[0].context.trace_id());
     assert_eq!(
         second.last().map(what),
         Some(("rollout end".to_owned(), "completed".to_owned()))
@@ -103,7 +104,7 @@ async fn events_name_what_caused_them() {
     world.pass(8).await;
     let causes = world.api.causes();
     let root = world.recorder.take()[0].context;
-    let trace = json!(format!("{:032x}", root.trace_id));
+    let trace = json!(format!("{:032x}", root.trace_id()));
     assert!(
         causes.iter().all(|causes| causes["bailiff.dev/trace-id"] == trace),
         "{causes:?}"

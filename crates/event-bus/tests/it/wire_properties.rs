@@ -413,7 +413,7 @@ fn record() -> impl Strategy<Value = Record> {
                 produced_at,
                 age: age.map(|(seconds, nanos)| Duration::new(seconds, nanos)),
                 received_at: Mono::ORIGIN,
-                trace: trace.map(|(trace_id, span_id)| TraceContext { trace_id, span_id }),
+                trace: trace.and_then(|(trace_id, span_id)| TraceContext::new(trace_id, span_id)),
                 body: tombstone.is_none().then_some(body),
                 tombstone,
             },

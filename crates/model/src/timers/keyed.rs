@@ -26,7 +26,7 @@ impl<K> Default for Keyed<K> {
 impl<K: Hash + Eq> Keyed<K> {
     /// Sets the deadline of a key, instead of one that is set. [`Mono::FAR_FUTURE`] takes it off.
     pub fn set(&mut self, key: K, at: Mono) {
-        if super::nanos(at) == super::UNSET {
+        if at == Mono::FAR_FUTURE {
             return self.clear(&key);
         }
         let (index, _) = self.keys.insert_full(key);

@@ -411,7 +411,7 @@ async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
 
     world.pass(20).await;
     let spans = world.spans.take();
-    let below = |span: &Finished| (span.context.trace_id, span.parent) == (root.context.trace_id, Some(root.context.span_id));
+    let below = |span: &Finished| (span.context.trace_id(), span.parent) == (root.context.trace_id(), Some(root.context.span_id()));
     assert!(spans.iter().all(below), "{spans:?}");
     let wanted = [
         "grace 50 s expired",
@@ -435,7 +435,7 @@ async fn an_incident_has_a_trace_from_its_last_sign_of_life() {
     };
     assert_eq!(records[0].trace, Some(root.context));
     let annotation = world.api.annotation("NodeNotReady", "bailiff.dev/trace-id");
-    assert_eq!(annotation, format!("{:032x}", root.context.trace_id));
+    assert_eq!(annotation, format!("{:032x}", root.context.trace_id()));
     assert_eq!(world.api.annotation("NodeNotReady", "bailiff.dev/node"), "n1");
 }
 
@@ -452,9 +452,9 @@ async fn an_incident_ends_with_its_recovery() {
     let [recovery] = &told[..] else { panic!("{told:?}") };
     assert_eq!(
         (recovery.parent, say(recovery).as_str()),
-        (Some(root.span_id), "recovery 62 s recovered")
+        (Some(root.span_id()), "recovery 62 s recovered")
     );
-    assert_eq!(recovery.context.trace_id, root.trace_id);
+    assert_eq!(recovery.context.trace_id(), root.trace_id());
 }
 
 /// The shard was taken over: the stage ends and says so.

@@ -132,8 +132,8 @@ fn data_of(finished: Finished) -> SpanData {
     );
     SpanData {
         span_context: SpanContext::new(
-            TraceId::from(context.trace_id),
-            SpanId::from(context.span_id),
+            TraceId::from(context.trace_id()),
+            SpanId::from(context.span_id()),
             TraceFlags::SAMPLED,
             false,
             TraceState::NONE,
@@ -351,10 +351,7 @@ mod tests {
 
     #[test]
     fn ids_and_times_are_what_was_given() {
-        let trace = TraceContext {
-            trace_id: 0xabc,
-            span_id: 0x12,
-        };
+        let trace = TraceContext::new(0xabc, 0x12).expect("ids are not zero");
         let start = Wall::from_microsecond(1_500_000).expect("in range");
         let span = Span::root(trace, "a", Wall::MIN, start).event("e", start, Vec::new());
         let finished = Finished {

@@ -78,7 +78,7 @@ fn head(svg: &mut String, root: &Finished, end: Wall, spans: &[&Finished]) {
         length(since(root.span.start, end))
     );
     text(svg, MARGIN, 25.0, PLAIN, &title, true);
-    let id = format!("trace {:032x}", root.context.trace_id);
+    let id = format!("trace {:032x}", root.context.trace_id());
     let x = WIDTH - MARGIN - CHARACTER * id.len() as f64;
     text(svg, x, 25.0, FAINT, &id, false);
     let mut x = MARGIN;

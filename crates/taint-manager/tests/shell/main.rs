@@ -320,13 +320,13 @@ async fn a_toleration_time_runs_out_or_is_called_off() {
     assert_eq!(world.api.events(), [said.map(str::to_owned)]);
     let spans = world.spans.take();
     let root = spans[0].context;
-    let (trace, taint) = (format!("{:032x}", root.trace_id), "example.com/m:NoExecute");
+    let (trace, taint) = (format!("{:032x}", root.trace_id()), "example.com/m:NoExecute");
     let causes = json!({"bailiff.dev/trace-id": trace, "bailiff.dev/node": "n1", "bailiff.dev/taint": taint});
     assert_eq!(world.api.causes(), [causes]);
     assert!(
         spans[1..]
             .iter()
-            .all(|span| (span.context.trace_id, span.parent) == (root.trace_id, Some(root.span_id))),
+            .all(|span| (span.context.trace_id(), span.parent) == (root.trace_id(), Some(root.span_id()))),
         "{spans:?}"
     );
     let told: Vec<String> = spans.iter().map(say).collect();

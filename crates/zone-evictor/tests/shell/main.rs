@@ -351,7 +351,7 @@ async fn a_due_pod_is_marked_and_deleted_with_preconditions() {
             with_uid,
         );
         assert_eq!(world.api.events(), [wanted]);
-        let trace = format!("{:032x}", trace().trace_id);
+        let trace = format!("{:032x}", trace().trace_id());
         let taint = "node.kubernetes.io/unreachable:NoExecute";
         let causes = json!({"bailiff.dev/trace-id": trace, "bailiff.dev/node": "n1", "bailiff.dev/taint": taint});
         assert_eq!(world.api.causes(), [causes]);

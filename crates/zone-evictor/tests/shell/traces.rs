@@ -47,7 +47,7 @@ async fn spans_say_whom_they_concern_and_why() {
     world.pass(1).await;
     let spans = world.spans.take();
     let root = trace();
-    let below = |span: &Finished| (span.context.trace_id, span.parent) == (root.trace_id, Some(root.span_id));
+    let below = |span: &Finished| (span.context.trace_id(), span.parent) == (root.trace_id(), Some(root.span_id()));
     assert!(spans.iter().all(below), "{spans:?}");
     let of = |whom: [&str; 5], rest: [&str; 2]| whom.into_iter().chain(rest).map(str::to_owned).collect::<Vec<_>>();
     let (n1, n2) = (["n1", "uid-n1", "-", "-", "-"], ["n2", "uid-n2", "-", "-", "-"]);
