@@ -8,12 +8,13 @@ use bailiff_proto::v1 as pb;
 use bytes::Bytes;
 use prost::Message as _;
 
+mod differences;
+mod earlier;
+
+pub(super) use self::earlier::Earlier;
 use super::Speaker;
 use crate::record::{Incoming, Record, TombstoneReason};
 use crate::wire::{self, Wire, envelope, scalar};
-
-/// What a record counts for where the number of bytes is bounded, apart from what is encoded: about what it takes.
-const OVERHEAD: usize = 160;
 
 /// A record with its place in the sequence.
 #[derive(Debug, PartialEq, Eq)]
@@ -170,11 +171,6 @@ impl Kept {
             received_at: self.received_at,
             ..record
         })
-    }
-
-    /// What it counts for where the number of bytes is bounded. The same on every machine: replicas have to agree.
-    pub(super) fn bytes(&self) -> usize {
-        OVERHEAD + self.said.bytes.len()
     }
 }
 

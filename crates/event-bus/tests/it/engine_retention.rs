@@ -1,13 +1,15 @@
 //! What the engine keeps, for how long, and what goes when there is too much of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bailiff_event_bus::TombstoneReason;
 use bailiff_event_bus::engine::{Limits, SnapshotReason};
+use bailiff_event_bus::record::{Incoming, Record};
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Revision, Topic};
+use bailiff_model::{Origin, Revision, Topic, TraceContext};
 
-use crate::engine_rig::{Rig, mk_removal, node, pod, reasons};
+use crate::engine_rig::{Rig, mk_incoming, mk_removal, node, pod, reasons};
 use crate::engines::{Kind, on_every_engine};
 use crate::support::mk_health;
 
@@ -29,10 +31,37 @@ fn sixteen_records_are_kept_of_a_key(kind: Kind) {
     assert!(rig.engine.history(HEALTH, "stranger").is_empty());
 }
 
+on_every_engine!(earlier_records_stay_what_they_were);
+fn earlier_records_stay_what_they_were(kind: Kind) {
+    let mut rig = Rig::new(kind, Limits::default());
+    let mut told = Vec::new();
+    for epoch in 1..=3 {
+        let session = rig.session(HEALTH, (0, 1), epoch, false);
+        let traced = Incoming {
+            derived_from: Origin::new("another bus".into(), Revision(70_000)),
+            trace: TraceContext::new(u128::MAX, epoch),
+            age: Duration::from_millis(1_500),
+            ..node("n1", epoch)
+        };
+        let elsewhere = mk_incoming(mk_health("n1", "b", epoch));
+        for incoming in [node("n1", epoch), traced, elsewhere, mk_removal("n1")] {
+            rig.publish(session, vec![incoming]);
+            rig.pass(1);
+            told.extend(rig.engine.history(HEALTH, "n1").pop());
+        }
+    }
+    let history = rig.engine.history(HEALTH, "n1");
+    assert_eq!(history, told);
+    let records: Vec<Record> = history.iter().map(|kept| kept.to_record().unwrap()).collect();
+    let producers: BTreeSet<&str> = records.iter().map(|record| record.producer.as_str()).collect();
+    assert_eq!((records.len(), producers.len()), (12, 3));
+    assert_eq!(records[1].trace, TraceContext::new(u128::MAX, 1));
+}
+
 on_every_engine!(history_is_bounded_by_bytes_and_the_oldest_goes_first);
 fn history_is_bounded_by_bytes_and_the_oldest_goes_first(kind: Kind) {
     let limits = Limits {
-        history_bytes: 1_500,
+        history_bytes: 500,
         ..Limits::default()
     };
     let mut rig = Rig::new(kind, limits);

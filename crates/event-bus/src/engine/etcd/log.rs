@@ -5,7 +5,6 @@ use bailiff_proto::v1 as wire_pb;
 use prost::Message as _;
 
 use super::store as pb;
-use crate::engine::memory::image::{mono, nanos};
 use crate::engine::{Command, Open, Report, SessionId};
 use crate::record::{Body, Incoming};
 use crate::wire::{self, envelope, scalar};
@@ -61,7 +60,7 @@ impl Entry {
             replica: self.replica.clone(),
             seq: self.seq,
             seen: self.seen,
-            at: nanos(self.at),
+            at: self.at.as_nanos(),
             wall: Some(scalar::to_time(self.wall)),
             what: Some(what),
         };
@@ -80,7 +79,7 @@ impl Entry {
             replica: entry.replica,
             seq: entry.seq,
             seen: entry.seen,
-            at: mono(entry.at),
+            at: Mono::from_nanos(entry.at),
             wall: scalar::time("wall", entry.wall)?,
             what,
         })

@@ -11,7 +11,6 @@ use bailiff_model::{Mono, Now, Topic};
 
 use super::log::{self, Entry, What};
 use super::store as pb;
-use crate::engine::memory::image::{mono, nanos};
 use crate::engine::{Answer, Command, Effect, Engine as _, Limits, Memory, Open, Refusal, Report, SessionId};
 use crate::wire::{self, envelope};
 
@@ -317,7 +316,7 @@ impl Machine {
         });
         let mut state = pb::State {
             position: self.position,
-            clock: nanos(self.clock),
+            clock: self.clock.as_nanos(),
             last_join: self.last_join,
             claims: claims.collect(),
             ..self.memory.save()
@@ -326,7 +325,7 @@ impl Machine {
             replica: name.clone(),
             last_seq: member.last_seq,
             joined_at: member.joined_at,
-            settled_at: member.settled_at.map(nanos),
+            settled_at: member.settled_at.map(Mono::as_nanos),
         });
         state.members = members.collect();
         for session in &mut state.sessions {
@@ -342,7 +341,7 @@ impl Machine {
             let restored = Member {
                 last_seq: member.last_seq,
                 joined_at: member.joined_at,
-                settled_at: member.settled_at.map(mono),
+                settled_at: member.settled_at.map(Mono::from_nanos),
                 ..Member::default()
             };
             (member.replica.clone(), restored)
@@ -356,7 +355,7 @@ impl Machine {
         Ok(Self {
             claims: claims.collect::<Result<_, _>>()?,
             memory: Memory::restore(incarnation, limits, state)?,
-            clock: mono(state.clock),
+            clock: Mono::from_nanos(state.clock),
             position: state.position,
             last_join: state.last_join,
             members: members.collect(),

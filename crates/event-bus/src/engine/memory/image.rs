@@ -1,7 +1,6 @@
 //! The whole state as values that can be stored, and back: what an engine that shares its state with others starts from.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bailiff_model::{Mono, Revision, Topic};
 use bailiff_proto::v1 as wire_pb;
@@ -12,7 +11,7 @@ use super::session::Session;
 use super::shard::{Reported, Shard};
 use super::topic::{Rest, TopicState};
 use crate::engine::etcd::store as pb;
-use crate::engine::kept::{By, Kept};
+use crate::engine::kept::{By, Earlier, Kept};
 use crate::engine::{Limits, SessionId};
 use crate::wire::{self, envelope, scalar};
 
@@ -36,9 +35,9 @@ impl Memory {
             .flat_map(TopicState::entries)
             .map(|(latest, rest)| pb::Key {
                 generation: rest.generation,
-                since: nanos(latest.received_at),
+                since: latest.received_at.as_nanos(),
                 has_strayed: rest.has_strayed,
-                records: rest.earlier.iter().chain([latest]).map(|kept| save_record(kept)).collect(),
+                records: rest.records(latest).iter().map(|kept| save_record(kept)).collect(),
             })
     }
 
@@ -72,7 +71,7 @@ impl Memory {
                 topic: envelope::topic("topic", &session.topic)?,
                 by: memory.writers.share(by),
                 staged: session.is_staging.then(Default::default),
-                heard_at: mono(session.heard_at),
+                heard_at: Mono::from_nanos(session.heard_at),
             };
             memory.sessions.insert(SessionId(session.id), restored);
         }
@@ -105,35 +104,34 @@ impl Memory {
             let stored = kept.record.ok_or_else(|| wire::Error::absent("record"))?;
             let topic = self.topics.get_mut(&envelope::topic("topic", &stored.topic)?);
             let topic = topic.expect("all topics were made at the start");
-            let restored = Kept::restored(stored, mono(kept.received_at), &mut topic.routes, &mut self.writers)?;
-            records.push(Arc::new(restored));
+            let restored = Kept::restored(
+                stored,
+                Mono::from_nanos(kept.received_at),
+                &mut topic.routes,
+                &mut self.writers,
+            )?;
+            records.push(restored);
+        }
+        let mut earlier = Earlier::default();
+        for (superseded, next) in records.iter().zip(records.iter().skip(1)) {
+            earlier.push(superseded, next);
         }
         let Some(latest) = records.pop() else { return Ok(()) };
         let rest = Rest {
-            earlier: records.into_boxed_slice(),
+            earlier,
             generation: key.generation,
             has_strayed: key.has_strayed,
         };
-        self.topic_mut(latest.topic()).restore(latest, rest);
+        self.topic_mut(latest.topic()).restore(Arc::new(latest), rest);
         Ok(())
     }
-}
-
-/// A point of the bus's time as it is stored.
-pub(in crate::engine) fn nanos(at: Mono) -> u64 {
-    u64::try_from(at.since_origin().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The point of the bus's time that was stored.
-pub(in crate::engine) const fn mono(nanos: u64) -> Mono {
-    Mono::from_origin(Duration::from_nanos(nanos))
 }
 
 fn save_record(kept: &Kept) -> pb::Kept {
     pb::Kept {
         // By then no time had passed since it came: its age is as it was told.
         record: Some(kept.to_envelope(kept.received_at)),
-        received_at: nanos(kept.received_at),
+        received_at: kept.received_at.as_nanos(),
     }
 }
 
@@ -171,9 +169,9 @@ fn save_shard(shard: &Shard) -> pb::Shard {
         producer: shard.producer.clone(),
         session: shard.session.map(|session| session.0),
         announced_live: shard.announced_live,
-        opened_at: nanos(shard.opened_at),
-        broke_at: shard.broke_at.map(nanos),
-        reported_at: shard.reported.as_ref().map(|reported| nanos(reported.at)),
+        opened_at: shard.opened_at.as_nanos(),
+        broke_at: shard.broke_at.map(Mono::as_nanos),
+        reported_at: shard.reported.as_ref().map(|reported| reported.at.as_nanos()),
         report: shard.reported.as_ref().map(|reported| wire_pb::Keepalive {
             tick_age: reported.tick_age.map(scalar::to_duration),
             watch_age: reported.watch_age.map(scalar::to_duration),
@@ -183,15 +181,15 @@ fn save_shard(shard: &Shard) -> pb::Shard {
 }
 
 fn restore_shard(stored: &pb::Shard) -> Result<Shard, wire::Error> {
-    let mut shard = Shard::new(Revision(stored.revision), stored.epoch, mono(stored.opened_at));
+    let mut shard = Shard::new(Revision(stored.revision), stored.epoch, Mono::from_nanos(stored.opened_at));
     shard.complete = stored.complete;
     shard.producer.clone_from(&stored.producer);
     shard.session = stored.session.map(SessionId);
     shard.announced_live = stored.announced_live;
-    shard.broke_at = stored.broke_at.map(mono);
+    shard.broke_at = stored.broke_at.map(Mono::from_nanos);
     if let (Some(at), Some(report)) = (stored.reported_at, &stored.report) {
         shard.reported = Some(Reported {
-            at: mono(at),
+            at: Mono::from_nanos(at),
             tick_age: scalar::duration_if_any("tick_age", report.tick_age)?,
             watch_age: scalar::duration_if_any("watch_age", report.watch_age)?,
             detail: report.detail.clone(),
@@ -208,7 +206,7 @@ fn save_session(id: SessionId, session: &Session) -> pb::Session {
         epoch: session.by.epoch,
         producer: session.by.producer.clone(),
         is_staging: session.staged.is_some(),
-        heard_at: nanos(session.heard_at),
+        heard_at: session.heard_at.as_nanos(),
         replica: String::new(),
     }
 }

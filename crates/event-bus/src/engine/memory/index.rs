@@ -12,6 +12,14 @@ use crate::engine::kept::{Kept, Said};
 #[derive(Clone, Debug)]
 pub(super) struct Place(pub(super) Arc<Kept>);
 
+/// The earlier records of a key by the place of the oldest of them.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    pub(super) oldest: Revision,
+    /// Whom they were superseded by.
+    pub(super) latest: Arc<Kept>,
+}
+
 /// Something by its key, which it can be looked up with.
 #[derive(Clone, Debug)]
 pub(super) struct ByKey<T>(pub(super) T);
@@ -50,6 +58,29 @@ impl PartialEq for Place {
 }
 
 impl Eq for Place {}
+
+// === impl History ===
+
+impl Ord for History {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_revision = self.oldest.cmp(&other.oldest);
+        by_revision.then_with(|| self.latest.key_bytes().cmp(other.latest.key_bytes()))
+    }
+}
+
+impl PartialOrd for History {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for History {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for History {}
 
 // === impl ByKey ===
 

@@ -57,10 +57,10 @@ impl Memory {
             self.forget(topic, &place);
         }
         while self.sum(|topic| topic.history_bytes) > self.limits.history_bytes {
-            let Some((place, topic)) = self.oldest(|topic| topic.superseded.first()) else {
+            let Some((history, topic)) = self.oldest(|topic| topic.histories.first()) else {
                 break;
             };
-            self.topic_mut(topic).forget_earlier(&place);
+            self.topic_mut(topic).forget_earlier(&history);
         }
     }
 
@@ -68,9 +68,9 @@ impl Memory {
         self.topics.values().map(of).sum()
     }
 
-    fn oldest<'a>(&'a self, first: impl Fn(&'a TopicState) -> Option<&'a Place>) -> Option<(Place, Topic)> {
+    fn oldest<'a, T: Ord + Clone + 'a>(&'a self, first: impl Fn(&'a TopicState) -> Option<&'a T>) -> Option<(T, Topic)> {
         let firsts = self.topics.iter().filter_map(|(topic, state)| Some((first(state)?, *topic)));
-        firsts.min().map(|(place, topic)| (place.clone(), topic))
+        firsts.min().map(|(oldest, topic)| (oldest.clone(), topic))
     }
 
     fn forget(&mut self, topic: Topic, place: &Place) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bailiff_model::{Now, Revision, Shared, Topic};
 
-use super::index::{ByKey, Place};
+use super::index::{ByKey, History, Place};
 use super::session::Session;
 use super::shard::Shard;
-use crate::engine::kept::{By, Kept, Said};
+use crate::engine::kept::{By, Earlier, Kept, Said};
 use crate::engine::{Limits, SessionId, TopicFigures};
 use crate::record::{Incoming, ShardStatus, TombstoneReason};
 
@@ -25,9 +25,11 @@ pub(super) struct TopicState {
     pub(super) tombstones: BTreeSet<Place>,
     /// Those that are terminal outcomes.
     pub(super) terminal: BTreeSet<Place>,
-    /// Records that are kept and not the latest of their keys.
-    pub(super) superseded: BTreeSet<Place>,
-    /// What those count, in bytes.
+    /// Of keys that have earlier records.
+    pub(super) histories: BTreeSet<History>,
+    /// How many those are.
+    superseded: usize,
+    /// What they count, in bytes.
     pub(super) history_bytes: usize,
     /// Routes: there are few.
     pub(super) routes: Shared<str>,
@@ -50,8 +52,8 @@ pub(super) struct Layout {
 /// What is kept of a key besides its latest record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rest {
-    /// Earlier records, oldest first. Most keys have none.
-    pub(super) earlier: Box<[Arc<Kept>]>,
+    /// Earlier records. Many keys have none.
+    pub(super) earlier: Earlier,
     /// Layout in which it was last mentioned.
     pub(super) generation: u64,
     /// The key had another route once: a filter may have to be told that it left.
@@ -77,6 +79,24 @@ impl Layout {
     }
 }
 
+// === impl Rest ===
+
+impl Rest {
+    /// Every record of the key whose latest this is, oldest first.
+    pub(super) fn records(&self, latest: &Arc<Kept>) -> Vec<Arc<Kept>> {
+        let mut records = self.earlier.records(latest);
+        records.push(Arc::clone(latest));
+        records
+    }
+}
+
+fn history_of(latest: &Arc<Kept>, earlier: &Earlier) -> Option<History> {
+    earlier.oldest().map(|oldest| History {
+        oldest,
+        latest: Arc::clone(latest),
+    })
+}
+
 // === impl TopicState ===
 
 impl TopicState {
@@ -87,7 +107,8 @@ impl TopicState {
             by_revision: BTreeSet::new(),
             tombstones: BTreeSet::new(),
             terminal: BTreeSet::new(),
-            superseded: BTreeSet::new(),
+            histories: BTreeSet::new(),
+            superseded: 0,
             history_bytes: 0,
             routes: Shared::default(),
             layout: Layout::default(),
@@ -173,16 +194,12 @@ impl TopicState {
             self.by_revision.remove(&place);
             self.tombstones.remove(&place);
             self.terminal.remove(&place);
-            let surplus = (rest.earlier.len() + 2).saturating_sub(limits.history);
-            let earlier = take(&mut rest.earlier).into_iter().chain([previous]);
-            let earlier: Vec<Arc<Kept>> = earlier.collect();
-            for forgotten in earlier.iter().take(surplus) {
-                self.unlist(forgotten);
+            self.unlist(&previous, &rest.earlier);
+            rest.earlier.push(&previous, &latest);
+            for _ in limits.history.max(1)..=rest.earlier.len() {
+                rest.earlier.forget_oldest();
             }
-            rest.earlier = earlier.into_iter().skip(surplus).collect();
-            if !rest.earlier.is_empty() {
-                self.list(&place);
-            }
+            self.list(&latest, &rest.earlier);
         }
         rest.generation = self.layout.generation;
         self.index(&latest);
@@ -191,9 +208,7 @@ impl TopicState {
 
     /// Takes a key as it was kept elsewhere.
     pub(super) fn restore(&mut self, latest: Arc<Kept>, rest: Rest) {
-        for superseded in &rest.earlier {
-            self.list(&Place(Arc::clone(superseded)));
-        }
+        self.list(&latest, &rest.earlier);
         self.index(&latest);
         self.entries.insert(ByKey(latest), rest);
     }
@@ -208,42 +223,48 @@ impl TopicState {
         self.by_revision.insert(place);
     }
 
-    /// Adds a superseded record to what is kept of all keys.
-    fn list(&mut self, place: &Place) {
-        if self.superseded.insert(place.clone()) {
-            self.history_bytes += place.0.bytes();
+    /// Adds earlier records of a key, whose latest this is, to what is kept of all keys.
+    fn list(&mut self, latest: &Arc<Kept>, earlier: &Earlier) {
+        if let Some(history) = history_of(latest, earlier) {
+            self.histories.insert(history);
+            self.superseded += earlier.len();
+            self.history_bytes += earlier.bytes();
         }
     }
 
-    fn unlist(&mut self, superseded: &Arc<Kept>) {
-        if self.superseded.remove(&Place(Arc::clone(superseded))) {
-            self.history_bytes -= superseded.bytes();
+    fn unlist(&mut self, latest: &Arc<Kept>, earlier: &Earlier) {
+        if history_of(latest, earlier).is_some_and(|history| self.histories.remove(&history)) {
+            self.superseded -= earlier.len();
+            self.history_bytes -= earlier.bytes();
         }
     }
 
     /// Forgets a tombstone and the key's history.
     pub(super) fn forget(&mut self, place: &Place) {
         if let Some(rest) = self.entries.remove(place.0.said.key_bytes()) {
-            for superseded in &rest.earlier {
-                self.unlist(superseded);
-            }
+            self.unlist(&place.0, &rest.earlier);
         }
         self.by_revision.remove(place);
         self.tombstones.remove(place);
     }
 
-    /// Forgets a superseded record: the oldest of its key.
-    pub(super) fn forget_earlier(&mut self, place: &Place) {
-        self.unlist(&place.0);
-        if let Some(rest) = self.entries.get_mut(place.0.said.key_bytes()) {
-            let earlier = take(&mut rest.earlier).into_iter();
-            rest.earlier = earlier.filter(|kept| kept.revision != place.0.revision).collect();
+    /// Forgets the oldest of a key's earlier records.
+    pub(super) fn forget_earlier(&mut self, History { latest, .. }: &History) {
+        let Some(rest) = self.entries.get_mut(latest.said.key_bytes()) else {
+            return;
+        };
+        let mut earlier = take(&mut rest.earlier);
+        self.unlist(latest, &earlier);
+        earlier.forget_oldest();
+        self.list(latest, &earlier);
+        if let Some(rest) = self.entries.get_mut(latest.said.key_bytes()) {
+            rest.earlier = earlier;
         }
     }
 
     pub(super) fn history(&self, key: &str) -> Vec<Arc<Kept>> {
         let known = self.entries.get_key_value(key.as_bytes());
-        let kept = known.map(|(latest, rest)| rest.earlier.iter().chain([&latest.0]).cloned().collect());
+        let kept = known.map(|(latest, rest)| rest.records(&latest.0));
         kept.unwrap_or_default()
     }
 
@@ -275,7 +296,7 @@ impl TopicState {
             topic: self.topic,
             keys: self.live_keys(),
             tombstones: self.tombstones.len(),
-            records: self.entries.len() + self.superseded.len(),
+            records: self.entries.len() + self.superseded,
             sessions: sessions.values().filter(|session| session.topic == self.topic).count(),
         }
     }

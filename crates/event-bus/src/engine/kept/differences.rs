@@ -1,0 +1,247 @@
+//! What of an encoded message differs from another one, from which it can be had again with that.
+//!
+//! The two are held against each other field by field (Protocol Buffers, "Encoding"), and the fields of fields. What comes out is read
+//! without that: pieces of the other message, in its order, and bytes between them. So whatever the two are, one comes out of the other
+//! as it was; that they are alike decides how little it takes.
+
+use std::ops::Range;
+
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_varint, skip_field};
+
+/// An envelope, and the body in it. Below that all is taken or left as a whole.
+const LEVELS: u32 = 1;
+
+/// What `message` has that `other` has not, as steps: how many bytes of the other one to leave out, how many to take, and how many follow
+/// here.
+pub(super) fn of(message: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut steps = Steps {
+        other,
+        taken: 0..0,
+        own: Vec::new(),
+        passed: 0,
+        out: Vec::new(),
+    };
+    steps.compare(message, 0..other.len(), LEVELS);
+    steps.end();
+    steps.out
+}
+
+/// The message again; `None` if these are no differences from `other`.
+pub(super) fn applied(mut differences: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    let (mut message, mut rest) = (Vec::with_capacity(other.len()), other);
+    while !differences.is_empty() {
+        let mut number = || usize::try_from(decode_varint(&mut differences).ok()?).ok();
+        let (left_out, taken, own) = (number()?, number()?, number()?);
+        let (piece, after) = rest.split_at_checked(left_out)?.1.split_at_checked(taken)?;
+        let (bytes, next) = differences.split_at_checked(own)?;
+        message.extend_from_slice(piece);
+        message.extend_from_slice(bytes);
+        (rest, differences) = (after, next);
+    }
+    Some(message)
+}
+
+/// Steps, the last of which may go on.
+struct Steps<'a> {
+    other: &'a [u8],
+    /// Of the other one it takes this,
+    taken: Range<usize>,
+    /// and then has this of its own.
+    own: Vec<u8>,
+    /// What of the other one is behind the steps before it.
+    passed: usize,
+    out: Vec<u8>,
+}
+
+/// A field.
+struct Field<'a> {
+    tag: u32,
+    /// What stands before its content, if that has a length, and may be a message.
+    head: Option<usize>,
+    bytes: &'a [u8],
+}
+
+impl Steps<'_> {
+    fn compare(&mut self, message: &[u8], theirs: Range<usize>, levels: u32) {
+        let (mut rest, mut at) = (message, theirs.start);
+        while let Some(field) = Field::first(rest) {
+            rest = &rest[field.bytes.len()..];
+            let other = self.other;
+            let found = std::iter::from_fn(|| {
+                let found = Field::first(&other[at..theirs.end])?;
+                at += found.bytes.len();
+                Some((at - found.bytes.len(), found))
+            })
+            .find(|(_, found)| found.tag >= field.tag);
+            match found {
+                Some((begin, found)) if found.tag == field.tag => self.compare_field(&field, &found, begin, levels),
+                // It may be what comes next here.
+                Some((begin, _)) => {
+                    at = begin;
+                    self.own(field.bytes);
+                }
+                None => self.own(field.bytes),
+            }
+        }
+        self.own(rest);
+    }
+
+    fn compare_field(&mut self, field: &Field<'_>, found: &Field<'_>, begin: usize, levels: u32) {
+        if field.bytes == found.bytes {
+            return self.take(begin..begin + found.bytes.len());
+        }
+        let (Some(ours), Some(theirs), Some(levels)) = (field.head, found.head, levels.checked_sub(1)) else {
+            return self.own(field.bytes);
+        };
+        if field.bytes[..ours] == found.bytes[..theirs] {
+            self.take(begin..begin + theirs);
+        } else {
+            self.own(&field.bytes[..ours]);
+        }
+        self.compare(&field.bytes[ours..], begin + theirs..begin + found.bytes.len(), levels);
+    }
+
+    fn take(&mut self, piece: Range<usize>) {
+        if self.own.is_empty() && piece.start == self.taken.end {
+            self.taken.end = piece.end;
+        } else {
+            self.end();
+            self.taken = piece;
+        }
+    }
+
+    fn own(&mut self, bytes: &[u8]) {
+        self.own.extend_from_slice(bytes);
+    }
+
+    fn end(&mut self) {
+        if self.taken.is_empty() && self.own.is_empty() {
+            return;
+        }
+        for number in [self.taken.start - self.passed, self.taken.len(), self.own.len()] {
+            encode_varint(number as u64, &mut self.out);
+        }
+        self.out.append(&mut self.own);
+        self.passed = self.taken.end;
+        self.taken = self.passed..self.passed;
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The field with which these bytes begin, if they do.
+    fn first(bytes: &'a [u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let (tag, wire_type) = decode_key(&mut rest).ok()?;
+        let mut content = rest;
+        skip_field(wire_type, tag, &mut rest, DecodeContext::default()).ok()?;
+        let head =
+            (wire_type == WireType::LengthDelimited && decode_varint(&mut content).is_ok()).then(|| bytes.len() - content.len());
+        Some(Self {
+            tag,
+            head,
+            bytes: &bytes[..bytes.len() - rest.len()],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use super::*;
+
+    fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+        let len = u8::try_from(content.len()).expect("short");
+        [&[tag << 3 | 2, len], content].concat()
+    }
+
+    #[test]
+    fn what_is_the_same_is_left_out() {
+        let (long, other) = ([7; 100], [8; 100]);
+        let message = |state: u8, name: &[u8]| [field(1, &long), vec![2 << 3, state], field(3, name)].concat();
+        let cases = [
+            ("nothing differs", message(1, &long), message(1, &long), 4),
+            ("a number", message(1, &long), message(2, &long), 8),
+            (
+                "a number, and a text of another length",
+                message(1, b"a"),
+                message(2, b"ab"),
+                8,
+            ),
+            ("a field is not there", field(3, &long), message(1, &long), 3),
+            ("a field is there alone", message(1, &long), field(3, &long), 100 + 4 + 6),
+            ("in a field", field(19, &message(1, &long)), field(19, &message(2, &long)), 9),
+            (
+                "in another field",
+                field(19, &message(1, &long)),
+                field(20, &message(1, &long)),
+                212,
+            ),
+            ("a text", message(1, &long), message(1, &other), 107),
+            ("there is no other", message(1, &long), Vec::new(), 211),
+            ("it is empty", Vec::new(), message(1, &long), 0),
+        ];
+        for (what, message, other, most) in cases {
+            let differences = of(&message, &other);
+            assert_eq!(applied(&differences, &other), Some(message), "{what}");
+            assert!(differences.len() <= most, "{what}: {} bytes", differences.len());
+        }
+    }
+
+    #[test]
+    fn differences_from_something_else_are_none() {
+        let (message, other) = (field(1, &[7; 100]), field(1, &[7; 100]));
+        let differences = of(&message, &other);
+        assert_eq!(applied(&differences, &other[..50]), None);
+        assert_eq!(applied(&differences[..2], &other), None);
+        assert_eq!(applied(&[0, 0, 9], &other), None);
+    }
+
+    /// Fields in any order, some more than once, and bytes behind them.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let content = prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..4),
+            any::<u64>().prop_map(|number| {
+                let mut bytes = Vec::new();
+                encode_varint(number, &mut bytes);
+                bytes
+            }),
+        ];
+        let field = (1_u8..5, content).prop_map(|(tag, content)| field(tag, &content));
+        let fields = prop::collection::vec(field, 0..6).prop_map(|fields| fields.concat());
+        (fields, prop::collection::vec(any::<u8>(), 0..3)).prop_map(|(fields, more)| [fields, more].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_two_are_it_comes_out_as_it_was(message in bytes(), other in bytes()) {
+            for (message, other) in [(&message, &other), (&field(16, &message), &field(16, &other))] {
+                let again = applied(&of(message, other), other);
+                prop_assert_eq!(again.as_ref(), Some(message));
+            }
+        }
+
+        #[test]
+        fn what_is_no_differences_does_no_harm(differences in bytes(), other in bytes()) {
+            applied(&differences, &other);
+        }
+    }
+
+    #[test]
+    fn envelopes_that_say_nearly_the_same_differ_little() {
+        use bailiff_proto::v1 as pb;
+        let said = |seconds, revision| pb::Envelope {
+            derived_from: revision,
+            derived_from_incarnation: "0f6cbb4e-5f02-4c8c-b8a2-9f0d6f2b0001".to_owned(),
+            body: Some(pb::envelope::Body::NodeEviction(pb::NodeEviction {
+                cause: "the node has been unreachable for longer than its pods tolerate".to_owned(),
+                decided_at: Some(prost_types::Timestamp { seconds, nanos: 5 }),
+                ..pb::NodeEviction::default()
+            })),
+            ..pb::Envelope::default()
+        };
+        let (earlier, later) = (said(1_700_000_000, 300).encode_to_vec(), said(0, 70_000).encode_to_vec());
+        assert!(of(&earlier, &later).len() < 32, "{:?}", of(&earlier, &later));
+    }
+}
