@@ -157,6 +157,7 @@
 //! `examples/smallest-stage` is a stage on top of this, in less than 250 lines; `bailiff conformance STAGE -- ./mine` says what it forgot.
 
 pub mod access;
+mod alike;
 pub mod client;
 pub mod engine;
 pub mod record;

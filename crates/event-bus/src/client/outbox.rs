@@ -16,6 +16,7 @@ use bailiff_proto::v1 as pb;
 use prost::Message as _;
 
 use super::Published;
+use crate::alike::{Pattern, Patterns};
 use crate::record::{Draft, Incoming};
 use crate::wire::{envelope, scalar};
 
@@ -51,6 +52,8 @@ pub(super) enum Step {
 pub(super) struct Outbox {
     topic: Topic,
     slots: IndexMap<Arc<str>, Slot>,
+    /// What drafts are kept by.
+    patterns: Patterns,
     /// Keys to send, by version: in the order in which they were set.
     queue: BTreeMap<Version, Arc<str>>,
     last_version: Version,
@@ -80,14 +83,20 @@ enum Replace {
 /// The latest draft of a key, or its removal.
 #[derive(Debug)]
 struct Slot {
-    /// As it was when it was made: an envelope without topic, key and age, which are known or depend on when it is sent.
-    said: Box<[u8]>,
+    said: Said,
     is_removal: bool,
     /// When it was made: however often it is sent, it is not made again.
     made: Mono,
     version: Version,
     /// Something of this key was sent: the bus may have it.
     is_known: bool,
+}
+
+/// An envelope as it was when it was made, without topic, key and age, which are known or depend on when it is sent.
+#[derive(Debug)]
+struct Said {
+    pattern: Pattern,
+    differences: Box<[u8]>,
 }
 
 /// What the owner was not told yet.
@@ -105,6 +114,7 @@ impl Outbox {
         Self {
             topic,
             slots: IndexMap::default(),
+            patterns: Patterns::default(),
             queue: BTreeMap::new(),
             last_version: 0,
             last_batch: 0,
@@ -139,7 +149,7 @@ impl Outbox {
             body: Some(body),
         };
         let mut envelope = envelope::to_incoming(self.topic, &incoming);
-        let said = said(&mut envelope);
+        let said = self.said(&mut envelope);
         // The very check that the bus makes: there a refusal would end the session and hold up every other key.
         if let Err(error) = envelope::incoming(self.topic, envelope) {
             tracing::error!(topic = %self.topic, key = incoming.key, %error, "Draft was refused");
@@ -180,11 +190,22 @@ impl Outbox {
             trace: None,
             body: None,
         };
-        let said = said(&mut envelope::to_incoming(self.topic, &incoming));
+        let said = self.said(&mut envelope::to_incoming(self.topic, &incoming));
         self.put(key, said, true, now.mono);
     }
 
-    fn put(&mut self, key: &str, said: Box<[u8]>, is_removal: bool, made: Mono) -> Arc<str> {
+    /// What a slot keeps of an envelope, which is left as it is.
+    fn said(&mut self, envelope: &mut pb::Envelope) -> Said {
+        let (topic, key, age) = (take(&mut envelope.topic), take(&mut envelope.key), take(&mut envelope.age));
+        let (pattern, differences) = self.patterns.keep(&envelope.encode_to_vec());
+        (envelope.topic, envelope.key, envelope.age) = (topic, key, age);
+        Said {
+            pattern,
+            differences: differences.into_boxed_slice(),
+        }
+    }
+
+    fn put(&mut self, key: &str, said: Said, is_removal: bool, made: Mono) -> Arc<str> {
         self.last_version += 1;
         let version = self.last_version;
         let known = self.slots.get_key_value(key);
@@ -356,7 +377,7 @@ impl Outbox {
                 age: Some(scalar::to_duration(now.saturating_since(slot.made))),
                 ..pb::Envelope::default()
             };
-            let record = envelope::joined(&slot.said, &rest);
+            let record = envelope::joined(slot.said.message(rest.encoded_len()), &rest);
             bytes += record.len();
             records.push(record);
             sent.push((key, version));
@@ -398,14 +419,6 @@ impl Outbox {
     }
 }
 
-/// What a slot keeps of an envelope, which is left as it is.
-fn said(envelope: &mut pb::Envelope) -> Box<[u8]> {
-    let (topic, key, age) = (take(&mut envelope.topic), take(&mut envelope.key), take(&mut envelope.age));
-    let said = envelope.encode_to_vec().into_boxed_slice();
-    (envelope.topic, envelope.key, envelope.age) = (topic, key, age);
-    said
-}
-
 /// True if a replace that does not mention the key may leave it: terminal pod outcomes are exempt.
 fn outlives_replace(topic: Topic, key: &str) -> bool {
     topic == Topic::EvictionOutcomes && key.starts_with("pod/")
@@ -416,7 +429,16 @@ fn outlives_replace(topic: Topic, key: &str) -> bool {
 impl Slot {
     /// The envelope, without topic, key and age.
     fn envelope(&self) -> pb::Envelope {
-        pb::Envelope::decode(&*self.said).expect("it was encoded here")
+        pb::Envelope::decode(&*self.said.message(0)).expect("it was encoded here")
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// It, encoded, with room for so much more.
+    fn message(&self, room: usize) -> Vec<u8> {
+        self.pattern.message(&self.differences, room)
     }
 }
 

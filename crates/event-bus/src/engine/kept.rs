@@ -8,11 +8,11 @@ use bailiff_proto::v1 as pb;
 use bytes::Bytes;
 use prost::Message as _;
 
-mod differences;
 mod earlier;
 
 pub(super) use self::earlier::Earlier;
 use super::Speaker;
+use crate::alike::{Pattern, Patterns};
 use crate::record::{Incoming, Record, TombstoneReason};
 use crate::wire::{self, Wire, envelope, scalar};
 
@@ -27,10 +27,11 @@ pub struct Kept {
 }
 
 /// What was said of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Said {
-    /// The key, and behind it an envelope that holds origin, trace and body, but no tombstone.
+    /// The key, and behind it what differs from the pattern of an envelope that holds origin, trace and body, but no tombstone.
     bytes: Box<[u8]>,
+    pattern: Pattern,
     /// How much of it is the key.
     key_len: u32,
     pub(super) topic: Topic,
@@ -39,8 +40,8 @@ pub(super) struct Said {
     pub(super) tombstone: Option<TombstoneReason>,
     pub(super) route: Arc<str>,
     produced_at: Wall,
-    /// How long ago that was when it came.
-    age: Duration,
+    /// How long ago that was when it came, in nanoseconds.
+    age: u64,
 }
 
 /// Who said it. All records of a session share one.
@@ -59,13 +60,14 @@ impl Kept {
         Self {
             said: Said {
                 bytes: Box::default(),
+                pattern: Pattern::default(),
                 key_len: 0,
                 topic: Topic::NodeHealth,
                 is_terminal: false,
                 tombstone: None,
                 route: Arc::default(),
                 produced_at: Wall::UNIX_EPOCH,
-                age: Duration::ZERO,
+                age: 0,
             },
             revision,
             by: Arc::default(),
@@ -78,6 +80,7 @@ impl Kept {
         stored: pb::Envelope,
         received_at: Mono,
         routes: &mut Shared<str>,
+        patterns: &mut Patterns,
         writers: &mut Shared<By>,
     ) -> Result<Self, wire::Error> {
         let record = Record::try_from(Wire(stored))?;
@@ -97,7 +100,7 @@ impl Kept {
         };
         let said = Said {
             tombstone: record.tombstone,
-            ..Said::of(record.topic, &incoming, routes)
+            ..Said::of(record.topic, &incoming, routes, patterns)
         };
         Ok(Self {
             said,
@@ -135,7 +138,7 @@ impl Kept {
     /// How old it is at `now`, by the bus's clock.
     pub const fn age_at(&self, now: Mono) -> Duration {
         let here = now.saturating_since(self.received_at);
-        self.said.age.saturating_add(here)
+        Duration::from_nanos(self.said.age).saturating_add(here)
     }
 
     /// The wire form, encoded, for delivery at `now`, by the bus's clock. What was said is passed on as it is kept.
@@ -153,7 +156,7 @@ impl Kept {
             body: self.said.tombstone.map(envelope::to_tombstone),
             ..pb::Envelope::default()
         };
-        envelope::joined(self.said.encoded(), &rest)
+        envelope::joined(self.said.message(rest.encoded_len()), &rest)
     }
 
     /// The wire form, for delivery at `now`.
@@ -178,16 +181,18 @@ impl Kept {
 
 impl Said {
     /// What a producer says on `topic`.
-    pub(super) fn of(topic: Topic, incoming: &Incoming, routes: &mut Shared<str>) -> Self {
+    pub(super) fn of(topic: Topic, incoming: &Incoming, routes: &mut Shared<str>, patterns: &mut Patterns) -> Self {
+        let (pattern, differences) = patterns.keep(&envelope::to_said(incoming).encode_to_vec());
         Self {
-            bytes: join(incoming.key.as_bytes(), &envelope::to_said(incoming)),
+            bytes: join(incoming.key.as_bytes(), &differences),
+            pattern,
             key_len: u32::try_from(incoming.key.len()).expect("a message is smaller than 4 GiB"),
             topic,
             is_terminal: incoming.body.as_ref().is_some_and(crate::record::Body::is_terminal),
             tombstone: incoming.body.is_none().then_some(TombstoneReason::Withdrawn),
             route: routes.share(incoming.route.as_str()),
             produced_at: incoming.produced_at,
-            age: incoming.age,
+            age: u64::try_from(incoming.age.as_nanos()).unwrap_or(u64::MAX),
         }
     }
 
@@ -201,7 +206,7 @@ impl Said {
         };
         Self {
             produced_at: at,
-            age: Duration::ZERO,
+            age: 0,
             ..self.gone(reason, &kept)
         }
     }
@@ -217,7 +222,7 @@ impl Said {
 
     fn gone(&self, reason: TombstoneReason, kept: &pb::Envelope) -> Self {
         Self {
-            bytes: join(self.key_bytes(), kept),
+            bytes: join(self.key_bytes(), &self.pattern.differences(&kept.encode_to_vec())),
             is_terminal: false,
             tombstone: Some(reason),
             ..self.clone()
@@ -233,13 +238,19 @@ impl Said {
         &self.bytes[..self.key_len as usize]
     }
 
-    fn encoded(&self) -> &[u8] {
+    fn differences(&self) -> &[u8] {
         &self.bytes[self.key_len as usize..]
+    }
+
+    /// The envelope, encoded, with room for so much more.
+    fn message(&self, room: usize) -> Vec<u8> {
+        self.pattern.message(self.differences(), room)
     }
 
     /// True if it is the same key, with the same content, origin and trace. Times do not matter.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.key_len == other.key_len && self.bytes == other.bytes && self.route == other.route
+        let is_alike = self.pattern.is(&other.pattern) && self.differences() == other.differences();
+        self.key_bytes() == other.key_bytes() && self.route == other.route && (is_alike || self.message(0) == other.message(0))
     }
 
     /// As a producer sent it; a removal without a body.
@@ -249,21 +260,28 @@ impl Said {
             key: self.key().to_owned(),
             route: self.route.to_string(),
             produced_at: Some(scalar::to_time(self.produced_at)),
-            age: Some(scalar::to_duration(self.age)),
+            age: Some(scalar::to_duration(Duration::from_nanos(self.age))),
             ..self.envelope()
         }
     }
 
     fn envelope(&self) -> pb::Envelope {
-        pb::Envelope::decode(self.encoded()).expect("it was encoded here")
+        pb::Envelope::decode(&*self.message(0)).expect("it was encoded here")
     }
 }
 
-fn join(key: &[u8], kept: &pb::Envelope) -> Box<[u8]> {
-    let mut bytes = Vec::with_capacity(key.len() + kept.encoded_len());
-    bytes.extend_from_slice(key);
-    kept.encode(&mut bytes).expect("there is room");
-    bytes.into_boxed_slice()
+impl PartialEq for Said {
+    /// By what it says, however that is kept.
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |said: &Self| (said.topic, said.is_terminal, said.tombstone, said.produced_at, said.age);
+        facts(self) == facts(other) && self.is_same(other)
+    }
+}
+
+impl Eq for Said {}
+
+fn join(key: &[u8], differences: &[u8]) -> Box<[u8]> {
+    [key, differences].concat().into_boxed_slice()
 }
 
 // === impl By ===

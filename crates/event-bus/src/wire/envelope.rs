@@ -298,11 +298,9 @@ pub(crate) fn to_said(incoming: &Incoming) -> pb::Envelope {
 
 /// An envelope of two, of which neither has what the other one has: one that is encoded already, and the rest of it. A message that is
 /// encoded in two parts is one (Protocol Buffers, "Encoding", "Last One Wins").
-pub(crate) fn joined(encoded: &[u8], rest: &pb::Envelope) -> Bytes {
-    let mut bytes = Vec::with_capacity(encoded.len() + rest.encoded_len());
-    bytes.extend_from_slice(encoded);
-    rest.encode(&mut bytes).expect("there is room");
-    Bytes::from(bytes)
+pub(crate) fn joined(mut encoded: Vec<u8>, rest: &pb::Envelope) -> Bytes {
+    rest.encode(&mut encoded).expect("a vector has room for everything");
+    Bytes::from(encoded)
 }
 
 /// The envelope in `encoded`.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bailiff_model::{Mono, Revision};
 use prost::Message as _;
 use prost::encoding::{decode_varint, encode_varint};
-use prost_types::{Duration, Timestamp};
+use prost_types::Timestamp;
 
-use super::{By, Kept, Said, differences};
+use super::{By, Kept, Said, join};
+use crate::alike::differences;
 use crate::record::TombstoneReason;
 use crate::wire::{Twin as _, scalar};
 
@@ -29,8 +30,9 @@ struct Superseded {
     received_at: u64,
     #[prost(message, optional, tag = "2")]
     produced_at: Option<Timestamp>,
-    #[prost(message, optional, tag = "3")]
-    age: Option<Duration>,
+    /// In nanoseconds.
+    #[prost(uint64, tag = "3")]
+    age: u64,
     /// 0: it was none.
     #[prost(int32, tag = "4")]
     tombstone: i32,
@@ -139,10 +141,10 @@ impl Superseded {
         Self {
             received_at: kept.received_at.as_nanos(),
             produced_at: Some(scalar::to_time(said.produced_at)),
-            age: Some(scalar::to_duration(said.age)),
+            age: said.age,
             tombstone: said.tombstone.map_or(0, TombstoneReason::to_wire),
             is_terminal: said.is_terminal,
-            said: differences::of(said.encoded(), next.said.encoded()),
+            said: differences::of(&said.message(0), &next.said.message(0)),
             route: (said.route != next.said.route).then(|| said.route.to_string()),
             by: (*by != next.by).then(|| Writer {
                 producer: by.producer.clone(),
@@ -165,18 +167,19 @@ impl Superseded {
                 shard: by.shard,
             })
         });
+        let message = differences::applied(&self.said, &next.said.message(0))?;
+        let pattern = next.said.pattern.clone();
         Some(Kept {
             said: Said {
-                bytes: [key, &differences::applied(&self.said, next.said.encoded())?]
-                    .concat()
-                    .into_boxed_slice(),
+                bytes: join(key, &pattern.differences(&message)),
+                pattern,
                 key_len: next.said.key_len,
                 topic: next.said.topic,
                 is_terminal: self.is_terminal,
                 tombstone,
                 route: self.route.map_or_else(|| Arc::clone(&next.said.route), Arc::from),
                 produced_at: scalar::time("produced_at", self.produced_at).ok()?,
-                age: scalar::duration("age", self.age).ok()?,
+                age: self.age,
             },
             revision,
             by: by.unwrap_or_else(|| Arc::clone(&next.by)),

@@ -108,6 +108,7 @@ impl Memory {
                 stored,
                 Mono::from_nanos(kept.received_at),
                 &mut topic.routes,
+                &mut topic.patterns,
                 &mut self.writers,
             )?;
             records.push(restored);

@@ -9,6 +9,7 @@ use bailiff_model::{Now, Revision, Shared, Topic};
 use super::index::{ByKey, History, Place};
 use super::session::Session;
 use super::shard::Shard;
+use crate::alike::Patterns;
 use crate::engine::kept::{By, Earlier, Kept, Said};
 use crate::engine::{Limits, SessionId, TopicFigures};
 use crate::record::{Incoming, ShardStatus, TombstoneReason};
@@ -33,6 +34,8 @@ pub(super) struct TopicState {
     pub(super) history_bytes: usize,
     /// Routes: there are few.
     pub(super) routes: Shared<str>,
+    /// What records are kept by.
+    pub(super) patterns: Patterns,
     pub(super) layout: Layout,
     /// Lowest epoch each shard accepts. Outlives layouts: epochs only grow.
     pub(super) epochs: BTreeMap<u32, u64>,
@@ -111,6 +114,7 @@ impl TopicState {
             superseded: 0,
             history_bytes: 0,
             routes: Shared::default(),
+            patterns: Patterns::default(),
             layout: Layout::default(),
             epochs: BTreeMap::new(),
         }
@@ -143,7 +147,7 @@ impl TopicState {
 
     /// What a producer says, as it is kept.
     pub(super) fn said(&mut self, incoming: &Incoming) -> Said {
-        Said::of(self.topic, incoming, &mut self.routes)
+        Said::of(self.topic, incoming, &mut self.routes, &mut self.patterns)
     }
 
     /// Writes what a producer published. The same content again changes nothing; nor does the removal of what is not there.

@@ -13,7 +13,7 @@ const LEVELS: u32 = 1;
 
 /// What `message` has that `other` has not, as steps: how many bytes of the other one to leave out, how many to take, and how many follow
 /// here.
-pub(super) fn of(message: &[u8], other: &[u8]) -> Vec<u8> {
+pub(crate) fn of(message: &[u8], other: &[u8]) -> Vec<u8> {
     let mut steps = Steps {
         other,
         taken: 0..0,
@@ -26,9 +26,9 @@ pub(super) fn of(message: &[u8], other: &[u8]) -> Vec<u8> {
     steps.out
 }
 
-/// The message again; `None` if these are no differences from `other`.
-pub(super) fn applied(mut differences: &[u8], other: &[u8]) -> Option<Vec<u8>> {
-    let (mut message, mut rest) = (Vec::with_capacity(other.len()), other);
+/// Adds the message to what is in `message` already; `None` if these are no differences from `other`.
+pub(super) fn apply(mut differences: &[u8], other: &[u8], message: &mut Vec<u8>) -> Option<()> {
+    let mut rest = other;
     while !differences.is_empty() {
         let mut number = || usize::try_from(decode_varint(&mut differences).ok()?).ok();
         let (left_out, taken, own) = (number()?, number()?, number()?);
@@ -38,7 +38,23 @@ pub(super) fn applied(mut differences: &[u8], other: &[u8]) -> Option<Vec<u8>> {
         message.extend_from_slice(bytes);
         (rest, differences) = (after, next);
     }
+    Some(())
+}
+
+/// The message again; `None` if these are no differences from `other`.
+pub(crate) fn applied(differences: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    let mut message = Vec::with_capacity(other.len() + differences.len());
+    apply(differences, other, &mut message)?;
     Some(message)
+}
+
+/// The tag of the last field, 0 if there is none.
+pub(super) fn last_tag(message: &[u8]) -> u32 {
+    let (mut rest, mut last) = (message, 0);
+    while let Some(field) = Field::first(rest) {
+        (rest, last) = (&rest[field.bytes.len()..], field.tag);
+    }
+    last
 }
 
 /// Steps, the last of which may go on.
