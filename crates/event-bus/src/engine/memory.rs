@@ -2,7 +2,8 @@
 //!
 //! Per topic there is the latest record of every key and an index of keys by revision, so that a reader is no more than a position
 //! in the index: what it missed is found when it asks, coalesced per key, and costs nothing while it does not ask. A record is one
-//! encoded piece that indexes and readers point to (ARCHITECTURE.md says how much a key may take).
+//! encoded piece that indexes and readers point to (ARCHITECTURE.md says how much a key may take), in which what others say too is left
+//! out (docs/adr/0014).
 //!
 //! Wanted properties, proven in `tests/`:
 //! (A) every reader ends with the same latest-record map; (B) each key's revisions rise; (C) a replace is seen whole or not at all;
