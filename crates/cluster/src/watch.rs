@@ -188,7 +188,7 @@ impl Source {
 
     /// The same, whose changes are wanted so soon.
     #[must_use]
-    pub const fn wanted(mut self, attention: Attention) -> Self {
+    pub const fn with_attention(mut self, attention: Attention) -> Self {
         self.attention = attention;
         self
     }

@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 pub(crate) mod differences;
 
-/// A message, and others as what differs from it. Cloning it gives the same one.
+/// A message, and others as what differs from it; by the default, which is none, they are kept whole. Cloning it gives the same one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pattern(Arc<Vec<u8>>);
+pub(crate) struct Pattern(
+    /// A pointer in each record, and not one with a length.
+    Option<Arc<Vec<u8>>>,
+);
 
 /// The present pattern of each kind of message. Of one kind are those whose last field is the same one: an envelope's is its body.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +28,9 @@ struct Present {
 /// So many messages are kept by a pattern before another one takes its place: where each is a pattern, nothing is gained.
 const WORTH_A_PATTERN: usize = 16;
 
+/// A pattern is at most so many times as long as what is kept by it, which keeps it alive.
+const TIMES_AS_LONG: usize = 2;
+
 // === impl Patterns ===
 
 impl Patterns {
@@ -32,36 +38,53 @@ impl Patterns {
     /// come.
     pub(crate) fn keep(&mut self, message: &[u8]) -> (Pattern, Vec<u8>) {
         let present = self.0.entry(differences::last_tag(message)).or_default();
-        let mut differences = present.pattern.differences(message);
+        let mut pattern = present.pattern.fitting(message);
+        let mut differences = pattern.differences(message);
         let may_change = present.kept == 0 || present.kept >= WORTH_A_PATTERN;
         if may_change && differences.len() > message.len() / 2 {
-            let pattern = Pattern(Arc::new(message.to_vec()));
+            pattern = Pattern(Some(Arc::new(message.to_vec())));
             differences = pattern.differences(message);
-            *present = Present { pattern, kept: 0 };
+            *present = Present {
+                pattern: pattern.clone(),
+                kept: 0,
+            };
         }
         present.kept += 1;
-        (present.pattern.clone(), differences)
+        (pattern, differences)
     }
 }
 
 // === impl Pattern ===
 
 impl Pattern {
+    fn bytes(&self) -> &[u8] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// This one, or none if it is too long for the message.
+    pub(crate) fn fitting(&self, message: &[u8]) -> Self {
+        let fits = self.bytes().len() <= TIMES_AS_LONG * message.len();
+        if fits { self.clone() } else { Self::default() }
+    }
+
     /// What of a message differs.
     pub(crate) fn differences(&self, message: &[u8]) -> Vec<u8> {
-        differences::of(message, &self.0)
+        differences::of(message, self.bytes())
     }
 
     /// The message of which these are the differences, in a vector with room for so much more.
     pub(crate) fn message(&self, differences: &[u8], room: usize) -> Vec<u8> {
-        let mut message = Vec::with_capacity(self.0.len() + differences.len() + room);
-        differences::apply(differences, &self.0, &mut message).expect("they are of this pattern");
+        let mut message = Vec::with_capacity(differences::len(differences) + room);
+        differences::apply(differences, self.bytes(), &mut message).expect("they are of this pattern");
         message
     }
 
     /// True if it is the same one, not just one like it.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
     }
 }
 
@@ -103,6 +126,7 @@ mod tests {
             for message in [mk_said(cause, uid), removal.clone(), none.clone()] {
                 let (pattern, differences) = patterns.keep(&message);
                 assert_eq!(pattern.message(&differences, 9), message);
+                assert_eq!(pattern.message(&differences, 9).capacity(), message.len() + 9);
                 assert!(differences.len() < 32, "{differences:?}");
                 if message.len() > 100 {
                     evictions.push(pattern);
@@ -115,6 +139,17 @@ mod tests {
             "other kinds do not drive it out"
         );
         assert!(after.iter().all(|pattern| pattern.is(&after[0])), "what comes is alike again");
+    }
+
+    #[test]
+    fn what_is_short_keeps_nothing_long_alive() {
+        let mut patterns = Patterns::default();
+        let (long, short) = (mk_said(&"unreachable".repeat(99), 1), mk_said("", 2));
+        for (message, is_kept_whole) in [(&long, false), (&short, true), (&long, false), (&short, true)] {
+            let (pattern, differences) = patterns.keep(message);
+            assert_eq!(pattern.message(&differences, 0), *message);
+            assert_eq!(pattern.is(&Pattern::default()), is_kept_whole);
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Mono {
         }
     }
 
-    /// The point so many nanoseconds after the origin.
+    /// The point so many nanoseconds after the origin; [`Mono::FAR_FUTURE`] is the last that can be counted.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self { nanos }
     }

@@ -89,8 +89,7 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Sets the deadline of a place, instead of one that is set, or takes it off. [`Mono::FAR_FUTURE`], and what is more than 584 years
-    /// after the origin, never comes.
+    /// Sets the deadline of a place, instead of one that is set, or takes it off. [`Mono::FAR_FUTURE`] never comes.
     pub fn set(&mut self, place: Place, at: Option<Mono>) {
         let before = self.nanos_of(place);
         let at = at.map_or(UNSET, Mono::as_nanos);

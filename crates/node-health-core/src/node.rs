@@ -135,9 +135,8 @@ impl LeaseTrack {
 
 /// The last multiple of `every` since the origin that is not after `at`; `at` itself if `every` is zero.
 fn instant_before(at: Mono, every: Duration) -> Mono {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let past = nanos(at.since_origin()).checked_rem(nanos(every));
-    at.saturating_sub(Duration::from_nanos(past.unwrap_or(0)))
+    let past = at.as_nanos().checked_rem(Mono::from_origin(every).as_nanos());
+    Mono::from_nanos(at.as_nanos() - past.unwrap_or(0))
 }
 
 /// NL-047, NL-048: later is a renewal. Unless told to be as upstream, earlier is one too: somebody wrote it, and a clock that was

@@ -20,9 +20,10 @@ use crate::views::{LeaseView, NodeView};
 /// Path of all nodes.
 pub const NODES: &str = "/api/v1/nodes";
 
-/// All of them. A node whose last sign of life is its status is found silent as much later as that was seen late: unlike a Lease it does not say when
-/// it was posted, but to the second.
-pub(crate) const ALL_NODES: Source = Source::all(NODES).wanted(Attention::Close);
+/// All of them. A node whose last sign of life is its status is found silent as much later as that was seen late: unlike a Lease it does
+/// not say when it was posted, but to the second.
+pub(crate) const ALL_NODES: Source = Source::all(NODES).with_attention(Attention::Close);
+
 /// Path of all leases of nodes.
 pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 

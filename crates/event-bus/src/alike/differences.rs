@@ -26,24 +26,31 @@ pub(crate) fn of(message: &[u8], other: &[u8]) -> Vec<u8> {
     steps.out
 }
 
+/// How long the message is of which these are the differences.
+pub(crate) fn len(mut differences: &[u8]) -> usize {
+    let mut len = 0;
+    while let Some(step) = Step::first(&mut differences) {
+        len += step.taken + step.own.len();
+    }
+    len
+}
+
 /// Adds the message to what is in `message` already; `None` if these are no differences from `other`.
 pub(super) fn apply(mut differences: &[u8], other: &[u8], message: &mut Vec<u8>) -> Option<()> {
     let mut rest = other;
     while !differences.is_empty() {
-        let mut number = || usize::try_from(decode_varint(&mut differences).ok()?).ok();
-        let (left_out, taken, own) = (number()?, number()?, number()?);
-        let (piece, after) = rest.split_at_checked(left_out)?.1.split_at_checked(taken)?;
-        let (bytes, next) = differences.split_at_checked(own)?;
+        let step = Step::first(&mut differences)?;
+        let (piece, after) = rest.split_at_checked(step.left_out)?.1.split_at_checked(step.taken)?;
         message.extend_from_slice(piece);
-        message.extend_from_slice(bytes);
-        (rest, differences) = (after, next);
+        message.extend_from_slice(step.own);
+        rest = after;
     }
     Some(())
 }
 
 /// The message again; `None` if these are no differences from `other`.
 pub(crate) fn applied(differences: &[u8], other: &[u8]) -> Option<Vec<u8>> {
-    let mut message = Vec::with_capacity(other.len() + differences.len());
+    let mut message = Vec::new();
     apply(differences, other, &mut message)?;
     Some(message)
 }
@@ -55,6 +62,24 @@ pub(super) fn last_tag(message: &[u8]) -> u32 {
         (rest, last) = (&rest[field.bytes.len()..], field.tag);
     }
     last
+}
+
+/// How many bytes of the other message are left out, how many are taken, and what follows them.
+struct Step<'a> {
+    left_out: usize,
+    taken: usize,
+    own: &'a [u8],
+}
+
+impl<'a> Step<'a> {
+    /// Takes the first off the front.
+    fn first(differences: &mut &'a [u8]) -> Option<Self> {
+        let mut number = || usize::try_from(decode_varint(differences).ok()?).ok();
+        let (left_out, taken, own) = (number()?, number()?, number()?);
+        let (own, rest) = differences.split_at_checked(own)?;
+        *differences = rest;
+        Some(Self { left_out, taken, own })
+    }
 }
 
 /// Steps, the last of which may go on.

@@ -83,20 +83,16 @@ enum Replace {
 /// The latest draft of a key, or its removal.
 #[derive(Debug)]
 struct Slot {
-    said: Said,
+    /// As it was when it was made: an envelope without topic, key and age, which are known or depend on when it is sent. This is what
+    /// differs from the pattern.
+    differences: Box<[u8]>,
+    pattern: Pattern,
     is_removal: bool,
     /// When it was made: however often it is sent, it is not made again.
     made: Mono,
     version: Version,
     /// Something of this key was sent: the bus may have it.
     is_known: bool,
-}
-
-/// An envelope as it was when it was made, without topic, key and age, which are known or depend on when it is sent.
-#[derive(Debug)]
-struct Said {
-    pattern: Pattern,
-    differences: Box<[u8]>,
 }
 
 /// What the owner was not told yet.
@@ -149,14 +145,14 @@ impl Outbox {
             body: Some(body),
         };
         let mut envelope = envelope::to_incoming(self.topic, &incoming);
-        let said = self.said(&mut envelope);
+        let said = said(&mut envelope);
         // The very check that the bus makes: there a refusal would end the session and hold up every other key.
         if let Err(error) = envelope::incoming(self.topic, envelope) {
             tracing::error!(topic = %self.topic, key = incoming.key, %error, "Draft was refused");
             self.news.refuse(incoming.key, error.to_string());
             return;
         }
-        let key = self.put(&incoming.key, said, false, now.mono);
+        let key = self.put(&incoming.key, &said, false, now.mono);
         if is_terminal {
             self.terminal.push_back((key, self.last_version));
             self.forget_old_outcomes();
@@ -190,29 +186,20 @@ impl Outbox {
             trace: None,
             body: None,
         };
-        let said = self.said(&mut envelope::to_incoming(self.topic, &incoming));
-        self.put(key, said, true, now.mono);
+        let said = said(&mut envelope::to_incoming(self.topic, &incoming));
+        self.put(key, &said, true, now.mono);
     }
 
-    /// What a slot keeps of an envelope, which is left as it is.
-    fn said(&mut self, envelope: &mut pb::Envelope) -> Said {
-        let (topic, key, age) = (take(&mut envelope.topic), take(&mut envelope.key), take(&mut envelope.age));
-        let (pattern, differences) = self.patterns.keep(&envelope.encode_to_vec());
-        (envelope.topic, envelope.key, envelope.age) = (topic, key, age);
-        Said {
-            pattern,
-            differences: differences.into_boxed_slice(),
-        }
-    }
-
-    fn put(&mut self, key: &str, said: Said, is_removal: bool, made: Mono) -> Arc<str> {
+    fn put(&mut self, key: &str, said: &[u8], is_removal: bool, made: Mono) -> Arc<str> {
         self.last_version += 1;
         let version = self.last_version;
+        let (pattern, differences) = self.patterns.keep(said);
         let known = self.slots.get_key_value(key);
         let is_known = known.is_some_and(|(_, slot)| slot.is_known);
         let key = known.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
         let slot = Slot {
-            said,
+            pattern,
+            differences: differences.into_boxed_slice(),
             is_removal,
             made,
             version,
@@ -377,7 +364,7 @@ impl Outbox {
                 age: Some(scalar::to_duration(now.saturating_since(slot.made))),
                 ..pb::Envelope::default()
             };
-            let record = envelope::joined(slot.said.message(rest.encoded_len()), &rest);
+            let record = envelope::joined(slot.message(rest.encoded_len()), &rest);
             bytes += record.len();
             records.push(record);
             sent.push((key, version));
@@ -419,6 +406,14 @@ impl Outbox {
     }
 }
 
+/// What is kept of an envelope, which is left as it is.
+fn said(envelope: &mut pb::Envelope) -> Vec<u8> {
+    let (topic, key, age) = (take(&mut envelope.topic), take(&mut envelope.key), take(&mut envelope.age));
+    let said = envelope.encode_to_vec();
+    (envelope.topic, envelope.key, envelope.age) = (topic, key, age);
+    said
+}
+
 /// True if a replace that does not mention the key may leave it: terminal pod outcomes are exempt.
 fn outlives_replace(topic: Topic, key: &str) -> bool {
     topic == Topic::EvictionOutcomes && key.starts_with("pod/")
@@ -429,14 +424,10 @@ fn outlives_replace(topic: Topic, key: &str) -> bool {
 impl Slot {
     /// The envelope, without topic, key and age.
     fn envelope(&self) -> pb::Envelope {
-        pb::Envelope::decode(&*self.said.message(0)).expect("it was encoded here")
+        pb::Envelope::decode(&*self.message(0)).expect("it was encoded here")
     }
-}
 
-// === impl Said ===
-
-impl Said {
-    /// It, encoded, with room for so much more.
+    /// The same, encoded, with room for so much more.
     fn message(&self, room: usize) -> Vec<u8> {
         self.pattern.message(&self.differences, room)
     }

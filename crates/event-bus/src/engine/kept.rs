@@ -12,7 +12,7 @@ mod earlier;
 
 pub(super) use self::earlier::Earlier;
 use super::Speaker;
-use crate::alike::{Pattern, Patterns};
+use crate::alike::{Pattern, Patterns, differences};
 use crate::record::{Incoming, Record, TombstoneReason};
 use crate::wire::{self, Wire, envelope, scalar};
 
@@ -221,8 +221,11 @@ impl Said {
     }
 
     fn gone(&self, reason: TombstoneReason, kept: &pb::Envelope) -> Self {
+        let kept = kept.encode_to_vec();
+        let pattern = self.pattern.fitting(&kept);
         Self {
-            bytes: join(self.key_bytes(), &self.pattern.differences(&kept.encode_to_vec())),
+            bytes: join(self.key_bytes(), &pattern.differences(&kept)),
+            pattern,
             is_terminal: false,
             tombstone: Some(reason),
             ..self.clone()
@@ -240,6 +243,11 @@ impl Said {
 
     fn differences(&self) -> &[u8] {
         &self.bytes[self.key_len as usize..]
+    }
+
+    /// How many bytes its key and its envelope are.
+    fn len(&self) -> usize {
+        self.key_len as usize + differences::len(self.differences())
     }
 
     /// The envelope, encoded, with room for so much more.

@@ -19,7 +19,7 @@ pub struct Limits {
     /// Records kept per key for `explain`.
     pub history: usize,
     /// Bytes of records that are not the latest of their keys, of all topics: beyond it the oldest of them go. The default holds
-    /// half a million records, most of which differ little from what came next.
+    /// more than a hundred thousand records of half a kilobyte. They count as if they were whole, and take less.
     pub history_bytes: usize,
     /// Age from which a decision tick, an API watch or a silent producer counts as stale.
     pub stale_after: Duration,

@@ -61,7 +61,7 @@ fn earlier_records_stay_what_they_were(kind: Kind) {
 on_every_engine!(history_is_bounded_by_bytes_and_the_oldest_goes_first);
 fn history_is_bounded_by_bytes_and_the_oldest_goes_first(kind: Kind) {
     let limits = Limits {
-        history_bytes: 500,
+        history_bytes: 1_500,
         ..Limits::default()
     };
     let mut rig = Rig::new(kind, limits);

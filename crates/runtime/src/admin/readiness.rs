@@ -156,7 +156,7 @@ impl Readiness {
         let now = self.clock.now().mono;
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = |(name, (last, max_age)): (&Name, &(Arc<AtomicU64>, Duration))| {
-            let last = Mono::from_origin(Duration::from_nanos(last.load(Ordering::Relaxed)));
+            let last = Mono::from_nanos(last.load(Ordering::Relaxed));
             let age = now.saturating_since(last);
             let late = || {
                 format!(
@@ -224,9 +224,7 @@ impl Check {
 impl Heartbeat {
     /// The loop turned.
     pub fn beat(&self) {
-        let now = self.clock.now().mono.since_origin().as_nanos();
-        // 64 bits hold 584 years of nanoseconds.
-        self.last.store(u64::try_from(now).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last.store(self.clock.now().mono.as_nanos(), Ordering::Relaxed);
     }
 }
 

@@ -32,6 +32,7 @@ use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt as _;
 use kube::{Client, Config};
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
@@ -117,7 +118,7 @@ type Pool = legacy::Client<Secured, Content>;
 /// Those of a transport.
 struct Pools {
     usual: Pool,
-    close: Pool,
+    attentive: Pool,
 }
 
 /// What sends a request that is complete.
@@ -135,10 +136,11 @@ impl Transport {
     /// As kube builds a client by itself, but for the connections, and without spans of its own: what a request means is told by who sends
     /// it. Connections of streams come about by `connector`.
     pub(super) fn new(config: &Config, connector: Connector) -> Result<Self, kube::Error> {
+        let tls = trusting(config).rustls_client_config()?;
         let single = connector.clone().without_looks();
         let shared = match config.cluster_url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => {
-                let connector = secured(config, single, Versions::Both)?;
+                let connector = secured(config, &tls, single, Versions::Both)?;
                 Some(Shared::new(connector, config.cluster_url.clone()))
             }
             _ => None,
@@ -150,11 +152,11 @@ impl Transport {
             .http1_max_buf_size(ROOM);
         let pool = |attention| {
             let connector = connector.clone().attentive(attention);
-            Ok::<_, kube::Error>(builder.build(secured(config, connector, Versions::Older)?))
+            Ok::<_, kube::Error>(builder.build(secured(config, &tls, connector, Versions::Older)?))
         };
         let pools = Arc::new(Pools {
             usual: pool(Attention::Usual)?,
-            close: pool(Attention::Close)?,
+            attentive: pool(Attention::Close)?,
         });
         let layers = ServiceBuilder::new()
             .layer(config.base_uri_layer())
@@ -250,10 +252,8 @@ enum Versions {
 }
 
 /// As kube has it, whose own offers HTTP/1.1 only.
-fn secured(config: &Config, connector: Connector, versions: Versions) -> Result<Secured, kube::Error> {
-    let mut builder = HttpsConnectorBuilder::new()
-        .with_tls_config(trusting(config).rustls_client_config()?)
-        .https_or_http();
+fn secured(config: &Config, tls: &ClientConfig, connector: Connector, versions: Versions) -> Result<Secured, kube::Error> {
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = ServerName::try_from(name.clone()).map_err(|error| kube::Error::Service(error.into()))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
@@ -302,7 +302,7 @@ impl Service<Request<Content>> for Sending {
             }
             lane => {
                 let pool = match lane {
-                    Some(Lane::Pool(Attention::Close)) => &self.pools.close,
+                    Some(Lane::Pool(Attention::Close)) => &self.pools.attentive,
                     _ => &self.pools.usual,
                 };
                 let sending = pool.request(request);

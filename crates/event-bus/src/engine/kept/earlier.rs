@@ -12,13 +12,13 @@ use crate::alike::differences;
 use crate::record::TombstoneReason;
 use crate::wire::{Twin as _, scalar};
 
-/// What each counts for where the number of bytes is bounded, apart from what is encoded.
-const OVERHEAD: usize = 32;
+/// What a record counts for where the number of bytes is bounded, apart from what is encoded.
+const OVERHEAD: usize = 160;
 
 /// Earlier records of a key, oldest first, each as it differs from the one that superseded it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::engine) struct Earlier {
-    /// Of each its revision, the length of what follows, and a [`Superseded`].
+    /// Of each its revision, how long it was, the length of what follows, and a [`Superseded`].
     encoded: Box<[u8]>,
 }
 
@@ -66,22 +66,24 @@ impl Earlier {
         self.entries().count()
     }
 
-    /// What they count for where the number of bytes is bounded. The same on every machine: replicas have to agree.
+    /// What they count for where the number of bytes is bounded: each as much as if it were whole, as it is where it is stored, and read.
+    /// The same on every machine: replicas have to agree.
     pub(in crate::engine) fn bytes(&self) -> usize {
-        self.len() * OVERHEAD + self.encoded.len()
+        self.entries().map(|entry| OVERHEAD + entry.whole).sum()
     }
 
     /// The revision of the oldest.
     pub(in crate::engine) fn oldest(&self) -> Option<Revision> {
-        self.entries().next().map(|(revision, _)| revision)
+        self.entries().next().map(|entry| entry.revision)
     }
 
     /// Adds a record that another one of the same key superseded: this one, the latest.
     pub(in crate::engine) fn push(&mut self, superseded: &Kept, latest: &Kept) {
         let differing = Superseded::of(superseded, latest);
-        let mut encoded = Vec::with_capacity(self.encoded.len() + 20 + differing.encoded_len());
+        let mut encoded = Vec::with_capacity(self.encoded.len() + 30 + differing.encoded_len());
         encoded.extend_from_slice(&self.encoded);
         encode_varint(superseded.revision.0, &mut encoded);
+        encode_varint(superseded.said.len() as u64, &mut encoded);
         differing
             .encode_length_delimited(&mut encoded)
             .expect("a vector has room for everything");
@@ -97,13 +99,13 @@ impl Earlier {
 
     /// All of them again, before the latest record of their key.
     pub(in crate::engine) fn records(&self, latest: &Arc<Kept>) -> Vec<Arc<Kept>> {
-        let entries: Vec<(Revision, &[u8])> = self.entries().collect();
+        let entries: Vec<Entry<'_>> = self.entries().collect();
         let mut records = Vec::with_capacity(entries.len());
         let mut next = Arc::clone(latest);
-        for (revision, encoded) in entries.into_iter().rev() {
-            let superseded = Superseded::decode(encoded)
+        for entry in entries.into_iter().rev() {
+            let superseded = Superseded::decode(entry.encoded)
                 .ok()
-                .and_then(|superseded| superseded.restored(revision, &next));
+                .and_then(|superseded| superseded.restored(entry.revision, &next));
             next = Arc::new(superseded.expect("it was encoded here"));
             records.push(Arc::clone(&next));
         }
@@ -116,20 +118,31 @@ impl Earlier {
     }
 }
 
-/// What is encoded of each, with its revision.
+/// One of them.
+struct Entry<'a> {
+    revision: Revision,
+    /// How many bytes it was, key included.
+    whole: usize,
+    encoded: &'a [u8],
+}
+
 struct Entries<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = (Revision, &'a [u8]);
+    type Item = Entry<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let revision = decode_varint(&mut self.rest).ok()?;
-        let len = decode_varint(&mut self.rest).ok()?;
-        let (entry, rest) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
+        let mut number = || decode_varint(&mut self.rest).ok();
+        let (revision, whole, len) = (number()?, number()?, number()?);
+        let (encoded, rest) = self.rest.split_at_checked(usize::try_from(len).ok()?)?;
         self.rest = rest;
-        Some((Revision(revision), entry))
+        Some(Entry {
+            revision: Revision(revision),
+            whole: usize::try_from(whole).ok()?,
+            encoded,
+        })
     }
 }
 

@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
 use http::Version;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 
 use self::server::{BOTH, Going, NEWER, OLDER, mk_relay, mk_server, until};
 use super::shared::{AT_ONCE, CONNECT_WITHIN, FURTHER, URGENT_BESIDES};
 use super::*;
-use crate::client::connector;
+use crate::Clock;
+use crate::client::{LOOK, connector};
 
 async fn ask(transport: &Transport) -> Result<Version, SendError> {
     let request = Request::get("/api").body(Content::default()).unwrap();
@@ -358,6 +361,45 @@ async fn what_may_not_go_any_more_when_its_connection_takes_it_is_not_sent() {
                 "{protocols:?}, {is_connected}"
             );
         }
+    }
+}
+
+/// Brings something every few milliseconds, without end.
+async fn pour(listener: TcpListener) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    assert_ne!(stream.read(&mut [0; 1024]).await.unwrap(), 0);
+    let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    while stream.write_all(b"1\r\nx\r\n").await.is_ok() {
+        tokio::time::sleep(LOOK / 16).await;
+    }
+}
+
+/// Time is the test's: what comes meanwhile is there at the end of each rest.
+#[tokio::test(start_paused = true)]
+async fn a_busy_stream_is_looked_at_as_often_as_it_is_wanted() {
+    for (attention, every) in [(Attention::Usual, LOOK), (Attention::Close, LOOK / 4)] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+        let pouring = tokio::spawn(pour(listener));
+        let transport = Transport::new(&config, connector(Some(Clock::system()))).unwrap();
+        let request = Request::get("/api").body(Content::default()).unwrap();
+        let mut stream = transport.open(request, attention).await.unwrap().into_body();
+        let (mut last, mut shortest) = (Instant::now(), Duration::MAX);
+        let end = last + Duration::from_secs(10);
+        // Nothing rests in the first seconds.
+        let busy = last + Duration::from_secs(3);
+        while last < end {
+            stream.frame().await.unwrap().unwrap();
+            let now = Instant::now();
+            if last > busy && now > last {
+                shortest = shortest.min(now - last);
+            }
+            last = now;
+        }
+        assert_eq!(shortest, every, "{attention:?}");
+        pouring.abort();
     }
 }
 
