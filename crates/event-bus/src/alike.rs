@@ -18,14 +18,14 @@ pub(crate) struct Pattern(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Patterns(BTreeMap<u32, Present>);
 
-/// A pattern, and how many messages are kept by it.
+/// A pattern, and how many messages came since it is one, itself included.
 #[derive(Clone, Debug, Default)]
 struct Present {
     pattern: Pattern,
-    kept: usize,
+    came: usize,
 }
 
-/// So many messages are kept by a pattern before another one takes its place: where each is a pattern, nothing is gained.
+/// So many messages come before another one takes a pattern's place: where each is a pattern, nothing is gained.
 const WORTH_A_PATTERN: usize = 16;
 
 /// A pattern is at most so many times as long as what is kept by it, which keeps it alive.
@@ -40,16 +40,16 @@ impl Patterns {
         let present = self.0.entry(differences::last_tag(message)).or_default();
         let mut pattern = present.pattern.fitting(message);
         let mut differences = pattern.differences(message);
-        let may_change = present.kept == 0 || present.kept >= WORTH_A_PATTERN;
+        let may_change = present.came == 0 || present.came >= WORTH_A_PATTERN;
         if may_change && differences.len() > message.len() / 2 {
             pattern = Pattern(Some(Arc::new(message.to_vec())));
             differences = pattern.differences(message);
             *present = Present {
                 pattern: pattern.clone(),
-                kept: 0,
+                came: 0,
             };
         }
-        present.kept += 1;
+        present.came += 1;
         (pattern, differences)
     }
 }
