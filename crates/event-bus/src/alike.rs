@@ -74,9 +74,7 @@ impl Pattern {
 
     /// The message of which these are the differences, in a vector with room for so much more.
     pub(crate) fn message(&self, differences: &[u8], room: usize) -> Vec<u8> {
-        let mut message = Vec::with_capacity(differences::len(differences) + room);
-        differences::apply(differences, self.bytes(), &mut message).expect("they are of this pattern");
-        message
+        differences::applied(differences, self.bytes(), room).expect("they are of this pattern")
     }
 
     /// True if it is the same one, not just one like it.

@@ -15,11 +15,11 @@ use bailiff_model::{
 use bailiff_runtime::{Clock, Seed};
 
 const KEYS: usize = 20_000;
-const IN_THE_BUS: Bytes = Bytes { known: 380, most: 448 };
+const IN_THE_BUS: Bytes = Bytes { known: 377, most: 448 };
 const INTENT: Bytes = Bytes { known: 540, most: 640 };
-const STAGED: Bytes = Bytes { known: 292, most: 384 };
+const STAGED: Bytes = Bytes { known: 291, most: 384 };
 const SUPERSEDED: Bytes = Bytes { known: 56, most: 128 };
-const IN_THE_OUTBOX: Bytes = Bytes { known: 331, most: 448 };
+const IN_THE_OUTBOX: Bytes = Bytes { known: 328, most: 448 };
 
 /// A pod that has to go from its node because that is unreachable.
 fn mk_intent(nth: usize) -> Intent {

@@ -2,7 +2,8 @@
 //!
 //! To be woken costs a sleeping process many times what such a thing does. So what a stage reports, its session and its health, the
 //! renewal of its Lease, and the bus's ticks and bookmarks are due at the ends of the same turns, at which connections that stream are
-//! looked at too ([`LOOK`](crate::client::LOOK)): together they wake a process at most four times a second.
+//! looked at too ([`LOOK`](crate::client::LOOK)): together they wake a process at most four times a second, if none of those streams
+//! is wanted sooner ([`Attention`](crate::client::Attention)).
 
 use std::time::Duration;
 

@@ -35,9 +35,9 @@ pub(crate) fn len(mut differences: &[u8]) -> usize {
     len
 }
 
-/// Adds the message to what is in `message` already; `None` if these are no differences from `other`.
-pub(super) fn apply(mut differences: &[u8], other: &[u8], message: &mut Vec<u8>) -> Option<()> {
-    let mut rest = other;
+/// The message again, in a vector with room for so much more; `None` if these are no differences from `other`.
+pub(crate) fn applied(mut differences: &[u8], other: &[u8], room: usize) -> Option<Vec<u8>> {
+    let (mut message, mut rest) = (Vec::with_capacity(len(differences).saturating_add(room)), other);
     while !differences.is_empty() {
         let step = Step::first(&mut differences)?;
         let (piece, after) = rest.split_at_checked(step.left_out)?.1.split_at_checked(step.taken)?;
@@ -45,13 +45,6 @@ pub(super) fn apply(mut differences: &[u8], other: &[u8], message: &mut Vec<u8>)
         message.extend_from_slice(step.own);
         rest = after;
     }
-    Some(())
-}
-
-/// The message again; `None` if these are no differences from `other`.
-pub(crate) fn applied(differences: &[u8], other: &[u8]) -> Option<Vec<u8>> {
-    let mut message = Vec::new();
-    apply(differences, other, &mut message)?;
     Some(message)
 }
 
@@ -225,7 +218,7 @@ mod tests {
         ];
         for (what, message, other, most) in cases {
             let differences = of(&message, &other);
-            assert_eq!(applied(&differences, &other), Some(message), "{what}");
+            assert_eq!(applied(&differences, &other, 0), Some(message), "{what}");
             assert!(differences.len() <= most, "{what}: {} bytes", differences.len());
         }
     }
@@ -234,9 +227,9 @@ mod tests {
     fn differences_from_something_else_are_none() {
         let (message, other) = (field(1, &[7; 100]), field(1, &[7; 100]));
         let differences = of(&message, &other);
-        assert_eq!(applied(&differences, &other[..50]), None);
-        assert_eq!(applied(&differences[..2], &other), None);
-        assert_eq!(applied(&[0, 0, 9], &other), None);
+        assert_eq!(applied(&differences, &other[..50], 0), None);
+        assert_eq!(applied(&differences[..2], &other, 0), None);
+        assert_eq!(applied(&[0, 0, 9], &other, 0), None);
     }
 
     /// Fields in any order, some more than once, and bytes behind them.
@@ -258,14 +251,14 @@ mod tests {
         #[test]
         fn whatever_the_two_are_it_comes_out_as_it_was(message in bytes(), other in bytes()) {
             for (message, other) in [(&message, &other), (&field(16, &message), &field(16, &other))] {
-                let again = applied(&of(message, other), other);
+                let again = applied(&of(message, other), other, 0);
                 prop_assert_eq!(again.as_ref(), Some(message));
             }
         }
 
         #[test]
         fn what_is_no_differences_does_no_harm(differences in bytes(), other in bytes()) {
-            applied(&differences, &other);
+            applied(&differences, &other, 0);
         }
     }
 

@@ -4,7 +4,8 @@
 //! (B) a key has at most one place in the queue; (C) a draft that breaks the contract stops nothing else;
 //! (D) while the bus is away, what is kept is bounded by the keys that are set, or that the bus may have.
 //!
-//! Of a key it keeps what is sent, encoded: the domain form takes several times as much, and is of no use here.
+//! Of a key it keeps what is sent, encoded, as what differs from others: the domain form takes several times as much, and is of no use
+//! here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::take;
@@ -28,7 +29,7 @@ const BATCH_BYTES: usize = 16 * 1024;
 /// Batches that may wait for an acknowledgement: the next are on their way while one is worked on, some 128 KiB in all.
 pub(super) const WINDOW: usize = 8;
 /// Terminal outcomes kept for re-publication once they are on the bus. It keeps them apart from replacement, so forgetting one loses
-/// history only if the bus loses its memory too. At some 700 bytes each, all indexes included, this is 1.4 MB.
+/// history only if the bus loses its memory too. At 700 bytes each, all indexes included, which is more than they take, this is 1.4 MB.
 const TERMINAL_KEPT: usize = 2_000;
 /// The same while the bus is away, and never had them: without a bound they would pile up for as long as that lasts. This is 7 MB.
 const TERMINAL_WAITING: usize = 10_000;

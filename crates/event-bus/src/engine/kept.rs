@@ -45,10 +45,13 @@ pub(super) struct Said {
 }
 
 /// Who said it. All records of a session share one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, prost::Message)]
 pub(super) struct By {
+    #[prost(string, tag = "1")]
     pub(super) producer: String,
+    #[prost(uint64, tag = "2")]
     pub(super) epoch: u64,
+    #[prost(uint32, tag = "3")]
     pub(super) shard: u32,
 }
 
@@ -141,7 +144,7 @@ impl Kept {
         Duration::from_nanos(self.said.age).saturating_add(here)
     }
 
-    /// The wire form, encoded, for delivery at `now`, by the bus's clock. What was said is passed on as it is kept.
+    /// The wire form, encoded, for delivery at `now`, by the bus's clock. What was said is passed on as it was encoded when it came.
     pub fn encoded(&self, now: Mono) -> Bytes {
         let rest = pb::Envelope {
             topic: self.said.topic.to_string(),

@@ -57,10 +57,9 @@ pub(super) struct Patience {
 }
 
 /// How soon somebody wants to see what comes on a busy stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
     /// Within a [`LOOK`].
-    #[default]
     Usual,
     /// Within a quarter of that. A process with such streams is woken by them 16 times a second, where it is 4 times by others.
     Close,

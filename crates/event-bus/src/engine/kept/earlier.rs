@@ -45,18 +45,7 @@ struct Superseded {
     route: Option<String>,
     /// If it was another one.
     #[prost(message, optional, tag = "8")]
-    by: Option<Writer>,
-}
-
-/// [`By`]
-#[derive(Clone, PartialEq, prost::Message)]
-struct Writer {
-    #[prost(string, tag = "1")]
-    producer: String,
-    #[prost(uint64, tag = "2")]
-    epoch: u64,
-    #[prost(uint32, tag = "3")]
-    shard: u32,
+    by: Option<By>,
 }
 
 // === impl Earlier ===
@@ -159,11 +148,7 @@ impl Superseded {
             is_terminal: said.is_terminal,
             said: differences::of(&said.message(0), &next.said.message(0)),
             route: (said.route != next.said.route).then(|| said.route.to_string()),
-            by: (*by != next.by).then(|| Writer {
-                producer: by.producer.clone(),
-                epoch: by.epoch,
-                shard: by.shard,
-            }),
+            by: (*by != next.by).then(|| By::clone(by)),
         }
     }
 
@@ -173,14 +158,7 @@ impl Superseded {
             0 => None,
             reason => Some(TombstoneReason::from_wire("tombstone", reason).ok()?),
         };
-        let by = self.by.map(|by| {
-            Arc::new(By {
-                producer: by.producer,
-                epoch: by.epoch,
-                shard: by.shard,
-            })
-        });
-        let message = differences::applied(&self.said, &next.said.message(0))?;
+        let message = differences::applied(&self.said, &next.said.message(0), 0)?;
         let pattern = next.said.pattern.clone();
         Some(Kept {
             said: Said {
@@ -195,7 +173,7 @@ impl Superseded {
                 age: self.age,
             },
             revision,
-            by: by.unwrap_or_else(|| Arc::clone(&next.by)),
+            by: self.by.map_or_else(|| Arc::clone(&next.by), Arc::new),
             received_at: Mono::from_nanos(self.received_at),
         })
     }

@@ -12,13 +12,8 @@ use crate::engine::kept::{Kept, Said};
 #[derive(Clone, Debug)]
 pub(super) struct Place(pub(super) Arc<Kept>);
 
-/// The earlier records of a key by the place of the oldest of them.
-#[derive(Clone, Debug)]
-pub(super) struct History {
-    pub(super) oldest: Revision,
-    /// Whom they were superseded by.
-    pub(super) latest: Arc<Kept>,
-}
+/// Keys that have earlier records, by the place of the oldest of these: with the record that superseded them.
+pub(super) type History = (Revision, ByKey<Arc<Kept>>);
 
 /// Something by its key, which it can be looked up with.
 #[derive(Clone, Debug)]
@@ -58,29 +53,6 @@ impl PartialEq for Place {
 }
 
 impl Eq for Place {}
-
-// === impl History ===
-
-impl Ord for History {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_revision = self.oldest.cmp(&other.oldest);
-        by_revision.then_with(|| self.latest.key_bytes().cmp(other.latest.key_bytes()))
-    }
-}
-
-impl PartialOrd for History {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for History {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for History {}
 
 // === impl ByKey ===
 

@@ -94,10 +94,7 @@ impl Rest {
 }
 
 fn history_of(latest: &Arc<Kept>, earlier: &Earlier) -> Option<History> {
-    earlier.oldest().map(|oldest| History {
-        oldest,
-        latest: Arc::clone(latest),
-    })
+    earlier.oldest().map(|oldest| (oldest, ByKey(Arc::clone(latest))))
 }
 
 // === impl TopicState ===
@@ -253,7 +250,7 @@ impl TopicState {
     }
 
     /// Forgets the oldest of a key's earlier records.
-    pub(super) fn forget_earlier(&mut self, History { latest, .. }: &History) {
+    pub(super) fn forget_earlier(&mut self, (_, ByKey(latest)): &History) {
         let Some(rest) = self.entries.get_mut(latest.said.key_bytes()) else {
             return;
         };
