@@ -113,7 +113,8 @@ pub fn eviction(stand: &Stand, pod: &Value, state: IntentState) -> Draft {
         cause: EvictionCause::Taints {
             taints,
             tolerations: Vec::new(),
-        },
+        }
+        .into(),
         state,
         trigger,
         due_at: now,

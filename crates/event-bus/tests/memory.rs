@@ -37,7 +37,8 @@ fn mk_intent(nth: usize) -> Intent {
                 ..Taint::new(wellknown::TAINT_UNREACHABLE, TaintEffect::NoExecute)
             }],
             tolerations: vec![tolerates(wellknown::TAINT_NOT_READY), tolerates(wellknown::TAINT_UNREACHABLE)],
-        },
+        }
+        .into(),
         state: IntentState::Scheduled,
         trigger: Trigger::Expired,
         due_at: Wall::UNIX_EPOCH,

@@ -105,7 +105,7 @@ fn of_intent(intent: &Intent) -> Value {
 }
 
 fn of_pod_eviction(eviction: &PodEviction) -> Value {
-    let cause = match &eviction.cause {
+    let cause = match &*eviction.cause {
         EvictionCause::Taints { taints, tolerations } => json!({
             "taints": taints.iter().map(taint).collect::<Vec<_>>(),
             "tolerations": tolerations.iter().map(toleration).collect::<Vec<_>>(),

@@ -146,7 +146,7 @@ fn of_node_eviction(eviction: &NodeEviction) -> String {
 
 fn of_pod_eviction(eviction: &PodEviction) -> String {
     let pod = format!("pod {} on node {}", name_of(&eviction.pod), eviction.node.name);
-    let cause = match &eviction.cause {
+    let cause = match &*eviction.cause {
         EvictionCause::Taints { .. } => in_words(&eviction.decisive_taints()),
         EvictionCause::Node => "the whole node is evicted".to_owned(),
     };

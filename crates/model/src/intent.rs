@@ -1,5 +1,7 @@
 //! Domain form of topic `eviction-intents`; field meanings are those of `proto/bailiff/v1/intents.proto`.
 
+use std::sync::Arc;
+
 use crate::ids::{NodeRef, PodRef};
 use crate::taint::{self, Effect, Taint, Toleration};
 use crate::time::Wall;
@@ -76,7 +78,7 @@ pub struct NodeEviction {
 }
 
 /// Why a pod should go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvictionCause {
     /// NoExecute taints, each with its start in `time_added`, and the tolerations that applied.
     Taints {
@@ -131,8 +133,8 @@ pub struct PodEviction {
     pub node: NodeRef,
     /// The node's zone, the last that was known.
     pub zone: Zone,
-    /// Why.
-    pub cause: EvictionCause,
+    /// Why. Many pods go for the same reason.
+    pub cause: Arc<EvictionCause>,
     /// Where it stands.
     pub state: IntentState,
     /// What made or makes it due.
@@ -149,7 +151,7 @@ impl PodEviction {
     /// The taints that the pod has to go for: those that it does not tolerate, or whose toleration ends first. The record names all that
     /// stand on the node, also those that it may live with. None in node mode.
     pub fn decisive_taints(&self) -> Vec<&Taint> {
-        let EvictionCause::Taints { taints, tolerations } = &self.cause else {
+        let EvictionCause::Taints { taints, tolerations } = &*self.cause else {
             return Vec::new();
         };
         let end = |taint: &Taint| {
@@ -187,7 +189,7 @@ mod tests {
             pod: PodRef::default(),
             node: NodeRef::default(),
             zone: Zone::default(),
-            cause,
+            cause: cause.into(),
             state: IntentState::Due,
             trigger,
             due_at: Wall::UNIX_EPOCH,

@@ -212,7 +212,8 @@ impl Cluster {
             cause: EvictionCause::Taints {
                 taints: node.no_execute(),
                 tolerations: Vec::new(),
-            },
+            }
+            .into(),
             state,
             trigger: Trigger::Untolerated,
             due_at: self.wall() + Duration::from_secs(if is_due { 0 } else { 100_000 }),

@@ -24,7 +24,7 @@ pub fn judge(
     if node.uid != intent.node.uid {
         return Err(RefusedReason::NodeReplaced);
     }
-    match &intent.cause {
+    match &*intent.cause {
         EvictionCause::Node if node.ready == ReadyStatus::True => Err(RefusedReason::NodeReady),
         EvictionCause::Node => Ok(()),
         EvictionCause::Taints {
@@ -105,7 +105,7 @@ fn is_same(cause: &Taint, standing: &Taint) -> bool {
 ///
 /// `tolerations` are the pod's, if they are known already; `None` for the node means that it is not known, or gone.
 pub fn is_caused_by_health(intent: &PodEviction, node: Option<&NodeFacts>, tolerations: Option<&[Toleration]>) -> bool {
-    let (taints, claimed) = match &intent.cause {
+    let (taints, claimed) = match &*intent.cause {
         EvictionCause::Node => return true,
         EvictionCause::Taints { taints, tolerations } => (taints, tolerations),
     };
@@ -172,7 +172,7 @@ mod tests {
                 ..NodeRef::default()
             },
             zone: Zone::default(),
-            cause,
+            cause: cause.into(),
             state: IntentState::Due,
             trigger: Trigger::Expired,
             due_at: Wall::UNIX_EPOCH,

@@ -12,8 +12,8 @@ const NODES: usize = 20_000;
 const NODE: Bytes = Bytes { known: 498, most: 512 };
 
 const PODS: usize = 20_000;
-const WAITS: Bytes = Bytes { known: 929, most: 1024 };
-const DELETED: Bytes = Bytes { known: 801, most: 896 };
+const WAITS: Bytes = Bytes { known: 729, most: 832 };
+const DELETED: Bytes = Bytes { known: 705, most: 832 };
 
 fn mk_node(nth: usize) -> NodeFacts {
     NodeFacts {
@@ -58,7 +58,8 @@ fn mk_due(nth: usize) -> Record {
         cause: EvictionCause::Taints {
             taints: vec![maintenance()],
             tolerations: Vec::new(),
-        },
+        }
+        .into(),
         state: IntentState::Due,
         trigger: Trigger::Untolerated,
         due_at: Wall::UNIX_EPOCH,

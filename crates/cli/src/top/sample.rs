@@ -161,7 +161,7 @@ fn pods() -> Vec<Body> {
             pod: pod(name),
             node: node(node_name),
             zone: zone("b"),
-            cause: EvictionCause::Node,
+            cause: EvictionCause::Node.into(),
             state: IntentState::Scheduled,
             trigger: Trigger::Expired,
             due_at: at(due),

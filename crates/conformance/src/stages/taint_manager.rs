@@ -189,7 +189,7 @@ fn is_left_alone(seen: &Timeline, pod: &Value) -> bool {
 /// The intent names what it is about: both uids, and the taint with its value.
 fn is_precise(seen: &Timeline, eviction: &PodEviction, pod: &Value) -> bool {
     let node = seen.node(pod["spec"]["nodeName"].as_str().unwrap_or_default());
-    let names_taint = match &eviction.cause {
+    let names_taint = match &*eviction.cause {
         EvictionCause::Taints { taints, .. } => taints.iter().any(|taint| &*taint.key == KEY && &*taint.value == "now"),
         EvictionCause::Node => false,
     };

@@ -51,7 +51,7 @@ fn mk_intent(state: IntentState) -> Body {
         pod: mk_pod(),
         node: mk_node(),
         zone: Zone::default(),
-        cause: EvictionCause::Node,
+        cause: EvictionCause::Node.into(),
         state,
         trigger: Trigger::Expired,
         due_at: at(60),

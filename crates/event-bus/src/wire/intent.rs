@@ -78,7 +78,7 @@ impl TryFrom<Wire<pb::PodEviction>> for PodEviction {
             zone: required("zone", eviction.zone)?,
             state: state(eviction.state, eviction.withdrawn_reason)?,
             trigger: trigger(&cause, eviction.trigger)?,
-            cause,
+            cause: cause.into(),
             due_at: scalar::time("due_at", eviction.due_at)?,
             decided_at: scalar::time("decided_at", eviction.decided_at)?,
         })

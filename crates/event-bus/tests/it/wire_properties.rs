@@ -218,7 +218,7 @@ fn pod_eviction() -> impl Strategy<Value = PodEviction> {
             } else {
                 trigger
             },
-            cause,
+            cause: cause.into(),
             state,
             due_at,
             decided_at,

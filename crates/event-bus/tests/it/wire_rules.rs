@@ -41,7 +41,8 @@ fn mk_pod_eviction() -> Body {
         cause: EvictionCause::Taints {
             taints: vec![Taint::new("node.kubernetes.io/unreachable", Effect::NoExecute)],
             tolerations: Vec::new(),
-        },
+        }
+        .into(),
         state: IntentState::Due,
         trigger: Trigger::Untolerated,
         due_at: Wall::UNIX_EPOCH,

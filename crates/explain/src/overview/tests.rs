@@ -14,7 +14,7 @@ fn intent(name: &str, state: IntentState, due: i64) -> Intent {
         pod: pod(name),
         node: NodeRef::default(),
         zone: Zone::default(),
-        cause: EvictionCause::Node,
+        cause: EvictionCause::Node.into(),
         state,
         trigger: Trigger::Expired,
         due_at: at(due),

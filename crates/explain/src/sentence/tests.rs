@@ -51,7 +51,8 @@ fn eviction(state: IntentState, trigger: Trigger) -> Intent {
                 ..Taint::new("node.kubernetes.io/unreachable", Effect::NoExecute)
             }],
             tolerations: Vec::new(),
-        },
+        }
+        .into(),
         state,
         trigger,
         due_at: at(351),
@@ -367,7 +368,8 @@ fn of_several_taints_the_sentence_names_the_one_that_the_pod_goes_for() {
             cause: EvictionCause::Taints {
                 taints: vec![taint("a", 0), taint("b", 10)],
                 tolerations,
-            },
+            }
+            .into(),
             ..*eviction
         }));
         let said = sentence(Said::Intent(&intent));

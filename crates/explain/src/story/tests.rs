@@ -29,7 +29,7 @@ fn intent(state: IntentState) -> Intent {
         pod: pod("web-1"),
         node: node(),
         zone: Zone::default(),
-        cause: EvictionCause::Node,
+        cause: EvictionCause::Node.into(),
         state,
         trigger: Trigger::Expired,
         due_at: at(350),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger, WithdrawnReason};
@@ -27,7 +28,7 @@ pub(super) struct Word {
     pub(super) state: IntentState,
     pub(super) trigger: Trigger,
     pub(super) due: Mono,
-    pub(super) cause: EvictionCause,
+    pub(super) cause: Arc<EvictionCause>,
     /// Since when each taint of the cause counts.
     pub(super) starts: Vec<Start>,
     pub(super) derived_from: Origin,
@@ -257,7 +258,7 @@ impl Manager {
             },
             trigger: Trigger::Node,
             due,
-            cause: EvictionCause::Node,
+            cause: EvictionCause::Node.into(),
             starts: Vec::new(),
             derived_from: wish.derived_from.clone(),
             trace: wish.trace,
@@ -298,7 +299,7 @@ impl Manager {
         let Some(pod) = self.pods.get(uid) else { return };
         let (cause, starts) = match (self.config.mode, self.nodes.get(&pod.node)) {
             (EvictionMode::Taint, Some(node)) => cause(node, pod, self.now),
-            _ => (EvictionCause::Node, Vec::new()),
+            _ => (EvictionCause::Node.into(), Vec::new()),
         };
         let word = Word {
             state: IntentState::Withdrawn(reason),
@@ -414,7 +415,7 @@ impl Manager {
 
 /// The taints that stand, each with the start that this pod's time counts from, and the tolerations that applied (TE-051); and the
 /// starts once more. They are told by the clock as it is now, as is when the pod is due: a step of it lies between none of them.
-fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
+fn cause(node: &Node, pod: &Pod, now: Now) -> (Arc<EvictionCause>, Vec<Start>) {
     let counted = |standing: &Standing| counted(pod, standing);
     let named = || node.taints.iter().take(MOST_IN_CAUSE);
     let taints = named().map(|standing| Taint {
@@ -428,7 +429,7 @@ fn cause(node: &Node, pod: &Pod, now: Now) -> (EvictionCause, Vec<Start>) {
         taints: taints.collect(),
         tolerations: used.into_iter().map(|index| pod.tolerations()[index].clone()).collect(),
     };
-    (cause, named().map(counted).collect())
+    (cause.into(), named().map(counted).collect())
 }
 
 /// Since when a pod's time counts for this taint.
@@ -460,7 +461,7 @@ fn digest(word: &Word, node: &NodeRef, zone: &Zone) -> u64 {
     // Of the standard library, with fixed keys: the same in every run.
     let mut hasher = DefaultHasher::new();
     (word.state, word.trigger, word.due, &node.uid, zone).hash(&mut hasher);
-    if let EvictionCause::Taints { taints, tolerations } = &word.cause {
+    if let EvictionCause::Taints { taints, tolerations } = &*word.cause {
         for taint in taints {
             (&taint.key, &taint.value, taint.effect).hash(&mut hasher);
         }

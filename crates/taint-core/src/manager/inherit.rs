@@ -123,7 +123,7 @@ impl Manager {
             self.deadlines.set(Timer::Pod(uid.clone()), due);
         }
         let (mut cause, mut starts) = (eviction.cause.clone(), Vec::new());
-        if let EvictionCause::Taints { taints, .. } = &mut cause {
+        if let EvictionCause::Taints { taints, .. } = Arc::make_mut(&mut cause) {
             for since in taints.iter_mut().filter_map(|taint| taint.time_added.as_mut()) {
                 let start = Start::told(*since, record.reading, self.now);
                 *since = start.told_at(self.now);
@@ -151,7 +151,7 @@ impl Manager {
         for record in inherited {
             let eviction = &record.eviction;
             self.take_over_leaving(record);
-            if let EvictionCause::Taints { taints, .. } = &eviction.cause
+            if let EvictionCause::Taints { taints, .. } = &*eviction.cause
                 && matches!(eviction.state, IntentState::Scheduled | IntentState::Due)
                 && self.is_about_present(eviction)
             {

@@ -158,7 +158,7 @@ fn references_survive_changes_of_the_pod() {
     let withdrawn = h.eviction("p").expect("published");
     assert_eq!(withdrawn.state, IntentState::Withdrawn(WithdrawnReason::TaintsGone));
     assert!(
-        matches!(withdrawn.cause, EvictionCause::Taints { .. }),
+        matches!(*withdrawn.cause, EvictionCause::Taints { .. }),
         "{:?}",
         withdrawn.cause
     );

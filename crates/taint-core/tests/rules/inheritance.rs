@@ -179,7 +179,7 @@ fn a_clock_step_moves_nothing_of_a_gone_node() {
         last.at(6).begin(Vec::new(), pods(), after.memory_at(6));
         last.at(7).assert_state("p", Scheduled, 8);
         let told = last.eviction("p").expect("published");
-        let EvictionCause::Taints { taints, .. } = &told.cause else {
+        let EvictionCause::Taints { taints, .. } = &*told.cause else {
             unreachable!("taint mode")
         };
         assert_eq!(taints[0].time_added, Some(wall(0)), "by the clock that due-at is told by");

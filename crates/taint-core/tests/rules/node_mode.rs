@@ -54,7 +54,7 @@ fn all_pods_of_a_silent_node_go_whatever_they_tolerate() {
     h.assert_only(&["p", "all"]);
     h.assert_state("p", Scheduled, 302);
     let scheduled = h.eviction("p").expect("scheduled");
-    assert_eq!((&scheduled.cause, scheduled.trigger), (&EvictionCause::Node, Trigger::Node));
+    assert_eq!((&*scheduled.cause, scheduled.trigger), (&EvictionCause::Node, Trigger::Node));
     h.at(301).assert_state("all", Scheduled, 302);
     assert!(!is_due(&h));
     h.at(302).assert_state("all", Due, 302);

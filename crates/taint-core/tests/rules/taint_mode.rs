@@ -58,7 +58,7 @@ fn a_clock_that_is_put_back_does_not_belie_what_is_due() {
     );
     let check = |h: &Harness, uid: &str, seconds: u64| {
         let eviction = h.eviction(uid).expect("published");
-        let EvictionCause::Taints { taints, .. } = &eviction.cause else {
+        let EvictionCause::Taints { taints, .. } = &*eviction.cause else {
             unreachable!("taint mode")
         };
         let since = taints[0].time_added.expect("it counts since then");
@@ -455,7 +455,7 @@ fn an_intent_says_why() {
     h.at(2).node(mk_node("n1", &["m=v"]));
     h.at(3).node(mk_node("n1", &["m=v", "o"]));
     let eviction = h.eviction("p").expect("scheduled");
-    let EvictionCause::Taints { taints, tolerations } = &eviction.cause else {
+    let EvictionCause::Taints { taints, tolerations } = &*eviction.cause else {
         panic!("{eviction:?}");
     };
     let since: Vec<_> = taints.iter().map(|taint| (&*taint.key, taint.time_added)).collect();

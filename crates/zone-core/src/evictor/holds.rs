@@ -220,7 +220,7 @@ impl Evictor {
             .or_else(|| self.unreadable_pod_hold(intent))
             .or_else(|| by_health.then(|| self.ready_again_hold(intent)).flatten())
             .or_else(|| {
-                (intent.cause == EvictionCause::Node)
+                (*intent.cause == EvictionCause::Node)
                     .then(|| self.daemon_sets_hold().or_else(|| self.node_mode_hold(name)))
                     .flatten()
             })
@@ -235,7 +235,7 @@ impl Evictor {
     fn ready_again_hold(&self, intent: &PodEviction) -> Option<Reason> {
         let node = self.nodes.get(&intent.node.name)?;
         let facts = node.facts.as_ref().filter(|facts| facts.uid == intent.node.uid)?;
-        let by_node = intent.cause == EvictionCause::Node;
+        let by_node = *intent.cause == EvictionCause::Node;
         let judged = by_node || self.config.profile == Profile::Bailiff;
         if self.config.accept != AcceptIntents::Justified || !judged {
             return None;

@@ -16,7 +16,7 @@ mod taints;
 mod upstream;
 mod waits;
 
-use bailiff_model::intent::{HealthTaint, Intent};
+use bailiff_model::intent::{EvictionCause, HealthTaint, Intent};
 use bailiff_model::{
     Hold, HoldReason, Incarnation, IndexMap, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile,
     ReadyStatus, TraceContext,
@@ -149,11 +149,12 @@ pub(super) struct Node {
     pub(super) said: Option<Box<Told>>,
 }
 
-/// What many nodes have in common.
+/// What many nodes and pods have in common.
 #[derive(Debug, Default)]
 pub(super) struct Common {
     texts: Shared<str>,
     zones: Shared<Zone>,
+    causes: Shared<EvictionCause>,
     /// The bus that the last record came from: as a rule they all do.
     bus: Incarnation,
 }
@@ -164,6 +165,11 @@ impl Common {
     /// The same text, in the memory that others have.
     pub(super) fn share(&mut self, text: &mut Arc<str>) {
         *text = self.texts.share(text.clone());
+    }
+
+    /// The same, in the memory that others have.
+    pub(super) fn cause(&mut self, cause: &Arc<EvictionCause>) -> Arc<EvictionCause> {
+        self.causes.share(Arc::clone(cause))
     }
 
     /// The same, in the memory that others have.

@@ -122,7 +122,7 @@ struct Pod {
     withdrawn: bool,
     /// The request under way was called off, if it was not sent yet.
     recalled: bool,
-    said: Option<Told>,
+    said: Option<Box<Told>>,
     /// What an earlier instance said last, as long as this one said nothing.
     earlier: Option<Box<Told>>,
 }
@@ -217,7 +217,7 @@ impl Evictor {
         overdue: bool,
         now: Now,
     ) {
-        let ours = match intent.cause {
+        let ours = match *intent.cause {
             EvictionCause::Taints { .. } => self.config.duties.taint_eviction,
             EvictionCause::Node => self.config.duties.node_lifecycle && self.config.mode == EvictionMode::Node,
         };
@@ -231,7 +231,7 @@ impl Evictor {
     }
 
     fn pod_due(&mut self, origin: Origin, trace: Option<TraceContext>, mut intent: PodEviction, overdue: bool, now: Now) {
-        self.share_texts(&mut intent);
+        self.share_alike(&mut intent);
         let origin = self.common.origin(origin);
         let uid = intent.pod.uid.clone();
         if let Some(pod) = self.pods.all.get_mut(&uid) {
@@ -301,7 +301,7 @@ impl Evictor {
 
 impl Evictor {
     /// What thousands of intents say alike is kept once.
-    fn share_texts(&mut self, intent: &mut PodEviction) {
+    fn share_alike(&mut self, intent: &mut PodEviction) {
         if let Some((name, _)) = self.nodes.get_key_value(&intent.node.name) {
             intent.node.name = name.clone();
         }
@@ -311,13 +311,7 @@ impl Evictor {
         intent.pod.namespace = namespace.into();
         share(&mut intent.zone.region);
         share(&mut intent.zone.zone);
-        if let EvictionCause::Taints { taints, tolerations } = &mut intent.cause {
-            let of_taints = taints.iter_mut().flat_map(|taint| [&mut taint.key, &mut taint.value]);
-            let of_tolerations = tolerations
-                .iter_mut()
-                .flat_map(|toleration| [&mut toleration.key, &mut toleration.value]);
-            of_taints.chain(of_tolerations).for_each(share);
-        }
+        intent.cause = self.common.cause(&intent.cause);
     }
 }
 

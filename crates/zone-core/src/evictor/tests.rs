@@ -76,7 +76,8 @@ fn mk_pod_intent(node: NodeRef) -> Body {
         cause: EvictionCause::Taints {
             taints: mk_node().taints,
             tolerations: vec![],
-        },
+        }
+        .into(),
         state: IntentState::Due,
         trigger: Trigger::Untolerated,
         due_at: NOW.wall,

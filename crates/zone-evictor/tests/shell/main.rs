@@ -240,7 +240,8 @@ impl World {
             cause: EvictionCause::Taints {
                 taints: vec![Taint::new("node.kubernetes.io/unreachable", Effect::NoExecute)],
                 tolerations: vec![],
-            },
+            }
+            .into(),
             state: IntentState::Due,
             trigger: Trigger::Untolerated,
             due_at: self.clock.wall(),

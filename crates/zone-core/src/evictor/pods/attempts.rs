@@ -72,7 +72,7 @@ impl Evictor {
         };
         pod.failures = pod.failures.saturating_add(1);
         pod.conflicts = 0;
-        let is_by_taint = matches!(pod.intent.cause, EvictionCause::Taints { .. });
+        let is_by_taint = matches!(*pod.intent.cause, EvictionCause::Taints { .. });
         let pause = if is_upstreams && is_by_taint {
             let Some(pause) = pod.attempts.pause(&failure, pod.failures) else {
                 let detail = format!("given up after {ATTEMPTS} attempts: {}", failure.detail);

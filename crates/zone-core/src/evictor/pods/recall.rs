@@ -13,7 +13,7 @@ impl Pods {
     pub(in crate::evictor) fn was_finished(&mut self, uid: &PodUid, said: &PodOutcomeState) {
         let untouched = |pod: &mut Box<Pod>| {
             let told = Told::earlier(said.clone(), pod.since);
-            (pod.stage == Stage::New).then(|| pod.said = Some(told))
+            (pod.stage == Stage::New).then(|| pod.said = Some(Box::new(told)))
         };
         if self.all.get_mut(uid).and_then(untouched).is_some() {
             self.set_stage(uid, Stage::Done);

@@ -43,7 +43,7 @@ impl Told {
 impl Pod {
     /// What was said last, also by an earlier instance.
     pub(super) fn told(&self) -> Option<&Told> {
-        self.said.as_ref().or(self.earlier.as_deref())
+        self.said.as_deref().or(self.earlier.as_deref())
     }
 }
 
@@ -105,7 +105,7 @@ impl Evictor {
         };
         let (origin, trace) = (pod.origin.clone(), pod.trace);
         if let Some(pod) = self.pods.all.get_mut(uid) {
-            pod.said = Some(Told { state, since, pause });
+            pod.said = Some(Box::new(Told { state, since, pause }));
             pod.earlier = None;
         }
         self.publish(format!("pod/{uid}"), route, origin, trace, Outcome::Pod(Box::new(outcome)));
@@ -118,7 +118,7 @@ impl Evictor {
         let Some(pod) = self.pods.all.get_mut(uid) else {
             return;
         };
-        let node_mode = pod.intent.cause == EvictionCause::Node;
+        let node_mode = *pod.intent.cause == EvictionCause::Node;
         if node_mode {
             let (node, about) = (pod.intent.node.clone(), pod.about());
             let known = self.nodes.get_mut(&node.name);

@@ -23,7 +23,7 @@ impl Evictor {
                 Step::Confirm
             };
         }
-        let node_mode = pod.intent.cause == EvictionCause::Node;
+        let node_mode = *pod.intent.cause == EvictionCause::Node;
         let by_budget = self.asks_budgets(pod, now);
         match &pod.seen {
             Some(seen) if node_mode && seen.reason == NODE_LOST && seen.terminating => Step::Leave,

@@ -166,7 +166,7 @@ impl Pod {
         let since = said.since.min(self.since);
         self.since = since;
         self.earlier = Some(Box::new(Told::earlier(said.state.clone(), said.since)));
-        let with_node = self.intent.cause == EvictionCause::Node;
+        let with_node = *self.intent.cause == EvictionCause::Node;
         let (what, detail) = match said.state {
             // Where the whole node is evicted it may have been the node that waited for its turn.
             PodOutcomeState::Held(hold) if hold.reason == HoldReason::RateLimited && !with_node => (Awaited::Turn, String::new()),

@@ -159,7 +159,7 @@ impl World {
         &mut self,
         pod: PodRef,
         node: NodeRef,
-        cause: EvictionCause,
+        cause: impl Into<Arc<EvictionCause>>,
         state: IntentState,
         trigger: Trigger,
     ) -> Record {
@@ -171,7 +171,7 @@ impl World {
                 .get(&node.name)
                 .map_or_else(Zone::default, |facts| facts.zone.clone()),
             node,
-            cause,
+            cause: cause.into(),
             state,
             trigger,
             due_at: self.now.wall,
