@@ -219,7 +219,7 @@ async fn refuse_others(api: &Api) -> Result<(), String> {
 
 /// A client that sends what it is given at once.
 pub(crate) async fn connect(kubeconfig: &Path) -> Result<kube::Client, String> {
-    let connected = client::connect_unlimited(&flags_of(kubeconfig), "bench").await;
+    let connected = client::connect(&flags_of(kubeconfig), "bench").await;
     connected.map_err(|error| bailiff_runtime::shutdown::chain(&error))
 }
 

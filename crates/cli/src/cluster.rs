@@ -87,7 +87,7 @@ impl Kube {
             kubeconfig: self.kubeconfig,
             ..KubeArgs::default()
         };
-        match client::connect_unlimited(&args, user).await {
+        match client::connect(&args, user).await {
             Ok(client) => client,
             Err(error) => exit_invalid(&error),
         }

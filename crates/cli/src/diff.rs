@@ -214,7 +214,7 @@ async fn open_shadow(
     if let Err(error) = allowed {
         exit_invalid(&error);
     }
-    let listener = TcpListener::bind(listen).await?;
+    let listener = port::bind("listen", listen).await?;
     let address = listener.local_addr()?;
     // What is started here is on this machine, and told no certificate.
     let tls = if is_ours {

@@ -7,14 +7,13 @@ use bailiff_daemonset_syncer::DaemonsetSyncer;
 use bailiff_event_bus::{Bus, Roles, Server, ServerOptions};
 use bailiff_node_health_monitor::NodeHealthMonitor;
 use bailiff_runtime::args::{TlsArgs, exit_invalid, go_bool, listen_address};
-use bailiff_runtime::port::{Bounds, Port};
+use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::{CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, single_threaded};
 use bailiff_stage::service;
 use bailiff_stage::{Pace, Process, Stage};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use clap::ArgAction;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
@@ -102,7 +101,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let server = Server::new(ServerOptions::default(), &process.clock, &process.seed);
     process.metrics.register("event_bus", |registry| server.register(registry));
     if let Some(address) = bus_listen {
-        let listener = TcpListener::bind(address).await?;
+        let listener = port::bind("bus-listen", address).await?;
         tracing::info!(address = %listener.local_addr()?, "Event bus is open");
         let port = Port::grpc("bus", listener, process.tls.clone(), Bounds::BUS, &process.ports);
         let serving = server
@@ -111,7 +110,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         process.tasks.spawn_infallible("event bus", DeathPolicy::EndProcess, serving);
     }
     let bus = Bus::in_process(&server);
-    let election = match client::connect(&kube, "leader-election", &process.clock).await {
+    let election = match client::connect(&kube, "leader-election").await {
         Ok(client) => client,
         Err(error) => exit_invalid(&error),
     };

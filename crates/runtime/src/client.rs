@@ -12,13 +12,12 @@ use std::time::Duration;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
-use tower::Layer as _;
 
 use crate::Clock;
 use crate::args::KubeArgs;
 
 pub use bucket::TokenBucket;
-pub use limit::{Limiter, RateLimit};
+pub use limit::Limiter;
 pub use paced::{Attention, LOOK};
 pub use transport::{Answer, Answering, Content, Room, SendError, Transport};
 
@@ -45,32 +44,17 @@ pub enum Error {
     #[error("no --kubeconfig, no default kubeconfig, and not in a pod")]
     Infer(#[source] InferConfigError),
     /// The configuration asks for what this client cannot do, such as TLS files that are none.
-    #[error("the kubeconfig cannot be used")]
+    #[error("what the kubeconfig or the service account says cannot be used; see '--kubeconfig'")]
     Build(#[source] kube::Error),
 }
 
-/// A client as these flags say; `user` tells the API server's logs who it is.
-///
-/// Every call answers a client with a limit of its own. Leader election should have its own, as in kube-controller-manager: renewals
-/// must not wait behind a burst of writes.
+/// A client as these flags say, which sends what it is given at once; `user` tells the API server's logs who it is. Who uses it takes the
+/// tokens of a [`Limiter`], or has a pace of its own as leader election does: one request at a time for each Lease, whose renewals must
+/// wait neither behind a burst of writes nor for each other.
 ///
 /// # Errors
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
-pub async fn connect(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Client, Error> {
-    let limit = RateLimit::new(f64::from(args.kube_api_qps), args.kube_api_burst, clock);
-    let config = config(args, user).await?;
-    let default_namespace = config.default_namespace.clone();
-    Ok(Client::new(
-        limit.layer(transport(config, None)?.into_service()),
-        default_namespace,
-    ))
-}
-
-/// A client as these flags say that sends what it is given at once: who uses it takes the tokens of a [`Limiter`].
-///
-/// # Errors
-/// As [`connect`].
-pub async fn connect_unlimited(args: &KubeArgs, user: &str) -> Result<Client, Error> {
+pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user).await?;
     let default_namespace = config.default_namespace.clone();
     Ok(Client::new(transport(config, None)?.into_service(), default_namespace))

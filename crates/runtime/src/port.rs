@@ -13,6 +13,7 @@ mod metrics;
 mod places;
 mod speak;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,24 @@ pub use speak::http2;
 
 /// How long to wait after accepting failed, for lack of file descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An address cannot be listened on: it is taken, or not this machine's.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on '{address}' for '--{flag}'")]
+pub struct BindError {
+    flag: &'static str,
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Listens on the address that a flag names.
+///
+/// # Errors
+/// It cannot be listened on.
+pub async fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
+    let refuse = |source| BindError { flag, address, source };
+    TcpListener::bind(address).await.map_err(refuse)
+}
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

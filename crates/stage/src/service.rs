@@ -10,13 +10,12 @@ use bailiff_model::Shard;
 use bailiff_runtime::admin::Check;
 use bailiff_runtime::args::{Error as FlagError, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::client::Limiter;
-use bailiff_runtime::port::{Bounds, Port};
+use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::{
     BusArgs, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, parse_or_exit, shutdown::chain,
     single_threaded,
 };
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::{Env, Error, Stage};
@@ -72,8 +71,8 @@ pub struct Args<O: clap::Args> {
 enum StartError {
     #[error(transparent)]
     Process(#[from] crate::process::Error),
-    #[error("cannot listen on '{address}' for '--listen'")]
-    Bind { address: SocketAddr, source: std::io::Error },
+    #[error(transparent)]
+    Bind(#[from] port::BindError),
 }
 
 /// The command line under the stage's own name.
@@ -166,14 +165,13 @@ async fn run<S: Stage>(args: Args<S::Options>) -> Result<ExitCode, StartError> {
     let mut process = Process::start(S::NAME, &common, &bus.tls).await?;
     process.observes = observe;
     let bus = Bus::reach(&bus, process.tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error));
-    let refuse = |source| StartError::Bind { address: listen, source };
-    let listener = TcpListener::bind(listen).await.map_err(refuse)?;
-    tracing::info!(address = %listener.local_addr().map_err(refuse)?, "gRPC health is open");
+    let listener = port::bind("listen", listen).await?;
+    tracing::info!(address = %listener.local_addr().unwrap_or(listen), "gRPC health is open");
     let port = Port::grpc("health", listener, process.tls.clone(), Bounds::HEALTH, &process.ports);
     let health = health::serve_port(S::NAME, port, process.readiness.clone(), process.shutdown.clone());
     process.tasks.spawn_infallible("grpc health", DeathPolicy::EndProcess, health);
     let clients = async {
-        let election = client::connect(&kube, "leader-election", &process.clock).await?;
+        let election = client::connect(&kube, "leader-election").await?;
         Ok::<_, client::Error>((election, client::connect_paced(&kube, S::NAME, &process.clock).await?))
     };
     let (election, transport) = match clients.await {

@@ -1,14 +1,8 @@
 //! Makes requests wait for a token: kube-controller-manager's client-side rate limit.
-//!
-//! As a handle ([`Limiter`]) where the moment of sending matters, as a layer ([`RateLimit`]) where it does not.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use tokio::sync::Mutex;
-use tokio::time::Sleep;
-use tower::{Layer, Service};
 
 use super::TokenBucket;
 use crate::Clock;
@@ -23,32 +17,6 @@ pub struct Limiter {
     bucket: Option<Arc<Mutex<TokenBucket>>>,
     per_second: f64,
     clock: Clock,
-}
-
-/// Adds the limit to a client's stack.
-#[derive(Clone, Debug)]
-pub struct RateLimit {
-    bucket: Option<TokenBucket>,
-    clock: Clock,
-}
-
-/// A client's stack with the limit.
-///
-/// The wait is in `poll_ready`, behind kube's buffer: requests pass in the order they were made, and one that was given up while it
-/// waited costs no token.
-#[derive(Debug)]
-pub struct Limited<S> {
-    inner: S,
-    bucket: Option<TokenBucket>,
-    clock: Clock,
-    permit: Permit,
-}
-
-#[derive(Debug)]
-enum Permit {
-    Needed,
-    Waiting(Pin<Box<Sleep>>),
-    Held,
 }
 
 // === impl Limiter ===
@@ -97,88 +65,19 @@ impl Limiter {
     }
 }
 
-// === impl RateLimit ===
-
-impl RateLimit {
-    /// At most `burst` at once and `per_second` over time; negative: no limit.
-    pub fn new(per_second: f64, burst: u32, clock: &Clock) -> Self {
-        Self {
-            bucket: TokenBucket::new(per_second, burst),
-            clock: clock.clone(),
-        }
-    }
-}
-
-impl<S> Layer<S> for RateLimit {
-    type Service = Limited<S>;
-
-    fn layer(&self, inner: S) -> Limited<S> {
-        Limited {
-            inner,
-            bucket: self.bucket.clone(),
-            clock: self.clock.clone(),
-            permit: Permit::Needed,
-        }
-    }
-}
-
-// === impl Limited ===
-
-impl<S> Limited<S> {
-    fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(bucket) = &mut self.bucket else {
-            return Poll::Ready(());
-        };
-        loop {
-            match &mut self.permit {
-                Permit::Held => return Poll::Ready(()),
-                Permit::Waiting(sleep) => {
-                    std::task::ready!(sleep.as_mut().poll(context));
-                    self.permit = Permit::Needed;
-                }
-                Permit::Needed => {
-                    self.permit = match bucket.try_take(self.clock.now().mono) {
-                        Ok(()) => Permit::Held,
-                        Err(at) => Permit::Waiting(Box::pin(tokio::time::sleep_until(self.clock.instant_of(at)))),
-                    };
-                }
-            }
-        }
-    }
-}
-
-impl<S: Service<R>, R> Service<R> for Limited<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        std::task::ready!(self.poll_permit(context));
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: R) -> S::Future {
-        self.permit = Permit::Needed;
-        self.inner.call(request)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::time::Duration;
-
-    use tower::{ServiceExt as _, service_fn};
 
     use super::*;
 
+    /// How long it takes so many to pass.
     async fn mk_requests(per_second: f64, burst: u32, count: u32) -> Duration {
         let clock = Clock::virtual_from(bailiff_model::Wall::UNIX_EPOCH);
-        let echo = service_fn(|request: u32| std::future::ready(Ok::<_, Infallible>(request)));
-        let mut limited = RateLimit::new(per_second, burst, &clock).layer(echo);
+        let limiter = Limiter::new(per_second, burst, &clock);
         let start = clock.now().mono;
-        for request in 0..count {
-            assert_eq!(limited.ready().await.expect("infallible").call(request).await, Ok(request));
+        for _ in 0..count {
+            limiter.take().await;
         }
         clock.now().mono.saturating_since(start)
     }
@@ -199,11 +98,6 @@ mod tests {
         };
         let answers = tokio::join!(passed(9000), passed(500), passed(9000), passed(9000));
         assert_eq!(answers, (Some(0), None, Some(1000), Some(2000)));
-        let none = Limiter::none(&clock);
-        for _ in 0..1000 {
-            none.take().await;
-        }
-        assert_eq!(clock.now().mono.since_origin().as_secs(), 2);
     }
 
     /// NL-074: who is urgent waits for one of the others at most.
