@@ -6,7 +6,7 @@ use bailiff_event_bus::{Body, Draft, Published, Publisher, Shards, Subscription,
 use bailiff_model::{Duties, NodeName, NodeUid, PodUid, Topic};
 use bailiff_runtime::admin::Check;
 use bailiff_stage::rival::What;
-use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Requests, Stage, settle};
 use bailiff_taint_core::{Effect, Input, Manager};
 use futures::FutureExt;
 
@@ -243,12 +243,13 @@ impl Shell {
     }
 
     /// Lets what is under way end, so that no write is cut off half-way. Each has a deadline of its own. Marks that still wait for their
-    /// turn are not sent.
+    /// turn are not sent. What was decided is on the bus by then: the next instance counts toleration times from what stands there.
     async fn drain(&mut self) {
         self.recalls.call_off_all();
         for answer in self.requests.drain().await {
             self.metrics.answered(&answer);
         }
+        settle(&self.publisher).await;
     }
 }
 
