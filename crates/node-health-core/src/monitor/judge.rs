@@ -144,34 +144,37 @@ impl Monitor {
     }
 
     /// The read is in: a sign of life in it, or one that came while it was made, means that its grace ends later than the read was
-    /// asked for. Else the node is silent.
+    /// asked for. Else the node is silent; after the process stood still it is read again to say so.
     fn judge(&mut self, name: &NodeName, suspicion: Suspicion, now: Now, out: &mut Vec<Effect>) {
         let asked = suspicion.asked;
+        let settling = self.is_settling(now);
         let Some(node) = self.nodes.get_mut(name) else { return };
         if !matches!(node.phase, Phase::Watched) {
             return;
         }
         Self::end_failed_reads(name, node, now, out);
         if node.ready.status != ReadyStatus::Unknown {
-            if asked.mono > node.grace_ends(&self.config) {
+            if asked.mono <= node.grace_ends(&self.config) {
+                out.push(Effect::Measure(Measurement::Reprieved(reprieve(suspicion, now))));
+            } else if !settling {
                 node.phase = Phase::Confirmed(Box::new(Confirmation { asked, answered: now }));
                 self.queue.write(name);
-            } else {
-                out.push(Effect::Measure(Measurement::Reprieved(reprieve(suspicion, now))));
             }
         }
         self.refresh(name, now, out);
     }
 
     fn start_write(&mut self, name: &NodeName, now: Now, out: &mut Vec<Effect>) {
-        let held = self.is_held(name);
+        let (held, settling) = (self.is_held(name), self.is_settling(now));
         let Some(node) = self.nodes.get_mut(name) else { return };
         let Phase::Confirmed(read) = &node.phase else {
             return;
         };
         let read = **read;
         node.phase = Phase::Watched;
-        if now.mono.saturating_since(read.answered.mono) > self.config.period {
+        if settling {
+            self.refresh(name, now, out);
+        } else if now.mono.saturating_since(read.answered.mono) > self.config.period {
             // It waited so long that its lease may have been renewed unseen.
             node.phase = Phase::Queued;
             self.queue.read(name);

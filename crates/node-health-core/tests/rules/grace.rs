@@ -206,6 +206,53 @@ fn after_the_process_stood_still_nothing_is_late_until_inputs_were_taken_in() {
     );
 }
 
+/// Design §10: a read that was answered before the process stood still confirms nothing after it: its node may have spoken meanwhile.
+#[test]
+fn after_the_process_stood_still_what_was_read_before_is_read_again() {
+    for renewed in [true, false] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.answers = Answers::Later;
+        world.pass(50.1);
+        let Some(Pending::Read(asked, by, nodes)) = world.pending.pop() else {
+            panic!("a read was asked for")
+        };
+        let answer = world.read_now(asked, by, nodes);
+        world.stand_still(30.0);
+        world.watch_stalled = true;
+        if renewed {
+            world.renew("n1");
+        }
+        world.watch_stalled = false;
+        world.answers = Answers::AtOnce;
+        world.give(answer);
+        world.pass(4.9);
+        assert_eq!(world.ready("n1"), ReadyStatus::True, "nothing is judged for a period");
+        world.list();
+        world.pass(0.2);
+        assert_eq!(world.verdict("n1"), if renewed { "healthy" } else { "unreachable" });
+    }
+}
+
+/// The same of one that waits for its turn to be written.
+#[test]
+fn after_the_process_stood_still_nothing_is_written_on_an_earlier_read() {
+    let names: Vec<String> = (0..17).map(|n| format!("n{n:02}")).collect();
+    let nodes: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::running(Config::default(), &nodes);
+    world.answers = Answers::Later;
+    world.pass(54.9);
+    world.answer_pending();
+    assert_eq!(world.writes.len(), 16, "writes are bounded");
+    world.stand_still(1.5);
+    let write = world.pending.remove(0);
+    world.answer(write);
+    world.pass(4.9);
+    assert_eq!(world.writes.len(), 16);
+    world.answers = Answers::AtOnce;
+    world.pass(0.2);
+    assert_eq!((world.writes.len(), world.verdict("n16")), (17, "unreachable"));
+}
+
 /// NL-065: wall clock steps move no deadline.
 #[test]
 fn wall_clock_steps_change_nothing() {

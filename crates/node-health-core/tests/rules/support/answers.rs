@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bailiff_model::{Load, NodeName, ReadyStatus};
-use bailiff_node_health_core::{Input, Read, StatusWrite, WriteOutcome};
+use bailiff_model::{Load, Mono, NodeName, ReadyStatus};
+use bailiff_node_health_core::{Input, Read, ReadBy, StatusWrite, WriteOutcome};
 
 use super::{Answers, Pending, World};
 
@@ -19,12 +19,8 @@ impl World {
     pub fn answer(&mut self, request: Pending) {
         match request {
             Pending::Read(asked, by, nodes) => {
-                let fails = self.answers == Answers::Fails;
-                let answers = nodes
-                    .into_iter()
-                    .map(|node| (node.clone(), self.read(&node, fails)))
-                    .collect();
-                self.give(Input::Confirmed { asked, by, answers });
+                let answer = self.read_now(asked, by, nodes);
+                self.give(answer);
             }
             Pending::Write(write) => {
                 let outcome = self.store(&write);
@@ -38,6 +34,16 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The answer to a read, as the API is now.
+    pub fn read_now(&self, asked: Mono, by: ReadBy, nodes: Vec<NodeName>) -> Input {
+        let fails = self.answers == Answers::Fails;
+        let answers = nodes
+            .into_iter()
+            .map(|node| (node.clone(), self.read(&node, fails)))
+            .collect();
+        Input::Confirmed { asked, by, answers }
     }
 
     /// Answers everything kept, in order.
@@ -57,7 +63,8 @@ impl World {
         })
     }
 
-    fn store(&mut self, write: &StatusWrite) -> WriteOutcome {
+    /// Makes a write, if it can be made; what the answer to it is.
+    pub fn store(&mut self, write: &StatusWrite) -> WriteOutcome {
         if matches!(self.answers, Answers::Fails | Answers::FailsWrites) {
             return failed_write();
         }
