@@ -217,6 +217,11 @@ impl Monitor {
         let (was, since, asked) = (attempt.was, attempt.since, attempt.read.answered.wall);
         let refused = refused_write(&outcome, asked);
         match outcome {
+            // What came of it since is known.
+            WriteOutcome::Stored(version) if version.is_older_than(&node.version) => {
+                node.phase = Phase::Watched;
+                self.refresh(&written.name, now, out);
+            }
             WriteOutcome::Stored(version) => {
                 unknown::take_written(node, since, version);
                 node.changed = true;

@@ -1,7 +1,7 @@
 //! What is written, and what becomes of the write.
 
 use bailiff_model::{NodeUid, ReadyStatus, ResourceVersion, wellknown};
-use bailiff_node_health_core::{ConditionWrite, Config, Pressures};
+use bailiff_node_health_core::{ConditionWrite, Config, Input, Pressures, WriteOutcome};
 use jiff::SignedDuration;
 
 use crate::support::{Answers, Pending, World, check, epoch, secs};
@@ -204,7 +204,7 @@ fn the_echo_of_a_write_changes_nothing() {
         assert_eq!(world.verdict("n1"), "unreachable");
         world.published();
         let facts = world.nodes["n1"].clone();
-        world.give(bailiff_node_health_core::Input::NodeApplied(facts));
+        world.give(Input::NodeApplied(facts));
         assert_eq!(world.published(), 0);
         world.pass(600.0);
         assert_eq!(world.published(), 0, "it was no sign of life either");
@@ -233,11 +233,36 @@ fn the_echo_may_come_before_the_answer() {
         };
     });
     let stored = world.nodes["n1"].resource_version.clone();
-    world.give(bailiff_node_health_core::Input::Written {
+    world.give(Input::Written {
         node: write.node,
-        outcome: bailiff_node_health_core::WriteOutcome::Stored(stored),
+        outcome: WriteOutcome::Stored(stored),
     });
     check(&mut world, &["50.1 event NodeNotReady n1 u1", "50.1 n1 unreachable"]);
+}
+
+/// The answer may come after all that was written since: what it stood for is over.
+#[test]
+fn an_answer_that_comes_late_does_not_take_back_what_was_posted_since() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.answer_pending();
+    let Some(Pending::Write(write)) = world.pending.pop() else {
+        panic!("a write was asked for")
+    };
+    let outcome = world.store(&write);
+    world.watch_stalled = true;
+    world.post("n1", ReadyStatus::True);
+    world.watch_stalled = false;
+    world.list();
+    world.story();
+    let node = write.node;
+    world.give(Input::Written { node, outcome });
+    check(&mut world, &[]);
+    assert_eq!(world.verdict("n1"), "healthy");
+    world.answers = Answers::AtOnce;
+    world.pass(50.1);
+    assert_eq!(world.verdict("n1"), "unreachable", "it is watched as before");
 }
 
 /// NL-153: what is read of one write is not taken for another.
@@ -251,9 +276,9 @@ fn an_answer_to_a_write_of_another_node_is_ignored() {
         panic!("a write was asked for")
     };
     write.node.uid = NodeUid::from("other");
-    world.give(bailiff_node_health_core::Input::Written {
+    world.give(Input::Written {
         node: write.node,
-        outcome: bailiff_node_health_core::WriteOutcome::Stored(ResourceVersion::from("9999")),
+        outcome: WriteOutcome::Stored(ResourceVersion::from("9999")),
     });
     assert_eq!(world.verdict("n1"), "late");
 }
