@@ -124,13 +124,13 @@ impl Monitor {
                 Read::Failed { retry_after, detail, .. } => {
                     let refused = refused_read(&suspicion, Refusal::Failed, detail);
                     self.note_refused(&name, refused, now, out);
-                    self.postpone(&name, retry_after, now, out);
+                    self.postpone(&name, asked, retry_after, now, out);
                 }
                 // The watch will say so too. Until then nothing can be said about it (NL-056, NL-057).
                 Read::Gone => {
                     let refused = refused_read(&suspicion, Refusal::Gone, no_such_node());
                     self.note_refused(&name, refused, now, out);
-                    self.postpone(&name, None, now, out);
+                    self.postpone(&name, asked, None, now, out);
                 }
                 Read::Found { node, lease } => {
                     if let Some(lease) = lease {
@@ -214,8 +214,8 @@ impl Monitor {
         if node.uid != written.uid || attempt.version != written.resource_version {
             return;
         }
-        let (was, since, asked) = (attempt.was, attempt.since, attempt.read.answered.wall);
-        let refused = refused_write(&outcome, asked);
+        let (was, since, asked) = (attempt.was, attempt.since, attempt.read.asked.mono);
+        let refused = refused_write(&outcome, attempt.read.answered.wall);
         match outcome {
             // What came of it since is known.
             WriteOutcome::Stored(version) if version.is_older_than(&node.version) => {
@@ -235,12 +235,12 @@ impl Monitor {
                     node.phase = Phase::Queued;
                     self.queue.read(&written.name);
                 } else {
-                    self.postpone(&written.name, None, now, out);
+                    self.postpone(&written.name, asked, None, now, out);
                 }
             }
             WriteOutcome::Gone => {
                 node.phase = Phase::Watched;
-                self.postpone(&written.name, None, now, out);
+                self.postpone(&written.name, asked, None, now, out);
             }
             // No failure. It is read again before it is written, which nothing may be as long as it is held.
             WriteOutcome::CalledOff => {
@@ -251,7 +251,7 @@ impl Monitor {
             WriteOutcome::Failed { retry_after, .. } => {
                 node.phase = Phase::Watched;
                 node.doubtful = Some(was);
-                self.postpone(&written.name, retry_after, now, out);
+                self.postpone(&written.name, asked, retry_after, now, out);
             }
         }
         if let Some(refused) = refused {
@@ -295,16 +295,19 @@ impl Monitor {
         }
     }
 
-    /// A request failed: no verdict and no vote (NL-057, NL-152); tried again later.
-    fn postpone(&mut self, name: &NodeName, retry_after: Option<Duration>, now: Now, out: &mut Vec<Effect>) {
+    /// A request about a node that was found silent at `asked` failed: no verdict and no vote (NL-057, NL-152); tried again later. Nothing
+    /// of that if it spoke since, or is Unknown by now.
+    fn postpone(&mut self, name: &NodeName, asked: Mono, retry_after: Option<Duration>, now: Now, out: &mut Vec<Effect>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
-        let backoff = Backoff {
-            first: FIRST_PAUSE,
-            longest: self.config.period,
-        };
-        node.failures = node.failures.saturating_add(1);
-        node.not_before = now.mono + backoff.heeding(node.failures, retry_after);
-        node.unsaid = true;
+        if asked > node.grace_ends(&self.config) && node.ready.status != ReadyStatus::Unknown {
+            let backoff = Backoff {
+                first: FIRST_PAUSE,
+                longest: self.config.period,
+            };
+            node.failures = node.failures.saturating_add(1);
+            node.not_before = now.mono + backoff.heeding(node.failures, retry_after);
+            node.unsaid = true;
+        }
         self.refresh(name, now, out);
     }
 }

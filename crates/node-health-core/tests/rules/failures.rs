@@ -36,6 +36,44 @@ fn a_node_that_cannot_be_judged_has_no_vote() {
     assert!(!world.monitor.summary().everything_down);
 }
 
+/// NL-057: what fails after the node spoke was asked about a silence that is over.
+#[test]
+fn who_spoke_since_it_was_asked_about_keeps_its_vote() {
+    for read_fails in [true, false] {
+        let mut world = World::running(Config::default(), &["n1", "n2"]);
+        world.change("n2", |facts| facts.ready.status = ReadyStatus::Unknown);
+        world.answers = Answers::Later;
+        world.pass(50.1);
+        if !read_fails {
+            world.answer_pending();
+        }
+        let request = world.pending.pop().expect("it was asked for");
+        assert_eq!(matches!(request, Pending::Read(..)), read_fails, "{request:?}");
+        world.renew("n1");
+        world.answers = Answers::Fails;
+        world.answer(request);
+        assert!(!world.monitor.summary().everything_down, "n1 votes ready");
+        world.answers = Answers::AtOnce;
+        world.pass(50.1);
+        assert_eq!(world.verdict("n1"), "unreachable", "it is watched as before");
+    }
+}
+
+/// NL-057: that nothing can be said ends with the verdict, whoever comes to it.
+#[test]
+fn who_was_judged_while_it_was_asked_about_keeps_its_vote() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.answers = Answers::Later;
+    world.pass_alive(50.1, &["n2"]);
+    let request = world.pending.pop().expect("a read was asked for");
+    world.change("n1", |facts| facts.ready.status = ReadyStatus::Unknown);
+    world.answers = Answers::Fails;
+    world.answer(request);
+    assert!(!world.monitor.summary().everything_down, "n2 votes ready");
+    world.delete("n2");
+    assert!(world.monitor.summary().everything_down, "n1 votes not ready");
+}
+
 /// NL-056: a node that the read does not find is left alone until the watch says so too.
 #[test]
 fn a_node_that_is_gone_is_not_written() {
