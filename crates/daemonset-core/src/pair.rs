@@ -178,6 +178,8 @@ pub(crate) struct Judgement {
     pub(crate) share: Share,
     /// A pod should be created.
     pub(crate) create: Wanted,
+    /// One is being created and not seen yet.
+    pub(crate) creating: bool,
     /// Pods that manage deletes, whatever the strategy.
     pub(crate) deletes: Vec<(PodUid, Cause)>,
     pub(crate) class: Class,
@@ -217,6 +219,7 @@ pub(crate) fn judge(rules: &Rules<'_>, facts: &Facts<'_>) -> Judgement {
     grouped.sort_by(|a, b| order(a.pod).cmp(&order(b.pod)));
     let mut judgement = Judgement {
         share: share(rules, facts, &grouped),
+        creating: facts.creating,
         rank: facts.rank.clone(),
         ..Judgement::default()
     };

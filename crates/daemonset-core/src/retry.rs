@@ -39,6 +39,11 @@ impl Retry {
         self.until = None;
     }
 
+    /// True if it failed since the last success.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     pub(crate) fn is_open(&self, now: Mono) -> bool {
         self.until.is_none_or(|until| until <= now)
     }

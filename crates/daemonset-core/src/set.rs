@@ -394,6 +394,7 @@ impl Set {
         let retries = [
             Some(&self.creates.missing.retry),
             Some(&self.creates.routine.retry),
+            Some(&self.creates.fresh.retry),
             Some(&self.status.retry),
             Some(&self.claims.retry),
             self.history_dirty.then_some(&self.history.retry),

@@ -6,6 +6,7 @@ use super::{AMBIGUOUS, BURST, Cx, Op, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
 use crate::facts::Pod;
 use crate::hash;
+use crate::pair::Wanted;
 use crate::policy::Place;
 use crate::retry::Retry;
 
@@ -18,13 +19,19 @@ use std::time::Duration;
 /// rollouts of others, so that it does not hold them up for minutes.
 const URGENT: usize = 30;
 
-/// Requests to create, in two lanes: no rollout holds up a node that lacks its pod.
+/// Requests to create, in three lanes: no rollout holds up a node that lacks its pod, and no node whose pod is refused another one that
+/// comes to lack its own.
 #[derive(Debug, Default)]
 pub(crate) struct Creates {
     /// For nodes that lack a pod.
     pub(super) missing: Batches,
     /// For the rollout: in place of what it has deleted, and beside old pods.
     pub(super) routine: Batches,
+    /// For newcomers.
+    pub(super) fresh: Batches,
+    /// Nodes that came to lack a pod since creates of their lane fail. Each is tried once by itself, and waits with the others if it is
+    /// refused too.
+    newcomers: BTreeSet<NodeName>,
 }
 
 /// Creates of one lane.
@@ -48,6 +55,7 @@ pub(super) struct Batches {
 pub(crate) enum Lane {
     Missing,
     Routine,
+    Fresh,
 }
 
 /// A pod that is being created.
@@ -82,18 +90,46 @@ impl Creates {
         match lane {
             Lane::Missing => &mut self.missing,
             Lane::Routine => &mut self.routine,
+            Lane::Fresh => &mut self.fresh,
+        }
+    }
+
+    /// How many may be created now in a lane. Newcomers share the burst with the nodes that lack a pod.
+    fn room(&self, lane: Lane, now: Mono) -> usize {
+        let lacking = self.missing.outstanding + self.fresh.outstanding;
+        match lane {
+            Lane::Missing => self.missing.room(now, lacking),
+            Lane::Routine => self.routine.room(now, self.routine.outstanding),
+            Lane::Fresh => self.fresh.room(now, lacking),
+        }
+    }
+
+    /// A node comes to lack a pod, otherwise than by a create that failed.
+    pub(super) fn came(&mut self, node: &NodeName, wanted: Wanted) {
+        let lane = match wanted {
+            Wanted::Nothing => return,
+            Wanted::Missing => &self.missing,
+            Wanted::Replacement => &self.routine,
+        };
+        if lane.retry.has_failed() {
+            if self.newcomers.is_empty() {
+                // It does not wait for newcomers of long ago either.
+                self.fresh.retry.reset();
+            }
+            self.newcomers.insert(node.clone());
         }
     }
 
     /// Not all creates are answered.
     pub(super) fn are_under_way(&self) -> bool {
-        self.missing.in_flight + self.routine.in_flight > 0
+        self.missing.in_flight + self.routine.in_flight + self.fresh.in_flight > 0
     }
 
     /// What failed may be tried again at once.
     pub(super) fn forgive(&mut self) {
         self.missing.retry.reset();
         self.routine.retry.reset();
+        self.fresh.retry.reset();
     }
 
     /// There is another revision, and its rollout begins at the beginning.
@@ -103,12 +139,12 @@ impl Creates {
 }
 
 impl Batches {
-    /// How many may be created now; zero before the last batch is answered as a whole.
-    fn room(&self, now: Mono) -> usize {
+    /// How many may be created now beside so many that are outstanding; zero before the last batch is answered as a whole.
+    fn room(&self, now: Mono, outstanding: usize) -> usize {
         if self.in_flight > 0 || !self.retry.is_open(now) {
             return 0;
         }
-        (self.window * 2).max(1).min(BURST.saturating_sub(self.outstanding))
+        (self.window * 2).max(1).min(BURST.saturating_sub(outstanding))
     }
 
     fn begin(&mut self, room: usize, batch: usize) {
@@ -128,6 +164,15 @@ impl Batches {
     }
 }
 
+/// The urgency of a create, by its place in its batch.
+fn of_batch(urgency: Urgency, index: usize) -> Urgency {
+    if index >= URGENT && urgency == Urgency::Missing {
+        Urgency::Routine
+    } else {
+        urgency
+    }
+}
+
 /// The places behind one, then the others.
 fn from<'a>(places: &'a BTreeSet<Place>, first: &Place) -> impl Iterator<Item = &'a Place> {
     let behind = places.range((Bound::Excluded(first.clone()), Bound::Unbounded));
@@ -137,20 +182,38 @@ fn from<'a>(places: &'a BTreeSet<Place>, first: &Place) -> impl Iterator<Item = 
 impl Set {
     /// Sends the next batch of each lane, once the last one is answered as a whole.
     pub(super) fn create_wanted(&mut self, cx: &mut Cx<'_>) {
-        let (missing, routine) = (&self.creates.missing, &self.creates.routine);
-        let rooms = (missing.room(cx.now.mono), routine.room(cx.now.mono));
+        self.create_for_newcomers(cx);
+        let room = |lane| self.creates.room(lane, cx.now.mono);
+        let rooms = (room(Lane::Missing), room(Lane::Routine));
         let lacking = self.lacking(rooms.0);
         let rolling = self.rolling(rooms.1, cx.profile);
         self.creates.missing.begin(rooms.0, lacking.len());
         self.creates.routine.begin(rooms.1, rolling.len());
         let urgency = self.ds.template.urgency();
         for (index, place) in lacking.iter().enumerate() {
-            let is_bulk = index >= URGENT && urgency == Urgency::Missing;
-            let urgency = if is_bulk { Urgency::Routine } else { urgency };
-            self.create(&place.node, Lane::Missing, urgency, cx);
+            self.create(&place.node, Lane::Missing, of_batch(urgency, index), cx);
         }
         for (place, urgency) in rolling {
             self.create(&place.node, Lane::Routine, urgency, cx);
+        }
+    }
+
+    /// Nodes that do not wait for a pause of their lane to end go first: what is created for them here is not wanted there any more.
+    fn create_for_newcomers(&mut self, cx: &mut Cx<'_>) {
+        let room = self.creates.room(Lane::Fresh, cx.now.mono);
+        let mut batch = Vec::new();
+        while batch.len() < room
+            && let Some(node) = self.creates.newcomers.pop_first()
+        {
+            match self.pairs.get(&node).map(|pair| pair.judgement.create) {
+                Some(Wanted::Missing) => batch.push((node, self.ds.template.urgency())),
+                Some(Wanted::Replacement) => batch.push((node, Urgency::Replacing)),
+                Some(Wanted::Nothing) | None => {}
+            }
+        }
+        self.creates.fresh.begin(room, batch.len());
+        for (index, (node, urgency)) in batch.into_iter().enumerate() {
+            self.create(&node, Lane::Fresh, of_batch(urgency, index), cx);
         }
     }
 

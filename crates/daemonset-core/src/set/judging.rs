@@ -6,7 +6,7 @@ use super::partition::Partition;
 use super::{Cx, Set, Timer};
 use crate::effect::Severity;
 use crate::facts::{Pod, Strategy};
-use crate::pair::{self, Class, Facts, Look, Rolled, Rules};
+use crate::pair::{self, Class, Facts, Look, Rolled, Rules, Wanted};
 use crate::policy::{Place, Policy, Rank};
 
 impl Set {
@@ -128,6 +128,9 @@ impl Set {
                 self.partition.remove(&Place::of(node, &pair.judgement));
             }
             self.tally.change(node, &pair.judgement, &judgement);
+            if pair.judgement.create == Wanted::Nothing && !pair.judgement.creating {
+                self.creates.came(node, judgement.create);
+            }
             pair.judgement = judgement;
             self.report.dirty = true;
         }

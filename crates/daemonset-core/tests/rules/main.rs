@@ -13,6 +13,7 @@ mod parts;
 mod permissions;
 mod policies;
 mod properties;
+mod refusals;
 mod retries;
 mod rollout;
 mod routing;
