@@ -38,6 +38,15 @@ pub(super) struct Reason {
     pub(super) until: Option<Wall>,
 }
 
+// === impl Gates ===
+
+impl Gates {
+    /// Every node's health was known when they were looked at last.
+    pub(super) const fn had_all_health(&self) -> bool {
+        self.health.0
+    }
+}
+
 // === impl Reason ===
 
 impl Reason {

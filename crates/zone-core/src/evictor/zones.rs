@@ -215,6 +215,10 @@ impl Evictor {
         if !self.begun || !self.is_complete(Topic::NodeHealth) {
             return;
         }
+        if !self.gates.had_all_health() {
+            // Of what was voted meanwhile no zone was judged.
+            self.changed_zones.extend(self.zones.keys().cloned());
+        }
         let all_down = self.votes.all_down(View::Actual);
         self.all_down_for_brake = self.votes.all_down(View::Brake);
         let level_changed = all_down != self.all_down;

@@ -1,7 +1,7 @@
 //! Silence never evicts: what is held, by what, and that it ends by itself.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Mono, Topic, Verdict};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Mono, Topic, Verdict, ZoneState};
 use bailiff_zone_core::{Body, Input};
 
 use crate::world::{World, mk_config, mk_toleration, secs, zone};
@@ -276,6 +276,32 @@ fn nothing_happens_before_both_views_are_there() {
         .apply(Input::Nodes(world.nodes.values().cloned().collect()), world.now);
     assert_eq!(other, []);
     assert_eq!(world.now.mono, Mono::from_origin(secs(100_000)));
+}
+
+/// NL-092, NL-093: votes that are cast while the view is incomplete count as soon as it is complete, before anything is granted.
+#[test]
+fn a_zone_is_judged_by_the_votes_of_an_incomplete_view_once_it_is_complete() {
+    let nodes = [("a1", "a"), ("a2", "a"), ("a3", "a"), ("a4", "a"), ("b1", "b")];
+    let mut world = World::new(mk_config(|_| ()), &nodes);
+    world.set_shard(Topic::NodeHealth, false, true);
+    world.fall_silent(&["a1", "a2", "a3"]);
+    assert_eq!(
+        world.zone_status("a").state,
+        ZoneState::Normal,
+        "nobody is judged by half a view"
+    );
+    world.set_shard(Topic::NodeHealth, true, true);
+    world.pass(secs(600));
+    assert!(world.isolated().is_empty());
+    let status = world.zone_status("a");
+    assert_eq!((status.state, status.rate_per_second), (ZoneState::PartialDisruption, 0.0));
+    // And the other way.
+    world.set_shard(Topic::NodeHealth, false, true);
+    world.come_back(&["a3"]);
+    world.set_shard(Topic::NodeHealth, true, true);
+    world.pass(secs(600));
+    assert_eq!(world.zone_status("a").state, ZoneState::Normal);
+    assert_eq!(world.isolated(), ["a1", "a2"].into());
 }
 
 fn cannot_read(world: &mut World, topic: Topic, key: &str) {
