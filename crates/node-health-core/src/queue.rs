@@ -2,7 +2,8 @@
 //!
 //! Nodes whose grace ended wait here to be read, and nodes confirmed silent wait to be written. What waits is bounded by the number
 //! of nodes; what is under way by the configuration. Who came first goes first, so that no name waits longer than others while the server
-//! is slower than nodes fall silent. When many wait, one LIST reads them all.
+//! is slower than nodes fall silent. When many wait, one LIST reads them all; one that leaves many unread is not made again before some
+//! were read one by one, as it may never get to those.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,6 +17,8 @@ use crate::effect::ReadBy;
 const LIST_FROM: usize = 16;
 /// A LIST costs every node there is, so it has to serve a good part of them.
 const LIST_SHARE: usize = 8;
+/// The most that are read one by one between two LISTs, in some 13 s by the client's default rate.
+const MOST_BETWEEN: usize = 8 * LIST_FROM;
 
 /// Nodes waiting for a request, and requests under way.
 #[derive(Debug)]
@@ -26,6 +29,10 @@ pub(crate) struct Queue {
     to_write: Line,
     gets: usize,
     lists: usize,
+    /// How many are read one by one before a LIST, after one that left many unread; twice as many after the next.
+    between: usize,
+    /// As many of these as are still to come.
+    before_list: usize,
     /// Writes under way, and whether each was taken back.
     writes: BTreeMap<NodeRef, bool>,
 }
@@ -49,6 +56,8 @@ impl Queue {
             to_write: Line::default(),
             gets: 0,
             lists: 0,
+            between: 0,
+            before_list: 0,
             writes: BTreeMap::new(),
         }
     }
@@ -78,21 +87,24 @@ impl Queue {
     /// The next read to be made, if one may be; it counts as under way. `listed` is the number of nodes that a LIST reads.
     pub(crate) fn next_read(&mut self, listed: usize) -> Option<(ReadBy, Vec<NodeName>)> {
         let waiting = self.to_read.len();
-        if waiting >= LIST_FROM && waiting * LIST_SHARE >= listed {
-            if self.lists > 0 {
+        if waiting >= LIST_FROM && waiting * LIST_SHARE >= listed && self.before_list == 0 {
+            if self.lists == 0 {
+                self.lists += 1;
+                return Some((
+                    ReadBy::List,
+                    std::mem::take(&mut self.to_read).by_turn.into_values().collect(),
+                ));
+            }
+            if self.between == 0 {
                 return None;
             }
-            self.lists += 1;
-            return Some((
-                ReadBy::List,
-                std::mem::take(&mut self.to_read).by_turn.into_values().collect(),
-            ));
         }
         if self.gets >= self.get_window.size() {
             return None;
         }
         let name = self.to_read.pop()?;
         self.gets += 1;
+        self.before_list = self.before_list.saturating_sub(1);
         Some((ReadBy::Get, vec![name]))
     }
 
@@ -121,14 +133,22 @@ impl Queue {
         }
     }
 
-    /// A read was answered, or failed.
-    pub(crate) fn was_read(&mut self, by: ReadBy, load: Load) {
+    /// A read was answered, or failed; of so many nodes it says nothing.
+    pub(crate) fn was_read(&mut self, by: ReadBy, load: Load, unread: usize) {
         match by {
             ReadBy::Get => {
                 self.gets = self.gets.saturating_sub(1);
                 self.get_window.ended(load);
             }
-            ReadBy::List => self.lists = self.lists.saturating_sub(1),
+            ReadBy::List => {
+                self.lists = self.lists.saturating_sub(1);
+                self.between = if unread < LIST_FROM {
+                    0
+                } else {
+                    (2 * self.between).clamp(LIST_FROM, MOST_BETWEEN)
+                };
+                self.before_list = self.between;
+            }
         }
     }
 
@@ -196,7 +216,7 @@ mod tests {
         let asked: Vec<_> = std::iter::from_fn(|| queue.next_read(1_000)).collect();
         let wanted: Vec<_> = names(8).into_iter().map(|name| (ReadBy::Get, vec![name])).collect();
         assert_eq!((asked, queue.sizes()), (wanted, (2, 8)));
-        queue.was_read(ReadBy::Get, Load::Answered);
+        queue.was_read(ReadBy::Get, Load::Answered, 0);
         assert!(queue.next_read(1_000).is_some());
         assert!(queue.next_read(1_000).is_none());
     }
@@ -230,9 +250,32 @@ mod tests {
         assert!(queue.next_read(16).is_some());
         names(16).iter().for_each(|name| queue.read(name));
         assert_eq!((queue.next_read(16), queue.sizes()), (None, (16, 1)), "a second list");
-        queue.was_read(ReadBy::List, Load::Answered);
+        queue.was_read(ReadBy::List, Load::Answered, 0);
         assert_eq!(queue.sizes(), (16, 0));
         assert!(queue.next_read(16).is_some());
+    }
+
+    /// A list that leaves many unread may do so again: in between ever more are read one by one, and beside it too.
+    #[test]
+    fn a_list_that_leaves_many_unread_is_not_waited_for() {
+        let mut queue = waiting(0);
+        let mut singly_until_list = |unread| {
+            names(300).iter().for_each(|name| queue.read(name));
+            let mut gets = 0;
+            while let Some((ReadBy::Get, _)) = queue.next_read(300) {
+                queue.was_read(ReadBy::Get, Load::Answered, 0);
+                gets += 1;
+            }
+            names(16).iter().for_each(|name| queue.read(name));
+            let beside = queue.next_read(16).map(|(by, _)| by);
+            queue.was_read(ReadBy::Get, Load::Answered, 0);
+            queue.was_read(ReadBy::List, Load::Overloaded, unread);
+            (gets, beside)
+        };
+        let (alone, get) = (None, Some(ReadBy::Get));
+        let asked = [16; 6].map(&mut singly_until_list);
+        assert_eq!(asked, [(0, alone), (16, get), (32, get), (64, get), (128, get), (128, get)]);
+        assert_eq!([15, 0].map(singly_until_list), [(128, get), (0, alone)], "all but a few");
     }
 
     #[test]
@@ -281,7 +324,7 @@ mod tests {
                 queue.writing(node);
             }
             let counts = (queue.gets, queue.writes.len());
-            queue.was_read(ReadBy::Get, load);
+            queue.was_read(ReadBy::Get, load, 0);
             let node = queue.writes.keys().next().cloned().unwrap_or_default();
             queue.was_written(&node, load);
             counts

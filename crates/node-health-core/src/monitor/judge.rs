@@ -111,7 +111,8 @@ impl Monitor {
             Read::Failed { load, .. } => *load,
             Read::Found { .. } | Read::Gone => Load::Answered,
         });
-        self.queue.was_read(by, load);
+        let unread = answers.iter().filter(|(_, read)| matches!(read, Read::Failed { .. }));
+        self.queue.was_read(by, load, unread.count());
         for (name, read) in answers {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
             if !matches!(&node.phase, Phase::Reading(read) if read.asked.mono == asked) {

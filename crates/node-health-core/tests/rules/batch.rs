@@ -34,6 +34,35 @@ fn a_zone_that_falls_silent_together_is_read_by_one_list() {
     assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 20));
 }
 
+/// A LIST may be refused, or too slow to come to its end, while single reads are answered.
+#[test]
+fn who_a_list_did_not_get_to_is_read_one_by_one() {
+    let (mut world, names) = mk_world(60);
+    world.pass(10.0);
+    for node in &names[20..] {
+        world.renew(node);
+    }
+    world.pass(40.1);
+    assert!(
+        matches!(world.pending[..], [Pending::Read(_, ReadBy::List, _)]),
+        "{:?}",
+        world.pending
+    );
+    world.answers = Answers::Fails;
+    world.answer_pending();
+    world.answers = Answers::Later;
+    world.pass(1.0);
+    let is_get = |request: &Pending| matches!(request, Pending::Read(_, ReadBy::Get, _));
+    assert!(
+        world.pending.len() == 8 && world.pending.iter().all(is_get),
+        "{:?}",
+        world.pending
+    );
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 20));
+}
+
 #[test]
 fn a_few_of_many_are_read_one_by_one_and_not_all_at_once() {
     let (mut world, names) = mk_world(400);
