@@ -45,11 +45,8 @@ impl Monitor {
         }
         let name = facts.name.clone();
         match self.nodes.get(&name) {
-            Some(node) if node.uid == facts.uid => {
-                if snapshot || !node.is_ahead_of(&facts) {
-                    self.update_node(&name, facts, now, out);
-                }
-            }
+            Some(node) if !snapshot && node.is_ahead_of(&facts) => {}
+            Some(node) if node.uid == facts.uid => self.update_node(&name, facts, now, out),
             Some(_) => {
                 // Another node of the same name: it inherits nothing (NL-035, NL-036). Its record replaces the old one.
                 self.remove_node(&name, now, out);

@@ -100,6 +100,22 @@ fn what_is_under_way_for_the_old_node_does_not_touch_the_new_one() {
     );
 }
 
+/// NL-036: the watch may be behind a read that found the next node of that name.
+#[test]
+fn what_is_told_late_of_an_earlier_uid_is_ignored() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.change("n1", |facts| facts.ready.status = ReadyStatus::False);
+    let earlier = world.nodes["n1"].clone();
+    world.create("n1", "u2", ReadyStatus::True);
+    world.story();
+    world.give(Input::NodeApplied(earlier));
+    world.give(Input::NodeDeleted {
+        name: "n1".into(),
+        uid: "u1".into(),
+    });
+    check(&mut world, &[]);
+}
+
 /// A deletion of an earlier node of that name, told late.
 #[test]
 fn the_deletion_of_another_uid_is_ignored() {
