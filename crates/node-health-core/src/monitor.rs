@@ -73,12 +73,23 @@ pub struct Monitor {
 struct Seen {
     nodes: bool,
     unlisted_nodes: Unlisted<NodeName>,
+    /// Nodes that were read or written since a list began that has not ended: what it says of them may be the past.
+    newer_nodes: BTreeSet<NodeName>,
     /// Nodes that are there, and that nothing is known of.
     unreadable: BTreeSet<NodeName>,
     leases: bool,
     unlisted_leases: Unlisted<NodeName>,
     topic: bool,
     topic_complete: bool,
+}
+
+impl Seen {
+    /// A node was read or written.
+    fn node_since_list(&mut self, name: &NodeName) {
+        if self.unlisted_nodes.is_under_way() {
+            self.newer_nodes.insert(name.clone());
+        }
+    }
 }
 
 /// Sizes, for metrics and readiness; O(1).

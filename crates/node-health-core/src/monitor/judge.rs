@@ -226,6 +226,7 @@ impl Monitor {
             WriteOutcome::Stored(version) => {
                 unknown::take_written(node, since, version);
                 node.changed = true;
+                self.seen.node_since_list(&written.name);
                 self.unknown_arrived(&written.name, now, out);
                 self.refresh(&written.name, now, out);
             }

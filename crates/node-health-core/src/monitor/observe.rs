@@ -17,6 +17,7 @@ impl Monitor {
     /// Some of a list. Each node is taken by itself; who is gone shows only in the end.
     pub(super) fn take_some_nodes(&mut self, begins: bool, nodes: Vec<NodeFacts>, now: Now, out: &mut Vec<Effect>) {
         if begins {
+            self.seen.newer_nodes.clear();
             self.seen.unlisted_nodes.begin(self.nodes.keys().cloned());
         }
         for facts in nodes {
@@ -34,18 +35,24 @@ impl Monitor {
         for facts in all {
             self.take_node(facts, true, now, out);
         }
+        self.seen.newer_nodes.clear();
         self.seen.nodes = true;
         self.seen.unreadable = unreadable.into_iter().collect();
     }
 
-    /// A node as it is now. What is older than what is known is ignored unless it is part of a `snapshot`.
+    /// A node as it is now. What is older than what is known is ignored unless it is part of a `snapshot`; then too if what is known came
+    /// after that began.
     pub(super) fn take_node(&mut self, facts: NodeFacts, snapshot: bool, now: Now, out: &mut Vec<Effect>) {
         if !self.config.shard.owns(&facts.name) {
             return;
         }
         let name = facts.name.clone();
+        if !snapshot {
+            self.seen.node_since_list(&name);
+        }
+        let is_believed = snapshot && !self.seen.newer_nodes.contains(&name);
         match self.nodes.get(&name) {
-            Some(node) if !snapshot && node.is_ahead_of(&facts) => {}
+            Some(node) if !is_believed && node.is_ahead_of(&facts) => {}
             Some(node) if node.uid == facts.uid => self.update_node(&name, facts, now, out),
             Some(_) => {
                 // Another node of the same name: it inherits nothing (NL-035, NL-036). Its record replaces the old one.

@@ -3,7 +3,7 @@
 use bailiff_model::{Listed, NodeName, ReadyStatus, Zone};
 use bailiff_node_health_core::{Config, Input, LeaseFacts, NodeFacts};
 
-use crate::support::{World, check};
+use crate::support::{Answers, World, check};
 
 impl World {
     /// Lists all nodes and leases. Of each a list breaks off before, and the whole comes in parts.
@@ -111,6 +111,34 @@ fn a_lease_without_a_node_is_gone_with_the_list() {
             !listed,
             "the same again is a sign of life only if it is new"
         );
+    }
+}
+
+/// A list that comes in parts takes its time: what was read or written of a node since it began is newer than what it says. That is so of
+/// this list only.
+#[test]
+fn a_list_does_not_take_back_what_came_after_it_began() {
+    for in_the_end in [false, true] {
+        let mut world = World::running(Config::default(), &["n1", "n2"]);
+        let (n1, n2) = (world.nodes_of(&["n1"]), world.nodes_of(&["n2"]));
+        world.give(Input::SomeNodes {
+            first: true,
+            nodes: n2.clone(),
+        });
+        world.pass_alive(51.0, &["n2"]);
+        assert_eq!(world.verdict("n1"), "unreachable");
+        world.story();
+        if in_the_end {
+            world.give(Input::Nodes(n1.clone().into()));
+        } else {
+            let nodes = n1.clone();
+            world.give(Input::SomeNodes { first: false, nodes });
+            world.give(Input::Nodes(Vec::new().into()));
+        }
+        check(&mut world, &[]);
+        world.answers = Answers::Later;
+        world.give(Input::Nodes([n1, n2].concat().into()));
+        assert_eq!(world.verdict("n1"), "late", "the next list is believed");
     }
 }
 
