@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::hub::{Hub, Seat};
 use super::status;
-use crate::engine::{Command, Kept, Position, Selection, Set, SnapshotReason, Speaker, cursor};
+use crate::engine::{Command, Engine, Kept, Position, Selection, Set, SnapshotReason, Speaker, cursor};
 use crate::record::ShardStatus;
 use crate::wire::{self, envelope, scalar};
 
@@ -43,6 +43,8 @@ struct Reader {
     owes_boundary: bool,
     /// The states of all shards were not told yet.
     owes_shards: bool,
+    /// A bookmark is due.
+    owes_bookmark: bool,
 }
 
 /// A set that is being sent.
@@ -86,6 +88,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
         bookmark,
         owes_boundary: true,
         owes_shards: true,
+        owes_bookmark: false,
     };
     let steps = stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
@@ -167,21 +170,29 @@ impl Reader {
             if std::mem::take(&mut self.owes_boundary) {
                 return Ok(Step::Boundary(pb::Boundary { cursor: self.cursor() }));
             }
+            if self.owes_bookmark {
+                let Some(bookmark) = self.mk_bookmark() else { continue };
+                self.owes_bookmark = false;
+                return Ok(bookmark);
+            }
             tokio::select! {
                 biased;
                 () = self.ended.cancelled() => return Err(status::down()),
-                () = self.bookmark.tick() => return Ok(self.mk_bookmark()),
+                () = self.bookmark.tick() => self.owes_bookmark = true,
                 () = self.seat.wake.notified() => {}
             }
         }
     }
 
     fn has_news(&self) -> bool {
+        // Whoever resumes is told all shards before the boundary, even if it missed nothing.
+        self.owes_shards || self.hub.read(|engine| self.is_behind(engine))
+    }
+
+    fn is_behind(&self, engine: &dyn Engine) -> bool {
         match self.position {
             Position::Start(_) => true,
-            // Whoever resumes is told all shards before the boundary, even if it missed nothing.
-            Position::After(_) if self.owes_shards => true,
-            Position::After(revision) => self.hub.read(|engine| engine.head()) > revision,
+            Position::After(revision) => engine.head() > revision,
         }
     }
 
@@ -250,13 +261,17 @@ impl Reader {
         }))
     }
 
-    fn mk_bookmark(&self) -> Step {
+    /// All shards as they are at the reader's position; `None` if there is news, which come first: a shard that is complete says that a
+    /// key which is missing is not there.
+    fn mk_bookmark(&self) -> Option<Step> {
         let now = self.hub.now();
-        let shards = self.hub.read(|engine| engine.shards(&self.selection.topics, now));
-        Step::Bookmark(pb::Bookmark {
+        let shards = self
+            .hub
+            .read(|engine| (!self.is_behind(engine)).then(|| engine.shards(&self.selection.topics, now)))?;
+        Some(Step::Bookmark(pb::Bookmark {
             cursor: self.cursor(),
             shards: shards.iter().map(envelope::to_shard_status).collect(),
-        })
+        }))
     }
 
     fn cursor(&self) -> String {

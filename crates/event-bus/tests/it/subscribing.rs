@@ -48,6 +48,26 @@ async fn an_empty_bus_has_an_empty_snapshot_and_no_shards(kind: Kind) {
     assert!(!follower.is_complete(HEALTH));
 }
 
+on_every_engine!(async a_shard_is_not_said_to_be_complete_before_what_it_holds);
+/// A bookmark is due when the reader has not read yet what there is.
+async fn a_shard_is_not_said_to_be_complete_before_what_it_holds(kind: Kind) {
+    let world = World::new(kind);
+    let mut follower = world.follow(&[HEALTH]);
+    follower.for_seconds(1).await;
+    let publisher = world.publish("monitor", HEALTH, (0, 1), 7);
+    publisher.set(mk_draft("n1", 1));
+    publisher.complete();
+    soon("everything is published", publisher.settled()).await;
+    pass(3).await;
+    let update = follower.step().await;
+    assert!(matches!(update, Update::Changes { .. }), "{update:?}");
+    assert_eq!((follower.held.len(), follower.is_complete(HEALTH)), (1, true));
+    assert!(
+        matches!(follower.step().await, Update::Status { .. }),
+        "the bookmark comes all the same"
+    );
+}
+
 on_every_engine!(async a_broken_stream_is_resumed_where_it_was);
 async fn a_broken_stream_is_resumed_where_it_was(kind: Kind) {
     let world = World::new(kind);
