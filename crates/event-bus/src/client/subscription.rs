@@ -353,6 +353,8 @@ impl Subscription {
             return None;
         }
         self.cursor = changes.cursor;
+        // The owner has the bus again; the next loss is another one.
+        self.lost = None;
         let Partial {
             is_snapshot,
             records,

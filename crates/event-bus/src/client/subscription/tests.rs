@@ -109,3 +109,17 @@ async fn a_tombstone_for_an_unknown_reason_is_a_tombstone() {
         .collect();
     assert_eq!(found, [("n1", &None, Some(TombstoneReason::Withdrawn))]);
 }
+
+/// The bus comes back and goes again before it has said all of what it has to say.
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_is_lost_again_after_a_whole_set_is_said_to_be_lost_again() {
+    let mut subscription = mk_subscription();
+    let status = Status::unavailable("away");
+    let is_lost = |update: Option<Update>| matches!(update, Some(Update::Lost { .. }));
+    assert!(is_lost(subscription.fail(&status)));
+    assert_eq!(subscription.fail(&status), None, "said once");
+    assert_eq!(subscription.take(mk_changes(Vec::new(), true)), None, "the set is not whole");
+    assert_eq!(subscription.fail(&status), None, "nothing was heard meanwhile");
+    assert!(subscription.take(mk_changes(Vec::new(), false)).is_some());
+    assert!(is_lost(subscription.fail(&status)));
+}
