@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Refusal;
+
 /// Bounds and durations. The defaults are the contract's; tests use smaller ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -33,6 +35,17 @@ pub struct Limits {
     pub terminal_for: Duration,
     /// How many terminal outcomes are kept.
     pub terminal: usize,
+}
+
+impl Limits {
+    /// Refuses a batch of so many records if that is none, or too many.
+    pub(crate) const fn check_batch(&self, records: usize) -> Result<(), Refusal> {
+        let most = self.batch;
+        if records == 0 || records > most {
+            return Err(Refusal::Batch { found: records, most });
+        }
+        Ok(())
+    }
 }
 
 impl Default for Limits {

@@ -150,6 +150,9 @@ impl Session {
 
     async fn publish(&mut self, session: SessionId, topic: Topic, batch: pb::Batch) -> Result<Answered, Status> {
         let count = batch.records.len();
+        // The engine refuses it too, but only when all of it was decoded, and went through a log.
+        let limits = &self.hub.options.limits;
+        limits.check_batch(count).map_err(|refusal| self.hub.refuse(&refusal))?;
         let mut records = Vec::with_capacity(count);
         for (index, record) in batch.records.iter().enumerate() {
             let incoming = envelope::decoded(record).and_then(|record| envelope::incoming(topic, record));

@@ -84,6 +84,34 @@ async fn a_record_that_is_none_is_named(kind: Kind) {
     }
 }
 
+on_every_engine!(async a_batch_that_is_too_large_is_refused_before_anything_in_it_is_looked_at);
+async fn a_batch_that_is_too_large_is_refused_before_anything_in_it_is_looked_at(kind: Kind) {
+    let world = World::new(kind);
+    let open = pb::OpenSession {
+        topic: HEALTH.to_string(),
+        shard_count: 1,
+        producer: "foreign".to_owned(),
+        epoch: 1,
+        ..pb::OpenSession::default()
+    };
+    for (count, wanted) in [
+        (0, "batch.records: 0 records are not allowed"),
+        (1_000, "batch.records[0].record:"),
+        (1_001, "batch.records: 1001 records are not allowed"),
+    ] {
+        let batch = pb::Batch {
+            id: 1,
+            records: vec![b"none".as_slice().into(); count],
+        };
+        let steps = [Step::Open(open.clone()), Step::Batch(batch)];
+        let status = soon("an answer", world.last_answer_to(steps))
+            .await
+            .expect_err("it is refused");
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
+        assert!(status.message().starts_with(wanted), "{status:?}");
+    }
+}
+
 on_every_engine!(async a_batch_is_acknowledged_with_the_revision_of_each_record);
 /// Our own client has no use for the revisions.
 async fn a_batch_is_acknowledged_with_the_revision_of_each_record(kind: Kind) {

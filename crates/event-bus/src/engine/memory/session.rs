@@ -141,13 +141,7 @@ impl Memory {
     }
 
     pub(super) fn publish(&mut self, id: SessionId, records: Vec<Incoming>, now: Now) -> Result<Answer, Refusal> {
-        let most = self.limits.batch;
-        if records.is_empty() || records.len() > most {
-            return Err(Refusal::Batch {
-                found: records.len(),
-                most,
-            });
-        }
+        self.limits.check_batch(records.len())?;
         let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
         session.heard_at = now.mono;
         if session.staged.is_some() {
