@@ -118,11 +118,16 @@ impl LeaseTrack {
         self.latest.filter(|_| self.present).map(Stamp::wall)
     }
 
+    /// `metadata.resourceVersion` of the state known.
+    pub(crate) fn version(&self) -> ResourceVersion {
+        ResourceVersion::from(self.version)
+    }
+
     /// The lease that stays when the node goes: it is not new to the next node of that name.
     pub(crate) fn left_behind(&self, name: &NodeName) -> Option<LeaseFacts> {
         self.present.then(|| LeaseFacts {
             name: name.clone(),
-            resource_version: ResourceVersion::from(self.version),
+            resource_version: self.version(),
             renewed: self.latest.map(Stamp::wall),
         })
     }
@@ -155,6 +160,8 @@ fn is_renewal(old: Option<Wall>, new: Option<Wall>, profile: Profile) -> bool {
 pub(crate) struct Suspicion {
     pub(crate) asked: Now,
     pub(crate) node: NodeRef,
+    /// `metadata.resourceVersion` of its lease.
+    pub(crate) lease: ResourceVersion,
     /// The incident it is in.
     pub(crate) trace: Option<TraceContext>,
     pub(crate) counted_from: Wall,

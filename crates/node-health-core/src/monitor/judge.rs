@@ -85,6 +85,7 @@ impl Monitor {
                     node.phase = Phase::Reading(Box::new(Suspicion {
                         asked: now,
                         node: node.reference(name),
+                        lease: node.lease.version(),
                         trace: node.trace(),
                         counted_from: node.count.wall.wall(),
                         grace_ended: now.wall_of(ended),
@@ -133,11 +134,14 @@ impl Monitor {
                     self.note_refused(&name, refused, now, out);
                     self.postpone(&name, asked, None, now, out);
                 }
+                // Of what was known when it was asked for nothing can be newer, unless the server itself went back.
                 Read::Found { node, lease } => {
                     if let Some(lease) = lease {
-                        self.take_lease(lease, false, now, out);
+                        let went_back = lease.resource_version.is_older_than(&suspicion.lease);
+                        self.take_lease(lease, went_back, now, out);
                     }
-                    self.take_node(*node, false, now, out);
+                    let went_back = node.resource_version.is_older_than(&suspicion.node.resource_version);
+                    self.take_node(*node, went_back, now, out);
                     self.judge(&name, *suspicion, now, out);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bailiff_model::{Profile, ReadyStatus};
+use bailiff_model::{Profile, ReadyStatus, ResourceVersion};
 use bailiff_node_health_core::{Config, Effect, Input};
 use jiff::SignedDuration;
 
@@ -274,6 +274,25 @@ fn a_list_is_believed_even_if_it_goes_back() {
     world.change("n1", |facts| facts.ready.status = ReadyStatus::False);
     world.give(Input::Nodes(vec![before].into()));
     assert_eq!(world.verdict("n1"), "healthy");
+}
+
+/// So is a read that is older than what was known when it was asked for; the watches may not notice.
+#[test]
+fn a_read_is_believed_that_goes_back() {
+    for by_lease in [true, false] {
+        let mut world = World::running(Config::default(), &["n1"]);
+        world.pass(30.0);
+        let (wall, version) = (world.now.wall, ResourceVersion::from("1"));
+        if by_lease {
+            let lease = world.leases.get_mut("n1").expect("it has a lease");
+            (lease.renewed, lease.resource_version) = (Some(wall), version);
+        } else {
+            let facts = world.nodes.get_mut("n1").expect("it is there");
+            (facts.ready.heartbeat, facts.resource_version) = (Some(wall), version);
+        }
+        world.pass(20.1);
+        assert_eq!((world.verdict("n1"), world.ready("n1")), ("healthy", ReadyStatus::True));
+    }
 }
 
 /// The sign that came while the read was under way saves the node, also if the read itself is older.
