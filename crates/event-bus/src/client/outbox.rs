@@ -92,7 +92,7 @@ struct Slot {
     /// When it was made: however often it is sent, it is not made again.
     made: Mono,
     version: Version,
-    /// Something of this key was sent: the bus may have it.
+    /// The bus may have something of this key: it was sent, or was to be removed.
     is_known: bool,
 }
 
@@ -196,7 +196,7 @@ impl Outbox {
         let version = self.last_version;
         let (pattern, differences) = self.patterns.keep(said);
         let known = self.slots.get_key_value(key);
-        let is_known = known.is_some_and(|(_, slot)| slot.is_known);
+        let is_known = known.is_some_and(|(_, slot)| slot.is_known || slot.is_removal);
         let key = known.map_or_else(|| Arc::from(key), |(key, _)| Arc::clone(key));
         let slot = Slot {
             pattern,
@@ -311,8 +311,8 @@ impl Outbox {
             self.slots
                 .retain(|key, slot| !slot.is_removal || outlives_replace(topic, key));
             self.give_room_back();
-            for slot in self.slots.values_mut() {
-                slot.is_known = false;
+            for (key, slot) in &mut self.slots {
+                slot.is_known &= outlives_replace(topic, key);
             }
             self.queue = self.slots.iter().map(|(key, slot)| (slot.version, Arc::clone(key))).collect();
             return;

@@ -261,6 +261,43 @@ fn what_comes_and_goes_while_the_bus_is_away_leaves_nothing() {
     assert_eq!(outbox.slots.len(), 1);
 }
 
+/// What the predecessor said of the key outlives the replace part, and the bus has it until it is told.
+#[test]
+fn a_removal_that_waits_is_not_forgotten_for_a_draft_that_takes_its_place() {
+    let mut outbox = mk_connected(Topic::EvictionOutcomes);
+    for away in [false, true] {
+        outbox.remove("pod/uid-0", NOW);
+        if away {
+            outbox.disconnected();
+            outbox.connected("bus-1", true);
+        }
+        outbox.set(mk_outcome(0), NOW);
+        outbox.remove("pod/uid-0", NOW);
+        let Some(Step::Batch(batch)) = outbox.next_step(NOW.mono) else {
+            panic!("the bus must be told");
+        };
+        let removals: Vec<_> = envelopes(&batch).map(|record| (record.key, record.body)).collect();
+        let tombstone = |body: &_| matches!(body, Some(pb::envelope::Body::Tombstone(_)));
+        assert!(
+            matches!(&removals[..], [(key, body)] if key == "pod/uid-0" && tombstone(body)),
+            "{removals:?}"
+        );
+        outbox.acknowledged(batch.id);
+    }
+}
+
+#[test]
+fn what_outlives_a_replace_part_is_removed_though_it_was_not_sent_again() {
+    let mut outbox = mk_connected(Topic::EvictionOutcomes);
+    outbox.set(mk_outcome(0), NOW);
+    let (id, _) = next_keys(&mut outbox);
+    outbox.acknowledged(id);
+    outbox.disconnected();
+    outbox.connected("bus-1", true);
+    outbox.remove("pod/uid-0", NOW);
+    assert_eq!(next_keys(&mut outbox).1, ["pod/uid-0"]);
+}
+
 #[test]
 fn outcomes_do_not_pile_up_while_the_bus_is_away() {
     let mut outbox = mk_connected(Topic::EvictionOutcomes);
