@@ -60,8 +60,8 @@ pub(super) struct Outbox {
     last_version: Version,
     last_batch: u64,
     inflight: BTreeMap<u64, Sent>,
-    /// Staged in the replace part of the present session.
-    staged: Sent,
+    /// What is staged of each key in the replace part of the present session.
+    staged: IndexMap<Arc<str>, Version>,
     terminal: VecDeque<(Arc<str>, Version)>,
     is_initial_state_set: bool,
     is_connected: bool,
@@ -116,7 +116,7 @@ impl Outbox {
             last_version: 0,
             last_batch: 0,
             inflight: BTreeMap::new(),
-            staged: Vec::new(),
+            staged: IndexMap::default(),
             terminal: VecDeque::new(),
             is_initial_state_set: false,
             is_connected: false,
@@ -265,8 +265,9 @@ impl Outbox {
     }
 
     fn is_sent(&self, key: &str, version: Version) -> bool {
-        let mut sent = self.inflight.values().flatten().chain(&self.staged);
-        sent.any(|(sent_key, sent_version)| *sent_version == version && **sent_key == *key)
+        let mut sent = self.inflight.values().flatten();
+        self.staged.get(key) == Some(&version)
+            || sent.any(|(sent_key, sent_version)| *sent_version == version && **sent_key == *key)
     }
 
     pub(super) fn complete(&mut self) {
@@ -395,7 +396,7 @@ impl Outbox {
         false
     }
 
-    fn are_on_the_bus(&mut self, sent: Sent) {
+    fn are_on_the_bus(&mut self, sent: impl IntoIterator<Item = (Arc<str>, Version)>) {
         for (key, version) in sent {
             // If it was not superseded meanwhile.
             let is_removed = |slot: &Slot| slot.version == version && slot.is_removal;

@@ -299,6 +299,34 @@ fn what_outlives_a_replace_part_is_removed_though_it_was_not_sent_again() {
 }
 
 #[test]
+fn what_is_staged_is_kept_once_for_each_key() {
+    let mut outbox = Outbox::new(Topic::NodeHealth);
+    outbox.connected("bus-1", true);
+    for content in 0..100 {
+        outbox.set(mk_draft("n1", content), NOW);
+        outbox.set(mk_draft("n2", content), NOW);
+        let (id, _) = next_keys(&mut outbox);
+        outbox.acknowledged(id);
+    }
+    assert_eq!(outbox.staged.len(), 2);
+    outbox.remove("n2", NOW);
+    let (id, _) = next_keys(&mut outbox);
+    outbox.acknowledged(id);
+    assert_eq!(
+        outbox.slots.len(),
+        2,
+        "what was staged of it is there until the part has ended"
+    );
+    outbox.complete();
+    let Some(Step::EndReplace(end)) = outbox.next_step(NOW.mono) else {
+        panic!("everything is staged");
+    };
+    assert!(outbox.acknowledged(end.id));
+    assert!(outbox.is_settled());
+    assert_eq!(outbox.slots.len(), 1);
+}
+
+#[test]
 fn outcomes_do_not_pile_up_while_the_bus_is_away() {
     let mut outbox = mk_connected(Topic::EvictionOutcomes);
     let mut evicting = mk_outcome(0);
