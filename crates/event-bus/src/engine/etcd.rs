@@ -41,7 +41,7 @@ pub use self::service::{Status, serve};
 
 use self::log::Entry;
 use self::machine::Machine;
-use self::replica::{Append, Replica};
+use self::replica::{Append, Logged, Replica};
 use super::{Command, Effect, Engine, Kept, Position, Refusal, Selection, Set, Ticket, TopicFigures};
 use crate::record::ShardStatus;
 
@@ -91,8 +91,8 @@ enum Input {
     Join { alone: bool, present: Vec<String> },
     /// The lease of this replica ended.
     Departed(String),
-    /// There is a snapshot of so many bytes; `None`: it was asked for and is not there.
-    Snapshot(Option<u64>),
+    /// There is a snapshot of so many bytes, of all but this of the log; `None`: it was asked for and is not there.
+    Snapshot(Option<(u64, Logged)>),
     /// The log was lost in part; this is what it came to.
     Reload(Box<Machine>),
 }
@@ -211,10 +211,10 @@ impl Etcd {
             Input::Committed(seq) => self.replica.committed(seq),
             Input::Join { alone, present } => self.replica.join(alone, present, now),
             Input::Departed(replica) => self.replica.departed(&replica, now),
-            Input::Snapshot(bytes) => {
+            Input::Snapshot(snapshot) => {
                 self.is_snapshot_asked = false;
-                if let Some(bytes) = bytes {
-                    self.replica.snapshot_taken(bytes);
+                if let Some((bytes, since)) = snapshot {
+                    self.replica.snapshot_taken(bytes, since);
                     self.tell(|standing| standing.snapshot_bytes = bytes);
                 }
             }

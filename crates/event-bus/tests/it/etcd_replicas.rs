@@ -276,6 +276,30 @@ async fn deleted_data_are_another_bus_and_everything_is_published_again() {
     assert_eq!(after, setup.replicas[1].server.incarnation());
 }
 
+/// However often replicas are started again, the log does not grow for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_log_holds_at_a_start_counts_towards_the_next_snapshot() {
+    use bailiff_event_bus::engine::{Command, Engine as _};
+
+    if !is_installed() {
+        return;
+    }
+    let mut setup = Setup::new(1, 0).await;
+    setup.config.snapshot_after.entries = 1_000;
+    setup.start().await;
+    let publisher = setup.publish(&setup.bus(), "monitor", 7);
+    publisher.complete();
+    for content in 0..30 {
+        publisher.set(mk_draft("n1", content));
+        soon("it is there", publisher.settled()).await;
+    }
+    let (clock, seed) = (setup.clock.clone(), setup.seed.clone());
+    let (mut engine, _driver) = etcd::connect(&setup.config, &seed, || clock.now()).await.unwrap();
+    engine.apply(1, Command::Tick, clock.now());
+    let standing = *engine.standing().lock().unwrap();
+    assert!(standing.entries >= 30 && standing.bytes >= 30 * 100, "{standing:?}");
+}
+
 /// A replica that reads the log so late that it is gone: it goes on from the snapshot, and its readers do not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_was_compacted_before_it_was_read_is_made_up_for() {

@@ -162,7 +162,7 @@ pub async fn connect(config: &Config, seed: &Seed, now: impl Fn() -> Now) -> Res
         standing: Arc::default(),
     };
     let mut replica = Replica::new(replica, loaded.machine, now());
-    replica.snapshot_taken(loaded.snapshot_bytes);
+    replica.snapshot_taken(loaded.snapshot_bytes, loaded.since_snapshot);
     let standing = Arc::clone(&link.standing);
     let engine = Etcd::new(loaded.incarnation, replica, (from_driver, to_driver), wake, standing, config);
     let driver = Driver {

@@ -9,6 +9,7 @@ use super::client::{self, Client, Error};
 use super::keys::{Key, Keys};
 use super::log::Entry;
 use super::machine::Machine;
+use super::replica::Logged;
 use super::save::Saved;
 use super::snapshot::{self, Pieces};
 use super::{rpc, store};
@@ -31,6 +32,7 @@ pub(super) struct Loaded {
     pub(super) newest: Option<Vec<u8>>,
     pub(super) snapshot: Saved,
     pub(super) snapshot_bytes: u64,
+    pub(super) since_snapshot: Logged,
 }
 
 /// Reads everything. Data that is not there, or not whole, is begun anew, as `incarnation`.
@@ -60,7 +62,12 @@ pub(super) async fn load(client: &Client, keys: &Keys, limits: &Limits, incarnat
         let mut logged: Vec<&rpc::KeyValue> = found.iter().filter(is_log).collect();
         logged.sort_by_key(|kv| kv.mod_revision);
         let newest = logged.last().map(|kv| kv.key.clone());
+        let position = snapshot::position(&pieces.manifest);
+        let mut since_snapshot = Logged::default();
         for kv in logged {
+            if to_revision(kv.mod_revision) > position {
+                since_snapshot.count(kv.value.len());
+            }
             // What this format does not know changes nothing, here as when it comes by watch.
             if let Ok(entry) = Entry::from_bytes(&kv.value) {
                 machine.apply(to_revision(kv.mod_revision), entry);
@@ -74,9 +81,10 @@ pub(super) async fn load(client: &Client, keys: &Keys, limits: &Limits, incarnat
             newest,
             snapshot: Saved {
                 revision: stored.map_or(0, |kv| kv.mod_revision),
-                position: snapshot::position(&pieces.manifest),
+                position,
             },
             snapshot_bytes: pieces.manifest.bytes,
+            since_snapshot,
         });
     }
 }

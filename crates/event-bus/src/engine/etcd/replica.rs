@@ -39,9 +39,15 @@ pub(in crate::engine) struct Replica {
     awaited: BTreeMap<u64, Awaited>,
     last_seq: u64,
     last_sent: Mono,
-    entries_since_snapshot: u64,
-    bytes_since_snapshot: u64,
+    since_snapshot: Logged,
     snapshot_bytes: u64,
+}
+
+/// How much of the log is in no snapshot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::engine) struct Logged {
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
 }
 
 /// A moment that is known on both clocks: what lies between it and now counts on.
@@ -107,8 +113,7 @@ impl Replica {
             part_tickets: Vec::new(),
             awaited: BTreeMap::new(),
             last_sent: now.mono,
-            entries_since_snapshot: 0,
-            bytes_since_snapshot: 0,
+            since_snapshot: Logged::default(),
             snapshot_bytes: 0,
         }
     }
@@ -137,8 +142,8 @@ impl Replica {
             is_member: self.is_member(),
             position: self.machine.position,
             waiting: oldest.map_or(Duration::ZERO, |awaited| now.saturating_since(awaited.sent_at)),
-            entries: self.entries_since_snapshot,
-            bytes: self.bytes_since_snapshot,
+            entries: self.since_snapshot.entries,
+            bytes: self.since_snapshot.bytes,
             ..Standing::default()
         }
     }
@@ -150,7 +155,8 @@ impl Replica {
         };
         let times = rank + 1;
         let bytes = after.bytes.max(self.snapshot_bytes);
-        let is_long = self.entries_since_snapshot >= after.entries * times || self.bytes_since_snapshot >= bytes * times;
+        let Logged { entries, bytes: logged } = self.since_snapshot;
+        let is_long = entries >= after.entries * times || logged >= bytes * times;
         is_long && self.machine.is_whole()
     }
 
@@ -413,20 +419,26 @@ impl Replica {
         if head > before {
             effects.push(Effect::Advanced { head });
         }
-        (self.entries_since_snapshot, self.bytes_since_snapshot) = (0, 0);
+        self.since_snapshot = Logged::default();
         effects
     }
 
     /// So much came out of the log.
-    pub(super) fn counted(&mut self, bytes: usize) {
-        self.entries_since_snapshot += 1;
-        self.bytes_since_snapshot += bytes as u64;
+    pub(super) const fn counted(&mut self, bytes: usize) {
+        self.since_snapshot.count(bytes);
     }
 
-    /// There is a snapshot of what the log said so far.
-    pub(super) fn snapshot_taken(&mut self, bytes: u64) {
-        self.snapshot_bytes = bytes;
-        (self.entries_since_snapshot, self.bytes_since_snapshot) = (0, 0);
+    /// There is a snapshot of so many bytes, of all that the log said so far but for this.
+    pub(super) const fn snapshot_taken(&mut self, bytes: u64, since: Logged) {
+        (self.snapshot_bytes, self.since_snapshot) = (bytes, since);
+    }
+}
+
+impl Logged {
+    /// An entry of so many bytes more.
+    pub(super) const fn count(&mut self, bytes: usize) {
+        self.entries += 1;
+        self.bytes += bytes as u64;
     }
 }
 

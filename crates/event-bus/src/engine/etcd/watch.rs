@@ -11,6 +11,7 @@ use super::driver::{AGAIN_AFTER, End, Link, Step};
 use super::keys::Key;
 use super::load::{self, Loaded, to_revision};
 use super::log::Entry;
+use super::replica::Logged;
 use super::save::Saved;
 use super::{Input, rpc, snapshot, store};
 
@@ -171,7 +172,7 @@ impl Link {
                     revision: kv.mod_revision,
                     position: snapshot::position(&manifest),
                 });
-                self.tell(Input::Snapshot(Some(manifest.bytes))).await
+                self.tell(Input::Snapshot(Some((manifest.bytes, Logged::default())))).await
             }
             (Key::Meta, _) => Err(End::Lost),
             _ => Ok(()),
@@ -191,12 +192,13 @@ impl Link {
                     newest,
                     snapshot,
                     snapshot_bytes,
+                    since_snapshot,
                     ..
                 }) => {
                     self.set_newest(machine.position, newest);
                     self.set_saved(snapshot);
                     self.tell(Input::Reload(Box::new(machine))).await?;
-                    self.tell(Input::Snapshot(Some(snapshot_bytes))).await?;
+                    self.tell(Input::Snapshot(Some((snapshot_bytes, since_snapshot)))).await?;
                     self.told.send_replace(revision);
                     return Ok(revision);
                 }
