@@ -55,6 +55,12 @@ pub(super) struct Seat {
     pub(super) wake: Arc<Notify>,
 }
 
+/// An answer that is waited for; dropping it closes a session that was opened for it and is nobody's yet.
+struct Waiting<'a> {
+    hub: &'a Hub,
+    answer: oneshot::Receiver<Result<Answer, Refusal>>,
+}
+
 /// An open session; dropping it closes the session.
 pub(super) struct Lease {
     hub: Arc<Hub>,
@@ -138,18 +144,18 @@ impl Hub {
 
     /// Gives the engine a command and waits for the answer.
     pub(super) async fn call(&self, command: Command) -> Result<Answer, Status> {
-        let answer = {
+        let (tx, answer) = oneshot::channel();
+        let mut waiting = Waiting { hub: self, answer };
+        {
             let now = self.now();
             let mut state = self.lock();
-            let (tx, rx) = oneshot::channel();
             let ticket = state.next_ticket();
             state.waiting.insert(ticket, tx);
             state.apply(ticket, command, now);
-            rx
-        };
+        }
         let result = tokio::select! {
             biased;
-            result = answer => result.map_err(|_| status::down())?,
+            result = &mut waiting.answer => result.map_err(|_| status::down())?,
             () = self.is_down() => return Err(status::down()),
         };
         result.map_err(|refusal| self.refuse(&refusal))
@@ -324,6 +330,17 @@ impl State {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.hub.lock().subscribers.remove(&self.number);
+    }
+}
+
+// === impl Waiting ===
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.answer.close();
+        if let Ok(Ok(Answer::Opened { session, .. })) = self.answer.try_recv() {
+            self.hub.tell(Command::Close { session });
+        }
     }
 }
 

@@ -80,7 +80,14 @@ impl Session {
                 OPEN_WITHIN.as_secs()
             ))),
             Event::Message(Ok(None)) => Ok(None),
-            Event::Message(Ok(Some(request))) => self.answer(request).await.map(Some),
+            Event::Message(Ok(Some(request))) => {
+                let broken = self.broken.clone();
+                tokio::select! {
+                    biased;
+                    answered = self.answer(request) => answered.map(Some),
+                    () = broken.cancelled() => Err(status::down()),
+                }
+            }
             // The caller broke off; nobody hears this.
             Event::Message(Err(status)) => Err(status),
         }

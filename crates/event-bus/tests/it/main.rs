@@ -26,5 +26,6 @@ mod stream_properties;
 mod subscribing;
 mod support;
 mod tcp;
+mod waiting;
 mod wire_properties;
 mod wire_rules;
