@@ -170,7 +170,7 @@ impl Machine {
         let mut effects = Vec::new();
         for (place, command) in (0..).zip(commands) {
             let claim = claim(&command);
-            if claim.is_some_and(|shard| self.is_outdated(shard, &command, replica, made)) {
+            if self.is_outdated(&command, replica, made.seen) {
                 let result = Err(Refusal::Store);
                 effects.push(Effect::Answer { ticket: place, result });
                 continue;
@@ -199,19 +199,19 @@ impl Machine {
         Applied::Done(effects)
     }
 
-    /// True if it was decided elsewhere who holds the shard after this was asked for. Whoever asked may have left meanwhile, and hold it by
-    /// another replica: nothing must be taken from them by what they do not want any more. If they are there they ask again. Who has
-    /// a higher epoch is in the right, however late.
-    fn is_outdated(&self, shard: (Topic, u32), command: &Command, replica: &str, made: Made) -> bool {
+    /// True if it was decided elsewhere who holds the shard after this was asked for, when so much of the log was seen. Whoever asked may
+    /// have left meanwhile, and hold it by another replica: nothing must be taken from them by what they do not want any more. If they
+    /// are there they ask again. Who has a higher epoch is in the right, however late.
+    pub(super) fn is_outdated(&self, command: &Command, replica: &str, seen: u64) -> bool {
+        let Some((topic, shard)) = claim(command) else {
+            return false;
+        };
         let is_above = match command {
-            Command::Open(open) => open.epoch > self.memory.epoch(shard.0, shard.1),
+            Command::Open(open) => open.epoch > self.memory.epoch(topic, shard),
             _ => false,
         };
-        !is_above
-            && self
-                .claims
-                .get(&shard)
-                .is_some_and(|claim| claim.at > made.seen && claim.replica != replica)
+        let claim = self.claims.get(&(topic, shard));
+        !is_above && claim.is_some_and(|claim| claim.at > seen && claim.replica != replica)
     }
 
     /// When a command is applied, by the bus's time. A replica that read of the last Join late, or not at all yet, is behind the others

@@ -63,6 +63,8 @@ struct Queued {
     ticket: Option<Ticket>,
     command: Message,
     since: Mono,
+    /// How much of the log was known then.
+    seen: u64,
 }
 
 /// What a replica wants to say.
@@ -73,11 +75,8 @@ enum Message {
         alone: bool,
         present: Vec<String>,
     },
-    /// The lease of this replica ended, when so much of the log was known.
-    Gone {
-        replica: String,
-        seen: u64,
-    },
+    /// The lease of this replica ended.
+    Gone(String),
 }
 
 /// An own entry under way.
@@ -166,6 +165,7 @@ impl Replica {
             ticket: None,
             command: Message::Join { alone, present },
             since: now.mono,
+            seen: self.machine.position,
         });
     }
 
@@ -174,11 +174,9 @@ impl Replica {
         if replica != self.id && self.machine.is_member(replica) {
             self.queue.push_back(Queued {
                 ticket: None,
-                command: Message::Gone {
-                    replica: replica.to_owned(),
-                    seen: self.machine.position,
-                },
+                command: Message::Gone(replica.to_owned()),
                 since: now.mono,
+                seen: self.machine.position,
             });
         }
     }
@@ -198,6 +196,7 @@ impl Replica {
             ticket: Some(ticket),
             command: Message::Command(command),
             since: now.mono,
+            seen: self.machine.position,
         });
         effects
     }
@@ -215,13 +214,18 @@ impl Replica {
         let is_late = |queued: &Queued| now.saturating_since(queued.since) >= STORE_WITHIN;
         let is_asked = |queued: &Queued| match &queued.command {
             Message::Command(command) => !matches!(command, Command::Close { .. }),
-            Message::Join { .. } | Message::Gone { .. } => false,
+            Message::Join { .. } | Message::Gone(_) => false,
         };
-        let (late, kept): (VecDeque<Queued>, _) = std::mem::take(&mut self.queue)
-            .into_iter()
-            .partition(|queued| is_late(queued) && is_asked(queued));
-        self.queue = kept;
-        refuse(late.into_iter().map(|queued| queued.ticket), effects);
+        refuse_queued(&mut self.queue, |queued| is_late(queued) && is_asked(queued), effects);
+    }
+
+    /// Refuses what was decided elsewhere while it waited for a place in the log.
+    fn refuse_outdated(&mut self, effects: &mut Vec<Effect>) {
+        let is_outdated = |queued: &Queued| match &queued.command {
+            Message::Command(command) => self.machine.is_outdated(command, &self.id, queued.seen),
+            Message::Join { .. } | Message::Gone(_) => false,
+        };
+        refuse_queued(&mut self.queue, is_outdated, effects);
     }
 
     /// The next entry for etcd, once it has taken the one before.
@@ -274,9 +278,10 @@ impl Replica {
                 Message::Join { alone, present } if commands.is_empty() => {
                     return Some((What::Join { alone, present }, Vec::new()));
                 }
-                Message::Gone { replica, seen } if commands.is_empty() => {
+                Message::Gone(replica) if commands.is_empty() => {
+                    let joined_at = self.machine.joined_at(&replica);
                     // Whoever joined again since is not meant.
-                    if self.machine.joined_at(&replica).is_some_and(|joined_at| joined_at <= seen) {
+                    if joined_at.is_some_and(|joined_at| joined_at <= queued.seen) {
                         return Some((What::Gone(replica), Vec::new()));
                     }
                 }
@@ -338,6 +343,7 @@ impl Replica {
         self.count_on(awaited.as_ref().filter(|awaited| awaited.at == at), is_join, now.mono);
         let tickets = awaited.map(|awaited| awaited.tickets).unwrap_or_default();
         let mut effects = self.translate(applied, &tickets);
+        self.refuse_outdated(&mut effects);
         if was_member && !self.is_member() {
             self.refuse_all(&mut effects);
         }
@@ -412,6 +418,7 @@ impl Replica {
             let refusal = Refusal::Ended;
             effects.push(Effect::Ended { session, refusal });
         }
+        self.refuse_outdated(&mut effects);
         if !self.is_member() {
             self.refuse_all(&mut effects);
         }
@@ -447,6 +454,13 @@ fn refuse(tickets: impl Iterator<Item = Option<Ticket>>, effects: &mut Vec<Effec
         ticket,
         result: Err(Refusal::Store),
     }));
+}
+
+/// Refuses those of the queue that are not to go on.
+fn refuse_queued(queue: &mut VecDeque<Queued>, is_refused: impl Fn(&Queued) -> bool, effects: &mut Vec<Effect>) {
+    let (refused, kept): (VecDeque<Queued>, _) = std::mem::take(queue).into_iter().partition(is_refused);
+    *queue = kept;
+    refuse(refused.into_iter().map(|queued| queued.ticket), effects);
 }
 
 /// A command that has waited: a report has become older.

@@ -1,5 +1,7 @@
 //! That what was asked for long ago does not undo what was decided since.
 
+use bailiff_model::Revision;
+
 use super::{HEALTH, One, Sim, mk_open};
 use crate::engine::{Answer, Command, Effect, Refusal, SessionId};
 
@@ -51,6 +53,43 @@ fn a_late_opening_of_a_higher_epoch_fences() {
     sim.settle();
     assert!(is_ended(&sim.replicas[1], sim.replicas[1].sessions[0]));
     assert!(matches!(sim.replicas[0].answers()[..], [Ok(Answer::Opened { epoch: 8, .. })]));
+}
+
+/// The same, and what is asked for here waits behind an entry that etcd has not taken yet.
+#[test]
+fn an_opening_that_waits_for_its_place_does_not_fence_what_was_opened_since() {
+    for epoch in [7, 0] {
+        let mut sim = Sim::new(&["a", "b"]);
+        let revision = Revision(0);
+        hold(&mut sim, 0, Command::Witness { revision });
+        sim.submit(0, mk_open(epoch, false));
+        sim.submit(1, mk_open(epoch, false));
+        assert!(sim.commit(1));
+        while sim.deliver(1) | sim.deliver(0) {}
+        let session = sim.replicas[1].sessions[0];
+        sim.settle();
+        assert!(!is_ended(&sim.replicas[1], session), "epoch {epoch}");
+        let wanted = [&Err(Refusal::Store), &Ok(Answer::Done)];
+        assert_eq!(sim.replicas[0].answers(), wanted, "if somebody waits there he asks again");
+        sim.submit(0, mk_open(epoch, false));
+        sim.settle();
+        assert_eq!(sim.replicas[0].sessions.len(), 1, "and is heard");
+        assert_eq!(sim.replicas[0].state(), sim.replicas[1].state());
+    }
+}
+
+#[test]
+fn an_opening_of_a_higher_epoch_that_waits_for_its_place_fences() {
+    let mut sim = Sim::new(&["a", "b"]);
+    let revision = Revision(0);
+    hold(&mut sim, 0, Command::Witness { revision });
+    sim.submit(0, mk_open(8, false));
+    sim.submit(1, mk_open(7, false));
+    assert!(sim.commit(1));
+    while sim.deliver(1) | sim.deliver(0) {}
+    sim.settle();
+    assert!(is_ended(&sim.replicas[1], sim.replicas[1].sessions[0]));
+    assert_eq!(sim.replicas[0].sessions.len(), 1);
 }
 
 /// Asked for twice: once without an answer, then elsewhere. A producer opened in between.
