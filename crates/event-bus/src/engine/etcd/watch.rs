@@ -74,6 +74,7 @@ impl Link {
                     Ended::Broken
                 }
             };
+            self.ear.tells(None);
             match ended {
                 Ended::Broken => {
                     self.client.move_on();
@@ -102,6 +103,7 @@ impl Link {
         let mut ask = tokio::time::interval(ASK_EVERY);
         ask.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut pace = Pace::from(*told);
+        self.ear.tells(Some(*told));
         loop {
             let response = tokio::select! {
                 biased;
@@ -144,6 +146,7 @@ impl Link {
             *told = revision.max(*told);
         }
         self.told.send_replace(*told);
+        self.ear.tells(Some(*told));
         Ok(())
     }
 
