@@ -32,7 +32,7 @@ pub const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-leas
 const GET_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a list of all nodes may take. It is asked for when many went silent together, which is when the API server is busy: as long
-/// as it answers pages it is worth waiting for, as nothing can be judged without. What was read by then is answered.
+/// as it answers pages it is worth waiting for. What was read by then is answered; whom it did not get to is read one by one.
 const LIST_WITHIN: Duration = Duration::from_secs(60);
 
 /// Reads the nodes and their leases from the server's store; answers for every one of them.
@@ -283,6 +283,13 @@ mod tests {
             is_whole,
             failure: None,
         }
+    }
+
+    /// NL-040: a node is found silent as much later as its status was seen late.
+    #[test]
+    fn the_stream_of_nodes_is_looked_at_closely() {
+        let Source { path, attention, .. } = ALL_NODES;
+        assert_eq!((&*path, attention), (NODES, Attention::Close));
     }
 
     /// NL-057, design §1: a list that ended early says nothing of who is missing in it, and all it can of the others.

@@ -98,7 +98,7 @@ fn the_grace_is_over_strictly_after_its_end() {
     assert_eq!(world.verdict("n1"), "unreachable");
 }
 
-/// NL-041, NL-059, NL-065
+/// NL-041, NL-059
 #[test]
 fn a_node_without_status_has_its_startup_grace_from_its_creation() {
     let mut world = World::running(Config::default(), &["n1"]);
@@ -125,7 +125,7 @@ fn a_node_without_status_has_its_startup_grace_from_its_creation() {
     );
 }
 
-/// NL-041: creation counts between the far past and now, whatever the API server's clock says.
+/// NL-041, NL-065: creation counts between the far past and now, whatever the API server's clock says.
 #[test]
 fn creation_is_clamped_to_now() {
     for (age, judged_at) in [(3600, 0.0), (20, 40.0), (-3600, 60.0)] {
@@ -141,7 +141,7 @@ fn creation_is_clamped_to_now() {
     }
 }
 
-/// NL-042, NL-073
+/// NL-042
 #[test]
 fn ready_removed_from_a_live_node_is_no_sign_of_life_and_brings_the_startup_grace() {
     let mut world = World::running(Config::default(), &["n1"]);

@@ -173,7 +173,7 @@ fn zone_exclusion_and_reason_are_published_when_they_change() {
     );
 }
 
-/// Malformed beyond what a shell can see: nodes of a list may repeat a name; the last one counts.
+/// NL-007: what is missing is said; the own topic is waited for, but not for ever.
 #[test]
 fn nothing_happens_before_leadership_and_snapshots() {
     let mut world = World::new(Config::default(), &["n1"]);

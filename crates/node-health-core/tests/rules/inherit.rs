@@ -5,7 +5,7 @@ use bailiff_node_health_core::{Config, Effect, Input, Monitor};
 
 use crate::support::{Answers, World, check, epoch, secs};
 
-/// NL-043, NL-034, NL-153
+/// NL-043
 #[test]
 fn after_a_restart_everybody_who_was_not_late_has_a_full_grace() {
     let mut world = World::running(Config::default(), &["n1"]);

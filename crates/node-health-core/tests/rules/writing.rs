@@ -265,7 +265,7 @@ fn an_answer_that_comes_late_does_not_take_back_what_was_posted_since() {
     assert_eq!(world.verdict("n1"), "unreachable", "it is watched as before");
 }
 
-/// NL-153: what is read of one write is not taken for another.
+/// What became of one write is not taken for another's.
 #[test]
 fn an_answer_to_a_write_of_another_node_is_ignored() {
     let mut world = World::running(Config::default(), &["n1"]);

@@ -37,6 +37,7 @@ struct State {
     patches: Vec<Value>,
     events: Vec<Value>,
     refuses: Option<u16>,
+    refuses_lists: bool,
     reads_take: Duration,
 }
 
@@ -80,6 +81,11 @@ impl FakeApi {
     /// From now on requests other than watches get this code.
     pub fn refuse(&self, code: Option<u16>) {
         self.state().refuses = code;
+    }
+
+    /// From now on there are no lists of nodes and leases.
+    pub fn refuse_lists(&self) {
+        self.state().refuses_lists = true;
     }
 
     /// From now on reads of single objects take this long.
@@ -146,6 +152,9 @@ impl FakeApi {
         state.requests.push(format!("{} {path}", parts.method));
         if let Some(code) = state.refuses {
             return refused(code);
+        }
+        if state.refuses_lists && [NODES, LEASES].contains(&path.as_str()) {
+            return refused(503);
         }
         if parts.method == Method::PATCH {
             return state.patch(&path, body);
