@@ -16,13 +16,14 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::Failure;
-use make::Made;
+use make::{Hosts, Made};
 
 /// Flags of `bailiff certs`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff certs certs
   bailiff certs certs --days 7 --host bus.example.com --host 10.0.0.7
+  bailiff certs certs --etcd-host etcd.bailiff-system.svc --etcd-host '*.etcd.bailiff-system.svc'
   event-bus --tls-cert-file certs/event-bus.crt --tls-private-key-file certs/event-bus.key --tls-ca-file certs/ca.crt
   bailiff bus status --tls-cert-file certs/viewer.crt --tls-private-key-file certs/viewer.key --tls-ca-file certs/ca.crt
 
@@ -39,6 +40,10 @@ pub struct Args {
     /// Another name or address that the bus is reached by; may be given more than once
     #[arg(long, value_parser = host, value_name = "NAME")]
     host: Vec<String>,
+
+    /// Name or address that members of an etcd for the bus are reached by; may be given more than once. With one they get a certificate too
+    #[arg(long, value_parser = host, value_name = "NAME")]
+    etcd_host: Vec<String>,
 
     /// Write over files that are there
     #[arg(long)]
@@ -70,10 +75,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         dir,
         days,
         host,
+        etcd_host,
         force,
         output,
     } = args;
-    let made = make::all(Clock::system().wall(), days, &host)?;
+    let hosts = Hosts {
+        bus: &host,
+        etcd: &etcd_host,
+    };
+    let made = make::all(Clock::system().wall(), days, hosts)?;
     if !force && let Some(there) = made.iter().flat_map(|made| made.paths(&dir)).find(|path| path.exists()) {
         let allowed = format!(
             "'{}' is there; allowed is a directory without it, or --force",

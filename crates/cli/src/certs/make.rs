@@ -26,6 +26,9 @@ const ROLES: [&str; 7] = [
 
 const BUS: &str = "event-bus";
 
+/// The bus's own store, where there is one: no caller of ours.
+const ETCD: &str = "etcd";
+
 /// Clocks of two machines differ a little.
 const BACKDATED: Duration = Duration::from_secs(300);
 
@@ -49,8 +52,17 @@ impl Made {
     }
 }
 
+/// Names and addresses besides those that every certificate carries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hosts<'a> {
+    /// The bus is reached by.
+    pub(super) bus: &'a [String],
+    /// Members of etcd are reached by. Without any there is no certificate for them.
+    pub(super) etcd: &'a [String],
+}
+
 /// A CA and a certificate for each role, the CA first.
-pub(super) fn all(now: Wall, days: u16, hosts: &[String]) -> Result<Vec<Made>, rcgen::Error> {
+pub(super) fn all(now: Wall, days: u16, hosts: Hosts<'_>) -> Result<Vec<Made>, rcgen::Error> {
     let from = now.checked_sub(BACKDATED).unwrap_or(now);
     let until = now
         .checked_add(Duration::from_secs(u64::from(days) * 86_400))
@@ -65,7 +77,8 @@ pub(super) fn all(now: Wall, days: u16, hosts: &[String]) -> Result<Vec<Made>, r
         identity: None,
         expires: until,
     }];
-    for role in ROLES {
+    let etcd = (!hosts.etcd.is_empty()).then_some(ETCD);
+    for role in ROLES.into_iter().chain(etcd) {
         made.push(leaf(&authority, role, hosts, from, until)?);
     }
     Ok(made)
@@ -81,11 +94,14 @@ fn authority(key: KeyPair, from: Wall, until: Wall) -> Result<Authority, rcgen::
 
 /// A role's certificate carries the role's name as a host, for whoever wants to check it on the admin port. Only the bus's carries
 /// names that the bus is reached by: nobody else must be able to stand in for it.
-fn leaf(authority: &Authority, role: &'static str, hosts: &[String], from: Wall, until: Wall) -> Result<Made, rcgen::Error> {
+fn leaf(authority: &Authority, role: &'static str, hosts: Hosts<'_>, from: Wall, until: Wall) -> Result<Made, rcgen::Error> {
     let mut names = vec![role.to_owned()];
     if role == BUS {
         names.push("localhost".to_owned());
-        names.extend_from_slice(hosts);
+        names.extend_from_slice(hosts.bus);
+    }
+    if role == ETCD {
+        names.extend_from_slice(hosts.etcd);
     }
     let mut params = dated(CertificateParams::new(names)?, from, until);
     if role == BUS {

@@ -22,9 +22,20 @@ fn mk_args(dir: &Path, more: &[&str]) -> Args {
 fn every_role_gets_a_certificate_that_can_be_used_and_keys_are_its_owners_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let certs = dir.path().join("certs");
-    assert!(main(mk_args(&certs, &["--host=bus.example.com", "--host=10.0.0.7"])).is_ok());
-    let made = make::all(Clock::system().wall(), 30, &[]).expect("made");
-    assert_eq!(made.len(), 8, "a CA, the bus, four stages, viewer, operator");
+    let members = ["--etcd-host=etcd.bailiff-system.svc", "--etcd-host=*.etcd.bailiff-system.svc"];
+    assert!(
+        main(mk_args(
+            &certs,
+            &["--host=bus.example.com", "--host=10.0.0.7", members[0], members[1]]
+        ))
+        .is_ok()
+    );
+    let hosts = Hosts {
+        etcd: &["etcd.bailiff-system.svc".to_owned()],
+        ..Hosts::default()
+    };
+    let made = make::all(Clock::system().wall(), 30, hosts).expect("made");
+    assert_eq!(made.len(), 9, "a CA, the bus, four stages, viewer, operator, etcd");
     for made in &made {
         let [certificate, key] = made.paths(&certs);
         let mode = std::fs::metadata(&key).expect("a key").permissions().mode();
@@ -51,7 +62,8 @@ fn what_is_there_is_written_over_only_when_told_and_stays_private() {
 
 #[test]
 fn what_was_done_is_said_without_any_key() {
-    let made = make::all(Wall::UNIX_EPOCH, 1, &[]).expect("made");
+    let made = make::all(Wall::UNIX_EPOCH, 1, Hosts::default()).expect("made");
+    assert_eq!(made.len(), 8, "none for etcd, of which nothing was said");
     for output in [Output::Text, Output::Json] {
         let said = say(Path::new("certs"), &made, output);
         assert!(!said.contains("PRIVATE"), "{said}");
