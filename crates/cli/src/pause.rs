@@ -5,10 +5,11 @@
 
 mod store;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use bailiff_cluster::Api;
-use bailiff_model::{HoldScope, NodeName, Wall};
+use bailiff_model::{HoldScope, NodeName, Wall, Zone};
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_runtime::{Clock, GoDuration};
 use bailiff_stage::brake::pauses::{LONGEST, LONGEST_REASON, Pause};
@@ -55,7 +56,7 @@ pub struct PauseArgs {
 /// Flags of `bailiff resume`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  bailiff resume --node worker-7
+  bailiff resume --node worker-7     whether it exists or not
   bailiff resume --all               ends the pause of everything; those of zones and nodes stand
   bailiff resume --entry old-note    removes an entry by its key, for one that cannot be read
 
@@ -156,7 +157,7 @@ pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
         let (ended, left) = match entry {
             Some(key) => (store.remove(&key, &whoami(), now).await?, key),
             None => {
-                let scope = scope(&store, target).await?;
+                let scope = paused(&store.read().await?, target).unwrap_or_else(|error| exit_invalid(&error));
                 (store.resume(&scope, &whoami(), now).await?, scope.to_string())
             }
         };
@@ -263,6 +264,30 @@ async fn scope(store: &Store, target: Target) -> Result<HoldScope, Failure> {
     }
 }
 
+/// Which of the pauses is meant. The cluster is not asked: what was paused may be gone by now, and would be paused still if it came back.
+fn paused(found: &Pauses, target: Target) -> Result<HoldScope, Invalid> {
+    let Some(text) = target.zone else {
+        return Ok(target.node.map_or(HoldScope::All, |node| HoldScope::Node(node.into())));
+    };
+    if let Ok(zone) = text.parse() {
+        return Ok(HoldScope::Zone(zone));
+    }
+    let zones = found.readable.values().filter_map(|pause| match &pause.scope {
+        HoldScope::Zone(zone) if *zone.zone == *text => Some(zone),
+        _ => None,
+    });
+    let zones: BTreeSet<&Zone> = zones.collect();
+    let names: Vec<String> = zones.iter().map(|zone| zone.to_string()).collect();
+    match zones.into_iter().collect::<Vec<_>>()[..] {
+        [] => Ok(HoldScope::Zone(Zone::new("", &text))),
+        [zone] => Ok(HoldScope::Zone(zone.clone())),
+        _ => {
+            let allowed = format!("it is paused in several regions; allowed is one of {}", names.join(", "));
+            Err(Invalid::new("zone", text, allowed))
+        }
+    }
+}
+
 fn whoami() -> String {
     let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -323,6 +348,38 @@ mod tests {
             let refusal = parse_from::<Cli>(arguments).expect_err(flag);
             assert!(refusal.to_string().contains(part), "{flag}: {refusal}");
         }
+    }
+
+    #[test]
+    fn what_is_gone_can_be_resumed() {
+        let zone = |region, zone| HoldScope::Zone(Zone::new(region, zone));
+        let scopes = [zone("eu", "a"), zone("eu", "b"), zone("us", "b")];
+        let mut found = Pauses::default();
+        for (nth, scope) in scopes.into_iter().enumerate() {
+            let pause = Pause {
+                scope,
+                since: None,
+                until: Wall::MAX,
+                reason: "r".to_owned(),
+                by: "b".to_owned(),
+            };
+            found.readable.insert(nth.to_string(), pause);
+        }
+        let meant = |zone: Option<&str>, node: Option<&str>| {
+            let target = Target {
+                zone: zone.map(str::to_owned),
+                node: node.map(str::to_owned),
+                all: zone.is_none() && node.is_none(),
+            };
+            paused(&found, target).map_err(|error| error.to_string())
+        };
+        assert_eq!(meant(None, None), Ok(HoldScope::All));
+        assert_eq!(meant(None, Some("gone")), Ok(HoldScope::Node("gone".into())));
+        assert_eq!(meant(Some("us:b"), None), Ok(zone("us", "b")));
+        assert_eq!(meant(Some("a"), None), Ok(zone("eu", "a")));
+        assert_eq!(meant(Some("c"), None), Ok(zone("", "c")), "none is paused");
+        let refusal = meant(Some("b"), None).expect_err("two are");
+        assert!(refusal.contains("eu:b, us:b"), "{refusal}");
     }
 
     #[test]
