@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use bailiff_cluster::{Api, Decode};
 
-use bailiff_runtime::args::{LogFilter, LogFormat};
+use bailiff_runtime::args::{LogFilter, LogFormat, exit_invalid};
 use bailiff_runtime::{Clock, Seed, Shutdown, telemetry};
 use bailiff_sandbox::PLATFORM;
 use bailiff_sandbox::args::SandboxArgs;
@@ -167,7 +167,10 @@ fn serve(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let shutdown = Shutdown::new();
         shutdown.on_signals()?;
-        bailiff_sandbox::args::run(&sandbox, Clock::system(), &Seed::new(seed), &shutdown).await?;
-        Ok(ExitCode::SUCCESS)
+        let ran = bailiff_sandbox::args::run(&sandbox, Clock::system(), &Seed::new(seed), &shutdown).await;
+        match ran {
+            Err(error) if error.is_configuration() => exit_invalid(&error),
+            ran => Ok(ran.map(|()| ExitCode::SUCCESS)?),
+        }
     })
 }

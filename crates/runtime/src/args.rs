@@ -32,14 +32,23 @@ pub const EXIT_CONFIGURATION: i32 = 64;
 
 /// A flag's value is well-formed, but not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid value '{value}' for '--{flag}': {allowed}")]
+#[error("invalid value '{value}' for '{}': {allowed}", in_help(flag))]
 pub struct Error {
-    /// The flag's name, without dashes.
+    /// The flag's name, without dashes. In capitals: what stands without a flag, by its name in the help.
     pub flag: &'static str,
     /// Its value.
     pub value: String,
     /// What is allowed.
     pub allowed: String,
+}
+
+/// A name as the help writes it.
+fn in_help(flag: &str) -> String {
+    if flag.starts_with(|first: char| first.is_ascii_uppercase()) {
+        format!("<{flag}>")
+    } else {
+        format!("--{flag}")
+    }
 }
 
 /// Flags that are judged together.

@@ -82,6 +82,31 @@ fn what_fails_ends_with_1_and_says_why() {
     let ended = bailiff(&["sandbox", "--bare", &listen]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("cannot listen on 127.0.0.1:"), "{ended:?}");
+    let ended = bailiff(&["run", "--admin-listen=127.0.0.1:0", &listen.replace("--", "--bus-")]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("' for '--bus-listen'"), "{ended:?}");
+}
+
+#[test]
+fn what_is_wrong_with_what_a_command_is_given_ends_with_64_and_names_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(path("tokens"), "a\n").unwrap();
+    std::fs::write(path("ca.crt"), "").unwrap();
+    let (absent, malformed) = (path("absent"), path("tokens"));
+    let cases = [
+        (vec!["sandbox", "--bare", "--token-auth-file", &absent], "--token-auth-file"),
+        (
+            vec!["sandbox", "--bare", "--token-auth-file", &malformed],
+            "--token-auth-file",
+        ),
+        (vec!["certs", directory.path().to_str().unwrap()], "'<DIR>'"),
+    ];
+    for (args, name) in cases {
+        let ended = bailiff(&args);
+        assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
+        assert!(ended.stderr.contains(name), "{args:?}: {ended:?}");
+    }
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn what_cannot_be_meant_is_refused() {
         (
             &["diff", "--stage=zone-evictor", "--", "mine", "--kubeconfig=x"],
             64,
-            "'--kubeconfig=x' for '--COMMAND'",
+            "'--kubeconfig=x' for '<COMMAND>'",
         ),
         (
             &["diff", "--stage=zone-evictor", "--listen=0.0.0.0:0", "--bus=127.0.0.1:1"],

@@ -47,7 +47,7 @@ pub struct LeaderElectionFlags {
     )]
     pub leader_elect_retry_period: GoDuration,
 
-    /// Name of the Lease; of several shards, the part before the shard's number. Default: the service's name, with observe- before it where it only observes
+    /// Name of the Lease, before the number of the shard: NAME-0 is that of the first, and of the only one. Default: the service's name, with observe- before it where it only observes
     #[arg(long, env = "BAILIFF_LEADER_ELECT_RESOURCE_NAME", value_name = "NAME")]
     pub leader_elect_resource_name: Option<String>,
 

@@ -71,6 +71,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// What a flag names is not as it has to be: nothing but other flags, or another file, will help.
+    pub const fn is_configuration(&self) -> bool {
+        matches!(self, Self::ReadTokens { .. } | Self::ParseTokens { .. })
+    }
+}
+
 /// A sandbox that serves.
 #[derive(Debug)]
 pub struct Running {
