@@ -39,7 +39,8 @@ pub const OPEN: [Open; 4] = [
         label: "name",
         of: &["leader_election_master_status"],
         each: "shard",
-        values: "the Lease, `<stage>-<shard>`, of each shard that the process leads or stands by for",
+        values: "the Lease, `<stage>-<shard>` (`observe-<stage>-<shard>` where it only observes, `bailiff-0` for `bailiff run`), of each shard \
+                 that the process leads or stands by for",
         limit: 1,
     },
     Open {

@@ -66,6 +66,9 @@ event-bus.{{ .Release.Namespace }}.svc:{{ .Values.bus.port }}
 {{- if and .Values.etcd.enabled .Values.bus.etcdEndpoints -}}
 {{- fail "etcd.enabled and bus.etcdEndpoints: only one of them" -}}
 {{- end -}}
+{{- if not (or (include "bailiff.exposed" .) (include "bailiff.hostNetwork" .)) -}}
+{{- fail "metrics.expose false needs hostNetwork: else no probe reaches the admin ports" -}}
+{{- end -}}
 {{- if and (not .Values.bus.enabled) (not .Values.bus.addresses) -}}
 {{- fail "bus.enabled is false: bus.addresses must say where the bus is" -}}
 {{- end -}}
