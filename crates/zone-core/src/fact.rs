@@ -56,11 +56,16 @@ impl NodeFacts {
 
     /// The NoExecute taints that stand, whoever set them.
     pub fn no_execute(&self) -> Vec<Taint> {
-        self.taints
-            .iter()
-            .filter(|taint| taint.effect == Effect::NoExecute)
-            .cloned()
-            .collect()
+        self.standing().cloned().collect()
+    }
+
+    /// True if both justify the same: what pods are judged by has not changed.
+    pub(crate) fn is_judged_as(&self, other: &Self) -> bool {
+        (&self.uid, self.ready) == (&other.uid, other.ready) && self.standing().eq(other.standing())
+    }
+
+    fn standing(&self) -> impl Iterator<Item = &Taint> {
+        self.taints.iter().filter(|taint| taint.effect == Effect::NoExecute)
     }
 }
 

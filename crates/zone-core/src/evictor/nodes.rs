@@ -432,12 +432,16 @@ impl Evictor {
         if node.facts.is_none() && facts.health_taints().next().is_some() {
             node.upstream.get_or_insert_default().had_one(&facts.zone);
         }
+        let judged_alike = node.facts.as_ref().is_some_and(|known| known.is_judged_as(&facts));
         let has_taints = |facts: &NodeFacts| facts.health_taints().next().is_some();
         if node.facts.as_ref().is_some_and(has_taints) && !has_taints(&facts) {
             // Whoever took them off: what is put there from now on is no part of them.
             node.cleared();
         }
         node.facts = Some(facts);
+        if !judged_alike {
+            self.look_again_at_refused(&name, now);
+        }
         self.touched.insert(name);
     }
 

@@ -11,7 +11,8 @@
 //!
 //! Judged before the first request and again on the answer to the mark; the delete carries the resourceVersion of that answer, so what
 //! was judged is what is deleted. A withdrawal ends everything but a delete that was sent; what waits for its turn under the client's rate
-//! limit is not sent yet, and is called off when the pod is withdrawn, its node says that it is Ready, or a hold begins.
+//! limit is not sent yet, and is called off when the pod is withdrawn, its node says that it is Ready or justifies it no more, or a hold
+//! begins.
 //!
 //! **Pace.** What was due before this process could act, or became free when a hold ended, is *overdue*: it is served at
 //! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
@@ -67,7 +68,7 @@ enum Stage {
     Deleting(Ticket),
     /// A request failed. Left by time.
     Backoff,
-    /// Nothing more happens unless the intent changes.
+    /// Nothing more happens unless the intent changes, or what it was refused for.
     Done,
 }
 
@@ -246,6 +247,7 @@ impl Evictor {
             if deleted || pod.stage.is_in_flight() {
                 // What is under way is finished; what is done is not done twice for one incarnation (TE-052 would).
                 pod.intent = intent;
+                pod.received_at = now.mono;
                 return;
             }
             if pod.intent.node.name == intent.node.name {

@@ -1,12 +1,12 @@
 //! What was decided, or asked for, and is not wanted any more.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::outcome::PodOutcomeState;
+use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, ReadyStatus, Taint, Verdict};
 use bailiff_zone_core::{Body, Count, Input, NodeFacts};
 
 use crate::isolation::report_false;
-use crate::world::{Happened, World, mk_config, secs};
+use crate::world::{Happened, World, mk_config, mk_toleration, secs};
 
 /// Design §3: reads made to be sure are in the order they were asked for, and a node that cannot be read keeps nobody waiting.
 #[test]
@@ -281,6 +281,61 @@ fn what_is_not_sent_is_called_off_when_the_monitor_calls_its_node_ready() {
         "not even marked"
     );
     assert!(world.isolated().is_empty());
+}
+
+/// Design §1, NL-035, TE-112: what is not sent yet when the watch shows that the node justifies it no more is not sent; then a read makes
+/// sure, as of what is new.
+#[test]
+fn what_its_node_justifies_no_more_is_not_sent() {
+    type Act = fn(&mut World);
+    let cases: [(RefusedReason, Act); 3] = [
+        (RefusedReason::NoTaint, |world| {
+            world.untaint("n1", "maintenance", Effect::NoExecute);
+        }),
+        (RefusedReason::Tolerated, |world| {
+            world.taint("n1", "tolerated", Effect::NoExecute);
+            world.untaint("n1", "maintenance", Effect::NoExecute);
+        }),
+        (RefusedReason::NodeReplaced, |world| {
+            world.change_node("n1", |facts| facts.uid = "another".into());
+        }),
+    ];
+    for (reason, change) in cases {
+        for steps_before in 0..2 {
+            let mut world = mk_world();
+            world.taint("n1", "maintenance", Effect::NoExecute);
+            let pod = world.add_pod("p", "n1", vec![mk_toleration("tolerated", None)]);
+            (world.is_slow, world.is_unsent) = (true, true);
+            world.due(&pod);
+            for _ in 0..steps_before {
+                world.answer_first();
+            }
+            change(&mut world);
+            world.answer_all();
+            world.pass(secs(60));
+            assert_eq!(
+                world.pod_state(&pod),
+                Some(&PodOutcomeState::Refused(reason)),
+                "{steps_before} steps"
+            );
+            assert!(world.pods.contains_key(&pod), "{reason:?}, {steps_before} steps");
+        }
+    }
+}
+
+/// A watch that is behind calls a request off, too: the read shows that the node justifies it, and it goes.
+#[test]
+fn what_was_called_off_by_a_watch_that_is_behind_goes_after_a_read() {
+    let mut world = mk_world();
+    let before: Vec<NodeFacts> = world.nodes.values().cloned().collect();
+    world.taint("n1", "maintenance", Effect::NoExecute);
+    let pod = world.add_pod("p", "n1", vec![]);
+    (world.is_slow, world.is_unsent) = (true, true);
+    world.due(&pod);
+    world.tell(Input::Nodes(before.into()));
+    world.answer_all();
+    world.pass(secs(10));
+    assert_eq!((world.deleted(), world.reads), (1, 1));
 }
 
 /// Only what health causes waits for that, and only for a word about this very node.

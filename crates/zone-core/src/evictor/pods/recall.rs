@@ -1,10 +1,11 @@
 //! Calling off what is decided, and what is asked for but not sent; and not doing again what is done.
 
-use bailiff_model::outcome::{PodOutcome, PodOutcomeState};
-use bailiff_model::{Now, PodUid};
+use bailiff_model::outcome::{PodOutcome, PodOutcomeState, RefusedReason};
+use bailiff_model::{NodeName, Now, PodUid, ResourceVersion};
 
+use super::super::holds::Reason;
 use super::super::{Evictor, Timer};
-use super::{Pod, Pods, Stage, Told};
+use super::{Pod, Pods, Stage, Told, unsure};
 use crate::effect::Effect;
 use crate::span::{SpanEnd, Why};
 
@@ -31,6 +32,18 @@ impl Pods {
             pod.goes_on(said);
         }
         None
+    }
+}
+
+impl Pod {
+    /// It was refused for what its node said.
+    fn is_refused_for_its_node(&self) -> bool {
+        use RefusedReason::{NoTaint, NodeReady, NodeReplaced, Tolerated};
+        let said = self.said().filter(|_| self.stage == Stage::Done);
+        matches!(
+            said,
+            Some(PodOutcomeState::Refused(NoTaint | Tolerated | NodeReplaced | NodeReady))
+        )
     }
 }
 
@@ -73,17 +86,46 @@ impl Evictor {
         pod.is_some_and(|pod| pod.stage != Stage::Done && self.owns_pod(&pod.intent))
     }
 
-    /// Something about the node of a pod changed while a request is under way. If the pod must wait by now, the request is not sent,
-    /// if that is still possible.
+    /// Something about the node of a pod changed while a request is under way. If the pod must wait by now, or nothing justifies that
+    /// it goes, the request is not sent, if that is still possible.
     pub(super) fn recall_if_held(&mut self, uid: &PodUid) {
-        let held = self
-            .pods
-            .all
-            .get(uid)
-            .is_some_and(|pod| self.pod_hold(&pod.intent, pod.tolerations()).is_some());
-        if held {
+        if self.pods.all.get(uid).is_some_and(|pod| self.why_not(pod).is_some()) {
             self.recall(uid);
         }
+    }
+
+    /// Why the pod would not go if it was its turn.
+    fn why_not(&self, pod: &Pod) -> Option<Reason> {
+        let hold = self.pod_hold(&pod.intent, pod.tolerations());
+        hold.or_else(|| self.judge_pod(pod).is_err().then(|| unsure(&pod.intent.node.name)))
+    }
+
+    /// The node says something else by now. A pod that was refused for what it said is still due: if the node may justify it now, the pod
+    /// is read, and judged as it is.
+    pub(in crate::evictor) fn look_again_at_refused(&mut self, node: &NodeName, now: Now) {
+        let Some(uids) = self.pods.by_node.get(node) else {
+            return;
+        };
+        let may_go = |uid: &&PodUid| {
+            let pod = self.pods.all.get(*uid).filter(|pod| pod.is_refused_for_its_node());
+            pod.is_some_and(|pod| self.judge_pod(pod).is_ok())
+        };
+        let uids: Vec<PodUid> = uids.iter().filter(may_go).cloned().collect();
+        for uid in uids {
+            if let Some(pod) = self.pods.all.get_mut(&uid) {
+                pod.target.resource_version = ResourceVersion::default();
+            }
+            self.begin_pod_anew(uid, now);
+        }
+    }
+
+    /// The pod is done with, and due all the same: it is looked at as if it were new.
+    pub(super) fn begin_pod_anew(&mut self, uid: PodUid, now: Now) {
+        if let Some(pod) = self.pods.all.get_mut(&uid) {
+            pod.begin_anew(now);
+        }
+        self.pods.set_stage(&uid, Stage::New);
+        self.pods.dirty.insert(uid);
     }
 
     fn recall(&mut self, uid: &PodUid) {
@@ -99,9 +141,7 @@ impl Evictor {
 
     /// The request was not sent: the pod is looked at as if it were new.
     pub(super) fn pod_called_off(&mut self, uid: &PodUid, now: Now) {
-        let pod = self.pods.all.get(uid);
-        let hold = pod.and_then(|pod| self.pod_hold(&pod.intent, pod.tolerations()));
-        let why = hold.map(Why::from);
+        let why = self.pods.all.get(uid).and_then(|pod| self.why_not(pod)).map(Why::from);
         self.end_attempt(uid, SpanEnd::CalledOff, why.unwrap_or_default(), now);
         self.pods.set_stage(uid, Stage::New);
         self.pods.dirty.insert(uid.clone());

@@ -10,7 +10,6 @@ use bailiff_model::{EvictionMode, HoldReason, Listed, Namespace, Now, PodUid, Se
 
 use super::super::Evictor;
 use super::super::holds::Reason;
-use super::Stage;
 use crate::fact::{DaemonSetFacts, DaemonSetKey, PodFacts};
 
 /// The DaemonSets.
@@ -107,11 +106,7 @@ impl Evictor {
         let theirs = spared.filter(|(_, pod)| namespace(&pod.intent.pod.namespace));
         let uids: Vec<PodUid> = theirs.map(|(uid, _)| uid.clone()).collect();
         for uid in uids {
-            if let Some(pod) = self.pods.all.get_mut(&uid) {
-                pod.begin_anew(now);
-            }
-            self.pods.set_stage(&uid, Stage::New);
-            self.pods.dirty.insert(uid);
+            self.begin_pod_anew(uid, now);
         }
     }
 }
