@@ -7,6 +7,7 @@ use prost::Message as _;
 use super::machine::Machine;
 use super::store as pb;
 use crate::engine::Limits;
+use crate::engine::memory::image::KeptKey;
 use crate::wire;
 
 /// Keys of one piece, about: a change of one key costs writing these again, and each piece costs a request.
@@ -23,19 +24,18 @@ pub(super) struct Pieces {
 
 /// Takes the state to pieces. Keys stay in the same piece as long as their number is about the same.
 pub(super) fn take(machine: &Machine) -> Pieces {
-    let mut slots: BTreeMap<u64, Vec<pb::Key>> = BTreeMap::new();
-    let keys: Vec<pb::Key> = machine.memory.save_keys().collect();
-    let slot_count = (keys.len() / KEYS_PER_PIECE).next_power_of_two() as u64;
-    for key in keys {
-        let name = key.records.last().and_then(|kept| kept.record.as_ref());
-        let slot = name.map_or(0, |record| fnv(SLOT_BASIS, record.key.as_bytes()) % slot_count);
+    // As messages all keys together take several times what they take where they are kept.
+    let mut slots: BTreeMap<u64, Vec<KeptKey<'_>>> = BTreeMap::new();
+    let slot_count = (machine.memory.kept_keys().count() / KEYS_PER_PIECE).next_power_of_two() as u64;
+    for key in machine.memory.kept_keys() {
+        let slot = fnv(SLOT_BASIS, key.name().as_bytes()) % slot_count;
         slots.entry(slot).or_default().push(key);
     }
     let mut pieces = Pieces::default();
     for keys in slots.into_values() {
         let mut chunk = pb::Chunk::default();
         let mut bytes = 0;
-        for key in keys {
+        for key in keys.iter().map(KeptKey::save) {
             bytes += key.encoded_len();
             chunk.keys.push(key);
             if bytes >= PIECE_BYTES {

@@ -15,6 +15,28 @@ use crate::engine::kept::{By, Earlier, Kept};
 use crate::engine::{Limits, SessionId};
 use crate::wire::{self, envelope, scalar};
 
+/// A key with its records, where it is kept.
+pub(in crate::engine) struct KeptKey<'a> {
+    latest: &'a Arc<Kept>,
+    rest: &'a Rest,
+}
+
+impl KeptKey<'_> {
+    pub(in crate::engine) fn name(&self) -> &str {
+        self.latest.key()
+    }
+
+    pub(in crate::engine) fn save(&self) -> pb::Key {
+        let Self { latest, rest } = self;
+        pb::Key {
+            generation: rest.generation,
+            since: latest.received_at.as_nanos(),
+            has_strayed: rest.has_strayed,
+            records: rest.records(latest).iter().map(|kept| save_record(kept)).collect(),
+        }
+    }
+}
+
 impl Memory {
     /// Everything but keys and what is staged. Who holds a session is not known here.
     pub(in crate::engine) fn save(&self) -> pb::State {
@@ -28,17 +50,10 @@ impl Memory {
         }
     }
 
-    /// Every key with its records, topic by topic.
-    pub(in crate::engine) fn save_keys(&self) -> impl Iterator<Item = pb::Key> {
-        self.topics
-            .values()
-            .flat_map(TopicState::entries)
-            .map(|(latest, rest)| pb::Key {
-                generation: rest.generation,
-                since: latest.received_at.as_nanos(),
-                has_strayed: rest.has_strayed,
-                records: rest.records(latest).iter().map(|kept| save_record(kept)).collect(),
-            })
+    /// Every key, topic by topic.
+    pub(in crate::engine) fn kept_keys(&self) -> impl Iterator<Item = KeptKey<'_>> {
+        let entries = self.topics.values().flat_map(TopicState::entries);
+        entries.map(|(latest, rest)| KeptKey { latest, rest })
     }
 
     /// Everything that is staged.
