@@ -28,16 +28,18 @@ pub(crate) fn of(message: &[u8], other: &[u8]) -> Vec<u8> {
 
 /// How long the message is of which these are the differences.
 pub(crate) fn len(mut differences: &[u8]) -> usize {
-    let mut len = 0;
+    let mut len = 0_usize;
     while let Some(step) = Step::first(&mut differences) {
-        len += step.taken + step.own.len();
+        len = len.saturating_add(step.taken).saturating_add(step.own.len());
     }
     len
 }
 
 /// The message again, in a vector with room for so much more; `None` if these are no differences from `other`.
 pub(crate) fn applied(mut differences: &[u8], other: &[u8], room: usize) -> Option<Vec<u8>> {
-    let (mut message, mut rest) = (Vec::with_capacity(len(differences).saturating_add(room)), other);
+    // Nothing is in it that is not here or there.
+    let len = len(differences).min(differences.len() + other.len());
+    let (mut message, mut rest) = (Vec::with_capacity(len.saturating_add(room)), other);
     while !differences.is_empty() {
         let step = Step::first(&mut differences)?;
         let (piece, after) = rest.split_at_checked(step.left_out)?.1.split_at_checked(step.taken)?;
@@ -182,12 +184,26 @@ impl<'a> Field<'a> {
 mod tests {
     use proptest::prelude::*;
     use prost::Message as _;
+    use prost::encoding::encode_key;
 
     use super::*;
 
-    fn field(tag: u8, content: &[u8]) -> Vec<u8> {
-        let len = u8::try_from(content.len()).expect("short");
-        [&[tag << 3 | 2, len], content].concat()
+    fn field(tag: u32, content: &[u8]) -> Vec<u8> {
+        field_of(tag, WireType::LengthDelimited, content)
+    }
+
+    /// A field of this kind; a group has fields as its content.
+    fn field_of(tag: u32, kind: WireType, content: &[u8]) -> Vec<u8> {
+        let mut field = Vec::new();
+        encode_key(tag, kind, &mut field);
+        if kind == WireType::LengthDelimited {
+            encode_varint(content.len() as u64, &mut field);
+        }
+        field.extend_from_slice(content);
+        if kind == WireType::StartGroup {
+            encode_key(tag, WireType::EndGroup, &mut field);
+        }
+        field
     }
 
     #[test]
@@ -210,7 +226,7 @@ mod tests {
                 "in another field",
                 field(19, &message(1, &long)),
                 field(20, &message(1, &long)),
-                212,
+                214,
             ),
             ("a text", message(1, &long), message(1, &other), 107),
             ("there is no other", message(1, &long), Vec::new(), 211),
@@ -230,21 +246,58 @@ mod tests {
         assert_eq!(applied(&differences, &other[..50], 0), None);
         assert_eq!(applied(&differences[..2], &other, 0), None);
         assert_eq!(applied(&[0, 0, 9], &other, 0), None);
+        let far_too_long = [&[0][..], &varint(u64::MAX), &[0, 0], &varint(u64::MAX), &[0]].concat();
+        assert_eq!(applied(&far_too_long, &other, 0), None);
     }
 
-    /// Fields in any order, some more than once, and bytes behind them.
+    fn varint(number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode_varint(number, &mut bytes);
+        bytes
+    }
+
+    /// Fields of every kind in any order, some more than once. What they hold is often the same.
+    fn fields(levels: u32) -> BoxedStrategy<Vec<u8>> {
+        use WireType::{LengthDelimited, SixtyFourBit, StartGroup, ThirtyTwoBit, Varint};
+        let few = |len| prop::collection::vec(7_u8..9, len);
+        let mut content = prop_oneof![
+            prop_oneof![0..3_u64, any::<u64>()].prop_map(|number| (Varint, varint(number))),
+            few(4..5).prop_map(|bytes| (ThirtyTwoBit, bytes)),
+            few(8..9).prop_map(|bytes| (SixtyFourBit, bytes)),
+            prop::collection::vec(any::<u8>(), 0..4).prop_map(|bytes| (LengthDelimited, bytes)),
+            (7_u8..9, 120_usize..140).prop_map(|(byte, len)| (LengthDelimited, vec![byte; len])),
+        ]
+        .boxed();
+        if let Some(levels) = levels.checked_sub(1) {
+            let within = prop_oneof![Just(LengthDelimited), Just(StartGroup)];
+            content = prop_oneof![2 => content, 1 => (within, fields(levels))].boxed();
+        }
+        let tag = prop_oneof![1_u32..4, 15_u32..18];
+        let field = (tag, content).prop_map(|(tag, (kind, content))| field_of(tag, kind, &content));
+        prop::collection::vec(field, 0..6).prop_map(|fields| fields.concat()).boxed()
+    }
+
+    /// Fields, and bytes behind them.
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
-        let content = prop_oneof![
-            prop::collection::vec(any::<u8>(), 0..4),
-            any::<u64>().prop_map(|number| {
-                let mut bytes = Vec::new();
-                encode_varint(number, &mut bytes);
-                bytes
-            }),
+        (fields(2), prop::collection::vec(any::<u8>(), 0..3)).prop_map(|(fields, more)| [fields, more].concat())
+    }
+
+    #[test]
+    fn a_field_of_every_kind_is_taken_as_a_whole() {
+        let long = [7; 100];
+        let kinds = [
+            (WireType::Varint, varint(u64::MAX)),
+            (WireType::ThirtyTwoBit, vec![7; 4]),
+            (WireType::SixtyFourBit, vec![7; 8]),
+            (WireType::LengthDelimited, vec![7; 300]),
+            (WireType::StartGroup, field(1, &long)),
         ];
-        let field = (1_u8..5, content).prop_map(|(tag, content)| field(tag, &content));
-        let fields = prop::collection::vec(field, 0..6).prop_map(|fields| fields.concat());
-        (fields, prop::collection::vec(any::<u8>(), 0..3)).prop_map(|(fields, more)| [fields, more].concat())
+        for (kind, content) in kinds {
+            let message = |state| [field_of(17, kind, &content), field_of(18, WireType::Varint, &[state])].concat();
+            let differences = of(&message(1), &message(2));
+            assert_eq!(applied(&differences, &message(2), 0), Some(message(1)), "{kind:?}");
+            assert!(differences.len() <= 7, "{kind:?}: {} bytes", differences.len());
+        }
     }
 
     proptest! {
