@@ -100,7 +100,8 @@ pub(crate) fn follow(before: &[Standing], taints: &[Taint], new: impl Fn(&Taint)
         .collect()
 }
 
-fn known<'a>(before: &'a [Standing], taint: &Taint) -> Option<&'a Standing> {
+/// The one of `before` whose start `taint` has.
+pub(crate) fn known<'a>(before: &'a [Standing], taint: &Taint) -> Option<&'a Standing> {
     if let Some(standing) = before.iter().find(|standing| standing.is_of(taint)) {
         return Some(standing);
     }
