@@ -212,6 +212,7 @@ impl Set {
                 self.pods_by_hash.remove(hash);
                 // Its revision may be superfluous now (DS-161), and a dedupe may go on.
                 self.surplus_dirty = true;
+                self.history_dirty |= !self.settled;
             }
         }
     }
@@ -229,8 +230,15 @@ impl Set {
             self.deletes.outstanding -= 1;
         }
         self.claims.works.swap_remove(uid);
-        self.claims.due.insert(uid.clone());
         self.timers.set(&Timer::Pod(uid.clone()), None);
+        self.let_go(uid);
+    }
+
+    /// Nothing is under way with a pod any more: it may be claimed, and a dedupe that waits for it may go on. What it does next is decided
+    /// once per batch of its own.
+    fn let_go(&mut self, uid: &PodUid) {
+        self.claims.due.insert(uid.clone());
+        self.history_dirty |= !self.settled && self.claims.relabelling == 0;
     }
 
     /// The time to see it, or the pause, is over.
@@ -239,9 +247,8 @@ impl Set {
         let is_paused = |work: &&mut PodWork| matches!(work.stage, Stage::Paused | Stage::Lost);
         if let Some(work) = self.claims.works.get_mut(uid).filter(is_paused) {
             work.stage = Stage::Ready;
-            self.claims.due.insert(uid.clone());
+            self.let_go(uid);
         }
-        self.history_dirty = true;
         self.touched.extend(world.pod(uid).and_then(|pod| pod.target.clone()));
     }
 
@@ -320,7 +327,7 @@ impl Set {
         }
         // Failures before it are remembered.
         work.stage = Stage::Ready;
-        self.claims.due.insert(uid.clone());
+        self.let_go(uid);
     }
 
     /// Releases and adopts (DS-062 to DS-068).

@@ -3,6 +3,7 @@
 mod changes;
 mod claims;
 mod decoding;
+mod dedupe;
 mod history;
 mod holds;
 mod lanes;
