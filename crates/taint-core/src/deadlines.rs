@@ -8,6 +8,8 @@ use bailiff_model::{Mono, NodeName, PodUid};
 pub(crate) enum Timer {
     /// What is not known of node-health is not waited for any longer.
     Complete,
+    /// Nor what the monitor holds.
+    Marks,
     /// A pod's toleration time ends.
     Pod(PodUid),
     /// A node's eviction timeout ends (node mode).

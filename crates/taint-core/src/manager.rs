@@ -87,8 +87,10 @@ struct Progress {
     nodes_listed: bool,
     pods_listed: bool,
     inherited: Option<Vec<Remembered>>,
-    /// Marking that an earlier process began was taken up.
-    marking_finished: bool,
+    /// Since when Nodes and Pods are listed; marking that an earlier process began was taken up then.
+    listed: Option<Mono>,
+    /// Pods are marked; before, it is not known what the monitor holds.
+    marks_begun: bool,
     /// Since when intents are decided; before, starts are only collected.
     begun: Option<Mono>,
     /// [`Effect::Complete`] was said.
@@ -157,6 +159,7 @@ impl Manager {
             Input::Wake => self.wake(),
         }
         self.begin();
+        self.begin_to_mark();
         self.start_node_writes();
         self.start_marks();
         if let Some(at) = self.deadlines.announce() {
@@ -195,8 +198,8 @@ impl Manager {
                 Timer::Pod(uid) => self.time_is_over(&uid),
                 Timer::Node(name) => self.node_is_due(&name),
                 Timer::NodeWrite(name) => self.node_write_expired(&name),
-                // What it was set for is looked at after every input.
-                Timer::Complete => {}
+                // What they were set for is looked at after every input.
+                Timer::Complete | Timer::Marks => {}
                 Timer::PodMark(uid) => {
                     self.marks.expired(&uid);
                 }

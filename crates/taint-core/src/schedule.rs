@@ -131,7 +131,7 @@ mod tests {
         Some(taints.iter().map(ToString::to_string).collect())
     }
 
-    /// NL-111, NL-114
+    /// NL-111
     #[test]
     fn conditions_want_their_taints() {
         let pressure = |memory, disk, pid, network| NodeFacts {
@@ -176,6 +176,24 @@ mod tests {
         for (facts, taint) in cases {
             assert_eq!(keys(&facts), taint.map(|taint| vec![taint.to_owned()]), "{facts:?}");
         }
+    }
+
+    /// NL-114: what a silent node said of its pressure counts no more
+    #[test]
+    fn taints_of_pressure_go_when_the_node_falls_silent() {
+        let pressures = [
+            wellknown::TAINT_MEMORY_PRESSURE,
+            wellknown::TAINT_DISK_PRESSURE,
+            wellknown::TAINT_PID_PRESSURE,
+        ];
+        let facts = NodeFacts {
+            taints: mk_taints(&pressures.map(|key| (key, Effect::NoSchedule))),
+            ..mk_ready(ReadyStatus::Unknown)
+        };
+        assert_eq!(
+            keys(&facts),
+            Some(vec!["node.kubernetes.io/unreachable:NoSchedule".to_owned()])
+        );
     }
 
     /// NL-112, NL-113: one request adds and removes, and leaves what is not ours

@@ -122,7 +122,6 @@ mod tests {
         }
     }
 
-    /// TE-120
     #[test]
     fn a_start_before_the_origin_still_counts() {
         let start = Start::of_wall(mk_now(0).wall - Duration::from_secs(200), mk_now(10));

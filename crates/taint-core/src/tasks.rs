@@ -111,6 +111,16 @@ impl<K: Ord + Clone> Tasks<K> {
         }
     }
 
+    /// A running task is finished, as of `version` of `key`, or because there is none. True if the watch showed one meanwhile that may be
+    /// newer.
+    pub(crate) fn done_as_of(&mut self, key: &K, version: Option<&ResourceVersion>) -> bool {
+        let may_be_newer = |seen: &ResourceVersion| version.is_none_or(|version| !seen.is_older_than(version));
+        let task = self.tasks.get(key);
+        let overtaken = task.is_some_and(|task| task.seen.iter().any(may_be_newer));
+        self.done(key);
+        overtaken
+    }
+
     /// A running task was answered, and is finished.
     pub(crate) fn answered(&mut self, key: &K) {
         if self.is_running(key) {

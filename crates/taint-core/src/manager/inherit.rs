@@ -27,7 +27,7 @@ use crate::told::{Ending, Part, Told};
 
 /// How long `node-health` is waited for: another monitor takes over within the 15 s of its lease and 10 s for what it inherits. Longer
 /// would hold evictions for hand-made taints, which need no verdicts; without these, what health causes is held anyway.
-const HEALTH_WAIT: Duration = Duration::from_secs(30);
+pub(super) const HEALTH_WAIT: Duration = Duration::from_secs(30);
 
 /// What was said of a pod before this process.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! What is told of marking: how many pods of a node were marked, and for how long that was held.
 
-use bailiff_model::{HoldReason, NodeName, PodUid, Wall};
+use bailiff_model::{HoldReason, NodeName, PodUid, Topic, Wall};
 
 use super::Manager;
 use crate::markings::{Marking, Wait};
@@ -68,10 +68,15 @@ impl Manager {
         let zone = &self.nodes.get(name)?.facts.zone;
         let hold = self.holds.on_node(zone, name);
         let outside = hold.map(|hold| (hold.reason, hold.detail.clone()));
-        outside.or_else(|| {
+        let by_monitor = || {
             let held = self.held_zones.contains(zone);
             held.then(|| (HoldReason::CorrelatedLoss, format!("leases of zone {zone} stopped together")))
-        })
+        };
+        let unknown = || {
+            let detail = format!("not every shard of topic {} is complete", Topic::NodeHealth);
+            (!self.progress.marks_begun).then_some((HoldReason::Incomplete, detail))
+        };
+        outside.or_else(by_monitor).or_else(unknown)
     }
 
     fn tell_wait(&mut self, node: &NodeName, wait: Option<Wait>) {

@@ -6,12 +6,13 @@
 //! afterwards is left alone, as upstream does. One that was ready before the silence, by the times of both conditions, and is shown so only
 //! after it, because its watch is behind that of nodes, is marked all the same: else it would be ready for as long as the node is silent.
 //!
-//! What is held, from outside or by the monitor (correlated loss), is not marked; of what waits for a hold the end of it wants anew what
-//! is still to be marked then.
+//! What is held, from outside or by the monitor (correlated loss), is not marked, and nothing is before a process that starts can know
+//! what the monitor holds; of what waits for a hold the end of it wants anew what is still to be marked then.
 
 use bailiff_model::{About, Holds, Load, NodeName, PodRef, PodUid, Profile, ReadyStatus, Stamp, Wall, Zone};
 
 use super::Manager;
+use super::inherit::HEALTH_WAIT;
 use crate::deadlines::Timer;
 use crate::effect::{Effect, Event, PodMark};
 use crate::facts::PodFacts;
@@ -35,10 +36,10 @@ impl Manager {
 
     /// After the first lists: nodes that were declared silent before this process began.
     pub(super) fn finish_marking(&mut self) {
-        if !self.progress.nodes_listed || !self.progress.pods_listed || self.progress.marking_finished {
+        if !self.progress.nodes_listed || !self.progress.pods_listed || self.progress.listed.is_some() {
             return;
         }
-        self.progress.marking_finished = true;
+        self.progress.listed = Some(self.now.mono);
         // To upstream every pod of the first list is one that was just bound (NL-089).
         let upstream = self.config.profile == Profile::Upstream;
         let silent = self.nodes.iter().filter(|(_, node)| {
@@ -54,6 +55,20 @@ impl Manager {
                 self.want_mark(uid);
             }
         }
+    }
+
+    /// Marks wait until all of `node-health` is known, and with it what the monitor holds, but no longer than [`Effect::Complete`] does.
+    pub(super) fn begin_to_mark(&mut self) {
+        let Some(listed) = self.progress.listed.filter(|_| !self.progress.marks_begun) else {
+            return;
+        };
+        let until = listed + HEALTH_WAIT;
+        if self.config.duties.node_lifecycle && !self.health.complete && self.now.mono < until {
+            return self.deadlines.set(Timer::Marks, until);
+        }
+        self.deadlines.cancel(&Timer::Marks);
+        self.progress.marks_begun = true;
+        self.want_held_marks();
     }
 
     /// A pod that was bound to a node that is not ready (NL-089). Here a Ready=False of the kubelet counts too.
@@ -135,10 +150,14 @@ impl Manager {
     /// Holds from outside changed. A mark that waited for one is wanted again if it still is: what is true then counts.
     pub(super) fn brake(&mut self, holds: Holds) {
         self.holds = holds;
+        self.want_held_marks();
+        self.call_off_held();
+    }
+
+    fn want_held_marks(&mut self) {
         for uid in self.held_marks.take_all() {
             self.want_mark(&uid);
         }
-        self.call_off_held();
     }
 
     /// What health records say about zones that the monitor holds: those of all shards, because a zone is held whole.
@@ -184,6 +203,9 @@ impl Manager {
     }
 
     fn is_held(&self, node: &NodeName) -> bool {
+        if !self.progress.marks_begun {
+            return true;
+        }
         let zone = self.nodes.get(node).map(|node| &node.facts.zone);
         zone.is_some_and(|zone| self.holds.on_node(zone, node).is_some() || self.held_zones.contains(zone))
     }

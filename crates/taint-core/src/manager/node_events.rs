@@ -1,6 +1,6 @@
 //! Nodes come, change and go; their NoSchedule taints and labels follow (NL-110 to NL-122).
 
-use bailiff_model::{IndexMap, Listed, Load, NodeName, NodeUid, Profile, ReadyStatus, Taint};
+use bailiff_model::{IndexMap, Listed, Load, NodeName, NodeUid, Profile, ReadyStatus, ResourceVersion, Taint};
 
 use super::Manager;
 use crate::deadlines::Timer;
@@ -203,7 +203,7 @@ impl Manager {
                 Some(until) => self.deadlines.set(Timer::NodeWrite(name.clone()), until),
                 None => self.want_node_write(name),
             },
-            Answer::Gone => self.node_writes.done(name),
+            Answer::Gone => self.node_write_ended(name, None),
             // Patches of nodes are not called off.
             Answer::CalledOff => self.node_write_failed(name, None, Load::None),
             Answer::Failed { retry_after, load } => self.node_write_failed(name, retry_after, load),
@@ -215,10 +215,17 @@ impl Manager {
             // The state stays with the watch: a read is newer than what the watch will show next, and time would seem to go back.
             Reading::Found(facts) => match schedule::plan(&facts, self.now) {
                 Some(patch) => self.effects.push(Effect::PatchNode(patch)),
-                None => self.node_writes.done(name),
+                None => self.node_write_ended(name, Some(&facts.node.resource_version)),
             },
-            Reading::Gone => self.node_writes.done(name),
+            Reading::Gone => self.node_write_ended(name, None),
             Reading::Failed { retry_after, load } => self.node_write_failed(name, retry_after, load),
+        }
+    }
+
+    /// Nothing is to be written, as of this version, or because this Node is gone. The watch may know better, or another Node of the name.
+    fn node_write_ended(&mut self, name: &NodeName, version: Option<&ResourceVersion>) {
+        if self.node_writes.done_as_of(name, version) {
+            self.want_node_write(name);
         }
     }
 

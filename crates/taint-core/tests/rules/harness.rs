@@ -65,10 +65,11 @@ impl Harness {
         }
     }
 
-    /// A manager that has begun with these nodes and pods and nothing remembered.
+    /// A manager that has begun with these nodes and pods and nothing remembered, and to which no node has a record.
     pub fn begun(profile: Profile, nodes: Vec<NodeFacts>, pods: Vec<PodFacts>) -> Self {
         let mut harness = Self::new(mk_config(profile));
         harness.begin(nodes, pods, Vec::new());
+        harness.health(Vec::new());
         harness
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bailiff_model::{Load, ReadyStatus};
 use bailiff_taint_core::{Answer, Config, Input, NodeFacts, Profile, Reading};
 
-use crate::harness::{FAILED, Harness, at_version, done, mk_node, mk_ready};
+use crate::harness::{FAILED, Harness, at_version, done, mk_node, mk_ready, recreated};
 
 fn mk(name: &str, status: ReadyStatus, version: &str) -> NodeFacts {
     let facts = NodeFacts {
@@ -50,7 +50,7 @@ fn a_change_is_written_once() {
     assert_eq!((h.patches.len(), h.manager.stats().node_writes), (1, 0));
 }
 
-/// NL-112, NL-114: what changed while a write was under way is written after it
+/// NL-112: what changed while a write was under way is written after it
 #[test]
 fn a_change_during_a_write_is_not_lost() {
     let mut h = Harness::begun(Profile::Bailiff, vec![mk("n1", ReadyStatus::False, "1")], Vec::new());
@@ -116,6 +116,51 @@ fn a_read_can_end_it() {
         });
         h.at(100);
         assert_eq!((h.patches.len(), h.reads.len(), h.manager.stats().node_writes), (1, 1, 0));
+    }
+}
+
+/// NL-110, NL-113: what the watch shows while a read is under way is not lost if the read is older and shows nothing wrong
+#[test]
+fn a_change_during_a_read_is_not_lost() {
+    for (version, patches) in [("4", 1), ("6", 2)] {
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk("n1", ReadyStatus::False, "1")], Vec::new());
+        patched(&mut h, "n1", FAILED);
+        h.at(1);
+        assert_eq!(h.reads, ["node/n1"]);
+        h.node(mk("n1", ReadyStatus::Unknown, version));
+        h.apply(Input::NodeRead {
+            name: "n1".into(),
+            reading: Reading::Found(mk("n1", ReadyStatus::True, "5")),
+        });
+        h.at(100);
+        assert_eq!(h.patches.len(), patches, "version {version}");
+    }
+}
+
+/// NL-035, NL-110: a Node that took the name while the other one was written, or read, is written
+#[test]
+fn a_node_that_takes_the_name_during_a_write_is_written() {
+    for reads in [false, true] {
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk("n1", ReadyStatus::False, "1")], Vec::new());
+        if reads {
+            patched(&mut h, "n1", FAILED);
+            h.at(1);
+        }
+        h.apply(Input::NodeGone {
+            name: "n1".into(),
+            uid: "n1-1".into(),
+        });
+        h.node(recreated(mk("n1", ReadyStatus::False, "3")));
+        if reads {
+            h.apply(Input::NodeRead {
+                name: "n1".into(),
+                reading: Reading::Gone,
+            });
+        } else {
+            patched(&mut h, "n1", Answer::Gone);
+        }
+        let uids: Vec<_> = h.patches.iter().map(|patch| patch.node.uid.to_string()).collect();
+        assert_eq!(uids, ["n1-1", "n1-2"], "reads: {reads}");
     }
 }
 

@@ -6,7 +6,7 @@ use bailiff_taint_core::{Answer, Config, HealthRecord, Input, NodeFacts, PodFact
 
 use super::{marked, mk};
 use crate::harness::{
-    FAILED, Harness, answer, brake, done, mk_health, mk_node, mk_pod, mk_pod_ready, mk_ready, mk_tombstone, wall,
+    FAILED, Harness, answer, brake, done, mk_config, mk_health, mk_node, mk_pod, mk_pod_ready, mk_ready, mk_tombstone, wall,
 };
 
 /// Pause: pods of what is held are not marked; when it ends what is true then counts.
@@ -162,6 +162,35 @@ fn a_zone_is_held_whole_and_alone() {
     assert_eq!(marked(&h), ["p-a1", "p-a2", "p-b2"]);
     h.health(vec![mk_record("b1", 4, "b", false)]);
     assert_eq!(marked(&h).len(), 3);
+}
+
+/// Correlated loss: a process that starts marks nothing before it knows what the monitor holds; but where nobody tells, not for long.
+#[test]
+fn a_process_that_starts_marks_nothing_before_it_knows_what_is_held() {
+    let begin = || {
+        let mut h = Harness::new(mk_config(Profile::Bailiff));
+        h.begin(vec![mk_in("n1", "a", Unknown)], vec![mk_pod_on("p", "n1")], Vec::new());
+        // One that falls silent meanwhile.
+        h.node(mk_in("n2", "a", True));
+        h.pod(mk_pod_on("q", "n2"));
+        h.node(mk_in("n2", "a", Unknown));
+        assert_eq!((marked(&h).len(), h.manager.stats().held_marks), (0, 2));
+        h
+    };
+    for held in [true, false] {
+        let mut h = begin();
+        show(&mut h, true, false, Vec::new());
+        show(&mut h, false, false, vec![mk_record("n1", 5, "a", held)]);
+        assert_eq!(marked(&h).len(), 0, "held: {held}");
+        show(&mut h, false, true, Vec::new());
+        h.at(60);
+        assert_eq!(marked(&h).len(), if held { 0 } else { 2 }, "held: {held}");
+        h.health(vec![mk_record("n1", 6, "a", false)]);
+        assert_eq!(marked(&h), ["p", "q"]);
+    }
+    let mut alone = begin();
+    assert_eq!(marked(alone.at(29)).len(), 0);
+    assert_eq!(marked(alone.at(30)), ["p", "q"]);
 }
 
 /// Correlated loss: a bus that restarts ends no hold before its view is complete, a tombstone does.
