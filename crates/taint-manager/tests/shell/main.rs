@@ -232,6 +232,7 @@ async fn a_silent_node_is_tainted_and_its_pods_are_marked() {
     let mut node = mk_node("n1", "True");
     node["metadata"]["labels"] = json!({"kubernetes.io/os": "linux"});
     let world = World::start(vec![(NODES, node), (PODS, mk_pod("p", "n1", None))]).await;
+    let _monitor = world.monitor_of_nobody();
     world.api.change(NODES, "n1", |node| {
         node["status"]["conditions"][0]["status"] = json!("Unknown")
     });
