@@ -13,7 +13,7 @@ use crate::protobuf;
 /// The kind of a failure: what a core decides on. Closed set; [`Kind::as_str`] is a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// 404: the object, or its namespace, is not there.
+    /// 404 `NotFound`: the object, or its namespace, is not there.
     NotFound,
     /// 409 `AlreadyExists`.
     AlreadyExists,
@@ -31,7 +31,7 @@ pub enum Kind {
     NamespaceTerminating,
     /// No answer within the deadline: it may have been done.
     Timeout,
-    /// 5xx, a broken connection, an unreadable answer: worth another try.
+    /// 5xx, 404 without a word of the API server, a broken connection, an unreadable answer: worth another try.
     Unavailable,
     /// Not sent: this process does not lead.
     NotLeading,
@@ -164,7 +164,9 @@ fn kind_of(code: u16, reason: &str, causes: &[(String, String)]) -> Kind {
         return Kind::NamespaceTerminating;
     }
     match code {
-        404 => Kind::NotFound,
+        404 if reason == "NotFound" => Kind::NotFound,
+        // A proxy, or a server that does not serve the path at all: nothing is said of the object.
+        404 => Kind::Unavailable,
         409 if reason == "AlreadyExists" => Kind::AlreadyExists,
         409 => Kind::Conflict,
         410 => Kind::Expired,
@@ -237,6 +239,9 @@ mod tests {
     fn the_kind_comes_from_code_reason_and_causes() {
         let cases = [
             (404, r#"{"reason":"NotFound","message":"gone"}"#, Kind::NotFound),
+            (404, "<html>no such host</html>", Kind::Unavailable),
+            (404, "404 page not found\n", Kind::Unavailable),
+            (404, "", Kind::Unavailable),
             (409, r#"{"reason":"AlreadyExists"}"#, Kind::AlreadyExists),
             (409, r#"{"reason":"Conflict"}"#, Kind::Conflict),
             (

@@ -133,7 +133,7 @@ async fn an_outage_costs_twelve_attempts_and_a_refusal_one() {
 #[tokio::test(start_paused = true)]
 async fn a_series_that_is_gone_begins_again() {
     let created = Answer::Says(201, "{}");
-    let server = Server::new([created, Answer::Says(404, "{}"), created, created]);
+    let server = Server::new([created, Answer::Says(404, r#"{"reason":"NotFound"}"#), created, created]);
     let recorder = mk_recorder(&server);
     for _ in 0..3 {
         recorder.emit(|| mk_draft("x"));

@@ -243,7 +243,7 @@ impl Evictor {
             pod.trace = trace;
             pod.withdrawn = false;
             pod.judged_again();
-            let deleted = matches!(pod.said(), Some(PodOutcomeState::Deleted | PodOutcomeState::Gone));
+            let deleted = pod.said() == Some(&PodOutcomeState::Deleted);
             if deleted || pod.stage.is_in_flight() {
                 // What is under way is finished; what is done is not done twice for one incarnation (TE-052 would).
                 pod.intent = intent;

@@ -206,6 +206,25 @@ fn a_pod_that_is_gone_is_done() {
     assert_eq!((world.pod_state(&pod), world.requests), (Some(&PodOutcomeState::Gone), 1));
 }
 
+/// TE-075: that it is gone is believed until the taint-manager, which sees it, says again that it is due.
+#[test]
+fn a_pod_that_was_said_to_be_gone_and_is_due_again_is_evicted() {
+    for restarts in [false, true] {
+        let mut world = mk_world();
+        let pod = world.add_pod("p", "n1", vec![]);
+        world.failures.push_back(FailureKind::Gone);
+        world.due(&pod);
+        assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Gone));
+        if restarts {
+            world.restart();
+        }
+        world.pass(secs(600));
+        assert_eq!(world.deleted(), 0, "restarts: {restarts}");
+        world.due(&pod);
+        assert_eq!(world.happened(), marked_and_deleted("p"), "restarts: {restarts}");
+    }
+}
+
 /// TE-041, TE-070: the pod is where the intent says, or it is refused.
 #[test]
 fn a_pod_on_another_node_is_refused() {
