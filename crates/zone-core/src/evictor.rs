@@ -202,7 +202,7 @@ impl Evictor {
         if self.is_complete(Topic::EvictionIntents) {
             self.inherited.forget_finished();
         }
-        self.count_votes(now);
+        self.count_votes();
         self.begin(now);
         self.judge_zones(now);
         self.check_gates(now);

@@ -42,11 +42,6 @@ impl NodeFacts {
             .filter_map(|taint| HealthTaint::of(taint).map(|health| (health, taint)))
     }
 
-    /// True if `health` stands as NoExecute.
-    pub fn has_no_execute(&self, health: HealthTaint) -> bool {
-        self.health_taints().any(|(standing, _)| standing == health)
-    }
-
     /// True if `health` stands as NoSchedule: the counterpart that the taint-manager writes.
     pub fn has_no_schedule(&self, health: HealthTaint) -> bool {
         self.taints

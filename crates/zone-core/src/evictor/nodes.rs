@@ -463,7 +463,7 @@ impl Evictor {
     }
 
     /// Keeps the tallies; runs before anything is granted.
-    pub(super) fn count_votes(&mut self, _now: Now) {
+    pub(super) fn count_votes(&mut self) {
         for name in &self.touched {
             let Some(node) = self.nodes.get_mut(name) else {
                 continue;

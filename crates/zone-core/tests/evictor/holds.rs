@@ -178,11 +178,11 @@ fn swaps_are_held_and_go_on_by_themselves() {
         });
         world.health("a1", Verdict::NotReady);
         world.wish("a1", HealthTaint::NotReady);
-        assert!(world.node("a1").has_no_execute(HealthTaint::Unreachable), "{reason}");
+        assert!(world.is_isolated_as("a1", HealthTaint::Unreachable), "{reason}");
         assert_eq!(world.node_held("a1"), Some(reason));
         end(&mut world);
-        assert!(world.node("a1").has_no_execute(HealthTaint::NotReady), "{reason}");
-        assert!(!world.node("a1").has_no_execute(HealthTaint::Unreachable), "{reason}");
+        assert!(world.is_isolated_as("a1", HealthTaint::NotReady), "{reason}");
+        assert!(!world.is_isolated_as("a1", HealthTaint::Unreachable), "{reason}");
     }
 }
 

@@ -109,5 +109,5 @@ fn a_wish_that_the_node_itself_contradicts_is_held() {
     );
     world.change_node("n1", |facts| facts.ready = ReadyStatus::False);
     world.pass(secs(10));
-    assert!(world.node("n1").has_no_execute(HealthTaint::NotReady));
+    assert!(world.is_isolated_as("n1", HealthTaint::NotReady));
 }

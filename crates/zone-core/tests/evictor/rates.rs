@@ -242,7 +242,7 @@ fn late_nodes_hold_a_small_zone_and_are_let_go_when_they_are_not_late() {
     assert_eq!(world.isolated(), ["n1"].into(), "a brake that is released costs no interval");
 }
 
-/// NL-090, NL-057: no status is not ready; a node without a record has no vote.
+/// NL-090: no status is not ready; a node without a record has no vote.
 #[test]
 fn votes_are_the_monitors_word_about_this_incarnation() {
     let mut world = World::new(mk_config(|_| ()), &SIX[..4]);

@@ -223,6 +223,10 @@ impl World {
         self.node(name).health_taints().next().is_some()
     }
 
+    pub fn is_isolated_as(&self, name: &str, health: HealthTaint) -> bool {
+        self.node(name).health_taints().any(|(standing, _)| standing == health)
+    }
+
     pub fn isolated(&self) -> BTreeSet<&str> {
         let isolated = self.nodes.values().filter(|facts| facts.health_taints().next().is_some());
         isolated.map(|facts| facts.name.as_str()).collect()
