@@ -199,6 +199,17 @@ pub(crate) struct Judgement {
     pub(crate) wake: Option<Mono>,
 }
 
+impl Judgement {
+    /// True if the pod is to go: by manage, or by a rollout if there is one.
+    pub(crate) fn wants_gone(&self, pod: &Pod, is_rolling: bool) -> bool {
+        let is_old = match &self.class {
+            Class::Replace(uid) | Class::Candidate(uid) | Class::DeleteLate(uid) => *uid == pod.uid,
+            _ => false,
+        };
+        is_deleted(self, pod) || (is_rolling && is_old)
+    }
+}
+
 impl Place {
     /// Where a node was when it was judged.
     pub(crate) fn of(node: &NodeName, judgement: &Judgement) -> Self {

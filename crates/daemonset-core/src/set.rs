@@ -71,7 +71,7 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    fn send(&mut self, owner: &Arc<Owner>, urgency: Urgency, request: Request, op: Op) {
+    fn send(&mut self, owner: &Arc<Owner>, urgency: Urgency, request: Request, op: Op) -> RequestId {
         self.requests += 1;
         let id = RequestId(self.requests);
         self.asked.insert(id, (owner.clone(), op));
@@ -82,6 +82,7 @@ impl Out {
             urgency,
             request,
         });
+        id
     }
 
     fn event(&mut self, owner: &Arc<Owner>, severity: Severity, reason: &'static str, message: String, about: About) {
@@ -133,6 +134,8 @@ pub(crate) struct Set {
     generation_label: Option<String>,
     creates: creates::Creates,
     deletes: deletes::Deletes,
+    /// The rollout was at rest when pairs were judged last.
+    rests: bool,
     backoffs: BTreeMap<NodeName, PodBackoff>,
     status: status::Writer,
     report: report::Report,
@@ -210,6 +213,7 @@ impl Set {
             blueprint: None,
             creates: creates::Creates::default(),
             deletes: deletes::Deletes::default(),
+            rests: false,
             backoffs: BTreeMap::new(),
             status: status::Writer::default(),
             report: report::Report::default(),
@@ -353,7 +357,7 @@ impl Set {
         }
         self.complain(cx);
         if self.ds.deleting || self.ds.selector.is_idle() {
-            return;
+            return self.call_off_deletes(cx.out);
         }
         let may_write = cx.held.is_none();
         if may_write {
@@ -362,6 +366,7 @@ impl Set {
         }
         if self.settled {
             self.judge_touched(cx);
+            self.note_rest(cx);
         }
         self.note_holds(cx);
         // Upstream a claim that fails ends the pass (DS-066), every time until it succeeds (DS-239).

@@ -323,7 +323,8 @@ impl Syncer {
     }
 
     fn remove_set(&mut self, key: &Key) {
-        if let Some(set) = self.sets.remove(key) {
+        if let Some(mut set) = self.sets.remove(key) {
+            set.call_off_deletes(&mut self.out);
             self.out.effects.push(Effect::Withdraw(set.owner));
             self.wakes.set(key, None);
             self.waiting.remove(key);

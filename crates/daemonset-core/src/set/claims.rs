@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bailiff_model::{About, IndexMap, Mono, PodUid, Taint};
+use bailiff_model::{About, IndexMap, Mono, NodeName, PodUid, Taint};
 
-use super::{AMBIGUOUS, Cx, Op, Set, Timer, UNSEEN};
-use crate::effect::{Answer, Failure, FailureKind, Request, Urgency};
+use super::{AMBIGUOUS, Cx, Op, Out, Set, Timer, UNSEEN};
+use crate::effect::{Answer, Effect, Failure, FailureKind, Request, RequestId, Urgency};
 use crate::facts::{Controller, Pod};
 use crate::pair;
 use crate::retry::Retry;
@@ -48,6 +48,8 @@ struct PodWork {
     kind: Kind,
     stage: Stage,
     retry: Retry,
+    /// What was asked, until it is called off.
+    request: Option<RequestId>,
 }
 
 /// What was asked for.
@@ -81,6 +83,12 @@ enum Stage {
 impl PodWork {
     fn is_going(&self) -> bool {
         self.kind == Kind::Delete && matches!(self.stage, Stage::Asked | Stage::Unseen)
+    }
+
+    fn call_off_delete(&mut self, out: &mut Out) {
+        if self.kind == Kind::Delete && self.stage == Stage::Asked {
+            out.effects.extend(self.request.take().map(Effect::CallOff));
+        }
     }
 }
 
@@ -255,8 +263,6 @@ impl Set {
     /// Sends a request about a pod.
     pub(super) fn work_on(&mut self, pod: &Pod, kind: Kind, request: Request, cx: &mut Cx<'_>) {
         let retry = self.claims.works.get(&pod.uid).map(|work| work.retry).unwrap_or_default();
-        let stage = Stage::Asked;
-        self.claims.works.insert(pod.uid.clone(), PodWork { kind, stage, retry });
         if kind == Kind::Delete {
             self.deletes.outstanding += 1;
             self.deletes.in_flight += 1;
@@ -275,7 +281,29 @@ impl Set {
             about,
             kind,
         };
-        cx.out.send(&self.owner, Urgency::Routine, request, op);
+        let request = Some(cx.out.send(&self.owner, Urgency::Routine, request, op));
+        let stage = Stage::Asked;
+        let work = PodWork {
+            kind,
+            stage,
+            retry,
+            request,
+        };
+        self.claims.works.insert(pod.uid.clone(), work);
+    }
+
+    /// Takes the deletion of a pod back, as far as it was not sent.
+    pub(super) fn call_off_delete(&mut self, uid: &PodUid, out: &mut Out) {
+        if let Some(work) = self.claims.works.get_mut(uid) {
+            work.call_off_delete(out);
+        }
+    }
+
+    /// The same of all pods.
+    pub(crate) fn call_off_deletes(&mut self, out: &mut Out) {
+        for work in self.claims.works.values_mut() {
+            work.call_off_delete(out);
+        }
     }
 
     /// The taint of its node that a pod may not stay with.
@@ -359,6 +387,16 @@ impl Set {
             cx.out
                 .send(&self.owner, Urgency::Missing, Request::ReadDaemonSet, Op::ReadForPods);
         }
+    }
+
+    /// Nodes of pods whose deletion was asked for and is not answered. Costs what is under way, which is bounded.
+    pub(super) fn nodes_of_deletes(&self, world: &World) -> BTreeSet<NodeName> {
+        let asked = self
+            .claims
+            .works
+            .iter()
+            .filter(|(_, work)| work.kind == Kind::Delete && work.stage == Stage::Asked);
+        asked.filter_map(|(uid, _)| world.pod(uid)?.target.clone()).collect()
     }
 
     /// True if some pod is to be claimed and that is not done. Costs what is under way, which is bounded.

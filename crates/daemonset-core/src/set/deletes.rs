@@ -94,6 +94,16 @@ impl Set {
         self.ds.strategy == Strategy::OnDelete || is_stuck || self.policy.paused || self.is_halted()
     }
 
+    /// When a rollout comes to rest, pairs whose pods it is about to delete are judged once more: those that were not sent are taken back.
+    pub(super) fn note_rest(&mut self, cx: &mut Cx<'_>) {
+        let rests = self.is_resting(cx.profile);
+        let did_rest = std::mem::replace(&mut self.rests, rests);
+        if rests && !did_rest {
+            self.touched = self.nodes_of_deletes(cx.world);
+            self.judge_touched(cx);
+        }
+    }
+
     /// Replaces old pods as far as the budgets go. Creating new ones is [`Set::create_wanted`]'s.
     pub(super) fn roll(&mut self, cx: &mut Cx<'_>) {
         if self.is_resting(cx.profile) {

@@ -1,12 +1,12 @@
 //! Judging pairs again, and keeping counters, candidate sets and the partition up to date.
 
-use bailiff_model::{About, NodeName, Profile};
+use bailiff_model::{About, NodeName, PodUid, Profile};
 
 use super::partition::Partition;
 use super::{Cx, Set, Timer};
 use crate::effect::Severity;
 use crate::facts::{Pod, Strategy};
-use crate::pair::{self, Class, Facts, Look, Rolled, Rules, Wanted};
+use crate::pair::{self, Class, Facts, Look, Rolled, Rules, Wanted, Work};
 use crate::policy::{Place, Policy, Rank};
 
 impl Set {
@@ -42,7 +42,7 @@ impl Set {
         }
     }
 
-    pub(super) fn judge_touched(&mut self, cx: &Cx<'_>) {
+    pub(super) fn judge_touched(&mut self, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.rules_changed) {
             self.touched = self.pairs.keys().cloned().collect();
         }
@@ -72,8 +72,8 @@ impl Set {
         }
     }
 
-    /// Judges a pair and brings counters and candidate sets up to date.
-    pub(super) fn judge(&mut self, node: &NodeName, cx: &Cx<'_>) {
+    /// Judges a pair and brings counters and candidate sets up to date. Deletes that it does not want any more are taken back.
+    pub(super) fn judge(&mut self, node: &NodeName, cx: &mut Cx<'_>) {
         let (Some(current), Some((index, _, pair))) = (&self.current, self.pairs.get_full(node)) else {
             return;
         };
@@ -100,9 +100,37 @@ impl Set {
             kept: self.partition.keeps(&place),
             rolled: pair.rolled,
         };
-        let judgement = pair::judge(&self.rules(&current.hash, cx), &facts);
+        let rules = self.rules(&current.hash, cx);
+        let judgement = pair::judge(&rules, &facts);
+        let needless = self.needless(&rules, &facts);
         self.take_judgement(index, place, judgement, cx);
         self.note_held(node, cx);
+        for uid in needless {
+            self.call_off_delete(&uid, cx.out);
+        }
+    }
+
+    /// Running pods of a pair whose deletion was asked for, and would not be if that were to be decided now.
+    fn needless(&self, rules: &Rules<'_>, facts: &Facts<'_>) -> Vec<PodUid> {
+        let is_asked = |look: &&Look<'_>| look.work == Work::Asked && !look.pod.is_terminal();
+        let asked: Vec<&Look<'_>> = facts.pods.iter().filter(is_asked).collect();
+        if asked.is_empty() {
+            return Vec::new();
+        }
+        let mut pods = facts.pods.to_vec();
+        for look in pods.iter_mut().filter(|look| look.work == Work::Asked) {
+            look.work = Work::None;
+        }
+        let judgement = pair::judge(
+            rules,
+            &Facts {
+                pods: &pods,
+                ..facts.clone()
+            },
+        );
+        let pods = asked.into_iter().map(|look| look.pod);
+        let needless = pods.filter(|pod| !judgement.wants_gone(pod, !self.rests));
+        needless.map(|pod| pod.uid.clone()).collect()
     }
 
     /// The judgement of the pair at this index.

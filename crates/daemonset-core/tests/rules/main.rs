@@ -10,6 +10,7 @@ mod lanes;
 mod late;
 mod lifecycle;
 mod model;
+mod needless;
 mod parts;
 mod permissions;
 mod policies;
