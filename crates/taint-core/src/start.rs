@@ -100,8 +100,7 @@ pub(crate) fn follow(before: &[Standing], taints: &[Taint], new: impl Fn(&Taint)
         .collect()
 }
 
-/// The one of `before` whose start `taint` has.
-pub(crate) fn known<'a>(before: &'a [Standing], taint: &Taint) -> Option<&'a Standing> {
+fn known<'a>(before: &'a [Standing], taint: &Taint) -> Option<&'a Standing> {
     if let Some(standing) = before.iter().find(|standing| standing.is_of(taint)) {
         return Some(standing);
     }

@@ -5,15 +5,14 @@
 //!
 //! They tell it by the clock of who decided, as it was then, and say when that was by the same clock; the bus says how long ago that
 //! is. Only these differences are used: no clock has to be right, or to have stayed as it was, for a time to be over no earlier than it
-//! is (TE-060). Where the bus does not know how old an intent is, it counts as just decided, which makes nothing earlier. A taint that was
-//! taken off and put on again while nobody looked shows only by its `timeAdded`: one after what was said is what its time counts from.
+//! is (TE-060). Where the bus does not know how old an intent is, it counts as just decided, which makes nothing earlier.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
-use bailiff_model::{ClockReading, EvictionMode, NodeName, Origin, PodUid, Profile, Taint, TraceContext, Wall};
+use bailiff_model::{ClockReading, EvictionMode, NodeName, Origin, PodUid, Profile, Taint, TraceContext};
 
 use super::Manager;
 use super::evict::Word;
@@ -22,7 +21,7 @@ use crate::effect::Effect;
 use crate::input::Inherited;
 use crate::judge::Armed;
 use crate::pods::Why;
-use crate::start::{self, Standing, Start, follow};
+use crate::start::{Standing, Start, follow};
 use crate::told::{Ending, Part, Told};
 
 /// How long `node-health` is waited for: another monitor takes over within the 15 s of its lease and 10 s for what it inherits. Longer
@@ -163,7 +162,7 @@ impl Manager {
                 let by_hand = record.derived_from.is_none() && taints.len() == 1;
                 let trace = record.trace.filter(|_| by_hand);
                 for taint in taints {
-                    self.remember(known, record, taint, trace);
+                    self.remember(known, taint, record.reading, trace);
                 }
             }
         }
@@ -232,10 +231,9 @@ impl Manager {
     }
 
     /// Keeps the earliest start of a taint that any pod's time counted from.
-    fn remember(&self, known: &mut Vec<Standing>, record: &Remembered, taint: &Taint, trace: Option<TraceContext>) {
+    fn remember(&self, known: &mut Vec<Standing>, taint: &Taint, reading: ClockReading, trace: Option<TraceContext>) {
         let Some(since) = taint.time_added else { return };
-        let since = self.put_on_since(record, taint).unwrap_or(since);
-        let since = Start::told(since, record.reading, self.now);
+        let since = Start::told(since, reading, self.now);
         match known.iter_mut().find(|standing| standing.is_of(taint)) {
             Some(standing) => {
                 standing.since = standing.since.min(since);
@@ -248,15 +246,6 @@ impl Manager {
                 trace,
             }),
         }
-    }
-
-    /// When the taint that stands was added, if that was after this was said of it: it was taken off and put on again. That the clock
-    /// which stamped it was another than the one that this is told by can only make its start later.
-    fn put_on_since(&self, record: &Remembered, taint: &Taint) -> Option<Wall> {
-        let eviction = &record.eviction;
-        let node = self.nodes.get(&eviction.node.name).filter(|node| node.present)?;
-        let added = start::known(&node.taints, taint)?.taint.time_added;
-        added.filter(|added| *added > eviction.decided_at)
     }
 
     /// Gives the taints of a node the starts that are remembered, except those that were seen to appear since.

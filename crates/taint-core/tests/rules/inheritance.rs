@@ -208,41 +208,6 @@ fn intents_of_a_gone_node_survive_a_restart() {
     after.at(8).assert_state("waits", Due, 8);
 }
 
-/// TE-057, TE-064, TE-102: a taint that was taken off and put back while nobody looked is another one, and starts when it was added,
-/// whatever the clock of the new process. One that was added before what is remembered of it is the same.
-#[test]
-fn a_taint_put_back_while_nobody_looked_starts_when_it_was_added() {
-    for (added, due) in [(1, 10), (2, 10), (5, 13), (900, 14)] {
-        restart(Profile::Bailiff, |_| {}, mk_stamped(added)).assert_state("p", Scheduled, due);
-    }
-    let pods = || vec![mk_pod("p", "n1", &[("m", Some(8))])];
-    for ahead in [-3600, 0, 3600] {
-        // The time was over.
-        let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &["m"])], pods());
-        before.at(20).assert_state("p", Due, 8);
-        let mut after = Harness::new(mk_config(Profile::Bailiff));
-        after.ahead = ahead;
-        after.at(60).begin(vec![mk_stamped(55)], pods(), before.memory_at(60));
-        after.assert_state("p", Scheduled, 63 + ahead);
-    }
-}
-
-/// TE-111: nor does the other health taint inherit the start of one that was gone before it came.
-#[test]
-fn a_health_taint_put_on_while_nobody_looked_starts_when_it_was_added() {
-    let (unreachable, not_ready) = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready");
-    let pod = || vec![mk_pod("p", "n1", &[("", Some(300))])];
-    let mut before = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[unreachable])], pod());
-    before.at(2);
-    for (added, due) in [(0, 300), (50, 350)] {
-        let mut node = mk_node("n1", &[not_ready]);
-        node.taints[0].time_added = Some(wall(added));
-        let mut after = Harness::new(mk_config(Profile::Bailiff));
-        after.at(60).begin(vec![node], pod(), before.memory_at(60));
-        after.assert_state("p", Scheduled, due);
-    }
-}
-
 /// What is seen to happen between the first list and the beginning is not what the bus remembers
 #[test]
 fn a_taint_put_back_before_the_beginning_starts_anew() {
