@@ -9,6 +9,7 @@
 //! [`zones`] keeps states, holds and grants, [`pods`] evicts.
 
 mod bus;
+mod common;
 mod holds;
 mod inherit;
 mod node_mode;
@@ -32,6 +33,7 @@ use crate::input::Input;
 use crate::topics::Topics;
 use crate::votes::Votes;
 
+use common::Common;
 pub use zones::ZoneView;
 
 /// Who waits for a moment.
@@ -71,7 +73,7 @@ pub struct Evictor {
     nodes: IndexMap<NodeName, Box<nodes::Node>>,
     /// Of a list that has not ended.
     unlisted: Unlisted<NodeName>,
-    common: nodes::Common,
+    common: Common,
     votes: Votes,
     zones: BTreeMap<Zone, zones::Entry>,
     /// All voting zones are fully disrupted: as things are, and for the brake. Kept as they were while node-health is incomplete.
@@ -116,7 +118,7 @@ impl Evictor {
             nodes_synced: false,
             nodes: IndexMap::default(),
             unlisted: Unlisted::default(),
-            common: nodes::Common::default(),
+            common: Common::default(),
             votes: Votes::default(),
             zones: BTreeMap::new(),
             all_down: false,

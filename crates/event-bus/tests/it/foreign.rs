@@ -13,6 +13,17 @@ use crate::support::{World, mk_health, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
+/// A session for all of node-health.
+fn mk_open() -> pb::OpenSession {
+    pb::OpenSession {
+        topic: HEALTH.to_string(),
+        shard_count: 1,
+        producer: "foreign".to_owned(),
+        epoch: 1,
+        ..pb::OpenSession::default()
+    }
+}
+
 on_every_engine!(async the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again);
 /// A stage in any language has to know the code and nothing else.
 async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again(kind: Kind) {
@@ -47,13 +58,7 @@ async fn the_code_of_a_refused_session_says_whether_to_stop_or_to_try_again(kind
 on_every_engine!(async a_record_that_is_none_is_named);
 async fn a_record_that_is_none_is_named(kind: Kind) {
     let world = World::new(kind);
-    let open = pb::OpenSession {
-        topic: HEALTH.to_string(),
-        shard_count: 1,
-        producer: "foreign".to_owned(),
-        epoch: 1,
-        ..pb::OpenSession::default()
-    };
+    let open = mk_open();
     let no_body = pb::Envelope {
         topic: HEALTH.to_string(),
         key: "n1".to_owned(),
@@ -87,13 +92,7 @@ async fn a_record_that_is_none_is_named(kind: Kind) {
 on_every_engine!(async a_batch_that_is_too_large_is_refused_before_anything_in_it_is_looked_at);
 async fn a_batch_that_is_too_large_is_refused_before_anything_in_it_is_looked_at(kind: Kind) {
     let world = World::new(kind);
-    let open = pb::OpenSession {
-        topic: HEALTH.to_string(),
-        shard_count: 1,
-        producer: "foreign".to_owned(),
-        epoch: 1,
-        ..pb::OpenSession::default()
-    };
+    let open = mk_open();
     for (count, wanted) in [
         (0, "batch.records: 0 records are not allowed"),
         (1_000, "batch.records[0].record:"),
@@ -116,16 +115,7 @@ on_every_engine!(async a_batch_is_acknowledged_with_the_revision_of_each_record)
 /// Our own client has no use for the revisions.
 async fn a_batch_is_acknowledged_with_the_revision_of_each_record(kind: Kind) {
     let world = World::new(kind);
-    let open = |replace| {
-        Step::Open(pb::OpenSession {
-            topic: HEALTH.to_string(),
-            shard_count: 1,
-            producer: "foreign".to_owned(),
-            epoch: 1,
-            replace,
-            ..pb::OpenSession::default()
-        })
-    };
+    let open = |replace| Step::Open(pb::OpenSession { replace, ..mk_open() });
     let batch = |id, records: &[(&str, u64)]| {
         let record = |(name, content): &(&str, u64)| {
             let incoming = mk_incoming(mk_health(name, "a", *content));

@@ -17,14 +17,20 @@ fn mk_world(count: usize) -> (World, Vec<String>) {
     (world, names)
 }
 
-#[test]
-fn a_zone_that_falls_silent_together_is_read_by_one_list() {
+/// Of 60 nodes 20 are silent, and a read of them is asked for.
+fn mk_silent_third() -> World {
     let (mut world, names) = mk_world(60);
     world.pass(10.0);
     for node in &names[20..] {
         world.renew(node);
     }
     world.pass(40.1);
+    world
+}
+
+#[test]
+fn a_zone_that_falls_silent_together_is_read_by_one_list() {
+    let mut world = mk_silent_third();
     let [Pending::Read(_, ReadBy::List, nodes)] = world.pending.as_slice() else {
         panic!("{:?}", world.pending)
     };
@@ -37,12 +43,7 @@ fn a_zone_that_falls_silent_together_is_read_by_one_list() {
 /// A LIST may be refused, or too slow to come to its end, while single reads are answered.
 #[test]
 fn who_a_list_did_not_get_to_is_read_one_by_one() {
-    let (mut world, names) = mk_world(60);
-    world.pass(10.0);
-    for node in &names[20..] {
-        world.renew(node);
-    }
-    world.pass(40.1);
+    let mut world = mk_silent_third();
     assert!(
         matches!(world.pending[..], [Pending::Read(_, ReadBy::List, _)]),
         "{:?}",

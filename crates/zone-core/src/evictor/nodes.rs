@@ -16,12 +16,12 @@ mod taints;
 mod upstream;
 mod waits;
 
-use bailiff_model::intent::{EvictionCause, HealthTaint, Intent};
+use bailiff_model::intent::{HealthTaint, Intent};
 use bailiff_model::{
-    Hold, HoldReason, Incarnation, IndexMap, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile,
-    ReadyStatus, TraceContext,
+    Hold, HoldReason, IndexMap, Listed, Mono, NodeHealth, NodeName, NodeRef, NodeUid, Now, Origin, Profile, ReadyStatus,
+    TraceContext,
 };
-use bailiff_model::{Shared, Stamp, Wall, Zone};
+use bailiff_model::{Stamp, Wall, Zone};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -147,39 +147,6 @@ pub(super) struct Node {
     /// Node mode: that its pods are deleted was said in an Event.
     pub(super) announced: bool,
     pub(super) said: Option<Box<Told>>,
-}
-
-/// What many nodes and pods have in common.
-#[derive(Debug, Default)]
-pub(super) struct Common {
-    texts: Shared<str>,
-    zones: Shared<Zone>,
-    causes: Shared<EvictionCause>,
-    /// The bus that the last record came from: as a rule they all do.
-    bus: Incarnation,
-}
-
-// === impl Common ===
-
-impl Common {
-    /// The same text, in the memory that others have.
-    pub(super) fn share(&mut self, text: &mut Arc<str>) {
-        *text = self.texts.share(text.clone());
-    }
-
-    /// The same, in the memory that others have.
-    pub(super) fn cause(&mut self, cause: &Arc<EvictionCause>) -> Arc<EvictionCause> {
-        self.causes.share(Arc::clone(cause))
-    }
-
-    /// The same, in the memory that others have.
-    pub(super) fn origin(&mut self, origin: Origin) -> Origin {
-        if self.bus != origin.incarnation {
-            self.bus = origin.incarnation;
-        }
-        let incarnation = self.bus.clone();
-        Origin { incarnation, ..origin }
-    }
 }
 
 /// Reads of nodes made to be sure: one at a time, at most one per second (design §3).
@@ -474,7 +441,7 @@ impl Evictor {
                 continue;
             }
             let origin = node.health.as_ref().map(|health| health.origin.clone());
-            let after = after.map(|(zone, vote)| (self.common.zones.share(Arc::new(zone.clone())), vote));
+            let after = after.map(|(zone, vote)| (self.common.zone(zone), vote));
             let before = std::mem::replace(&mut node.vote, after.clone());
             for (vote, is_new) in [(before, false), (after, true)] {
                 let Some((zone, vote)) = vote else {
