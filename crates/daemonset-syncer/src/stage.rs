@@ -14,7 +14,7 @@ use bailiff_model::rollout::DaemonSetSync;
 use bailiff_model::{About, Duties, Namespace, NodeName, PodUid, Topic, TraceContext};
 use bailiff_runtime::client::Limiter;
 use bailiff_stage::rival::What;
-use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage};
+use bailiff_stage::{Alarm, Beacon, Brake, Env, Error, Recalls, Stage, settle};
 use futures::FutureExt as _;
 
 use crate::dispatch::Dispatch;
@@ -155,6 +155,9 @@ impl Loop {
         // Bounded by the deadline of each request; deletes that still wait for their turn are not sent.
         self.recalls.call_off_all();
         self.dispatch.drain().await;
+        if ended.is_ok() {
+            settle(&self.publisher).await;
+        }
         ended
     }
 

@@ -258,6 +258,32 @@ async fn the_bus_may_be_away() {
     assert_eq!(world.published().await.map(|sync| sync.counts.ready), Some(2));
 }
 
+/// What was decided before the end is on the bus after it, also if the connection has just broken.
+#[tokio::test(start_paused = true)]
+async fn last_words_reach_the_bus() {
+    let mut world = World::start(1);
+    world.api.put("daemonsets/ds", mk_daemonset("v1", 1));
+    world.pass(4).await;
+    assert!(world.published().await.is_some());
+    world.server.disconnect();
+    world.api.remove("daemonsets/ds");
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    world.env.host.shutdown.trigger();
+    tokio::time::timeout(Duration::from_secs(10), &mut world.stage)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let Env { host, bus, .. } = &world.env;
+    let options = SubscribeOptions {
+        topics: vec![Topic::DaemonRollouts],
+        filters: Vec::new(),
+        subscriber: "late".to_owned(),
+    };
+    world.rollouts = subscribe(bus, options, &host.clock, &host.seed);
+    assert_eq!(world.published().await, None);
+}
+
 /// DS-055, DS-056 in effect: while the API server is away nothing is decided on old news, and it is said.
 #[tokio::test(start_paused = true)]
 async fn stale_watches_hold_writes() {
