@@ -6,9 +6,10 @@
 //!   error, a silence) a new snapshot says all there is.
 //! - What comes together is shown together, a few events at a time. A connection that is busy may be read in turns (`LOOK` of
 //!   `bailiff_runtime`'s client); what comes after a quiet time, and what a watch begins with, is shown at once.
-//! - While lists fail, or break off, for [`SILENT_AFTER`], the watch counts as stale, whatever signs of life they give.
-//! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, a page of a
-//!   list, and the end of a stream that lasted: the server is asked to end every watch within [`WATCH_FOR`], and ends a quiet one
+//! - While lists fail, break off, or go on for [`SILENT_AFTER`], the watch counts as stale, whatever signs of life they give: who acts on
+//!   what was shown acts on the past.
+//! - A stream that gives no sign of life is dropped. Signs of life are the head of an answer, a line that can be read, the end of
+//!   a list, and the end of a stream that lasted: the server is asked to end every watch within [`WATCH_FOR`], and ends a quiet one
 //!   without a word. So silence beyond [`SILENT_AFTER`] means a broken connection, never a quiet cluster.
 //! - A watch that was started in parts shows a list while it is read, a few objects at a time ([`Event::Part`]), and waits for the
 //!   reader; [`Event::Snapshot`] is the end of it then. What is deleted meanwhile comes as [`Event::Deleted`], in its order. A list
@@ -111,9 +112,9 @@ pub enum Event<T, P = Infallible> {
     Applied(T),
     /// The object is gone.
     Deleted(Meta),
-    /// Nothing was heard from the server for [`SILENT_AFTER`], or it never answered. Said once.
+    /// What was shown has not been known to be the present for [`SILENT_AFTER`], or the first list failed. Said once.
     Stale {
-        /// Last sign of life; `None` if there never was one.
+        /// Until when it was; `None` if nothing was shown yet.
         since: Option<Mono>,
         /// What went wrong last.
         reason: String,

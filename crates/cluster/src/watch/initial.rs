@@ -11,7 +11,6 @@ use serde::Deserialize;
 use super::collected::{Collected, Way};
 use super::list::{Listed, take};
 use super::task::OPEN_WITHIN;
-use super::teller::Life;
 use super::wire::{Part, Stream, Told};
 use super::{Source, View, WATCH_FOR, Witness};
 use crate::api::Api;
@@ -20,7 +19,7 @@ use crate::scan::schema;
 use crate::views::or_default;
 
 /// How long it may take altogether, with the time that the reader takes for its parts: longer than the server is asked to keep any
-/// watch open, less than what counts as silence.
+/// watch open, less than what makes a watch stale.
 const WITHIN: Duration = Duration::from_secs(50);
 
 /// Why a list did not come as a stream.
@@ -57,17 +56,14 @@ pub(super) async fn read<T: View, P>(
     api: &Api,
     source: &Source,
     seed: &Seed,
-    heard: &Life,
     witness: &mut dyn Witness,
     way: Option<&Way<T, P>>,
 ) -> Result<Listed<T>, Unstreamed> {
     let mut stream = open(api, source, seed, T::ACCEPT).await?;
-    heard.beat(api.clock().now().mono);
     let mut told = Collected::told(way);
     let all = async {
         loop {
             while let Some(part) = stream.cut() {
-                heard.beat(api.clock().now().mono);
                 if let Some(position) = hear(api, source, &part, witness, &mut told)? {
                     return Ok(position);
                 }

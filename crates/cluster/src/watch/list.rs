@@ -7,7 +7,6 @@ use bailiff_runtime::Seed;
 
 use super::collected::{Collected, Way};
 use super::initial::{self, Unstreamed};
-use super::teller::Life;
 use super::wire::{Page, Stream};
 use super::{Snapshot, Source, View, Witness};
 use crate::api::Api;
@@ -31,7 +30,6 @@ pub(super) struct Lister<T, P> {
     api: Api,
     source: Source,
     seed: Seed,
-    heard: Life,
     pub(super) witness: Box<dyn Witness>,
     /// The server was not found to have no lists as streams.
     streams: bool,
@@ -51,19 +49,11 @@ pub(super) struct Listed<T> {
 }
 
 impl<T: View, P> Lister<T, P> {
-    pub(super) fn new(
-        api: Api,
-        source: Source,
-        seed: Seed,
-        heard: Life,
-        witness: Box<dyn Witness>,
-        way: Option<Way<T, P>>,
-    ) -> Self {
+    pub(super) fn new(api: Api, source: Source, seed: Seed, witness: Box<dyn Witness>, way: Option<Way<T, P>>) -> Self {
         Self {
             api,
             source,
             seed,
-            heard,
             witness,
             streams: true,
             way,
@@ -74,7 +64,7 @@ impl<T: View, P> Lister<T, P> {
     pub(super) async fn list(&mut self) -> Result<Listed<T>, Error> {
         if self.streams {
             let (witness, way) = (&mut *self.witness, self.way.as_ref());
-            match initial::read(&self.api, &self.source, &self.seed, &self.heard, witness, way).await {
+            match initial::read(&self.api, &self.source, &self.seed, witness, way).await {
                 Ok(begun) => {
                     self.witness.saw_all();
                     return Ok(begun);
@@ -119,7 +109,6 @@ impl<T: View, P> Lister<T, P> {
             let page = read_page::<T>(&self.api, &self.source, &self.seed, &token, &mut limit)
                 .await
                 .map_err(|error| (error, !token.is_empty()))?;
-            self.heard.beat(self.api.clock().now().mono);
             for item in page.items() {
                 take(&self.api, &self.source, &item, &mut *self.witness, &mut listed);
                 listed.show().await;

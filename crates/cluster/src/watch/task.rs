@@ -66,14 +66,7 @@ impl<T: View, P> Task<T, P> {
         way: Option<Way<T, P>>,
     ) -> Self {
         let changes = api.metrics().watch(source.resource());
-        let lister = Lister::new(
-            api.clone(),
-            source.clone(),
-            seed.clone(),
-            teller.heard().clone(),
-            witness,
-            way,
-        );
+        let lister = Lister::new(api.clone(), source.clone(), seed.clone(), witness, way);
         Self {
             api,
             source,
@@ -126,7 +119,7 @@ impl<T: View, P> Task<T, P> {
         loop {
             // Takes several times what the watch has, and is seldom.
             let listing = Box::pin(self.lister.list());
-            match self.teller.mind("a list is not answered", listing).await? {
+            match self.teller.mind("a list is not at its end", listing).await? {
                 Ok(listed) => {
                     self.strikes = 0;
                     self.begun = listed.stream;
@@ -306,7 +299,7 @@ impl<T: View, P> Task<T, P> {
     async fn failed(&mut self, error: &Error) -> Result<(), Unwanted> {
         tracing::warn!(path = %self.source.path, %error, "Watch was interrupted");
         let reason = error.to_string();
-        if self.teller.heard().last().is_none() {
+        if !self.teller.has_shown() {
             self.teller.went_stale(reason.clone()).await?;
         }
         let pause = self.pause.max(heeded_retry_after(error.retry_after));

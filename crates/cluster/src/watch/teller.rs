@@ -1,4 +1,4 @@
-//! What a watch tells its reader, and when it has to say that it heard nothing.
+//! What a watch tells its reader, and when it has to say that what it told is not the present any more.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -39,11 +39,9 @@ pub(super) struct Teller<T, P> {
     /// What happened and is not shown yet.
     held: Vec<Event<T, P>>,
     clock: Clock,
-    /// When the silence will have lasted too long, as far as was known when somebody last waited.
+    /// When that will have lasted too long, as far as was known when somebody last waited.
     alarm: Alarm,
-    /// When the server last gave a sign of life, a page of a list included.
-    heard: Life,
-    /// When it last did while what was shown was the present.
+    /// When the server last gave a sign of life while what was shown was the present. What a list brings before its end is none.
     shown: Life,
     started: Mono,
     stale: bool,
@@ -56,16 +54,15 @@ impl<T, P> Teller<T, P> {
             held: Vec::new(),
             clock: clock.clone(),
             alarm: Alarm::new(clock),
-            heard: Life::default(),
             shown,
             started: clock.now().mono,
             stale: false,
         }
     }
 
-    /// The server's signs of life, to be noted by who reads a list.
-    pub(super) fn heard(&self) -> &Life {
-        &self.heard
+    /// A list was shown.
+    pub(super) fn has_shown(&self) -> bool {
+        self.shown.last().is_some()
     }
 
     /// [`Event::Stale`] was said, and [`Event::Fresh`] not yet. What is shown next must be a list.
@@ -75,15 +72,12 @@ impl<T, P> Teller<T, P> {
 
     /// True if what was shown has not been the present for [`SILENT_AFTER`].
     pub(super) fn is_behind(&self) -> bool {
-        let shown = self.shown.last().unwrap_or(self.started);
-        self.clock.now().mono.saturating_since(shown) >= SILENT_AFTER
+        self.behind_at() <= self.clock.now().mono
     }
 
     /// Notes a sign of life of a stream that continues what was shown.
     pub(super) fn alive(&self) {
-        let now = self.clock.now().mono;
-        self.heard.beat(now);
-        self.shown.beat(now);
+        self.shown.beat(self.clock.now().mono);
     }
 
     /// Takes what happened, to be shown with what is taken before [`Teller::flush`]. Waking the reader costs more than an event does.
@@ -121,19 +115,23 @@ impl<T, P> Teller<T, P> {
         Ok(())
     }
 
-    /// Says once that nothing was heard.
+    /// Says once that what was shown is not the present any more.
     pub(super) async fn went_stale(&mut self, reason: String) -> Result<(), Unwanted> {
         if std::mem::replace(&mut self.stale, true) {
             return Ok(());
         }
-        let since = self.heard.last();
+        let since = self.shown.last();
         self.show(Event::Stale { since, reason }).await
     }
 
-    /// Resolves once nothing was heard for [`SILENT_AFTER`]. Cancel-safe. (Held alone: what it holds need not be shared by threads.)
+    fn behind_at(&self) -> Mono {
+        self.shown.last().unwrap_or(self.started) + SILENT_AFTER
+    }
+
+    /// Resolves once the watch [is behind](Self::is_behind). Cancel-safe. (Held alone: what it holds need not be shared by threads.)
     pub(super) async fn silence(&mut self) {
         loop {
-            let end = self.heard.last().unwrap_or(self.started) + SILENT_AFTER;
+            let end = self.behind_at();
             if end <= self.clock.now().mono {
                 return;
             }
