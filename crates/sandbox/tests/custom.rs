@@ -55,6 +55,74 @@ async fn defined() -> Server {
     server
 }
 
+/// Whatever is stored can be read again, by every way that there is into the store.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_would_be_too_deep_to_read_again_is_refused() {
+    const APPLY: &str = "application/apply-patch+yaml";
+    let server = Server::new();
+    let mut given = definition();
+    let deep_path = format!(".spec{}", ".a".repeat(150));
+    given["spec"]["versions"][1]["subresources"]["scale"] =
+        json!({"specReplicasPath": deep_path, "statusReplicasPath": ".status.replicas"});
+    let (code, answer) = server.post(CRDS, &given).await;
+    assert_eq!(code, 201, "{answer}");
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
+    let mut kept = 0;
+    for levels in (80..=135).chain([150, 190]) {
+        let (path, name) = (format!("{WIDGETS}/p"), format!("w{levels}"));
+        let mut made = widget(&name);
+        made["spec"] = nested(levels);
+        let (created, answer) = server.post(WIDGETS, &made).await;
+        assert!(matches!(created, 201 | 400), "{levels}: {created} {answer}");
+        assert!(
+            levels > 100 || created == 201,
+            "{levels} levels are no reason to refuse: {answer}"
+        );
+        kept += usize::from(created == 201);
+        assert!(matches!(server.post(WIDGETS, &widget("p")).await.0, 201 | 409));
+        let deep = json!({"spec": nested(levels)});
+        assert!(matches!(server.patch(&path, MERGE, deep).await.0, 200 | 400), "{levels}");
+        let add = json!([{"op": "add", "path": "/spec", "value": nested(levels.min(115))}, {"op": "move", "from": "/spec", "path": "/x"}]);
+        let (code, _) = server.patch(&path, "application/json-patch+json", add).await;
+        assert!(matches!(code, 200 | 400 | 422), "{levels}: {code}");
+        let (code, answer) = server
+            .patch(&format!("{WIDGETS}/{name}?fieldManager=m&force=true"), APPLY, made)
+            .await;
+        assert!(matches!(code, 200 | 201 | 400), "{levels}: {code} {answer}");
+        let (code, answer) = server
+            .patch(&format!("{path}/status"), MERGE, json!({"status": nested(levels)}))
+            .await;
+        assert!(matches!(code, 200 | 400), "{levels}: {code} {answer}");
+        let replicas = json!({"spec": {"replicas": nested(levels)}});
+        let (code, _) = server.patch(&format!("{path}/scale"), MERGE, replicas).await;
+        assert!(matches!(code, 400 | 422), "{levels}: {code}");
+        // What was stored is read and written by all that follows.
+        for path in [path.clone(), format!("{WIDGETS}/{name}"), WIDGETS.to_owned()] {
+            let (code, answer) = server.get(&path).await;
+            assert!(
+                matches!(code, 200 | 404) && answer["kind"] != Value::Null,
+                "{levels}: {path} cannot be read"
+            );
+        }
+        let label = json!({"metadata": {"labels": {"a": levels.to_string()}}});
+        for name in ["p", &name] {
+            let (code, _) = server.patch(&format!("{WIDGETS}/{name}"), MERGE, label.clone()).await;
+            assert!(matches!(code, 200 | 404), "{levels}: {code}");
+        }
+        let scale = json!({"spec": {"replicas": 1}});
+        assert_eq!(
+            server.patch(&format!("{path}/scale"), MERGE, scale).await.0,
+            400,
+            "the path of the scale is too deep"
+        );
+        let (code, _, _) = server.send("DELETE", &path, "application/json", &Value::Null).await;
+        assert_eq!(code, 200);
+    }
+    assert!(kept > 20, "{kept}");
+    let (code, _, _) = server.send("DELETE", WIDGETS, "application/json", &Value::Null).await;
+    assert_eq!(code, 200);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_definition_is_established_and_found_by_discovery() {
     let server = defined().await;

@@ -73,6 +73,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     super::escalation::check(call, &store, &object, None)?;
     stamp(call, &mut object);
     let object = input::tidy_stored(object, call.kind);
+    input::readable(&object)?;
     validate(call, &object)?;
     call.admit_create(&store, &object)?;
     warnings.extend(call.kind.rules.warnings(&object));

@@ -6,7 +6,7 @@ use super::Call;
 use super::kinds::Kind;
 use super::request::Body;
 use super::write::MODIFIED;
-use crate::schema::decode::{self, Oddities};
+use crate::schema::decode::{self, DEEPEST, Oddities};
 use crate::store::Object;
 use crate::{Status, protobuf};
 
@@ -39,6 +39,31 @@ impl Strictness {
             _ => Self::Warn,
         }
     }
+}
+
+/// Checks that an object can be read again, with all that the server added to it, once it is stored.
+///
+/// # Errors
+/// 400 when it is nested too deeply.
+pub fn readable(object: &Value) -> Result<(), Status> {
+    match decode::depth(object) {
+        ..=DEEPEST => Ok(()),
+        levels => {
+            let message = format!("the object is nested too deeply: it has {levels} levels, {DEEPEST} are stored at most");
+            Err(Status::bad_request(message))
+        }
+    }
+}
+
+/// Checks what was sent for a subresource against the form that it has, and brings it into this form.
+///
+/// # Errors
+/// 400 when a field has the wrong type.
+pub fn formed(value: Value, kind: &str) -> Result<Value, Status> {
+    decode::normal(value, kind, &mut Oddities::default()).map_err(|why| {
+        let message = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}");
+        Status::bad_request(message)
+    })
 }
 
 /// Reads a body of any accepted media type as a value.

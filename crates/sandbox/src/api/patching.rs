@@ -80,7 +80,14 @@ pub fn patched(call: &Call<'_>, before: &Value, schema: &str) -> Result<Value, S
     let patch = read(call, &mut oddities)?;
     let media = call.request.content_type.as_deref().unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
-    apply(media, schema, before, &patch).map_err(refusal)
+    let patched = apply(media, schema, before, &patch).map_err(refusal)?;
+    decode::normal(patched.clone(), schema, &mut oddities).map_err(|why| unfit(&patched.to_string(), &why))
+}
+
+/// 422 for a patch that leaves no object of its kind.
+fn unfit(patched: &str, why: &str) -> Status {
+    let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {patched:?}: {why}"));
+    Status::invalid("", "", "", vec![cause])
 }
 
 fn read(call: &Call<'_>, oddities: &mut Oddities) -> Result<Value, Status> {
@@ -142,10 +149,7 @@ fn result(
         return Err(input::nameless(call));
     }
     input::forget_managers(&mut patched);
-    let unfit = |why: String| {
-        let cause = Cause::new("FieldValueInvalid", "patch", format!("Invalid value: {:?}: {why}", shown()));
-        Status::invalid("", "", "", vec![cause])
-    };
+    let unfit = |why: String| unfit(&shown(), &why);
     // The patch's own duplicates are reported like unknown fields of the result.
     let mut object = input::typed(patched, call.kind, &mut oddities).map_err(&unfit)?;
     let strictness = Strictness::of(call);

@@ -86,6 +86,7 @@ fn success() -> Reply {
 /// # Errors
 /// The refusal.
 pub fn bind(call: &Call<'_>, name: &str, binding: &Value) -> Result<Reply, Status> {
+    let binding = &input::formed(binding.clone(), "Binding")?;
     if text(binding, "/metadata/name") != name {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }

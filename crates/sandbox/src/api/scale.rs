@@ -58,7 +58,7 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
         let wanted = if call.request.method == "PATCH" {
             patching::patched(call, &before, "Scale")?
         } else {
-            given(call)?
+            input::formed(given(call)?, "Scale")?
         };
         let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
         input::check_revision(call, text(&wanted, "/metadata/resourceVersion"), &current)?;

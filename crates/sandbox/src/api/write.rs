@@ -57,6 +57,7 @@ impl Call<'_> {
         }
         super::escalation::check(self, store, &object, Some(old))?;
         let object = input::tidy_stored(object, self.kind);
+        input::readable(&object)?;
         let mut causes = Vec::new();
         meta::validate(&object, &*self.kind.rules, &mut causes);
         meta::validate_update(&object, old, &mut causes);

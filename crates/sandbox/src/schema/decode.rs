@@ -68,8 +68,9 @@ pub fn normalize(value: &mut Value, type_name: &str, oddities: &mut Oddities) ->
 /// Go's standard encoding: padded, but the bits that are left over at the end may be anything.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// How deep untyped values may be, so that the whole object can be read again.
-const DEEPEST: usize = 100;
+/// Levels of an object that is stored. A real server stops at 10,000; here objects are parsed by what gives up at 128, as Rust clients
+/// are, for whom a list or a watch adds some of its own.
+pub const DEEPEST: usize = 110;
 
 /// How deep a value is.
 pub fn depth(value: &Value) -> usize {
