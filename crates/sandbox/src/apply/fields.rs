@@ -321,16 +321,21 @@ fn is_member(written: &Value) -> bool {
         .is_none_or(|fields| fields.is_empty() || fields.contains_key("."))
 }
 
-/// How a value is owned.
-enum Structure<'a> {
+/// How a value is owned, and so how it is merged.
+pub(super) enum Structure<'a> {
+    /// Field by field.
     Fields,
+    /// Element by element, which these keys tell apart.
     Items(&'a [&'static str], &'a Type),
+    /// Element by element, each of which is what it is.
     Set,
+    /// By one manager.
     Whole,
 }
 
 impl<'a> Structure<'a> {
-    fn of(ty: Option<&'a Type>) -> Self {
+    /// How values of a type are owned.
+    pub fn of(ty: Option<&'a Type>) -> Self {
         match ty {
             // Without a schema maps are taken apart and lists are not.
             None => Self::Fields,

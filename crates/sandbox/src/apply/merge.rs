@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::fields::{Fields, field_type, item_key};
-use crate::schema::{Merge, Type};
+use super::fields::{Fields, Structure, field_type, item_key};
+use crate::schema::Type;
 
 /// Puts everything that `applied` states into `target`.
 pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
-    match (ty, applied) {
-        (Some(Type::List(element, Merge::Keys(keys))), Value::Array(items)) => {
+    match (Structure::of(ty), applied) {
+        (Structure::Items(keys, element), Value::Array(items)) => {
             if !target.is_array() {
                 *target = Value::Array(Vec::new());
             }
@@ -18,7 +18,7 @@ pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
                 merge_items(current, items, keys, element);
             }
         }
-        (Some(Type::List(_, Merge::Set)), Value::Array(items)) => {
+        (Structure::Set, Value::Array(items)) => {
             if !target.is_array() {
                 *target = Value::Array(Vec::new());
             }
@@ -27,7 +27,7 @@ pub fn apply(target: &mut Value, applied: &Value, ty: Option<&Type>) {
                 current.extend(items.iter().filter(|item| known.insert(item.to_string())).cloned());
             }
         }
-        (None | Some(Type::Struct(_) | Type::Map(_, Merge::Keys(_))), Value::Object(fields)) => {
+        (Structure::Fields, Value::Object(fields)) => {
             if !target.is_object() {
                 *target = Value::Object(serde_json::Map::new());
             }
