@@ -28,12 +28,14 @@ use managers::{Entry, Managers};
 /// # Errors
 /// The refusal; 409 with a cause per field that another manager owns.
 pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
+    // Reading takes as long as the body is large, and others wait for the store.
+    let applied = read(call);
     let mut store = call.store();
     let found = store.get(&call.kind.storage, &call.key()).cloned();
     if found.is_none() && call.about_status() {
         return Err(call.not_found());
     }
-    let applied = read(call)?;
+    let applied = applied?;
     let Some(current) = found else {
         drop(store);
         return create_applied(call, applied);
@@ -199,7 +201,9 @@ fn merged(call: &Call<'_>, current: &Value, applied: &Value) -> Result<Outcome, 
     let others = managers.others(&own);
     let mut object = live.clone();
     merge::apply(&mut object, &without_system(applied), ty.as_ref());
-    merge::prune(&mut object, &before.minus(&set), &others.union(&set));
+    // What identifies the object is stated, too, though nobody comes to own it.
+    let kept = others.union(&Fields::of(applied, ty.as_ref()));
+    merge::prune(&mut object, &before.minus(&set), &kept, ty.as_ref());
     let mut changed = Fields::changes(&live, &object, ty.as_ref());
     changed.set.forget_system(call.about_status(), call.kind.status);
     changed.removed.forget_system(call.about_status(), call.kind.status);

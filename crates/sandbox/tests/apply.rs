@@ -61,3 +61,33 @@ async fn a_struct_that_is_owned_as_a_whole_is_replaced() {
         Some(&json!({"name": "b", "key": "k"}))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_struct_that_nobody_states_anything_of_goes_and_one_that_is_shared_stays() {
+    let server = Server::new();
+    let path = format!("{SETS}/d");
+    let strategy = json!({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 3}}});
+    let full = set(
+        json!({"labels": {"a": "b"}}),
+        strategy,
+        json!({"securityContext": {"runAsUser": 1}, "resources": {"limits": {"cpu": "1"}}}),
+    );
+    apply(&server, &path, "m", full).await;
+    let applied = apply(&server, &path, "m", set(json!({}), json!({}), json!({}))).await;
+    let container = &applied["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container.get("securityContext"), None, "{container}");
+    assert_eq!(container["resources"], json!({}));
+    assert_eq!(applied["metadata"].get("labels"), None);
+    // It went, and has its default again.
+    assert_eq!(applied["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"], 1);
+    assert_eq!(applied["spec"]["template"]["metadata"]["labels"], json!({"app": "d"}));
+
+    let security = |field: &str| set(json!({}), json!({}), json!({"securityContext": {field: true}}));
+    apply(&server, &path, "m", security("privileged")).await;
+    apply(&server, &path, "n", security("readOnlyRootFilesystem")).await;
+    let applied = apply(&server, &path, "m", set(json!({}), json!({}), json!({}))).await;
+    assert_eq!(
+        applied.pointer("/spec/template/spec/containers/0/securityContext"),
+        Some(&json!({"readOnlyRootFilesystem": true}))
+    );
+}

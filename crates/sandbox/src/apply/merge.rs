@@ -83,45 +83,45 @@ fn merge_items(current: &mut Vec<Value>, applied: &[Value], keys: &[&str], eleme
     current.extend(waiting.map(|(_, (item, key))| merged(item, key)));
 }
 
-/// Removes the members of `gone` that nobody else owns, or owns anything below.
-pub fn prune(target: &mut Value, gone: &Fields, others: &Fields) {
+/// Removes the members of `gone` that nobody else owns, or owns anything below. A field that its type declares goes with the last
+/// thing that was owned below it, as in the real server; a key of a map stays.
+pub fn prune(target: &mut Value, gone: &Fields, others: &Fields, ty: Option<&Type>) {
     let (_, below) = gone.parts();
     let (_, kept) = others.parts();
-    for (key, node) in below {
-        let other = kept.get(key);
-        let (here, _) = node.parts();
-        if here && other.is_none_or(Fields::is_empty) {
-            remove(target, key);
-        } else if let Some(child) = find(target, key) {
-            prune(child, node, other.unwrap_or(&Fields::default()));
+    let nothing = Fields::default();
+    let owned = |key: &str| kept.get(key).filter(|other| !other.is_empty());
+    let is_member = |node: &Fields| node.parts().0;
+    match (Structure::of(ty), target) {
+        (Structure::Fields, Value::Object(fields)) => {
+            let is_declared = !matches!(ty, Some(Type::Map(..)));
+            let mut removed: BTreeSet<&str> = BTreeSet::new();
+            for (key, node) in below {
+                let Some(name) = key.strip_prefix("f:") else { continue };
+                let other = owned(key);
+                if other.is_none() && (is_declared || is_member(node)) {
+                    removed.insert(name);
+                } else if let Some(child) = fields.get_mut(name) {
+                    prune(child, node, other.unwrap_or(&nothing), field_type(ty, name));
+                }
+            }
+            if !removed.is_empty() {
+                fields.retain(|name, _| !removed.contains(name.as_str()));
+            }
         }
-    }
-}
-
-fn remove(target: &mut Value, key: &str) {
-    match (target, key.split_at_checked(2)) {
-        (Value::Object(fields), Some(("f:", name))) => {
-            fields.shift_remove(name);
-        }
-        (Value::Array(items), Some(("k:", keys))) => items.retain(|item| !has_keys(item, keys)),
-        (Value::Array(items), Some(("v:", value))) => {
-            let value: Value = serde_json::from_str(value).unwrap_or_default();
-            items.retain(|item| *item != value);
-        }
+        (Structure::Items(keys, element), Value::Array(items)) => items.retain_mut(|item| {
+            let key = item_key(item, keys);
+            let Some(node) = below.get(&key) else { return true };
+            let other = owned(&key);
+            let stays = other.is_some() || !is_member(node);
+            if stays {
+                prune(item, node, other.unwrap_or(&nothing), Some(element));
+            }
+            stays
+        }),
+        (Structure::Set, Value::Array(items)) => items.retain(|item| {
+            let key = format!("v:{item}");
+            owned(&key).is_some() || !below.get(&key).is_some_and(is_member)
+        }),
         _ => {}
     }
-}
-
-fn find<'a>(target: &'a mut Value, key: &str) -> Option<&'a mut Value> {
-    match (target, key.split_at_checked(2)?) {
-        (Value::Object(fields), ("f:", name)) => fields.get_mut(name),
-        (Value::Array(items), ("k:", keys)) => items.iter_mut().find(|item| has_keys(item, keys)),
-        _ => None,
-    }
-}
-
-fn has_keys(item: &Value, keys: &str) -> bool {
-    let keys: Value = serde_json::from_str(keys).unwrap_or_default();
-    let mut pairs = keys.as_object().into_iter().flatten();
-    pairs.all(|(key, value)| item.get(key).map_or(*value == "TCP" || *value == "", |own| own == value))
 }
