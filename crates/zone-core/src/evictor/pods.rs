@@ -14,8 +14,8 @@
 //! limit is not sent yet, and is called off when the pod is withdrawn, its node says that it is Ready or justifies it no more, or a hold
 //! begins.
 //!
-//! **Pace.** What was due before this process could act, or became free when a hold ended, is *overdue*: it is served at
-//! `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
+//! **Pace.** What was due before this process could act or before the taint-manager could say so, or became free when a hold ended, is
+//! *overdue*: it is served at `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
 //! half.
 
 mod answers;
@@ -30,8 +30,9 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use bailiff_model::intent::{EvictionCause, IntentState, PodEviction};
+use bailiff_model::intent::{EvictionCause, IntentState, PodEviction, Trigger};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
 use bailiff_model::{
     About, EvictionMode, HoldReason, IndexMap, Mono, NodeName, Now, Origin, PodRef, PodUid, ResourceVersion, Toleration,
@@ -44,6 +45,7 @@ use crate::effect::{Count, Effect, Mark, Ticket};
 use crate::fact::PodFacts;
 use crate::rate::Bucket;
 use crate::span::SpanEnd;
+use crate::topics::STALE_AFTER;
 
 use attempts::Attempts;
 use say::Told;
@@ -226,7 +228,10 @@ impl Evictor {
             return;
         }
         match intent.state {
-            IntentState::Due => self.pod_due(origin, trace, intent, overdue, now),
+            IntentState::Due => {
+                let overdue = overdue || is_told_late(&intent);
+                self.pod_due(origin, trace, intent, overdue, now);
+            }
             IntentState::Scheduled | IntentState::Withdrawn(_) => self.withdraw_pod(&intent.pod.uid.clone(), now),
         }
     }
@@ -297,6 +302,12 @@ impl Evictor {
         };
         self.enter_pod(uid, pod);
     }
+}
+
+/// Its time was over long before anybody said so: no taint-manager ran, or it could not see or speak. By one clock, that of who says it.
+fn is_told_late(intent: &PodEviction) -> bool {
+    let late_by = Duration::try_from(intent.decided_at.duration_since(intent.due_at)).unwrap_or_default();
+    intent.trigger == Trigger::Expired && late_by > STALE_AFTER
 }
 
 // === impl Evictor: what intents have in common ===

@@ -11,6 +11,7 @@ mod isolation;
 mod lost_nodes;
 mod node_mode;
 mod once;
+mod pace;
 mod pods;
 mod rates;
 mod recall;
