@@ -167,11 +167,12 @@ impl Overview {
     fn take_health(&mut self, key: &str, health: Option<&NodeHealth>) {
         self.verdicts.set(key, health.map(|health| health.verdict));
         let timer = health.and_then(|health| match health.verdict {
-            Verdict::Late | Verdict::NoStatus => {
+            // What is held ends with its hold, of which a record tells.
+            Verdict::Late | Verdict::NoStatus if health.held.is_none() => {
                 let due_at = health.counted_from.checked_add(health.grace).ok()?;
                 Some(Timer::new(due_at, &health.node.name, End::Grace))
             }
-            Verdict::Healthy | Verdict::NotReady | Verdict::Unreachable => None,
+            _ => None,
         });
         self.graces.set(key, timer);
     }

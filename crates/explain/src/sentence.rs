@@ -110,14 +110,23 @@ fn of_health(health: &NodeHealth) -> String {
     let grace = span(health.grace);
     let said = match health.verdict {
         Verdict::Healthy => format!("is healthy: {sign}"),
+        Verdict::Late if health.held.is_some() => format!("is late: {sign}; its grace of {grace} ends {ends}"),
         Verdict::Late => format!("is late: {sign}; unreachable at {ends}, {grace} after it counts from, unless one comes"),
         Verdict::NotReady if health.ready.reason.is_empty() => format!("reports that it is not ready: {sign}"),
         Verdict::NotReady => format!("reports that it is not ready ({}): {sign}", health.ready.reason),
-        Verdict::Unreachable => format!("is unreachable: {sign}, and none for a grace of {grace}"),
+        Verdict::Unreachable if is_silent(health) => format!("is unreachable: {sign}, and none for a grace of {grace}"),
+        Verdict::Unreachable => format!("is unreachable by its condition Ready, which is Unknown: {sign}"),
         Verdict::NoStatus => format!("has reported no status yet: {sign}; its grace of {grace} ends {ends}"),
     };
     let held = but_held(health.held.as_ref());
     format!("node {} {} {said}{held}", health.node.name, inside(&health.zone))
+}
+
+/// It gave no sign of life for its grace. A node whose Ready is Unknown in the API may speak all the same: somebody else wrote that, or its
+/// kubelet has renewed its Lease and not yet posted a status.
+pub(crate) fn is_silent(health: &NodeHealth) -> bool {
+    let ends = health.counted_from.checked_add(health.grace);
+    ends.is_ok_and(|ends| ends <= health.decided_at)
 }
 
 // === eviction-intents ===
@@ -151,7 +160,10 @@ fn of_pod_eviction(eviction: &PodEviction) -> String {
         EvictionCause::Node => "the whole node is evicted".to_owned(),
     };
     match (eviction.state, eviction.trigger) {
-        (IntentState::Scheduled, _) => format!("{pod} is to go at {}, when its toleration ends: {cause}", at(eviction.due_at)),
+        (IntentState::Scheduled, Trigger::Node) => format!("{pod} is to go at {}: {cause}", at(eviction.due_at)),
+        (IntentState::Scheduled, Trigger::Untolerated | Trigger::Expired) => {
+            format!("{pod} is to go at {}, when its toleration ends: {cause}", at(eviction.due_at))
+        }
         (IntentState::Due, Trigger::Untolerated) => format!("{pod} should go, it does not tolerate it: {cause}"),
         (IntentState::Due, Trigger::Expired) => format!("{pod} should go, its toleration ended {}: {cause}", at(eviction.due_at)),
         (IntentState::Due, Trigger::Node) => format!("{pod} should go: {cause}"),
@@ -206,7 +218,7 @@ fn of_node(outcome: &NodeOutcome) -> String {
             format!("{node} waits for the zone's rate, place {position}{when}{unhealthy}")
         }
         NodeOutcomeState::Isolated => format!("{node} is isolated: its NoExecute taint stands"),
-        NodeOutcomeState::Released => format!("{node} is released: it carries no health taint"),
+        NodeOutcomeState::Released => format!("{node} is released: because of its health no pod has to go any more"),
         NodeOutcomeState::Evicted => format!("{node} is being emptied: its turn has come, and all its pods go"),
         NodeOutcomeState::Held(hold) => format!("{node} is {}{unhealthy}", held(hold)),
     }

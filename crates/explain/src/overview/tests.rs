@@ -160,6 +160,26 @@ fn timers_of_all_kinds_are_told_in_the_order_in_which_they_end() {
 }
 
 #[test]
+fn a_grace_that_is_held_does_not_run() {
+    let mut overview = Overview::default();
+    let mut timers = |held: Option<Hold>| {
+        let health = NodeHealth {
+            held,
+            ..health("n1", Verdict::Late, 10)
+        };
+        overview.apply(Topic::NodeHealth, "n1", Some(Said::Health(&health)));
+        overview.timers()
+    };
+    let hold = Hold {
+        reason: HoldReason::CorrelatedLoss,
+        detail: String::new(),
+        since: at(0),
+        until: Some(at(300)),
+    };
+    assert_eq!([timers(None), timers(Some(hold)), timers(None)], [1, 0, 1]);
+}
+
+#[test]
 fn nodes_wait_in_the_order_in_which_they_came() {
     let mut overview = Overview::default();
     let mut say = |name: &str, since: i64, state: Option<NodeOutcomeState>| {

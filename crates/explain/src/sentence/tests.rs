@@ -91,7 +91,25 @@ fn a_node_says_when_it_was_heard_and_what_would_come() {
         held: Some(hold(HoldReason::Paused, "switch replacement")),
         ..health(Verdict::NoStatus)
     };
+    let lost = |decided_at| NodeHealth {
+        decided_at: at(decided_at),
+        ..health(Verdict::Unreachable)
+    };
+    let held = NodeHealth {
+        held: Some(hold(HoldReason::CorrelatedLoss, "")),
+        ..health(Verdict::Late)
+    };
     for (health, said) in [
+        (
+            held,
+            "node n1 in zone eu-1:a is late: last sign of life 2023-11-14T22:13:20Z by its Lease; its grace of 50s ends \
+             2023-11-14T22:14:10Z; held since 2023-11-14T22:14:20Z: too many Leases stopped together",
+        ),
+        (
+            lost(49),
+            "node n1 in zone eu-1:a is unreachable by its condition Ready, which is Unknown: last sign of life 2023-11-14T22:13:20Z by \
+             its Lease",
+        ),
         (
             health(Verdict::Healthy),
             "node n1 in zone eu-1:a is healthy: last sign of life 2023-11-14T22:13:20Z by its Lease",
@@ -106,7 +124,7 @@ fn a_node_says_when_it_was_heard_and_what_would_come() {
             "node n1 in zone eu-1:a reports that it is not ready (KubeletReady): last sign of life 2023-11-14T22:13:20Z by its Lease",
         ),
         (
-            health(Verdict::Unreachable),
+            lost(51),
             "node n1 in zone eu-1:a is unreachable: last sign of life 2023-11-14T22:13:20Z by its Lease, and none for a grace of 50s",
         ),
         (
@@ -130,6 +148,13 @@ fn a_wish_says_its_cause_and_its_time() {
     }));
     let due = eviction(IntentState::Due, Trigger::Expired);
     let later = eviction(IntentState::Scheduled, Trigger::Expired);
+    let of_whole_node = match eviction(IntentState::Scheduled, Trigger::Node) {
+        Intent::Pod(eviction) => Intent::Pod(Box::new(PodEviction {
+            cause: EvictionCause::Node.into(),
+            ..*eviction
+        })),
+        other => other,
+    };
     let off = eviction(IntentState::Withdrawn(WithdrawnReason::TaintsGone), Trigger::Expired);
     let taint = "node.kubernetes.io/unreachable:NoExecute since 2023-11-14T22:14:11Z";
     for (intent, said) in [
@@ -140,6 +165,10 @@ fn a_wish_says_its_cause_and_its_time() {
         (
             later,
             format!("pod shop/web-1 on node n1 is to go at 2023-11-14T22:19:11Z, when its toleration ends: {taint}"),
+        ),
+        (
+            of_whole_node,
+            "pod shop/web-1 on node n1 is to go at 2023-11-14T22:19:11Z: the whole node is evicted".to_owned(),
         ),
         (
             due,
@@ -167,6 +196,10 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
     assert_eq!(
         of_node_in(NodeOutcomeState::Held(hold(HoldReason::AllZonesDisrupted, ""))),
         "node n1 in no zone is held since 2023-11-14T22:14:20Z: every zone is fully disrupted"
+    );
+    assert_eq!(
+        of_node_in(NodeOutcomeState::Released),
+        "node n1 in no zone is released: because of its health no pod has to go any more"
     );
     let until = |seconds| Hold {
         until: Some(at(seconds)),

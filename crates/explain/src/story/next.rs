@@ -1,9 +1,9 @@
 //! What comes next, and what would stop it.
 
 use bailiff_model::Wall;
-use bailiff_model::health::Verdict;
+use bailiff_model::health::{NodeHealth, Verdict};
 use bailiff_model::hold::{Hold, HoldReason};
-use bailiff_model::intent::{Intent, IntentState};
+use bailiff_model::intent::{Intent, IntentState, Trigger};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
 use bailiff_model::rollout::WhyNot;
 use serde_json::{Value, json};
@@ -64,6 +64,41 @@ impl Next {
     }
 }
 
+/// By what pods of nodes that are lost go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// By the NoExecute taints of their nodes.
+    Taints,
+    /// Node mode: by their nodes.
+    Node,
+}
+
+// === impl Mode ===
+
+impl Mode {
+    /// What is wanted says it. Where nothing is, nothing follows either.
+    fn of(latest: &[Told<'_>]) -> Self {
+        let is_by_node = |told: &Told<'_>| match told.said {
+            Some(Said::Intent(Intent::NodeEviction(_))) => true,
+            Some(Said::Intent(Intent::Pod(eviction))) => eviction.trigger == Trigger::Node,
+            _ => false,
+        };
+        if latest.iter().any(is_by_node) {
+            Self::Node
+        } else {
+            Self::Taints
+        }
+    }
+
+    /// What is done to a node whose turn it is.
+    const fn done(self) -> &'static str {
+        match self {
+            Self::Taints => "isolated",
+            Self::Node => "emptied",
+        }
+    }
+}
+
 /// What follows from the last record of each key.
 pub(super) fn of(latest: &[Told<'_>]) -> Vec<Next> {
     // What the zone-evictor says of a pod is what became of the wish: the wish alone tells what comes only before that. A wish that
@@ -77,31 +112,14 @@ pub(super) fn of(latest: &[Told<'_>]) -> Vec<Next> {
             _ => false,
         })
     };
-    let of = |told: &Told<'_>| one(told.said?, is_taken_up(told));
+    let mode = Mode::of(latest);
+    let of = |told: &Told<'_>| one(told.said?, is_taken_up(told), mode);
     latest.iter().filter_map(of).collect()
 }
 
-fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
+fn one(said: Said<'_>, is_taken_up: bool, mode: Mode) -> Option<Next> {
     match said {
-        Said::Health(health) => match health.verdict {
-            Verdict::Late => {
-                let ends = health.counted_from.checked_add(health.grace).ok();
-                Some(
-                    Next::new("the node counts as unreachable")
-                        .at(ends)
-                        .unless("a sign of life comes"),
-                )
-            }
-            Verdict::NoStatus => {
-                let ends = health.counted_from.checked_add(health.grace).ok();
-                Some(
-                    Next::new("its conditions turn Unknown")
-                        .at(ends)
-                        .unless("its kubelet reports a status"),
-                )
-            }
-            Verdict::Healthy | Verdict::NotReady | Verdict::Unreachable => None,
-        },
+        Said::Health(health) => of_health(health),
         Said::Intent(Intent::Isolation(_)) => None,
         Said::Intent(Intent::NodeEviction(eviction)) if eviction.due => None,
         Said::Intent(Intent::NodeEviction(eviction)) => {
@@ -111,7 +129,10 @@ fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
         Said::Intent(Intent::Pod(eviction)) => match eviction.state {
             IntentState::Scheduled => {
                 let next = Next::new("the pod is evicted").at(eviction.due_at);
-                Some(next.unless("the taints go, or it gets to tolerate them"))
+                Some(next.unless(match eviction.trigger {
+                    Trigger::Untolerated | Trigger::Expired => "the taints go, or it gets to tolerate them",
+                    Trigger::Node => "its node is Ready by then",
+                }))
             }
             IntentState::Due if !is_taken_up => Some(Next::new("the zone-evictor takes it up")),
             IntentState::Due | IntentState::Withdrawn(_) => None,
@@ -119,14 +140,14 @@ fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
         Said::Outcome(Outcome::Zone(_)) => None,
         Said::Outcome(Outcome::Node(outcome)) => match &outcome.state {
             NodeOutcomeState::Queued { expected_at, .. } => {
-                let next = Next::new("the zone's rate lets it be isolated").at(*expected_at);
+                let next = Next::new(format!("the zone's rate lets it be {}", mode.done())).at(*expected_at);
                 Some(next.unless("it recovers, or its zone's rate changes"))
             }
             NodeOutcomeState::Isolated => Some(Next::new("the NoExecute taint is taken off when the node is Ready again")),
             NodeOutcomeState::Evicted => Some(Next::new(
                 "its pods are deleted, those that come later too, until it is Ready again",
             )),
-            NodeOutcomeState::Held(hold) => Some(after(hold, "it is isolated")),
+            NodeOutcomeState::Held(hold) => Some(after(hold, &format!("it is {}", mode.done()))),
             NodeOutcomeState::Released => None,
         },
         Said::Outcome(Outcome::Pod(outcome)) => match &outcome.state {
@@ -137,11 +158,17 @@ fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
                     "the pod is deleted"
                 };
                 let next = Next::new(text).at(outcome.next_try_at);
-                Some(next.unless("the API or a last check of its taints refuses it"))
+                Some(next.unless(match mode {
+                    Mode::Taints => "the API or a last check of its taints refuses it",
+                    Mode::Node => "the API or a last look at its node refuses it",
+                }))
             }
             PodOutcomeState::Blocked { by } => {
                 let next = Next::new(format!("it is tried again, until PodDisruptionBudget {by} lets it go"));
-                Some(next.at(outcome.next_try_at).unless("the taints go first"))
+                Some(next.at(outcome.next_try_at).unless(match mode {
+                    Mode::Taints => "the taints go first",
+                    Mode::Node => "its node is Ready first",
+                }))
             }
             PodOutcomeState::Held(hold) => Some(after(hold, "the pod is evicted")),
             PodOutcomeState::Deleted | PodOutcomeState::Refused(_) | PodOutcomeState::Cancelled | PodOutcomeState::Gone => None,
@@ -169,6 +196,24 @@ fn one(said: Said<'_>, is_taken_up: bool) -> Option<Next> {
             waits(WhyNot::WaitingForBudget).then(|| Next::new("old pods are replaced as new ones become available"))
         }
     }
+}
+
+/// A node that says nothing waits for the end of its grace; as long as its zone is held, for the end of that too.
+fn of_health(health: &NodeHealth) -> Option<Next> {
+    let (what, unless) = match health.verdict {
+        Verdict::Late => ("the node counts as unreachable", "a sign of life comes"),
+        Verdict::NoStatus => ("its conditions turn Unknown", "its kubelet reports a status"),
+        Verdict::Healthy | Verdict::NotReady | Verdict::Unreachable => return None,
+    };
+    let ends = health.counted_from.checked_add(health.grace).ok();
+    let next = match &health.held {
+        Some(hold) => {
+            let both = ends.zip(hold.until).map(|(ends, until)| ends.max(until));
+            after(hold, what).at(both)
+        }
+        None => Next::new(what).at(ends),
+    };
+    Some(next.unless(unless))
 }
 
 /// What follows the end of a hold, and what ends it.

@@ -6,6 +6,7 @@ use bailiff_model::intent::{Intent, IntentState, Trigger, WithdrawnReason};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState, RefusedReason};
 
 use crate::Said;
+use crate::sentence::is_silent;
 
 /// The rules behind what is said; none where it is this project's own and no rule of upstream's.
 pub(super) fn of(said: Said<'_>) -> &'static [&'static str] {
@@ -13,7 +14,8 @@ pub(super) fn of(said: Said<'_>) -> &'static [&'static str] {
         Said::Health(health) => match health.verdict {
             Verdict::Healthy => &["NL-040"],
             Verdict::Late | Verdict::NotReady => &[],
-            Verdict::Unreachable => &["NL-052", "NL-053"],
+            Verdict::Unreachable if is_silent(health) => &["NL-052", "NL-053"],
+            Verdict::Unreachable => &[],
             Verdict::NoStatus => &["NL-041"],
         },
         Said::Intent(Intent::Isolation(_)) => &["NL-070"],

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use bailiff_model::health::{NodeHealth, Ready, Verdict};
-use bailiff_model::intent::{EvictionCause, Intent, IntentState, PodEviction, Trigger};
-use bailiff_model::outcome::{Outcome, PodOutcome, PodOutcomeState};
+use bailiff_model::intent::{EvictionCause, Intent, IntentState, NodeEviction, PodEviction, Trigger};
+use bailiff_model::outcome::{NodeOutcome, NodeOutcomeState, Outcome, PodOutcome, PodOutcomeState};
 use bailiff_model::{Effect, Hold, HoldReason, Taint, Toleration, Zone};
 
 use super::*;
@@ -275,4 +275,126 @@ fn the_zone_is_the_one_that_was_named_last() {
     assert_eq!(found, Some((Topic::EvictionOutcomes, "zone/eu-1:b".to_owned())));
     assert_eq!(keys::of_zone(&[]), None);
     assert_eq!(keys::of_pod("u", "n1").len(), 5, "its own, and its node's");
+}
+
+fn hold(until: Option<i64>) -> Hold {
+    Hold {
+        reason: HoldReason::CorrelatedLoss,
+        detail: String::new(),
+        since: at(40),
+        until: until.map(at),
+    }
+}
+
+fn future(records: &[Told<'_>]) -> Vec<String> {
+    let story = Story::of("node n1".to_owned(), records, None);
+    story.future.iter().map(Next::text).collect()
+}
+
+#[test]
+fn a_node_whose_zone_is_held_waits_for_the_end_of_that_too() {
+    let cases = [
+        (
+            None,
+            "at 2023-11-14T22:14:10Z: the node counts as unreachable, unless a sign of life comes",
+        ),
+        (
+            Some(hold(None)),
+            "once the Leases come back, or the hold ends, the node counts as unreachable, unless a sign of life comes",
+        ),
+        (
+            Some(hold(Some(300))),
+            "at 2023-11-14T22:18:20Z: once the Leases come back, or the hold ends, the node counts as unreachable, unless a sign of \
+             life comes",
+        ),
+        (
+            Some(hold(Some(45))),
+            "at 2023-11-14T22:14:10Z: once the Leases come back, or the hold ends, the node counts as unreachable, unless a sign of \
+             life comes",
+        ),
+    ];
+    for (held, wanted) in cases {
+        let late = NodeHealth {
+            held: held.clone(),
+            ..health(Verdict::Late)
+        };
+        let late = told(Topic::NodeHealth, "n1", 45, Some(Said::Health(leak(late))));
+        assert_eq!(future(&[late]), [wanted], "{held:?}");
+    }
+}
+
+#[test]
+fn in_node_mode_nothing_is_said_of_taints() {
+    let wish = |due| {
+        let wish = NodeEviction {
+            node: node(),
+            zone: Zone::default(),
+            not_before: at(350),
+            due,
+            cause: "silent".to_owned(),
+            decided_at: at(50),
+        };
+        let said = Said::Intent(leak(Intent::NodeEviction(Box::new(wish))));
+        told(Topic::EvictionIntents, "node/n1", 50, Some(said))
+    };
+    let pod = |state| {
+        let Intent::Pod(eviction) = intent(state) else {
+            unreachable!("it is a pod's");
+        };
+        let trigger = Trigger::Node;
+        let said = Said::Intent(leak(Intent::Pod(Box::new(PodEviction { trigger, ..*eviction }))));
+        told(Topic::EvictionIntents, "pod/u", 51, Some(said))
+    };
+    let became = |state| {
+        let outcome = NodeOutcome {
+            node: node(),
+            zone: Zone::default(),
+            state,
+            since: at(50),
+            unhealthy_since: None,
+        };
+        let said = Said::Outcome(leak(Outcome::Node(Box::new(outcome))));
+        told(Topic::EvictionOutcomes, "node/n1", 52, Some(said))
+    };
+    let went = |state| {
+        let said = Said::Outcome(leak(outcome(state)));
+        told(Topic::EvictionOutcomes, "pod/u", 53, Some(said))
+    };
+    let queued = NodeOutcomeState::Queued {
+        position: 1,
+        expected_at: None,
+    };
+    let blocked = PodOutcomeState::Blocked {
+        by: "shop/web".to_owned(),
+    };
+    let cases = [
+        (
+            vec![wish(false), pod(IntentState::Scheduled)],
+            vec![
+                "at 2023-11-14T22:19:10Z: all pods of the node should go, unless the node is Ready by then",
+                "at 2023-11-14T22:19:10Z: the pod is evicted, unless its node is Ready by then",
+            ],
+        ),
+        (
+            vec![wish(true), became(queued)],
+            vec!["the zone's rate lets it be emptied, unless it recovers, or its zone's rate changes"],
+        ),
+        (
+            vec![wish(true), became(NodeOutcomeState::Held(hold(None)))],
+            vec!["once the Leases come back, or the hold ends, it is emptied"],
+        ),
+        (
+            vec![pod(IntentState::Due), went(PodOutcomeState::Evicting)],
+            vec!["the pod is deleted, unless the API or a last look at its node refuses it"],
+        ),
+        (
+            vec![pod(IntentState::Due), went(blocked)],
+            vec![
+                "at 2023-11-14T22:19:20Z: it is tried again, until PodDisruptionBudget shop/web lets it go, unless its node is Ready first",
+            ],
+        ),
+    ];
+    for (records, wanted) in cases {
+        assert_eq!(future(&records), wanted);
+    }
 }
