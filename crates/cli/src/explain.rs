@@ -1,5 +1,6 @@
 //! `bailiff explain`: why something is as it is, what it waits for, and what would stop it.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use bailiff_diff::said;
@@ -82,7 +83,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
-        let (about, records) = find(&args.what, &bus, &clock).await?;
+        let (about, records) = find(&args.what, args.at, &bus, &clock).await?;
         let told: Vec<Told<'_>> = records.iter().map(told).collect();
         let story = Story::of(about, &told, args.at);
         match args.shared.output {
@@ -119,41 +120,45 @@ fn told(record: &Record) -> Told<'_> {
     }
 }
 
-/// What it is called, and all records that concern it.
-async fn find(what: &What, bus: &Bus, clock: &Clock) -> Result<(String, Vec<Record>), Failure> {
+/// What it is called, and all records that concern it and were known at `at`.
+async fn find(what: &What, at: Option<Wall>, bus: &Bus, clock: &Clock) -> Result<(String, Vec<Record>), Failure> {
     match what {
         What::Node { name } => {
-            let mut records = history(bus, &keys::of_node(name)).await?;
-            records.extend(zone_of(bus, &records).await?);
+            let mut records = known(bus, &keys::of_node(name), at).await?;
+            records.extend(zone_of(bus, &records, at).await?);
             Ok((format!("node {name}"), records))
         }
         What::Zone { name } => {
             let key = (Topic::EvictionOutcomes, format!("zone/{name}"));
-            Ok((format!("zone {name}"), history(bus, &[key]).await?))
+            Ok((format!("zone {name}"), known(bus, &[key], at).await?))
         }
         What::Daemonset { name, namespace } => {
             let key = (Topic::DaemonRollouts, format!("{namespace}/{name}"));
-            Ok((format!("daemonset {namespace}/{name}"), history(bus, &[key]).await?))
+            Ok((format!("daemonset {namespace}/{name}"), known(bus, &[key], at).await?))
         }
         What::Pod { name, namespace } => {
-            let about = format!("pod {namespace}/{name}");
             // Its key is its uid, which the name alone does not tell: what the bus says of it does.
             let (all, _) = read_all(bus, clock).await?;
-            let Some((uid, node)) = all.iter().rev().find_map(|record| is_of_pod(record, namespace, name)) else {
-                return Ok((about, Vec::new()));
-            };
-            let mut records = history(bus, &keys::of_pod(&uid, &node)).await?;
-            records.extend(zone_of(bus, &records).await?);
-            Ok((about, records))
+            let mut records = Vec::new();
+            if let Some((uid, node)) = pod_of_then(bus, &pods_of_name(&all, namespace, name), at).await? {
+                records = known(bus, &keys::of_pod(&uid, &node), at).await?;
+                records.extend(zone_of(bus, &records, at).await?);
+            }
+            Ok((format!("pod {namespace}/{name}"), records))
         }
     }
 }
 
 /// The last word on the node's zone, if the zone-evictor has said anything of the node: what holds a zone is said there.
-async fn zone_of(bus: &Bus, records: &[Record]) -> Result<Option<Record>, Failure> {
+async fn zone_of(bus: &Bus, records: &[Record], at: Option<Wall>) -> Result<Option<Record>, Failure> {
     let told: Vec<Told<'_>> = records.iter().map(told).collect();
     let Some(key) = keys::of_zone(&told) else { return Ok(None) };
-    Ok(history(bus, &[key]).await?.pop())
+    Ok(known(bus, &[key], at).await?.pop())
+}
+
+/// The pods of this name that the bus knows, one after the other in the life of the cluster: node by uid.
+fn pods_of_name(all: &[Record], namespace: &str, name: &str) -> BTreeMap<String, String> {
+    all.iter().filter_map(|record| is_of_pod(record, namespace, name)).collect()
 }
 
 /// Uid and node of the pod of this name, if the record is about it.
@@ -167,10 +172,27 @@ fn is_of_pod(record: &Record, namespace: &str, name: &str) -> Option<(String, St
     is_it.then(|| (pod.uid.to_string(), node.name.to_string()))
 }
 
-async fn history(bus: &Bus, keys: &[(Topic, String)]) -> Result<Vec<Record>, Failure> {
+/// The pod of which something was said last, as it was known at `at`; with its node. What is taken back says nothing of who is there.
+async fn pod_of_then(bus: &Bus, pods: &BTreeMap<String, String>, at: Option<Wall>) -> Result<Option<(String, String)>, Failure> {
+    let mut last = None;
+    for (uid, node) in pods {
+        let records = known(bus, &keys::of_pod_alone(uid), at).await?;
+        let said = records.iter().filter(|record| record.body.is_some());
+        let revision = said.map(|record| record.revision).max();
+        last = last.max(revision.map(|revision| (revision, uid, node)));
+    }
+    Ok(last.map(|(_, uid, node)| (uid.clone(), node.clone())))
+}
+
+/// The records that the bus has of these keys, as it was known at `at`.
+async fn known(bus: &Bus, keys: &[(Topic, String)], at: Option<Wall>) -> Result<Vec<Record>, Failure> {
     let mut records = Vec::new();
     for (topic, key) in keys {
         records.extend(bus.history(*topic, key).await?);
     }
+    records.retain(|record| at.is_none_or(|at| record.produced_at <= at));
     Ok(records)
 }
+
+#[cfg(test)]
+mod tests;

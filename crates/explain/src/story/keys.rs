@@ -18,11 +18,13 @@ pub fn of_node(name: &str) -> Vec<(Topic, String)> {
 /// Where the records about a pod are, and those about its node, without which it would not go.
 pub fn of_pod(uid: &str, node: &str) -> Vec<(Topic, String)> {
     let mut keys = of_node(node);
-    keys.extend([
-        (Topic::EvictionIntents, format!("pod/{uid}")),
-        (Topic::EvictionOutcomes, format!("pod/{uid}")),
-    ]);
+    keys.extend(of_pod_alone(uid));
     keys
+}
+
+/// Where the records about a pod are that are about nothing else.
+pub fn of_pod_alone(uid: &str) -> [(Topic, String); 2] {
+    [Topic::EvictionIntents, Topic::EvictionOutcomes].map(|topic| (topic, format!("pod/{uid}")))
 }
 
 /// Where the zone's record is in which the zone-evictor last put the node: what holds a zone is said there, not of each node in it.
