@@ -126,7 +126,8 @@ impl Duties {
             Verdict::Unreachable => Answer::new(ready(ReadyStatus::Unknown), why.clone()),
             _ => Answer::new(ready(health.ready.status), why.clone()),
         };
-        if health.verdict == Verdict::Late {
+        // As long as its zone is held nothing comes of it: a record tells when that ends.
+        if health.verdict == Verdict::Late && health.held.is_none() {
             let due = grace_ends(health, record, now);
             let lost = Answer::new(ready(ReadyStatus::Unknown), why);
             self.due.insert((due, name.to_owned()));

@@ -74,6 +74,26 @@ fn a_silent_node_is_lost_when_its_grace_is_over_whoever_writes_that() {
 }
 
 #[test]
+fn a_silent_node_whose_zone_is_held_is_not_lost() {
+    let mut duties = Duties::default();
+    let mut late = mk_health(Verdict::Late, ReadyStatus::True, (0, 1_000));
+    if let Some(Body::NodeHealth(health)) = &mut late.body {
+        health.held = Some(Hold {
+            reason: HoldReason::CorrelatedLoss,
+            detail: String::new(),
+            since: wall(100),
+            until: None,
+        });
+    }
+    assert_eq!(says(&duties.read(&late, mono(1_000))), ["health: Ready=True"]);
+    assert_eq!(duties.next_due(), None);
+    // Told again when that ends.
+    let late = mk_health(Verdict::Late, ReadyStatus::True, (0, 1_060));
+    duties.read(&late, mono(1_060));
+    assert_eq!(duties.next_due(), Some(mono(1_070)));
+}
+
+#[test]
 fn a_taint_is_wanted_and_set_in_its_turn_unless_something_holds_it() {
     let isolation = Body::Intent(Intent::Isolation(Box::new(NodeIsolation {
         node: mk_node(),
