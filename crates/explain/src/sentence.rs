@@ -79,7 +79,7 @@ fn held(hold: &Hold) -> String {
         HoldReason::Observing => "this process only observes",
         HoldReason::TaintOrder => "the NoSchedule taint is not seen yet",
         HoldReason::RateLimited => "others go first",
-        HoldReason::Budget => "a PodDisruptionBudget is used up",
+        HoldReason::Budget => "a budget for disruption is used up",
     };
     let until = hold.until.map_or_else(String::new, |until| match hold.reason {
         HoldReason::RateLimited => format!(", its turn expected at {}", at(until)),

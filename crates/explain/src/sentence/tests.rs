@@ -226,6 +226,10 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
             "is due, and held since 2023-11-14T22:14:20Z: paused (by alice)",
         ),
         (
+            PodOutcomeState::Held(hold(HoldReason::Budget, "two nodes of a zone at a time")),
+            "is due, and held since 2023-11-14T22:14:20Z: a budget for disruption is used up (two nodes of a zone at a time)",
+        ),
+        (
             PodOutcomeState::Held(Hold {
                 until: Some(at(360)),
                 ..hold(HoldReason::RateLimited, "5 go per second")

@@ -231,7 +231,7 @@ fn after(hold: &Hold, what: &str) -> Next {
         HoldReason::Observing => "it is run without --observe",
         HoldReason::TaintOrder => "the NoSchedule taint is there",
         HoldReason::RateLimited => "the others had their turn",
-        HoldReason::Budget => "the PodDisruptionBudget lets it go",
+        HoldReason::Budget => "the budget has room again",
     };
     Next::new(format!("once {ends}, {what}")).at(hold.until)
 }
