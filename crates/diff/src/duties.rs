@@ -145,7 +145,7 @@ impl Duties {
         let answer = match (&node.intent, &node.outcome) {
             (None, _) => None,
             (Some(wanted), None) => Some(wanted.clone().in_turn()),
-            (Some(wanted), Some(became)) if became.says == records::ISOLATED => Some(Answer {
+            (Some(wanted), Some(became)) if became.says == records::DONE => Some(Answer {
                 why: became.why.clone(),
                 in_turn: became.in_turn,
                 ..wanted.clone()

@@ -127,11 +127,13 @@ fn nodes_that_wait_for_their_turn_are_decided() {
         expected_at: None,
     };
     let cases = [
-        (NodeOutcomeState::Isolated, Some(("isolated", false))),
-        (queued, Some(("isolated", true))),
+        (NodeOutcomeState::Isolated, Some(("given up", false))),
+        // Node mode: while it waits nothing tells it from the other.
+        (NodeOutcomeState::Evicted, Some(("given up", false))),
+        (queued, Some(("given up", true))),
         (
             NodeOutcomeState::Held(mk_hold(HoldReason::Observing)),
-            Some(("isolated", true)),
+            Some(("given up", true)),
         ),
         (
             NodeOutcomeState::Held(mk_hold(HoldReason::AllZonesDisrupted)),
