@@ -204,6 +204,58 @@ fn long_lists_cost_what_they_are_long() {
     requests::play(&requests::written(&bytes.join(&0xff)));
 }
 
+/// The same for what is taken away: each of these lines would take half a minute or more with a step for each pair.
+#[test]
+fn what_is_taken_away_costs_what_it_is_long() {
+    let object = "/api/v1/namespaces/default/configmaps/m";
+    let joined = |count: usize, item: &dyn Fn(usize) -> String| (0..count).map(item).collect::<Vec<String>>().join(",");
+    let identity = "\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\"";
+    let applied = |metadata: &str, rest: &str| format!("{{{identity},\"metadata\":{{\"name\":\"m\"{metadata}}}{rest}}}");
+    let finalizers = joined(20_000, &|nth| format!("\"example.com/{nth}\""));
+    let owners = joined(5_000, &|nth| {
+        format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"name\":\"a\",\"uid\":\"{nth}\"}}")
+    });
+    let data = joined(60_000, &|nth| format!("\"k{nth}\":\"\""));
+    let gone = format!("{{\"data\":{{{}}}}}", joined(60_000, &|nth| format!("\"k{nth}\":null")));
+    let ones = joined(700_000, &|_| "1".to_owned());
+    let grown = joined(9_990, &|_| "{\"op\":\"add\",\"path\":\"/x/0\",\"value\":1}".to_owned());
+    let moved = joined(9_990, &|_| "{\"op\":\"move\",\"from\":\"/x\",\"path\":\"/x\"}".to_owned());
+    let (smp, merge) = ("strategic-merge-patch+json", "merge-patch+json");
+    let patches = [
+        ("apply-patch+yaml", applied("", &format!(",\"data\":{{{data}}}"))),
+        ("apply-patch+yaml", applied("", "")),
+        (merge, format!("{{\"data\":{{{data}}}}}")),
+        (merge, gone.clone()),
+        (smp, format!("{{\"data\":{{{data}}}}}")),
+        (smp, gone),
+        (
+            "apply-patch+yaml",
+            applied(&format!(",\"finalizers\":[{finalizers}],\"ownerReferences\":[{owners}]"), ""),
+        ),
+        ("apply-patch+yaml", applied("", "")),
+        (
+            "json-patch+json",
+            format!("[{{\"op\":\"add\",\"path\":\"/x\",\"value\":[{ones}]}},{grown}]"),
+        ),
+        (
+            "json-patch+json",
+            format!("[{{\"op\":\"add\",\"path\":\"/x\",\"value\":[{ones}]}},{moved}]"),
+        ),
+    ];
+    let text: Vec<Vec<u8>> = patches
+        .iter()
+        .map(|(media, body)| {
+            let query = if media.starts_with("apply") {
+                "?fieldManager=m&force=true"
+            } else {
+                ""
+            };
+            format!("PATCH {object}{query}\napplication/{media}\napplication/json\n{body}").into_bytes()
+        })
+        .collect();
+    requests::play(&requests::written(&text.join(&0xff)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 

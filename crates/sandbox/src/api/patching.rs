@@ -39,10 +39,12 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     if media == APPLY {
         return crate::apply::patch(call);
     }
+    // Reading takes as long as the body is large, and others wait for the store.
+    let mut oddities = Oddities::default();
+    let patch = read(call, &mut oddities);
     let mut store = call.store();
     let current = call.current(&store)?;
-    let mut oddities = Oddities::default();
-    let mut patch = read(call, &mut oddities)?;
+    let mut patch = patch?;
     if media == "application/json-patch+json" && patch.is_null() {
         patch = Value::Array(Vec::new());
     }

@@ -8,6 +8,8 @@ use super::Error;
 const MOST_OPERATIONS: usize = 10_000;
 /// Bytes that the copies of one patch may make together: as many as a request may carry.
 const MOST_COPIED: usize = 3 * 1024 * 1024;
+/// Values that one patch may move: those behind an element that comes or goes, and those below what is moved elsewhere.
+const MOST_MOVED: usize = 50_000_000;
 /// How deep a patch may reach. No object of the API is a tenth as deep.
 const DEEPEST: usize = 200;
 
@@ -28,14 +30,36 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
         )));
     }
     let mut result = target.clone();
-    let mut copied = 0;
+    let mut spent = Spent::default();
     for operation in operations {
-        step(&mut result, operation, &mut copied)?;
+        step(&mut result, operation, &mut spent)?;
     }
     Ok(result)
 }
 
-fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(), Error> {
+/// What the operations of a patch have cost so far.
+#[derive(Debug, Default)]
+struct Spent {
+    /// Bytes of copies.
+    copied: usize,
+    /// Values that were moved.
+    moved: usize,
+}
+
+impl Spent {
+    /// Counts values that are about to be moved.
+    fn shift(&mut self, count: usize) -> Result<(), Error> {
+        self.moved = self.moved.saturating_add(count);
+        if self.moved <= MOST_MOVED {
+            return Ok(());
+        }
+        Err(Error::TooMany(format!(
+            "The operations of a JSON patch may move {MOST_MOVED} values at most"
+        )))
+    }
+}
+
+fn step(target: &mut Value, operation: &Value, spent: &mut Spent) -> Result<(), Error> {
     let text = |field: &str| operation.get(field).and_then(Value::as_str);
     let op = text("op").unwrap_or_default();
     let path = rooted(text("path").ok_or_else(|| unfit(op, "missing path"))?);
@@ -46,19 +70,20 @@ fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(),
     let value = || operation.get("value").cloned().unwrap_or(Value::Null);
     let from = || text("from").map(rooted).ok_or_else(|| unfit(op, "missing from"));
     match op {
-        "add" => insert(target, path, value()),
-        "remove" => remove(target, path).map(|_| ()),
+        "add" => insert(target, path, value(), spent),
+        "remove" => remove(target, path, spent).map(|_| ()),
         // The server's library replaces what is not there in an object, too.
-        "replace" if !is_element(target, path) => insert(target, path, value()),
+        "replace" if !is_element(target, path) => insert(target, path, value(), spent),
         "replace" => {
             let slot = find(target, path).ok_or_else(|| missing("replace", path))?;
             *slot = value();
             Ok(())
         }
         "move" => {
-            let moved = remove(target, from()?)?;
+            let moved = remove(target, from()?, spent)?;
+            spent.shift(size(&moved))?;
             shallow(path, &moved)?;
-            insert(target, path, moved)
+            insert(target, path, moved, spent)
         }
         "copy" => {
             let from = from()?;
@@ -70,11 +95,11 @@ fn step(target: &mut Value, operation: &Value, copied: &mut usize) -> Result<(),
                 (None, None) => return Err(missing("copy", from)),
             };
             shallow(path, &copy)?;
-            *copied += copy.to_string().len();
-            if *copied > MOST_COPIED {
+            spent.copied += copy.to_string().len();
+            if spent.copied > MOST_COPIED {
                 return Err(unfit(op, "the copies of the patch are too large"));
             }
-            insert(target, path, copy)
+            insert(target, path, copy, spent)
         }
         "test" => {
             let expected = value();
@@ -108,7 +133,16 @@ fn is_element(target: &mut Value, path: &str) -> bool {
     split(path).is_some_and(|(parent, _)| find(target, parent).is_some_and(|parent| parent.is_array()))
 }
 
-fn insert(target: &mut Value, path: &str, value: Value) -> Result<(), Error> {
+/// How many values a value consists of.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn insert(target: &mut Value, path: &str, value: Value, spent: &mut Spent) -> Result<(), Error> {
     if path.is_empty() {
         *target = value;
         return Ok(());
@@ -125,6 +159,7 @@ fn insert(target: &mut Value, path: &str, value: Value) -> Result<(), Error> {
             } else {
                 position(&last, items.len(), true)?
             };
+            spent.shift(items.len() - index)?;
             items.insert(index, value);
             Ok(())
         }
@@ -132,12 +167,16 @@ fn insert(target: &mut Value, path: &str, value: Value) -> Result<(), Error> {
     }
 }
 
-fn remove(target: &mut Value, path: &str) -> Result<Value, Error> {
+fn remove(target: &mut Value, path: &str, spent: &mut Spent) -> Result<Value, Error> {
     let (parent, last) = split(path).ok_or_else(|| missing("remove", path))?;
     match find(target, parent) {
-        Some(Value::Object(fields)) => fields.shift_remove(&last).ok_or_else(|| missing("remove", path)),
+        Some(Value::Object(fields)) => {
+            spent.shift(fields.len())?;
+            fields.shift_remove(&last).ok_or_else(|| missing("remove", path))
+        }
         Some(Value::Array(items)) => {
             let index = position(&last, items.len(), false)?;
+            spent.shift(items.len() - index)?;
             Ok(items.remove(index))
         }
         _ => Err(missing("remove", path)),

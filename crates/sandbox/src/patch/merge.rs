@@ -12,12 +12,12 @@ pub fn apply(target: &mut Value, patch: &Value) {
         *target = Value::Object(Map::new());
     }
     if let Value::Object(target) = target {
-        for (name, value) in fields {
-            if value.is_null() {
-                target.shift_remove(name);
-            } else {
-                apply(target.entry(name.as_str()).or_insert(Value::Null), value);
-            }
+        // All at once: an object moves together behind each field that is taken out of it alone.
+        if fields.values().any(Value::is_null) {
+            target.retain(|name, _| !fields.get(name).is_some_and(Value::is_null));
+        }
+        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            apply(target.entry(name.as_str()).or_insert(Value::Null), value);
         }
     }
 }

@@ -40,10 +40,14 @@ fn map(mut target: Map<String, Value>, patch: &Map<String, Value>, ty: &Type) ->
         retain(&mut target, patch, retained)?;
     }
     let original = order_source(&target, patch);
+    // All at once: an object moves together behind each field that is taken out of it alone.
+    if patch.values().any(Value::is_null) {
+        target.retain(|name, _| name.starts_with('$') || !patch.get(name).is_some_and(Value::is_null));
+    }
     for (name, value) in patch {
         if let Some(field) = name.strip_prefix(DELETE) {
             delete_primitives(&mut target, field, value);
-        } else if !name.starts_with('$') {
+        } else if !name.starts_with('$') && !value.is_null() {
             merge_field(&mut target, name, value, ty)?;
         }
     }
@@ -66,10 +70,6 @@ fn order_source(target: &Map<String, Value>, patch: &Map<String, Value>) -> Map<
 }
 
 fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &Type) -> Result<(), Error> {
-    if value.is_null() {
-        target.shift_remove(name);
-        return Ok(());
-    }
     let field = field_type(ty, name);
     let merged = match (target.get_mut(name), value) {
         (Some(Value::Object(current)), Value::Object(patch)) => {
