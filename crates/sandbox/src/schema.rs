@@ -78,6 +78,8 @@ pub struct Field {
     pub number: Vec<u32>,
     /// Whether strategic merge patch honours `$retainKeys` in it.
     pub retain: bool,
+    /// Whether strategic merge patch replaces it as a whole.
+    pub replace: bool,
 }
 
 /// A named type.
@@ -138,12 +140,13 @@ fn parse_field(line: &'static str) -> Field {
         ty = words.next().unwrap_or_default();
     }
     let mut merge = None;
-    let mut retain = false;
+    let (mut retain, mut replace) = (false, false);
     for word in words {
         match word {
             "atomic" => merge = Some(Merge::Atomic),
             "set" => merge = Some(Merge::Set),
             "retain" => retain = true,
+            "replace" => replace = true,
             _ => merge = word.strip_prefix("key=").map(|keys| Merge::Keys(keys.split(',').collect())),
         }
     }
@@ -158,6 +161,7 @@ fn parse_field(line: &'static str) -> Field {
         presence,
         number,
         retain,
+        replace,
     }
 }
 

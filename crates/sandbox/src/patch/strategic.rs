@@ -70,6 +70,10 @@ fn order_source(target: &Map<String, Value>, patch: &Map<String, Value>) -> Map<
 }
 
 fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &Type) -> Result<(), Error> {
+    if is_replaced(ty, name) && value.is_object() {
+        target.insert(name.to_owned(), value.clone());
+        return Ok(());
+    }
     let field = field_type(ty, name);
     let merged = match (target.get_mut(name), value) {
         (Some(Value::Object(current)), Value::Object(patch)) => {
@@ -85,6 +89,16 @@ fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &
     };
     target.insert(name.to_owned(), merged);
     Ok(())
+}
+
+/// Whether the API declares that a field is never merged.
+fn is_replaced(ty: &Type, name: &str) -> bool {
+    match ty {
+        Type::Struct(owner) => lookup(owner)
+            .and_then(|owner| owner.field(name))
+            .is_some_and(|field| field.replace),
+        _ => false,
+    }
 }
 
 fn field_type<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
@@ -371,6 +385,22 @@ mod tests {
             &json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {}}}),
             &json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}),
             &json!({"strategy": {"type": "Recreate"}}),
+        );
+    }
+
+    #[test]
+    fn what_says_so_is_replaced() {
+        check(
+            "PodDisruptionBudgetSpec",
+            &json!({"selector": {"matchLabels": {"a": "1"}}}),
+            &json!({"selector": {"matchLabels": {"b": "2"}}}),
+            &json!({"selector": {"matchLabels": {"b": "2"}}}),
+        );
+        check(
+            "DeploymentSpec",
+            &json!({"selector": {"matchLabels": {"a": "1"}}}),
+            &json!({"selector": {"matchLabels": {"b": "2"}}}),
+            &json!({"selector": {"matchLabels": {"a": "1", "b": "2"}}}),
         );
     }
 
