@@ -9,7 +9,7 @@ mod transport;
 
 use std::time::Duration;
 
-use kube::client::{Body, ClientBuilder};
+use kube::client::Body;
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
@@ -43,6 +43,14 @@ pub enum Error {
     /// Neither a kubeconfig nor a service account was found: a matter of configuration (exit code 64).
     #[error("no --kubeconfig, no default kubeconfig, and not in a pod")]
     Infer(#[source] InferConfigError),
+    /// The API server is to be reached through a proxy: a matter of configuration (exit code 64).
+    #[error("invalid value '{url}' for 'proxy-url' of the cluster '{cluster}' in the kubeconfig: API servers are reached directly")]
+    Proxy {
+        /// The cluster's name in the kubeconfig.
+        cluster: String,
+        /// The proxy, without what it is told of who asks.
+        url: String,
+    },
     /// The configuration asks for what this client cannot do, such as TLS files that are none.
     #[error("what the kubeconfig or the service account says cannot be used; see '--kubeconfig'")]
     Build(#[source] kube::Error),
@@ -57,7 +65,7 @@ pub enum Error {
 pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user).await?;
     let default_namespace = config.default_namespace.clone();
-    Ok(Client::new(transport(config, None)?.into_service(), default_namespace))
+    Ok(Client::new(transport(&config, None)?.into_service(), default_namespace))
 }
 
 /// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each
@@ -66,15 +74,11 @@ pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
-    transport(config(args, user).await?, Some(clock.clone()))
+    transport(&config(args, user).await?, Some(clock.clone()))
 }
 
-fn transport(config: Config, looks: Option<Clock>) -> Result<Transport, Error> {
-    if config.proxy_url.is_some() {
-        let builder = ClientBuilder::try_from(config).map_err(Error::Build)?;
-        return Ok(Transport::from(builder.build()));
-    }
-    Transport::new(&config, connector(looks)).map_err(Error::Build)
+fn transport(config: &Config, looks: Option<Clock>) -> Result<Transport, Error> {
+    Transport::new(config, connector(looks)).map_err(Error::Build)
 }
 
 fn connector(looks: Option<Clock>) -> paced::Connector {
@@ -87,6 +91,8 @@ fn connector(looks: Option<Clock>) -> paced::Connector {
 
 async fn config(args: &KubeArgs, user: &str) -> Result<Config, Error> {
     let mut config = load(args).await?;
+    // That of a kubeconfig was refused. What is left is $HTTPS_PROXY, which is for others, and not read in a pod either.
+    config.proxy_url = None;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.write_timeout = Some(WRITE_TIMEOUT);
@@ -114,6 +120,10 @@ where
 
 async fn load(args: &KubeArgs) -> Result<Config, Error> {
     let Some(file) = &args.kubeconfig else {
+        // Which it reads first, and goes on in a pod without.
+        if let Ok(kubeconfig) = Kubeconfig::read() {
+            require_direct(&kubeconfig)?;
+        }
         return Config::infer().await.map_err(Error::Infer);
     };
     let refuse = |source| Error::Kubeconfig {
@@ -121,7 +131,29 @@ async fn load(args: &KubeArgs) -> Result<Config, Error> {
         source,
     };
     let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
+    require_direct(&kubeconfig)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
         .await
         .map_err(refuse)
 }
+
+/// Refuses a proxy before the cluster that would be used.
+fn require_direct(kubeconfig: &Kubeconfig) -> Result<(), Error> {
+    let current = kubeconfig.current_context.as_ref();
+    let contexts = kubeconfig.contexts.iter().filter(|context| Some(&context.name) == current);
+    let Some(context) = contexts.filter_map(|named| named.context.as_ref()).next() else {
+        return Ok(());
+    };
+    let clusters = kubeconfig.clusters.iter().filter(|named| named.name == context.cluster);
+    let mut urls = clusters.filter_map(|named| named.cluster.as_ref()?.proxy_url.as_ref());
+    match urls.find(|url| !url.is_empty()) {
+        Some(url) => Err(Error::Proxy {
+            cluster: context.cluster.clone(),
+            url: url.rsplit('@').next().unwrap_or_default().to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
