@@ -9,7 +9,7 @@ use super::options::DeleteOptions;
 use super::reply::Reply;
 use super::selector::Selector;
 use super::write::MODIFIED;
-use super::{Call, encode, input, patching, read, remote, update};
+use super::{Call, create, encode, input, patching, read, remote, update};
 use crate::Status;
 use crate::rules::{items, pod, section, text};
 use crate::schema::decode::Oddities;
@@ -42,6 +42,10 @@ pub fn subresource(call: &Call<'_>) -> Result<Reply, Status> {
     };
     if !sub.verbs.contains(&verb) {
         return Err(Status::method_not_allowed());
+    }
+    // These are created like anything else; the others that are posted are connections.
+    if matches!((sub.name, verb), ("binding" | "eviction" | "token", "create")) {
+        create::check_namespace(call, &call.store(), &call.target.name)?;
     }
     match (sub.name, verb) {
         ("binding", _) => {
@@ -157,13 +161,20 @@ fn assign(call: &Call<'_>, store: &Store, object: &mut Value, node: &str, bindin
     set_condition(object, condition);
 }
 
-/// Puts a condition into a status, in place of one of the same type.
-fn set_condition(object: &mut Value, condition: Value) {
+/// Puts a condition into a status, in place of one of the same type. It holds since the one before did, if that said the same.
+fn set_condition(object: &mut Value, mut condition: Value) {
     let conditions = section(object, "status").entry("conditions").or_insert_with(|| json!([]));
     let Value::Array(conditions) = conditions else { return };
     let same = |one: &&mut Value| one.get("type") == condition.get("type");
     match conditions.iter_mut().find(same) {
-        Some(one) => *one = condition,
+        Some(one) => {
+            if one.get("status") == condition.get("status")
+                && let Some(since) = one.get("lastTransitionTime")
+            {
+                condition["lastTransitionTime"] = since.clone();
+            }
+            *one = condition;
+        }
         None => conditions.push(condition),
     }
 }

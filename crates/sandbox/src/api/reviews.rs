@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::authz::{self, Attributes};
 use super::reply::Reply;
-use super::{Call, authn, input, pods};
+use super::{Call, authn, create, input, pods};
 use crate::rules::{items, text};
 use crate::schema::time;
 use crate::status::Cause;
@@ -26,7 +26,11 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
         }
     }
     let status = match call.kind.resource.as_str() {
-        "bindings" => return pods::bind(call, text(&review, "/metadata/name"), &review),
+        "bindings" => {
+            let name = text(&review, "/metadata/name");
+            create::check_namespace(call, &call.store(), name)?;
+            return pods::bind(call, name, &review);
+        }
         "tokenreviews" => token(call, &review)?,
         "selfsubjectreviews" => return Ok(Reply::object(201, self_review(call, review))),
         "selfsubjectrulesreviews" => return rules(call, review),
