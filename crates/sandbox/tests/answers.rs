@@ -314,6 +314,26 @@ async fn the_default_priority_class_is_given_to_pods_that_name_none() {
     );
 }
 
+/// What is drawn may be taken; another name is drawn then.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_is_not_generated() {
+    let generated = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "m-"},
+    });
+    let named = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let maps = "/api/v1/namespaces/default/configmaps";
+    // What comes second is always the same, whatever the first was called.
+    let first = Server::new();
+    assert_eq!(first.post(maps, &named("other")).await.0, 201);
+    let (_, made) = first.post(maps, &generated).await;
+    let name = made["metadata"]["name"].as_str().expect("a name");
+    let second = Server::new();
+    assert_eq!(second.post(maps, &named(name)).await.0, 201);
+    let (code, made) = second.post(maps, &generated).await;
+    assert_eq!(code, 201, "{made}");
+    assert_ne!(made["metadata"]["name"], name);
+}
+
 /// What comes into a selection is added to what a watch of it tells, and what leaves it is deleted, whatever happened to the object.
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_selection_tells_what_comes_into_it_and_leaves_it() {

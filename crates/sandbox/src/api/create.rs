@@ -18,6 +18,8 @@ use crate::store::{Key, Store};
 const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Characters that are added to a prefix.
 const SUFFIX: usize = 5;
+/// Names that are drawn for an object before it is given up.
+const DRAWS: usize = 8;
 /// What the prefix may take, so that the result fits a label.
 const PREFIX: usize = 63 - SUFFIX;
 
@@ -71,7 +73,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
     let mut object = call.kind.rules.to_storage(object);
     call.kind.rules.prepare_create(&mut object, &call.context(&store))?;
     super::escalation::check(call, &store, &object, None)?;
-    stamp(call, &mut object);
+    stamp(call, &store, &mut object);
     let object = input::tidy_stored(object, call.kind);
     input::readable(&object)?;
     validate(call, &object)?;
@@ -126,7 +128,7 @@ pub fn check_namespace(call: &Call<'_>, store: &Store, name: &str) -> Result<(),
 }
 
 /// What the server sets on every new object.
-fn stamp(call: &Call<'_>, object: &mut Value) {
+fn stamp(call: &Call<'_>, store: &Store, object: &mut Value) {
     let counted = call.kind.rules.has_generation();
     let metadata = section(object, "metadata");
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
@@ -135,7 +137,7 @@ fn stamp(call: &Call<'_>, object: &mut Value) {
     if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
         let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
         if !prefix.is_empty() {
-            let name = generate_name(call, prefix);
+            let name = generate_name(call, store, prefix);
             metadata.insert("name".to_owned(), name.into());
         }
         call.kind.rules.named(object);
@@ -148,7 +150,25 @@ fn stamp(call: &Call<'_>, object: &mut Value) {
     }
 }
 
-fn generate_name(call: &Call<'_>, prefix: &str) -> String {
+/// A name that is free; the last one drawn if none was.
+fn generate_name(call: &Call<'_>, store: &Store, prefix: &str) -> String {
+    let namespace = if call.kind.namespaced {
+        call.target.namespace.as_str()
+    } else {
+        ""
+    };
+    let is_free = |name: &String| store.get(&call.kind.storage, &Key::new(namespace, name)).is_none();
+    let mut name = draw_name(call, prefix);
+    for _ in 1..DRAWS {
+        if is_free(&name) {
+            break;
+        }
+        name = draw_name(call, prefix);
+    }
+    name
+}
+
+fn draw_name(call: &Call<'_>, prefix: &str) -> String {
     let mut name: String = prefix.chars().take(PREFIX).collect();
     for _ in 0..SUFFIX {
         let index = usize::try_from(call.sandbox.seed().below(NAME_CHARACTERS.len() as u64)).unwrap_or(0);
