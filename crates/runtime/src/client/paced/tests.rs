@@ -66,6 +66,25 @@ async fn bring(server: &mut TcpStream, paced: &mut Paced, bytes: &[u8]) {
     assert!(read(paced).await.is_none());
 }
 
+/// Addresses of one name share the time, so none of them may have all of it.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_given_up_in_time_for_the_next() {
+    // Its queue is full, and it accepts nobody: what comes then is not answered.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let listener = socket.listen(0).expect("it listens");
+    let address = listener.local_addr().expect("an address");
+    let _waiting = std::net::TcpStream::connect(address).expect("there is room for one");
+    let uri: Uri = format!("http://{address}").parse().expect("a URI");
+    let mut connector = Connector::new(None, PATIENCE);
+    let begun = Instant::now();
+    let ended = tokio::time::timeout(Duration::from_secs(3600), connector.call(uri)).await;
+    let connected = ended.expect("it ends");
+    assert!(connected.is_err());
+    let within = begun.elapsed();
+    assert!(within.abs_diff(CONNECT_WITHIN) < Duration::from_millis(10), "{within:?}");
+}
+
 async fn write(paced: &mut Paced, bytes: &[u8]) {
     poll_fn(|cx| Pin::new(&mut *paced).poll_write(cx, bytes))
         .await
