@@ -175,10 +175,7 @@ impl Stream {
             return Poll::Ready(None);
         }
         loop {
-            let found = self
-                .sandbox
-                .store()
-                .poll(&self.kind.storage, self.id, &self.interest, self.after, context.waker());
+            let (found, revision) = self.look(context);
             match found {
                 Lookup::Found(event) => {
                     self.after = event.revision;
@@ -194,13 +191,21 @@ impl Stream {
                 }
                 Lookup::Waiting(seen) => {
                     self.after = self.after.max(seen);
-                    return self.poll_timers(context);
+                    return self.poll_timers(context, revision);
                 }
             }
         }
     }
 
-    fn poll_timers(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    /// What comes next, and the revision as of which that is so.
+    fn look(&self, context: &Context<'_>) -> (Lookup, u64) {
+        let mut store = self.sandbox.store();
+        let found = store.poll(&self.kind.storage, self.id, &self.interest, self.after, context.waker());
+        (found, store.revision())
+    }
+
+    /// What is due by the clock, when nothing was to be told up to `revision`. By now there may be: a bookmark must not pass over it.
+    fn poll_timers(&mut self, context: &mut Context<'_>, revision: u64) -> Poll<Option<Bytes>> {
         let timeout = self.timeout;
         let timers = self.timers.get_or_insert_with(|| {
             let now = Instant::now();
@@ -227,7 +232,6 @@ impl Stream {
                 now + timeout
             };
             timers.bookmark.as_mut().reset(next);
-            let revision = self.sandbox.store().revision();
             if revision > self.told {
                 self.told = revision;
                 self.after = self.after.max(revision);
@@ -342,4 +346,72 @@ fn line(event: &Value) -> Bytes {
     let mut text = go_json::bytes(event);
     text.push(b'\n');
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use bailiff_runtime::{Clock, Seed};
+
+    use super::super::negotiate::Accepted;
+    use super::super::path::Target;
+    use super::super::request::Request;
+    use super::*;
+    use crate::{Config, User, Verb};
+
+    fn make(sandbox: &Sandbox, name: &str) {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let maps = "/api/v1/namespaces/default/configmaps";
+        sandbox
+            .request(&User::admin(), Verb::Create, maps, &map)
+            .expect("it is created");
+    }
+
+    /// What is written between a look into the log and the bookmark that is due then comes after the bookmark.
+    #[tokio::test(start_paused = true)]
+    async fn a_bookmark_does_not_pass_over_what_was_written_since_the_log_was_read() {
+        let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
+        let sandbox = Sandbox::new(Config::default(), Clock::virtual_from(wall), &Seed::new(1));
+        let kinds = sandbox.kinds();
+        let kind = kinds.find("", "v1", "configmaps").expect("it is served");
+        let user = User::admin();
+        let call = Call {
+            sandbox: &sandbox,
+            request: &Request::default(),
+            user: &user,
+            target: &Target::default(),
+            kind,
+            accepted: Accepted::default(),
+            now: sandbox.clock().now(),
+            warnings: std::cell::RefCell::default(),
+        };
+        let initial = Initial {
+            objects: false,
+            end: false,
+        };
+        let revision = sandbox.store().revision();
+        let mut stream = Stream::open(&call, Selector::default(), revision, initial, true, None).expect("a watch");
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(stream.poll_next(&mut context).is_pending());
+        // Something else was written, which is worth a bookmark.
+        sandbox.store().skip_revision();
+        let (found, seen) = stream.look(&context);
+        assert!(matches!(found, Lookup::Waiting(_)));
+        make(&sandbox, "late");
+        tokio::time::advance(BOOKMARK_EVERY + Duration::from_secs(1)).await;
+        let next = |polled: Poll<Option<Bytes>>| -> Value {
+            let Poll::Ready(Some(line)) = polled else {
+                panic!("nothing is told")
+            };
+            serde_json::from_slice(&line).expect("a line of JSON")
+        };
+        let bookmark = next(stream.poll_timers(&mut context, seen));
+        assert_eq!(bookmark["type"], "BOOKMARK");
+        let event = next(stream.poll_next(&mut context));
+        assert_eq!(
+            (&event["type"], &event["object"]["metadata"]["name"]),
+            (&json!("ADDED"), &json!("late"))
+        );
+    }
 }
