@@ -354,7 +354,10 @@ impl Evictor {
         if pod.stage.is_in_flight() {
             return self.recall_if_held(uid);
         }
-        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) || !self.owns_pod(&pod.intent) {
+        if !self.owns_pod(&pod.intent) {
+            return self.leave_pod(uid, now);
+        }
+        if matches!(pod.stage, Stage::Done | Stage::Waiting(_)) {
             return;
         }
         // The watch may show what justifies it before its node's turn to be read comes.
@@ -389,6 +392,9 @@ impl Evictor {
         let Some(pod) = self.pods.all.get(uid) else {
             return;
         };
+        if !self.owns_pod(&pod.intent) {
+            return self.leave_pod(uid, now);
+        }
         match self.next_step(pod, now) {
             Step::Hold(reason) => self.hold_pod(uid, reason, now),
             Step::Confirm => {

@@ -1,9 +1,9 @@
 //! Several evictors: each zone is one's, and the others neither do nor say anything about it.
 
-use bailiff_model::Effect;
-use bailiff_zone_core::Shard;
+use bailiff_model::{Effect, HoldReason};
+use bailiff_zone_core::{Input, Shard};
 
-use crate::world::{World, mk_config, zone};
+use crate::world::{World, mk_config, secs, zone};
 
 const COUNT: u32 = 4;
 
@@ -29,4 +29,87 @@ fn what_belongs_to_another_shard_is_neither_done_nor_told() {
         assert_eq!(world.spans.is_empty(), !owns, "{:?}", world.spans);
     }
     assert_eq!(owners, 1);
+}
+
+/// Design §8: a node that moves to a zone of another shard takes its pods along, however far this shard has got: what waits for its turn
+/// or under the client's limit is not done any more, and what was sent is not gone on with. When the node comes back, so does the work.
+#[test]
+fn what_moves_to_another_shard_is_let_go() {
+    let shard = Shard { index: 0, count: COUNT };
+    let of = |owned| {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        names
+            .into_iter()
+            .find(|name| shard.owns_zone(&zone(name)) == owned)
+            .expect("one of six")
+    };
+    let (here, there) = (of(true), of(false));
+    type Case = (&'static str, fn(&mut World));
+    let cases: [Case; 4] = [
+        ("held", |world| world.tell(Input::ApiFresh(false))),
+        ("overdue", |world| world.stop()),
+        ("not sent", |world| (world.is_slow, world.is_unsent) = (true, true)),
+        ("marked", |world| world.is_slow = true),
+    ];
+    for (what, begin) in cases {
+        let config = mk_config(|config| (config.shard, config.overdue_per_second) = (shard, 0.001));
+        let mut world = World::new(config, &[("n1", here), ("n2", here), ("n3", here)]);
+        world.taint("n2", "maintenance", Effect::NoExecute);
+        let first = world.add_pod("first", "n2", vec![]);
+        let pod = world.add_pod("p", "n2", vec![]);
+        begin(&mut world);
+        for pod in [&first, &pod] {
+            world.due(pod);
+        }
+        if what == "overdue" {
+            world.show_everything();
+        }
+        let outcome = world.outcomes.get(&format!("pod/{pod}")).cloned();
+        world.change_node("n2", |facts| facts.zone = zone(there));
+        world.answer_all();
+        world.tell(Input::ApiFresh(true));
+        world.pass(secs(1));
+        world.answer_all();
+        let deletes = usize::from(what == "overdue");
+        assert_eq!(world.deleted(), deletes, "{what}");
+        assert_eq!(world.evictor.due_pods(), (0, 0, 0), "{what}");
+        assert_eq!(
+            world.outcomes.get(&format!("pod/{pod}")).cloned(),
+            outcome,
+            "{what}: the other says what there is to say"
+        );
+        (world.is_slow, world.is_unsent) = (false, false);
+        world.change_node("n2", |facts| facts.zone = zone(here));
+        world.pass(secs(3600));
+        assert_eq!(world.deleted(), 2, "{what}");
+        assert_ne!(world.pod_held(&pod), Some(HoldReason::ApiStale), "{what}");
+    }
+}
+
+/// A node that leaves is not queued here any more, and what was said of it is left to the other: a removal might take away its words.
+#[test]
+fn a_node_that_moves_to_another_shard_is_not_unsaid() {
+    let shard = Shard { index: 0, count: COUNT };
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let [here, there] = [true, false].map(|owned| {
+        *names
+            .iter()
+            .find(|name| shard.owns_zone(&zone(name)) == owned)
+            .expect("one of six")
+    });
+    let mut world = World::new(
+        mk_config(|config| config.shard = shard),
+        &[("n1", here), ("n2", here), ("n3", here)],
+    );
+    world.fall_silent(&["n1"]);
+    assert!(world.is_isolated("n1"));
+    let said = world.node_state("n1").cloned();
+    world.change_node("n1", |facts| facts.zone = zone(there));
+    assert_eq!(world.node_state("n1").cloned(), said);
+    let published = world.published;
+    world.change_node("n1", |facts| facts.zone = zone(here));
+    assert!(
+        world.published > published,
+        "it is said anew: the other may have said something else"
+    );
 }

@@ -94,6 +94,14 @@ impl Evictor {
         }
     }
 
+    /// The node is in a zone of another instance by now: what that one says takes the place of what was said.
+    pub(in crate::evictor) fn leave_saying(&mut self, name: &NodeName, now: Now) {
+        let said = self.nodes.get_mut(name).and_then(|node| node.said.take());
+        if let Some(told) = said {
+            self.end_told(*told, SpanEnd::Moved, now);
+        }
+    }
+
     fn queued(&self, node: &Node, now: Now) -> NodeOutcomeState {
         let place = node.place.as_deref();
         let found = place.and_then(|(zone, place)| self.zones.get(zone).map(|entry| (entry, entry.queue.position(place))));

@@ -23,6 +23,7 @@ impl Evictor {
             }
         } else {
             self.leave_queue(name, now);
+            self.leave_saying(name, now);
         }
         self.pods.look_again_at_node(name);
         if self.nodes.get(name).is_some_and(|node| node.is_empty()) {

@@ -86,11 +86,26 @@ impl Evictor {
         pod.is_some_and(|pod| pod.stage != Stage::Done && self.owns_pod(&pod.intent))
     }
 
-    /// Something about the node of a pod changed while a request is under way. If the pod must wait by now, or nothing justifies that
-    /// it goes, the request is not sent, if that is still possible.
+    /// Something about the node of a pod changed while a request is under way. If the pod must wait by now, nothing justifies that it goes,
+    /// or another instance goes on with it, the request is not sent, if that is still possible.
     pub(super) fn recall_if_held(&mut self, uid: &PodUid) {
-        if self.pods.all.get(uid).is_some_and(|pod| self.why_not(pod).is_some()) {
+        let pod = self.pods.all.get(uid);
+        if pod.is_some_and(|pod| !self.owns_pod(&pod.intent) || self.why_not(pod).is_some()) {
             self.recall(uid);
+        }
+    }
+
+    /// The pod's node is in a zone of another instance by now, which goes on with it, and says what there is to say.
+    pub(super) fn leave_pod(&mut self, uid: &PodUid, now: Now) {
+        let stage = self.pods.all.get(uid).map(|pod| pod.stage);
+        if stage.is_none_or(|stage| matches!(stage, Stage::New | Stage::Done)) {
+            return;
+        }
+        self.end_eviction(uid, SpanEnd::Moved, None, "its node is in a zone of another shard", now);
+        self.timers.clear(&Timer::Pod(uid.clone()));
+        self.pods.set_stage(uid, Stage::New);
+        if let Some(pod) = self.pods.all.get_mut(uid) {
+            pod.said = None;
         }
     }
 
