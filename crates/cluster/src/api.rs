@@ -1,7 +1,7 @@
 //! Single requests to the API server.
 //!
 //! # Guarantees
-//! Every request first waits for its turn under the client's own rate limit, and for room on a connection, a bounded time. Then a write
+//! Every request but a watch first waits for its turn under the client's own rate limit, and for room on a connection, a bounded time. Then a write
 //! asks the gate whether, and until when, this process may write; then it is sent, with a deadline that ends before somebody else may
 //! lead. One that is called off before it was sent is not sent; while it waits for the limit, it takes nobody's turn. Nothing is retried
 //! here: an answer that failed goes back to the core, which decides from a fresh read.
@@ -35,6 +35,9 @@ use words::{Use, Words};
 /// How long one request may take once it is sent: an API server that is well answers in milliseconds. A write's time ends earlier if
 /// the gate says so.
 const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long the head of a watch may take; it comes at once from a server that is well.
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a request may wait for its turn under the client's rate limit and for room on a connection. What waited longer was decided on
 /// facts of another time, and is to be decided again. At the default 20 per second it lets 200 requests wait.
@@ -217,11 +220,15 @@ impl Api {
         self.exchange("list", Words::read(path, accept), purpose, Page::read).await
     }
 
-    /// Opens a watch: answers when its head is here.
+    /// Opens a watch: answers when its head is here. It waits for no turn, as watches are few and go on for long: behind a wave of writes
+    /// nobody would see what becomes of them.
     pub(crate) async fn stream(&self, path: &str, accept: &'static str, attention: Attention) -> Result<Answer, Error> {
         let request = Words::read(path, accept).into_request()?;
-        self.common.limiter.take().await;
-        let opened = accepted(self.common.transport.open(request, attention)).await;
+        let opening = accepted(self.common.transport.open(request, attention));
+        let opened = tokio::time::timeout(OPEN_WITHIN, opening).await.unwrap_or_else(|_| {
+            let message = format!("no answer to a watch of {path} within {OPEN_WITHIN:?}");
+            Err(Error::new(Kind::Timeout, message))
+        });
         self.count("watch", opened.as_ref().err());
         opened.map(Response::into_body)
     }

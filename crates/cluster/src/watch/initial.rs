@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use super::collected::{Collected, Way};
 use super::list::{Listed, take};
-use super::task::OPEN_WITHIN;
 use super::wire::{Part, Stream, Told};
 use super::{Source, View, WATCH_FOR, Witness};
 use crate::api::Api;
@@ -100,14 +99,10 @@ async fn open(api: &Api, source: &Source, seed: &Seed, accept: &'static str) -> 
         ("resourceVersionMatch", "NotOlderThan"),
         ("timeoutSeconds", timeout.as_str()),
     ]);
-    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept, source.attention)).await {
-        Ok(Ok(body)) => Ok(Stream::new(body)),
-        Ok(Err(error)) if error.kind == Kind::Invalid => Err(Unstreamed::Unknown(error)),
-        Ok(Err(error)) => Err(Unstreamed::Failed(error)),
-        Err(_) => {
-            let message = format!("no answer to a watch of {}", source.path);
-            Err(Unstreamed::Failed(Error::new(Kind::Timeout, message)))
-        }
+    match api.stream(&path, accept, source.attention).await {
+        Ok(body) => Ok(Stream::new(body)),
+        Err(error) if error.kind == Kind::Invalid => Err(Unstreamed::Unknown(error)),
+        Err(error) => Err(Unstreamed::Failed(error)),
     }
 }
 

@@ -18,9 +18,6 @@ use crate::decode::Encoded;
 use crate::error::{Error, Kind};
 use crate::views::CompactString;
 
-/// How long the head of a watch may take; it comes at once from a server that is well.
-pub(super) const OPEN_WITHIN: Duration = Duration::from_secs(30);
-
 /// First and longest pause between attempts, as client-go's reflector.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
 
@@ -321,10 +318,7 @@ async fn open(api: &Api, source: &Source, accept: &'static str, seed: &Seed, pos
         ("resourceVersion", position),
         ("timeoutSeconds", timeout.as_str()),
     ]);
-    match tokio::time::timeout(OPEN_WITHIN, api.stream(&path, accept, source.attention)).await {
-        Ok(body) => body.map(Stream::new),
-        Err(_) => Err(Error::new(Kind::Timeout, format!("no answer to a watch of {}", source.path))),
-    }
+    api.stream(&path, accept, source.attention).await.map(Stream::new)
 }
 
 /// What an ERROR event means.

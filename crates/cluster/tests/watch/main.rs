@@ -3,6 +3,7 @@
 mod initial;
 mod parts;
 mod protobuf;
+mod requests;
 mod stale;
 
 use std::collections::VecDeque;
