@@ -23,8 +23,10 @@ const WITHIN: Duration = Duration::from_secs(50);
 
 /// Why a list did not come as a stream.
 pub(super) enum Unstreamed {
-    /// The server does not have it, or not in time: it is not worth asking again.
+    /// The server does not have it: it is not worth asking again.
     Unknown(Error),
+    /// Its end was not told: the server does not have it, or is on its way out, or has too much to do.
+    CutOff(Error),
     /// It failed, as any request may.
     Failed(Error),
 }
@@ -72,16 +74,13 @@ pub(super) async fn read<T: View, P>(
                 return Err(unreadable("an event is too long"));
             }
             if !stream.fill().await.map_err(Unstreamed::Failed)? {
-                return Err(unreadable("it ended before all was told"));
+                return Err(cut_off("it ended before all was told".to_owned()));
             }
         }
     };
     let position = match tokio::time::timeout(WITHIN, all).await {
         Ok(position) => position?,
-        Err(_) => {
-            let message = format!("its end was not told within {WITHIN:?}");
-            return Err(Unstreamed::Unknown(Error::new(Kind::Timeout, message)));
-        }
+        Err(_) => return Err(cut_off(format!("its end was not told within {WITHIN:?}"))),
     };
     Ok(Listed {
         snapshot: told.end().await,
@@ -104,6 +103,10 @@ async fn open(api: &Api, source: &Source, seed: &Seed, accept: &'static str) -> 
         Err(error) if error.kind == Kind::Invalid => Err(Unstreamed::Unknown(error)),
         Err(error) => Err(Unstreamed::Failed(error)),
     }
+}
+
+fn cut_off(how: String) -> Unstreamed {
+    Unstreamed::CutOff(Error::new(Kind::Timeout, how))
 }
 
 /// A stream that is not what was asked for.

@@ -25,6 +25,10 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(800);
 
+/// Streams in a row without an end after which the server counts as one that does not tell it. One that goes ends what it has under way,
+/// and is another one for the next list; each costs the time until it ends, up to 50 s.
+const CUT_OFF: u32 = 3;
+
 /// Reads the lists of one watch.
 pub(super) struct Lister<T, P> {
     api: Api,
@@ -33,6 +37,8 @@ pub(super) struct Lister<T, P> {
     pub(super) witness: Box<dyn Witness>,
     /// The server was not found to have no lists as streams.
     streams: bool,
+    /// Streams in a row whose end was not told.
+    cut_off: u32,
     /// Where parts are shown; `None` if lists come whole.
     way: Option<Way<T, P>>,
 }
@@ -56,6 +62,7 @@ impl<T: View, P> Lister<T, P> {
             seed,
             witness,
             streams: true,
+            cut_off: 0,
             way,
         }
     }
@@ -66,6 +73,7 @@ impl<T: View, P> Lister<T, P> {
             let (witness, way) = (&mut *self.witness, self.way.as_ref());
             match initial::read(&self.api, &self.source, &self.seed, witness, way).await {
                 Ok(begun) => {
+                    self.cut_off = 0;
                     self.witness.saw_all();
                     return Ok(begun);
                 }
@@ -74,10 +82,13 @@ impl<T: View, P> Lister<T, P> {
                 Err(Unstreamed::Failed(error)) => {
                     tracing::debug!(path = %self.source.path, %error, "The list did not come as a stream");
                 }
-                Err(Unstreamed::Unknown(error)) => {
-                    self.streams = false;
-                    tracing::info!(path = %self.source.path, %error, "The server has no lists as streams; it is read by pages");
+                Err(Unstreamed::CutOff(error)) => {
+                    self.cut_off += 1;
+                    if self.cut_off == CUT_OFF {
+                        self.without_streams(&error);
+                    }
                 }
+                Err(Unstreamed::Unknown(error)) => self.without_streams(&error),
             }
         }
         let (snapshot, position) = self.paged().await?;
@@ -86,6 +97,11 @@ impl<T: View, P> Lister<T, P> {
             position,
             stream: None,
         })
+    }
+
+    fn without_streams(&mut self, error: &Error) {
+        self.streams = false;
+        tracing::info!(path = %self.source.path, %error, "The server has no lists as streams; it is read by pages");
     }
 
     async fn paged(&mut self) -> Result<Positioned<T>, Error> {

@@ -39,14 +39,14 @@ async fn a_list_comes_as_a_stream_that_goes_on_as_the_watch() {
 #[tokio::test(start_paused = true)]
 async fn pages_are_read_where_there_are_no_streams() {
     let refused = |code| Answer::Whole(code, format!(r#"{{"kind":"Status","code":{code},"reason":"Invalid"}}"#));
-    let added = || mk_line("ADDED", &mk_thing("a", 3, 1));
     let gone = || Answer::Whole(410, r#"{"kind":"Status","code":410,"reason":"Expired"}"#.to_owned());
     let cases = [
         ("refuses by validation", refused(422)),
         ("refuses", refused(400)),
-        ("ignores what is asked for", mk_list(5, &[&mk_thing("a", 3, 1)])),
-        ("ends before the end", Answer::Quiet(vec![added()], 40)),
-        ("never ends", Answer::Silence(vec![added()])),
+        (
+            "ignores what is asked for",
+            Answer::Lines(vec![r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#.to_owned()]),
+        ),
         (
             "has no position",
             Answer::Silence(vec![mk_line("BOOKMARK", &END.replace("\"9\"", "\"\""))]),
@@ -65,6 +65,26 @@ async fn pages_are_read_where_there_are_no_streams() {
         let asked = asked.lock().expect("not poisoned").clone();
         let streams = asked.iter().filter(|request| request.contains("sendInitialEvents"));
         assert_eq!(streams.count(), 1, "{server}: {asked:?}");
+    }
+}
+
+/// A server on its way out ends all streams in good order. One that never tells the end does not have it.
+#[tokio::test(start_paused = true)]
+async fn streams_are_given_up_once_several_in_a_row_have_no_end() {
+    let added = || vec![mk_line("ADDED", &mk_thing("a", 3, 1))];
+    let gone = || Answer::Whole(410, String::new());
+    let cut: [fn(Vec<String>) -> Answer; 2] = [|lines| Answer::Quiet(lines, 40), Answer::Silence];
+    for cut in cut {
+        let cut_off = |times| (0..times).flat_map(move |_| [cut(added()), mk_list(5, &[]), gone()]);
+        let ended = || [Answer::Lines(vec![mk_line("BOOKMARK", END)]), gone()];
+        let answers = cut_off(2).chain(ended()).chain(cut_off(3)).chain([mk_list(9, &[])]);
+        let (mut watch, asked) = mk_streaming_watch(answers.collect());
+        let mut seen = read(&mut watch, 20).await;
+        seen.retain(|event| event == "snapshot ");
+        assert_eq!(seen.len(), 7);
+        let asked = asked.lock().expect("not poisoned").clone();
+        let streams = asked.iter().filter(|request| request.contains("sendInitialEvents"));
+        assert_eq!(streams.count(), 6, "{asked:?}");
     }
 }
 
