@@ -14,7 +14,7 @@ use crate::effect::Urgency;
 /// # Guarantees
 /// - At most `most` requests for pods that nodes lack are under way, and at most as many others.
 /// - Taking one costs the logarithm of what waits, and a step per DaemonSet that has its share already: fewer than `most`.
-/// - What waits is bounded by the core: 750 pod requests per DaemonSet and a few more.
+/// - What waits is bounded by the core: 250 pod requests of a kind per DaemonSet, and a few more.
 #[derive(Debug)]
 pub struct Lanes<T> {
     /// For what nodes lack, and for everything else.

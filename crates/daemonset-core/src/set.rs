@@ -357,7 +357,7 @@ impl Set {
         }
         self.complain(cx);
         if self.ds.deleting || self.ds.selector.is_idle() {
-            return self.call_off_deletes(cx.out);
+            return self.call_off_all(cx.out);
         }
         let may_write = cx.held.is_none();
         if may_write {

@@ -324,7 +324,7 @@ impl Syncer {
 
     fn remove_set(&mut self, key: &Key) {
         if let Some(mut set) = self.sets.remove(key) {
-            set.call_off_deletes(&mut self.out);
+            set.call_off_all(&mut self.out);
             self.out.effects.push(Effect::Withdraw(set.owner));
             self.wakes.set(key, None);
             self.waiting.remove(key);

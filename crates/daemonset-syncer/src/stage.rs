@@ -271,7 +271,7 @@ impl Loop {
             } => {
                 let kind = request.kind();
                 let (mut api, uid) = (self.api.clone(), owner.uid.clone());
-                if matches!(request, Request::DeletePod { .. }) {
+                if matches!(request, Request::DeletePod { .. } | Request::AdoptPod { .. }) {
                     api = self.recalls.guard(id, api);
                 }
                 self.metrics.queued();

@@ -64,7 +64,7 @@ impl Set {
         match op {
             Op::CreatePod { node, name, lane } => self.create_answered((node, name, *lane), answer, cx),
             Op::Pod { uid, name, about, kind } => self.pod_answered((uid, name, about), *kind, answer, cx),
-            Op::ReadForPods => self.read_for_pods(answer, cx.now.mono),
+            Op::ReadForPods => self.read_for_pods(answer, cx),
             Op::History(step) => self.history_answered(step, answer, cx),
             Op::WriteStatus => self.status_answered(answer, cx.now.mono),
         }

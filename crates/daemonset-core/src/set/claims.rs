@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bailiff_model::{About, IndexMap, Mono, NodeName, PodUid, Taint};
+use bailiff_model::{About, IndexMap, NodeName, PodUid, Taint};
 
-use super::{AMBIGUOUS, Cx, Op, Out, Set, Timer, UNSEEN};
+use super::{AMBIGUOUS, BURST, Cx, Op, Out, Set, Timer, UNSEEN};
 use crate::effect::{Answer, Effect, Failure, FailureKind, Request, RequestId, Urgency};
 use crate::facts::{Controller, Pod};
 use crate::pair;
@@ -31,13 +31,19 @@ pub(crate) struct Claims {
     works: IndexMap<PodUid, PodWork>,
     /// Pods that may have to be released or adopted: looked at once each time something changes about them.
     due: BTreeSet<PodUid>,
-    /// Orphans that wait for the word of the live DaemonSet.
+    /// Pods that wait to be released.
+    misfits: BTreeSet<PodUid>,
+    /// Orphans for whose sake the live DaemonSet is still to be read.
     orphans: BTreeSet<PodUid>,
+    /// Those that were known when it was read: its word is about them, and no others (DS-063).
+    candidates: BTreeSet<PodUid>,
+    /// Releases and adoptions that are not answered.
+    claiming: usize,
     /// Pods being given another hash label.
     pub(super) relabelling: usize,
     /// The DaemonSet is being read (DS-063).
     reading: bool,
-    /// The live DaemonSet allowed the adoptions that wait now.
+    /// The live DaemonSet allowed the adoption of the candidates.
     allowed: bool,
     pub(super) retry: Retry,
 }
@@ -85,8 +91,8 @@ impl PodWork {
         self.kind == Kind::Delete && matches!(self.stage, Stage::Asked | Stage::Unseen)
     }
 
-    fn call_off_delete(&mut self, out: &mut Out) {
-        if self.kind == Kind::Delete && self.stage == Stage::Asked {
+    fn call_off(&mut self, out: &mut Out) {
+        if matches!(self.kind, Kind::Delete | Kind::Adopt) && self.stage == Stage::Asked {
             out.effects.extend(self.request.take().map(Effect::CallOff));
         }
     }
@@ -100,6 +106,15 @@ impl Claims {
             Some((Stage::Asked | Stage::Lost, Kind::Delete)) => pair::Work::Asked,
             Some((Stage::Unseen, Kind::Delete)) => pair::Work::Going,
             Some(_) => pair::Work::Busy,
+        }
+    }
+
+    /// A request of this kind was answered.
+    pub(super) const fn answered(&mut self, kind: Kind) {
+        match kind {
+            Kind::Delete => {}
+            Kind::Relabel => self.relabelling -= 1,
+            Kind::Adopt | Kind::Release => self.claiming -= 1,
         }
     }
 
@@ -199,10 +214,14 @@ impl Set {
                     self.uncount_hash(pod.hash());
                 }
             }
-            Role::Misfit => drop(self.claims.due.remove(&pod.uid)),
+            Role::Misfit => {
+                self.claims.due.remove(&pod.uid);
+                self.claims.misfits.remove(&pod.uid);
+            }
             Role::Orphan => {
                 self.claims.due.remove(&pod.uid);
                 self.claims.orphans.remove(&pod.uid);
+                self.claims.candidates.remove(&pod.uid);
                 if let Some(pair) = pair {
                     pair.adopting -= 1;
                 }
@@ -263,12 +282,13 @@ impl Set {
     /// Sends a request about a pod.
     pub(super) fn work_on(&mut self, pod: &Pod, kind: Kind, request: Request, cx: &mut Cx<'_>) {
         let retry = self.claims.works.get(&pod.uid).map(|work| work.retry).unwrap_or_default();
-        if kind == Kind::Delete {
-            self.deletes.outstanding += 1;
-            self.deletes.in_flight += 1;
-        }
-        if kind == Kind::Relabel {
-            self.claims.relabelling += 1;
+        match kind {
+            Kind::Delete => {
+                self.deletes.outstanding += 1;
+                self.deletes.in_flight += 1;
+            }
+            Kind::Relabel => self.claims.relabelling += 1,
+            Kind::Adopt | Kind::Release => self.claims.claiming += 1,
         }
         let about = About {
             node: pod.target.clone(),
@@ -294,15 +314,16 @@ impl Set {
 
     /// Takes the deletion of a pod back, as far as it was not sent.
     pub(super) fn call_off_delete(&mut self, uid: &PodUid, out: &mut Out) {
-        if let Some(work) = self.claims.works.get_mut(uid) {
-            work.call_off_delete(out);
+        let is_delete = |work: &&mut PodWork| work.kind == Kind::Delete;
+        if let Some(work) = self.claims.works.get_mut(uid).filter(is_delete) {
+            work.call_off(out);
         }
     }
 
-    /// The same of all pods.
-    pub(crate) fn call_off_deletes(&mut self, out: &mut Out) {
+    /// Takes deletions and adoptions of all pods back, as far as they were not sent: the DaemonSet goes (DS-190, DS-191).
+    pub(crate) fn call_off_all(&mut self, out: &mut Out) {
         for work in self.claims.works.values_mut() {
-            work.call_off_delete(out);
+            work.call_off(out);
         }
     }
 
@@ -358,35 +379,48 @@ impl Set {
         self.let_go(uid);
     }
 
-    /// Releases and adopts (DS-062 to DS-068).
+    /// Releases and adopts (DS-062 to DS-068), so many at a time.
     pub(super) fn claim(&mut self, cx: &mut Cx<'_>) {
         for uid in std::mem::take(&mut self.claims.due) {
             let Some(pod) = cx.world.pod(&uid).filter(|_| self.claims.is_free(&uid)) else {
                 continue;
             };
             match self.role(pod) {
-                Role::Misfit => {
-                    let (name, uid) = (pod.name.clone(), uid);
-                    self.work_on(pod, Kind::Release, Request::ReleasePod { name, uid }, cx);
-                }
+                Role::Misfit => drop(self.claims.misfits.insert(uid)),
                 Role::Orphan => drop(self.claims.orphans.insert(uid)),
                 Role::Member | Role::Stranger => {}
             }
         }
-        if self.claims.orphans.is_empty() {
-            self.claims.allowed = false;
-        } else if std::mem::take(&mut self.claims.allowed) {
-            for uid in std::mem::take(&mut self.claims.orphans) {
+        while self.claims.claiming < BURST
+            && let Some(uid) = self.claims.misfits.pop_first()
+        {
+            if let Some(pod) = cx.world.pod(&uid) {
+                let (name, uid) = (pod.name.clone(), uid);
+                self.work_on(pod, Kind::Release, Request::ReleasePod { name, uid }, cx);
+            }
+        }
+        self.adopt(cx);
+    }
+
+    /// One batch after the other: the live DaemonSet is read before each (DS-063).
+    fn adopt(&mut self, cx: &mut Cx<'_>) {
+        if std::mem::take(&mut self.claims.allowed) {
+            for uid in std::mem::take(&mut self.claims.candidates) {
                 if let Some(pod) = cx.world.pod(&uid) {
                     let (name, uid) = (pod.name.clone(), uid);
                     self.work_on(pod, Kind::Adopt, Request::AdoptPod { name, uid }, cx);
                 }
             }
-        } else if !self.claims.reading && self.claims.retry.is_open(cx.now.mono) {
-            self.claims.reading = true;
-            cx.out
-                .send(&self.owner, Urgency::Missing, Request::ReadDaemonSet, Op::ReadForPods);
         }
+        let is_busy = self.claims.reading || self.claims.claiming > 0;
+        if is_busy || self.claims.orphans.is_empty() || !self.claims.retry.is_open(cx.now.mono) {
+            return;
+        }
+        let candidates = std::iter::from_fn(|| self.claims.orphans.pop_first()).take(BURST).collect();
+        self.claims.candidates = candidates;
+        self.claims.reading = true;
+        cx.out
+            .send(&self.owner, Urgency::Missing, Request::ReadDaemonSet, Op::ReadForPods);
     }
 
     /// Nodes of pods whose deletion was asked for and is not answered. Costs what is under way, which is bounded.
@@ -406,19 +440,25 @@ impl Set {
             let role = world.pod(uid).map(|pod| self.role(pod));
             is_claim && matches!(role, Some(Role::Orphan | Role::Misfit))
         };
-        !self.claims.orphans.is_empty() || self.claims.works.iter().any(is_open)
+        let claims = &self.claims;
+        let waiting = [&claims.misfits, &claims.orphans, &claims.candidates];
+        waiting.iter().any(|pods| !pods.is_empty()) || claims.works.iter().any(is_open)
     }
 
     /// The DaemonSet was read before pods are adopted (DS-063, DS-191).
-    pub(super) fn read_for_pods(&mut self, answer: &Answer, now: Mono) {
+    pub(super) fn read_for_pods(&mut self, answer: &Answer, cx: &Cx<'_>) {
         self.claims.reading = false;
         match answer {
             Answer::DaemonSet(live) if live.uid == self.ds.uid && !live.deleting => {
-                self.claims.allowed = true;
                 self.claims.retry.reset();
+                // What is held goes by a later read.
+                self.claims.allowed = cx.held.is_none();
             }
-            Answer::Failed(failure) => drop(self.claims.retry.fail(now, failure.retry_after)),
-            _ => drop(self.claims.retry.fail(now, None)),
+            Answer::Failed(failure) => drop(self.claims.retry.fail(cx.now.mono, failure.retry_after)),
+            _ => drop(self.claims.retry.fail(cx.now.mono, None)),
+        }
+        if !self.claims.allowed {
+            self.claims.orphans.append(&mut self.claims.candidates);
         }
     }
 
@@ -428,7 +468,7 @@ impl Set {
         let stray = members
             .filter_map(|key| cx.world.pod_at(*key))
             .filter(|pod| from.contains(pod.hash()) && self.claims.is_free(&pod.uid));
-        let stray: Vec<&Pod> = stray.take(super::BURST).collect();
+        let stray: Vec<&Pod> = stray.take(BURST).collect();
         for pod in stray {
             let (name, uid, hash) = (pod.name.clone(), pod.uid.clone(), to.clone());
             self.work_on(pod, Kind::Relabel, Request::RelabelPod { name, uid, hash }, cx);

@@ -189,11 +189,9 @@ impl Set {
                 self.pod_done(uid, kind, false, cx);
             }
         }
-        if kind == Kind::Relabel {
-            self.claims.relabelling -= 1;
-            // The pods are looked through once per batch.
-            self.history_dirty |= self.claims.relabelling == 0;
-        }
+        self.claims.answered(kind);
+        // The pods are looked through once per batch.
+        self.history_dirty |= kind == Kind::Relabel && self.claims.relabelling == 0;
         self.touched.extend(about.node.clone());
     }
 }

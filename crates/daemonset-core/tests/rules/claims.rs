@@ -3,7 +3,7 @@
 use bailiff_daemonset_core::{FailureKind, Profile};
 use serde_json::{Value, json};
 
-use crate::model::Cluster;
+use crate::model::{ANSWERS, Cluster, PODS, path_of};
 
 fn mk_orphan(node: &str, labels: Value) -> Value {
     json!({
@@ -272,4 +272,98 @@ fn two_controllers_agree_on_the_survivor() {
     let left = cluster.on("n0");
     assert_eq!(left.len(), 1);
     assert_ne!(left[0].name.as_str(), "ds-zzzzzz");
+}
+
+fn count(cluster: &Cluster, prefix: &str) -> usize {
+    let all = cluster.requests.iter();
+    all.filter(|(_, request)| request.starts_with(prefix)).count()
+}
+
+/// So many orphans without a node, beside a DaemonSet at rest.
+fn mk_orphans(count: usize) -> Cluster {
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    for index in 0..count {
+        let mut orphan = mk_orphan("n0", json!({"app": "ds"}));
+        orphan["metadata"]["name"] = json!(format!("orphan-{index}"));
+        orphan["spec"] = json!({});
+        cluster.put(&format!("pods/orphan-{index}"), orphan);
+    }
+    cluster
+}
+
+/// DS-063: orphans are adopted so many at a time, and the DaemonSet is read before each batch.
+#[test]
+fn many_orphans_are_adopted_in_batches() {
+    let mut cluster = mk_orphans(600);
+    cluster.is_slow = true;
+    cluster.settle();
+    // The first of them is a batch of its own.
+    let mut adopted = 0;
+    while cluster.waiting() > 0 {
+        assert!(cluster.waiting() <= 250, "{} at a time", cluster.waiting());
+        adopted += cluster.waiting();
+        cluster.send(250);
+        cluster.settle();
+    }
+    assert_eq!((adopted, count(&cluster, "adopt pods")), (600, 600));
+    assert_eq!(count(&cluster, "get daemonsets"), 4);
+}
+
+/// DS-062: pods are released so many at a time.
+#[test]
+fn many_pods_are_released_in_batches() {
+    let mut cluster = mk_orphans(600);
+    cluster.rest();
+    cluster.requests.clear();
+    for index in 0..600 {
+        cluster.change(
+            &format!("pods/orphan-{index}"),
+            json!({"metadata": {"labels": {"app": "other"}}}),
+        );
+    }
+    while cluster.pending().contains(&PODS) {
+        cluster.deliver(PODS);
+    }
+    assert_eq!(count(&cluster, "release pods"), 250);
+    cluster.settle();
+    assert_eq!(count(&cluster, "release pods"), 600);
+}
+
+/// DS-063, DS-191: the live DaemonSet's word is about the orphans that were known when it was read.
+#[test]
+fn an_orphan_that_comes_after_the_read_waits_for_another_one() {
+    let mut cluster = mk_orphans(1);
+    cluster.deliver(PODS);
+    assert_eq!(count(&cluster, "get daemonsets"), 1);
+    let late = cluster.hold_back(ANSWERS);
+    let path = path_of(&cluster.on("n0")[0]);
+    cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
+    cluster.deliver(PODS);
+    cluster.give_back(ANSWERS, late);
+    cluster.deliver(ANSWERS);
+    assert_eq!(count(&cluster, "adopt pods"), 1);
+    cluster.settle();
+    assert_eq!((count(&cluster, "get daemonsets"), count(&cluster, "adopt pods")), (2, 2));
+}
+
+/// DS-190, DS-191: adoptions that wait for their turn are taken back when the DaemonSet goes.
+#[test]
+fn nothing_is_adopted_for_a_daemonset_that_goes() {
+    type Change = fn(&mut Cluster);
+    let deleting: Change = |cluster| {
+        cluster.change(
+            "daemonsets/ds",
+            json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}),
+        );
+    };
+    let deleted: Change = |cluster| cluster.remove("daemonsets/ds");
+    for change in [deleting, deleted] {
+        let mut cluster = mk_orphans(3);
+        cluster.is_slow = true;
+        cluster.settle();
+        assert!(cluster.waiting() > 0);
+        change(&mut cluster);
+        cluster.settle();
+        assert_eq!(cluster.waiting(), 0);
+    }
 }

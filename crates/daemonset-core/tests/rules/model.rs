@@ -65,10 +65,10 @@ pub struct Cluster {
     pub watched: BTreeSet<Scope>,
     /// When those are listed that it did not watch before.
     pub lists: Lists,
-    /// Deletes of pods wait for their turn until [`Cluster::send`].
+    /// Deletes and adoptions of pods wait for their turn until [`Cluster::send`].
     pub is_slow: bool,
     unsent: VecDeque<(RequestId, Arc<Owner>, Request)>,
-    /// Deletes that were called off before they were sent.
+    /// Those that were called off before they were sent.
     pub called_off: usize,
     /// Inputs the core was given.
     pub inputs: usize,

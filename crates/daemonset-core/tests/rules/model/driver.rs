@@ -29,7 +29,7 @@ impl Cluster {
                 self.urgencies.push(*urgency);
             }
             match effect {
-                Effect::Send { id, owner, request, .. } if self.is_slow && matches!(request, Request::DeletePod { .. }) => {
+                Effect::Send { id, owner, request, .. } if self.is_slow && may_wait(&request) => {
                     self.unsent.push_back((id, owner, request));
                 }
                 Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
@@ -168,6 +168,10 @@ impl Cluster {
         }
         self.rest();
     }
+}
+
+fn may_wait(request: &Request) -> bool {
+    matches!(request, Request::DeletePod { .. } | Request::AdoptPod { .. })
 }
 
 fn has(scope: &Scope, pod: &Pod) -> bool {

@@ -38,7 +38,7 @@ impl Cluster {
         self.streams[ANSWERS].push_back(Input::Answered(id, answer));
     }
 
-    /// So many of the deletes that wait are sent.
+    /// So many of the requests that wait are sent.
     pub fn send(&mut self, most: usize) {
         for _ in 0..most.min(self.unsent.len()) {
             if let Some((id, owner, request)) = self.unsent.pop_front() {
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    /// How many deletes wait.
+    /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.unsent.len()
     }
@@ -84,13 +84,8 @@ impl Cluster {
     }
 
     fn create(&mut self, path: &str, body: &str) -> Result<Value, FailureKind> {
-        let mut object: Value = serde_json::from_str(body).expect("JSON");
-        let meta = &mut object["metadata"];
-        if meta["name"].is_null() {
-            let number = self.counter + 1;
-            meta["name"] = json!(format!("{}{number:05}", meta["generateName"].as_str().unwrap_or_default()));
-        }
-        let path = format!("{}/{}", key_of(path), meta["name"].as_str().unwrap_or_default());
+        let object: Value = serde_json::from_str(body).expect("JSON");
+        let path = format!("{}/{}", key_of(path), object["metadata"]["name"].as_str().expect("named"));
         if self.objects.contains_key(&path) {
             return Err(FailureKind::AlreadyExists);
         }
