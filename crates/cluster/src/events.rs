@@ -96,7 +96,9 @@ impl Recorder {
     /// A recorder that reports as `controller` (`node-controller`, …), running as `instance`.
     pub fn start(api: &Api, controller: &'static str, instance: &str, seed: &Seed) -> Self {
         let (queue, drafts) = mpsc::channel(QUEUE);
-        let sender = Sender::new(api.clone(), controller, instance.to_owned(), seed.fork("events"));
+        // A shard that comes back to this process has the same seed again, and must not give its Events the same names.
+        let names = seed.fork(&format!("events since {}", api.clock().now().wall));
+        let sender = Sender::new(api.clone(), controller, instance.to_owned(), names);
         // Owned by the handles: it ends when all of them are gone. Its death costs Events, nothing else.
         tokio::spawn(sender.run(drafts));
         Self {

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
 use super::correlator::{Action, Correlator, Saying};
-use super::wire::{Reporter, collection, event, repetition};
+use super::wire::{Reporter, collection, event, name_of, repetition};
 use super::{QUEUE, Told};
 use crate::api::{Api, Patch};
 use crate::error::{Error, Kind};
@@ -103,7 +103,7 @@ impl Sender {
     }
 
     fn take(&mut self, Told { draft, at }: Told) {
-        let name = format!("{}.{:016x}", draft.regarding.name, self.seed.next_u64());
+        let name = name_of(&draft.regarding.name, self.seed.next_u64());
         match self.correlator.apply(draft, name, at) {
             Action::Create(saying) => self.push(Job {
                 saying,

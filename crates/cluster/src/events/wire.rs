@@ -11,11 +11,22 @@ use super::{Draft, annotations};
 /// Longest `note` that the API server accepts, in bytes.
 const MAX_NOTE: usize = 1024;
 
+/// Longest name that the API server accepts, in bytes.
+const MAX_NAME: usize = 253;
+
 /// Who reports.
 #[derive(Debug)]
 pub(super) struct Reporter {
     pub(super) controller: &'static str,
     pub(super) instance: String,
+}
+
+/// Name of an Event about the object of this name: that, and a number, as client-go's. Objects may have names as long as an Event may.
+pub(super) fn name_of(regarding: &str, number: u64) -> String {
+    let number = format!(".{number:016x}");
+    // What stands before a dot ends with a letter or a digit.
+    let most = cut(regarding, MAX_NAME - number.len()).trim_end_matches(['.', '-']);
+    format!("{most}{number}")
 }
 
 /// Path of the Events of the object's namespace. Those of cluster-scoped objects live in namespace `default` (NL-130).
@@ -89,7 +100,7 @@ pub(super) fn event(saying: &Saying, reporter: &Reporter) -> Box<RawValue> {
             uid: &regarding.uid,
             resource_version: &regarding.resource_version,
         },
-        note: shorten(&draft.note),
+        note: cut(&draft.note, MAX_NOTE),
         severity: draft.severity.as_str(),
     };
     serde_json::value::to_raw_value(&event).expect("texts are JSON")
@@ -108,7 +119,7 @@ pub(super) fn repetition(saying: &Saying, count: u32) -> (String, Value) {
     if !saying.is_merged {
         return (format!("{}/{name}", collection(draft)), patch);
     }
-    patch["message"] = json!(shorten(&draft.note));
+    patch["message"] = json!(cut(&draft.note, MAX_NOTE));
     (format!("/api/v1/namespaces/{}/events/{name}", namespace(draft)), patch)
 }
 
@@ -124,10 +135,31 @@ fn namespace(draft: &Draft) -> &str {
     }
 }
 
-fn shorten(note: &str) -> &str {
-    let mut end = note.len().min(MAX_NOTE);
-    while !note.is_char_boundary(end) {
+/// As much of it as fits into so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    &note[..end]
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_a_name_that_is_accepted_however_long_that_of_its_object_is() {
+        let long = "a".repeat(235);
+        for (object, begins) in [
+            ("p".to_owned(), "p"),
+            ("b".repeat(253), &*"b".repeat(236)),
+            (format!("{long}.c{long}"), &*long),
+            (format!("{long}-.c"), &*long),
+        ] {
+            let name = name_of(&object, 0x2a);
+            assert_eq!(name, format!("{begins}.000000000000002a"));
+            assert!(name.len() <= 253);
+        }
+    }
 }

@@ -63,6 +63,20 @@ async fn a_new_event_is_created_and_its_repetitions_are_a_series() {
     }
 }
 
+/// A shard that went to another process and came back has the seed that it had.
+#[tokio::test(start_paused = true)]
+async fn a_recorder_begun_anew_gives_other_names() {
+    let server = Server::new([]);
+    for _ in 0..2 {
+        mk_recorder(&server).emit(|| mk_draft("x"));
+        pass(1).await;
+    }
+    let asked = server.asked();
+    let names: Vec<&Value> = asked.iter().map(|one| &one.body["metadata"]["name"]).collect();
+    assert_eq!(names.len(), 2);
+    assert_ne!(names[0], names[1]);
+}
+
 /// One Event that stands for several names the causes of the newest, and keeps none of an earlier one beside them.
 #[tokio::test(start_paused = true)]
 async fn a_series_names_the_causes_of_what_was_said_last() {
