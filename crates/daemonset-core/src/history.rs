@@ -102,8 +102,8 @@ pub(crate) struct History {
     may_adopt: bool,
     /// The collision count in the name that was asked for last (DS-158).
     tried: Option<i32>,
-    /// A revision of the current data under our name that is not ours to claim (DS-158).
-    borrowed: Option<Revision>,
+    /// The uid of a revision of the current data under our name that is not ours to claim (DS-158): current for as long as it is there.
+    borrowed: Option<Arc<str>>,
     /// Uids of revisions that the server does not let go of: they are let be (DS-065, DS-208).
     kept: BTreeSet<Arc<str>>,
 }
@@ -148,8 +148,13 @@ impl History {
         self.retry.reset();
     }
 
+    /// True if the revision of this uid is current, though it is not ours.
+    pub(crate) fn borrows(&self, uid: &str) -> bool {
+        self.borrowed.as_deref() == Some(uid)
+    }
+
     /// Decides the next step over the revisions of the namespace.
-    pub(crate) fn next<'a>(&mut self, view: &View<'a>, revisions: impl Iterator<Item = &'a Revision>) -> Next {
+    pub(crate) fn next<'a>(&mut self, view: &View<'a>, revisions: impl Iterator<Item = &'a Revision> + Clone) -> Next {
         match std::mem::take(&mut self.follow) {
             Follow::Nothing => {}
             Follow::ReadExisting(name) => return Next::Ask(Step::ReadExisting, Request::ReadRevision { name }),
@@ -158,7 +163,7 @@ impl History {
                 return Next::Ask(Step::RaiseCollisionCount, Request::RaiseCollisionCount { version, to });
             }
         }
-        let claims = Claims::sort(view.ds, revisions);
+        let claims = Claims::sort(view.ds, revisions.clone());
         let foreign = claims.foreign.iter().find(|revision| !self.kept.contains(&revision.uid));
         if let Some(revision) = foreign {
             return change(revision, RevisionChange::Release);
@@ -174,16 +179,17 @@ impl History {
             // DS-154
             return change(revision, RevisionChange::Label(label_of(&revision.name)));
         }
-        self.choose(view, &claims.mine)
+        let borrowed = revisions.into_iter().find(|revision| self.borrows(&revision.uid));
+        self.choose(view, &claims.mine, borrowed)
     }
 
     /// DS-150, DS-155
-    fn choose(&mut self, view: &View<'_>, mine: &[&Revision]) -> Next {
+    fn choose(&mut self, view: &View<'_>, mine: &[&Revision], borrowed: Option<&Revision>) -> Next {
         let (current, old): (Vec<&Revision>, Vec<&Revision>) =
             mine.iter().partition(|revision| revision.data == *view.ds.template.data());
         let number = 1 + old.iter().map(|revision| revision.number).max().unwrap_or(0);
         let Some(kept) = current.iter().max_by_key(|revision| (revision.number, &revision.name)) else {
-            if let Some(borrowed) = &self.borrowed {
+            if let Some(borrowed) = borrowed {
                 return Next::Settled(Current::of(borrowed));
             }
             self.tried = view.ds.status.collision_count;
@@ -207,7 +213,7 @@ impl History {
             (Step::ReadForAdoption, Ended::DaemonSet(live)) if live.uid == ds.uid && !live.deleting => self.may_adopt = true,
             (Step::Create { name }, Ended::AlreadyExists) => self.follow = Follow::ReadExisting(name.clone()),
             (Step::ReadExisting, Ended::Revision(found)) if found.data == *ds.template.data() => {
-                self.borrowed = Some(found.clone());
+                self.borrowed = Some(found.uid.clone());
             }
             (Step::ReadExisting, Ended::Revision(_)) => self.follow = Follow::ReadDaemonSet,
             (Step::ReadForCollision, Ended::DaemonSet(live)) => {

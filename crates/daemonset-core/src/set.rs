@@ -265,6 +265,11 @@ impl Set {
         self.surplus_dirty = true;
     }
 
+    /// True if the revision of this uid is current, though it is not ours.
+    pub(crate) fn borrows(&self, uid: &str) -> bool {
+        self.history.borrows(uid)
+    }
+
     /// The current revision is known and as it should be.
     pub(crate) const fn is_settled(&self) -> bool {
         self.settled

@@ -374,7 +374,8 @@ impl Syncer {
         for key in self.of_namespace(&revision.namespace) {
             let Some(set) = self.sets.get_mut(&key) else { continue };
             let is_orphan = revision.controller == Controller::None;
-            if revision.is_controlled_by(&set.ds.uid) || (is_orphan && set.ds.selector.matches(&revision.labels)) {
+            let is_ours = revision.is_controlled_by(&set.ds.uid) || set.borrows(&revision.uid);
+            if is_ours || (is_orphan && set.ds.selector.matches(&revision.labels)) {
                 set.revisions_changed();
                 // Unless it is the one that is waited for.
                 if wakes || !set.is_settled() {

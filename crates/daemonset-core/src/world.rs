@@ -202,8 +202,15 @@ impl World {
     }
 
     /// Revisions of a namespace, by name.
-    pub(crate) fn revisions(&self, namespace: &Namespace) -> impl Iterator<Item = &Revision> {
+    pub(crate) fn revisions(&self, namespace: &Namespace) -> impl Iterator<Item = &Revision> + Clone {
         self.revisions.get(namespace).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// True while a revision is known that is this one, as it is or was.
+    pub(crate) fn has_revision(&self, revision: &Revision) -> bool {
+        let of_namespace = self.revisions.get(&revision.namespace);
+        let known = of_namespace.and_then(|by_name| by_name.get(&revision.name));
+        known.is_some_and(|known| known.uid == revision.uid)
     }
 
     pub(crate) fn all_revisions(&self) -> impl Iterator<Item = &Revision> {

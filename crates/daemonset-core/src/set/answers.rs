@@ -77,6 +77,8 @@ impl Set {
         self.surplus_dirty = true;
         let (ended, pause) = match answer {
             Answer::Done | Answer::Created { .. } | Answer::Pod(_) => (Ended::Done, None),
+            // One that is gone by now is nothing to go by.
+            Answer::Revision(revision) if *step == Step::ReadExisting && !cx.world.has_revision(revision) => (Ended::Failed, None),
             Answer::Revision(revision) => (Ended::Revision(revision), None),
             Answer::DaemonSet(ds) => (Ended::DaemonSet(ds), None),
             Answer::Failed(failure) => {

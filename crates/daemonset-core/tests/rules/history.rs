@@ -194,6 +194,24 @@ fn a_foreign_revision_of_the_same_data_is_used() {
     assert!(!name.ends_with(&hash), "{name} {hash}");
 }
 
+/// DS-155, DS-157, DS-158: a DaemonSet that was replaced by one of the same template uses the old one's revision until that is collected,
+/// and has its own then.
+#[test]
+fn a_foreign_revision_is_used_no_longer_than_it_is_there() {
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    let (revision, pod) = (cluster.revisions()[0].clone(), cluster.on("n0").remove(0));
+    cluster.remove("daemonsets/ds");
+    cluster.add_daemonset("ds", json!({}));
+    cluster.settle();
+    assert_eq!((cluster.revisions().len(), cluster.pods().len()), (1, 2), "it is used");
+    cluster.remove(&crate::model::path_of(&pod));
+    cluster.remove(&format!("controllerrevisions/{}", revision.name));
+    cluster.rest();
+    let left = cluster.revisions();
+    assert_eq!((left.len(), cluster.pods().len()), (1, 1));
+    assert_eq!((&left[0].name, left[0].uid == revision.uid), (&revision.name, false));
+}
+
 /// DS-158: a count that somebody else has raised meanwhile is tried before it is raised further.
 #[test]
 fn a_collision_count_that_was_raised_meanwhile_is_tried_first() {
