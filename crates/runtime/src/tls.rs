@@ -16,7 +16,6 @@ mod validity;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bailiff_model::Wall;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::rustls::{ClientConfig, ServerConfig};
 use tokio_util::sync::CancellationToken;
@@ -211,11 +210,6 @@ impl Tls {
     /// The trust domain of this process's own certificate: peers of another one have no role here.
     pub fn trust_domain(&self) -> Option<String> {
         self.lock().trust_domain.clone()
-    }
-
-    /// When the certificate ends.
-    pub fn expires(&self) -> Wall {
-        self.lock().own.until
     }
 
     fn keep(&self, seen: Option<u64>, error: Error) -> Reload {
