@@ -2,6 +2,7 @@
 
 mod patience;
 pub mod tls;
+mod unread;
 
 use std::future::Future;
 use std::io;
@@ -19,11 +20,13 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tower::util::MapResponse;
 
 use self::patience::Patience;
 use self::tls::Identity;
+use self::unread::Unread;
 use crate::Sandbox;
-use crate::service::Service;
+use crate::service::{Answer, Service};
 
 /// Connections at a time. Each watch of a client without HTTP/2 takes one.
 const MOST_CONNECTIONS: usize = 4096;
@@ -34,8 +37,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a connection may be idle between requests, as in the real server, and how long a request's head may take to arrive: HTTP/1
 /// has one timer for both.
 const IDLE: Duration = Duration::from_secs(90);
-/// How long what was to be sent may wait for a client that does not read, and a new connection for its first byte. Longer than a client
-/// that works is ever stuck.
+/// How long what was to be sent may wait for a client that does not read, be it a connection or one stream of it, and a new connection for
+/// its first byte. Longer than a client that works is ever stuck.
 const STALLED: Duration = Duration::from_secs(30);
 /// Time between pings on an HTTP/2 connection, and for their answer, as in the real server: a client that vanished frees its slot.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
@@ -153,10 +156,16 @@ async fn answer(
     watcher: Watcher,
     sandbox: Sandbox,
 ) -> Result<(), Broken> {
-    let service = TowerToHyperService::new(Service::new(sandbox));
+    let unread = Unread::new(STALLED);
+    let minded = Arc::clone(&unread);
+    let mind = move |response: http::Response<Answer>| response.map(|body| minded.watch(body));
+    let service = TowerToHyperService::new(MapResponse::new(Service::new(sandbox), mind));
     let stream = TokioIo::new(Patience::new(stream, STALLED));
     let connection = builder.serve_connection(stream, service).into_owned();
-    watcher.watch(connection).await
+    tokio::select! {
+        ended = watcher.watch(connection) => ended,
+        never = unread.attend() => match never {},
+    }
 }
 
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {

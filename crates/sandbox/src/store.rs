@@ -172,6 +172,12 @@ impl Store {
         Some(self.enlist())
     }
 
+    /// How many watches of clients are open.
+    #[cfg(test)]
+    pub fn streams(&self) -> usize {
+        self.streams
+    }
+
     /// Forgets a watch of a client.
     pub fn discharge_stream(&mut self, resource: &str, watcher: u64) {
         self.streams -= 1;

@@ -101,6 +101,97 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_costs_nobody_else() {
     assert!(!open.is_finished());
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The next frame: its kind, its flags, its stream and what it carries.
+async fn next_frame(client: &mut DuplexStream) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
+    let mut head = [0; 9];
+    client.read_exact(&mut head).await?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+    let mut payload = vec![0; length];
+    client.read_exact(&mut payload).await?;
+    Ok((
+        head[3],
+        head[4],
+        u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+        payload,
+    ))
+}
+
+/// Reads what comes, answers what must be answered, and takes no more data than the first 64 KiB; until `until`, or an end of stream.
+async fn linger(client: &mut DuplexStream, until: Instant) -> bool {
+    let (settings, ping) = (4, 6);
+    while let Ok(Ok((kind, flags, _, payload))) = tokio::time::timeout_at(until, next_frame(client)).await {
+        if matches!(kind, 0 | 1) && flags & 1 == 1 {
+            return true;
+        }
+        if (kind == settings || kind == ping) && flags & 1 == 0 {
+            let answer = if kind == ping { payload } else { Vec::new() };
+            client.write_all(&frame(kind, 1, 0, &answer)).await.unwrap();
+        }
+    }
+    false
+}
+
+/// The client reads the connection and answers pings, but takes nothing more of the watch: whatever the watch would say, or that its time
+/// is over, cannot be said.
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_a_connection_that_nobody_reads_is_ended_alone() {
+    let bench = Bench::new(Config::default());
+    let (mut client, conversation) = bench.connect();
+    let path = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=86400";
+    // GET http: the indexed fields 2 and 6, and texts for :path and :authority.
+    let mut head = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+    head.extend_from_slice(path.as_bytes());
+    head.extend_from_slice(&[0x01, 1, b's']);
+    let opening = [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+        &frame(4, 0, 0, &[]),
+        &frame(1, 5, 1, &head),
+    ];
+    client.write_all(&opening.concat()).await.unwrap();
+    assert!(!linger(&mut client, Instant::now() + Duration::from_secs(1)).await);
+    assert_eq!(bench.sandbox.store().streams(), 1);
+    for turn in 0..200 {
+        bench.write(turn);
+    }
+    let start = Instant::now();
+    assert!(!linger(&mut client, start + STALLED - Duration::from_secs(1)).await);
+    assert_eq!(bench.sandbox.store().streams(), 1, "the client may still read");
+    assert!(!linger(&mut client, start + STALLED + Duration::from_secs(1)).await);
+    assert_eq!(bench.sandbox.store().streams(), 0, "it is let go");
+    assert!(!conversation.is_finished(), "nothing is wrong with the connection");
+    // It reads at last, both of the stream and of the connection: what was on its way, and that the stream has ended.
+    for stream in [0, 1] {
+        client
+            .write_all(&frame(8, 0, stream, &1_000_000_u32.to_be_bytes()))
+            .await
+            .unwrap();
+    }
+    assert!(
+        linger(&mut client, Instant::now() + Duration::from_secs(1)).await,
+        "the end is told"
+    );
+}
+
+/// One that is read, however seldom something happens, stays.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_nothing_to_say_is_not_given_up() {
+    let bench = Bench::new(Config::default());
+    let (mut client, conversation) = bench.send(WATCH).await;
+    for turn in 0..3 {
+        bench.write(turn);
+        assert_eq!(read(&mut client, turn).await, turn);
+        tokio::time::sleep(STALLED * 3).await;
+    }
+    assert_eq!(bench.sandbox.store().streams(), 1);
+    assert!(!conversation.is_finished());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_reads_too_slowly_finds_its_watch_ended() {
     let bench = Bench::new(Config {
