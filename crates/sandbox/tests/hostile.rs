@@ -3,7 +3,7 @@
 use bailiff_runtime::{Clock, Seed};
 use bailiff_sandbox::api::handle;
 use bailiff_sandbox::api::request::{Body, Query, Request};
-use bailiff_sandbox::{Config, Sandbox, User};
+use bailiff_sandbox::{Config, Sandbox, User, Verb};
 use proptest::prelude::*;
 
 #[path = "../fuzz/requests.rs"]
@@ -254,6 +254,33 @@ fn what_is_taken_away_costs_what_it_is_long() {
         })
         .collect();
     requests::play(&requests::written(&text.join(&0xff)));
+}
+
+/// Somebody else is served between one object and the next. Which of two threads comes first is chance, so there are several rounds.
+#[test]
+fn others_are_served_while_a_collection_is_deleted() {
+    let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
+    let sandbox = Sandbox::new(Config::default(), Clock::virtual_from(wall), &Seed::new(1));
+    let admin = User::admin();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let count = |sandbox: &Sandbox| sandbox.list("configmaps").1.len();
+    let seen = (0..50).any(|_| {
+        for nth in 0..200 {
+            let map = serde_json::json!({"metadata": {"name": format!("m{nth}")}});
+            sandbox.request(&admin, Verb::Create, maps, &map).expect("it is created");
+        }
+        std::thread::scope(|scope| {
+            let deleting = scope.spawn(|| sandbox.request(&admin, Verb::Delete, maps, &serde_json::Value::Null));
+            let mut seen = false;
+            while !deleting.is_finished() {
+                seen |= (1..200).contains(&count(&sandbox));
+            }
+            deleting.join().expect("it ends").expect("they are deleted");
+            assert_eq!(count(&sandbox), 0);
+            seen
+        })
+    });
+    assert!(seen, "a part of them was there");
 }
 
 proptest! {

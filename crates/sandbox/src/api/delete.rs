@@ -78,11 +78,19 @@ pub fn collection(call: &Call<'_>) -> Result<Reply, Status> {
     read::revision(call)?;
     let limit = call.request.query.number("limit")?.filter(|limit| *limit > 0);
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let mut store = call.store();
-    let revision = store.revision();
-    let page = read::cut(call, read::objects(call, &store).cloned(), limit, &selector, revision);
+    let (page, revision) = {
+        let store = call.store();
+        let revision = store.revision();
+        let page = read::cut(call, read::objects(call, &store).cloned(), limit, &selector, revision);
+        (page, revision)
+    };
+    // One by one, as others are served meanwhile: what is gone by then needs no deleting, and what changed goes as it is then.
     for object in &page.chosen {
-        remove(call, &mut store, object, &options)?;
+        let mut store = call.store();
+        let current = store.get(&call.kind.storage, object.key()).cloned();
+        if let Some(current) = current.filter(|current| current.uid() == object.uid()) {
+            remove(call, &mut store, &current, &options)?;
+        }
     }
     encode::list(call, &page.chosen, revision, page.token, page.remaining)
 }

@@ -230,13 +230,22 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
     check_list_options(call, false)?;
     call.request.query.number("timeoutSeconds")?;
     let selector = selector(call)?;
-    let store = call.store();
-    let wanted = revision(call)?;
-    if let Some(wanted) = wanted
-        && wanted > store.revision()
-    {
-        return Ok(too_large(wanted, store.revision()));
-    }
+    // Encoding takes as long as the list is, and others wait for the store.
+    let (page, revision) = {
+        let store = call.store();
+        let wanted = revision(call)?;
+        if let Some(wanted) = wanted
+            && wanted > store.revision()
+        {
+            return Ok(too_large(wanted, store.revision()));
+        }
+        listed(call, &store, &selector, wanted)?
+    };
+    encode::list(call, &page.chosen, revision, page.token, page.remaining)
+}
+
+/// What a list is to say, and as of which revision.
+fn listed(call: &Call<'_>, store: &Store, selector: &Selector, wanted: Option<u64>) -> Result<(Paged, u64), Status> {
     let page = page(call, wanted, store.revision())?;
     // What any state may answer is answered from what this resource last saw, as the real server's cache does.
     let newest = match (wanted, store.table(&call.kind.storage)) {
@@ -250,7 +259,7 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
     let past = past(table, page.at)?;
     let namespace = namespace(call);
     let rows: Box<dyn Iterator<Item = &Arc<Object>>> = match &past {
-        None => candidates(table, namespace, &selector, page.after.clone()),
+        None => candidates(table, namespace, selector, page.after.clone()),
         Some(past) => {
             let start = page.after.clone().max(before(namespace));
             let is_here = |object: &&Arc<Object>| namespace.is_empty() || object.namespace() == namespace;
@@ -259,8 +268,12 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
     };
     let mut rows = rows;
     let Some(limit) = page.limit else {
-        let chosen: Vec<Arc<Object>> = rows.filter(|object| selector.matches(object)).cloned().collect();
-        return encode::list(call, &chosen, revision, None, None);
+        let page = Paged {
+            chosen: rows.filter(|object| selector.matches(object)).cloned().collect(),
+            token: None,
+            remaining: None,
+        };
+        return Ok((page, revision));
     };
     let matching = rows.by_ref().filter(|object| selector.matches(object));
     let chosen: Vec<Arc<Object>> = matching.take(limit).cloned().collect();
@@ -281,10 +294,15 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
         };
         token.encode(call)
     });
-    encode::list(call, &chosen, revision, token, remaining)
+    let page = Paged {
+        chosen,
+        token,
+        remaining,
+    };
+    Ok((page, revision))
 }
 
-/// The first objects of a collection that is deleted, and how to go on.
+/// The first objects of a collection, and how to go on.
 #[derive(Debug)]
 pub struct Paged {
     /// What comes now.
