@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bailiff_model::{ResourceVersion, Wall};
 use serde_json::Value;
 
-use crate::effect::{Request, RevisionChange, RevisionDraft};
+use crate::effect::{Request, RequestId, RevisionChange, RevisionDraft};
 use crate::facts::{Controller, DaemonSet, LABEL_HASH, Revision};
 use crate::hash;
 use crate::retry::Retry;
@@ -95,6 +95,8 @@ pub(crate) struct History {
     pub(crate) retry: Retry,
     /// The last step was not asked of any server: this process does not lead, or only observes.
     pub(crate) is_unsent: bool,
+    /// The step that is under way deletes a superfluous revision, which may wait long for its turn; `None` once it is taken back.
+    pub(crate) cleaning: Option<RequestId>,
     /// Of deleting superfluous revisions, which holds nothing up.
     pub(crate) clean_retry: Retry,
     follow: Follow,

@@ -430,7 +430,12 @@ impl Set {
     }
 
     fn advance_history(&mut self, cx: &mut Cx<'_>) {
-        if !self.history_dirty || self.history.busy || !self.history.retry.is_open(cx.now.mono) {
+        if !self.history_dirty || !self.history.retry.is_open(cx.now.mono) {
+            return;
+        }
+        if self.history.busy {
+            // What may be superfluous no longer is not deleted, and holds nothing up.
+            cx.out.effects.extend(self.history.cleaning.take().map(Effect::CallOff));
             return;
         }
         self.history_dirty = false;
@@ -485,7 +490,8 @@ impl Set {
         match history::surplus(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace)) {
             Next::Ask(step, request) => {
                 self.history.busy = true;
-                cx.out.send(&self.owner, Urgency::Routine, request, Op::History(step));
+                let id = cx.out.send(&self.owner, Urgency::Routine, request, Op::History(step));
+                self.history.cleaning = Some(id);
             }
             _ => self.surplus_dirty = false,
         }

@@ -271,7 +271,7 @@ impl Loop {
             } => {
                 let kind = request.kind();
                 let (mut api, uid) = (self.api.clone(), owner.uid.clone());
-                if matches!(request, Request::DeletePod { .. } | Request::AdoptPod { .. }) {
+                if is_recallable(&request) {
                     api = self.recalls.guard(id, api);
                 }
                 self.metrics.queued();
@@ -390,6 +390,14 @@ impl Loop {
         self.metrics.stale(&watch);
         Input::WatchStale { watch, reason }
     }
+}
+
+/// True if it may be called off while it waits.
+const fn is_recallable(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::DeletePod { .. } | Request::AdoptPod { .. } | Request::DeleteRevision { .. }
+    )
 }
 
 /// The key of a DaemonSet's record on the bus.

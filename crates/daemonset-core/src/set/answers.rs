@@ -72,6 +72,7 @@ impl Set {
 
     fn history_answered(&mut self, step: &Step, answer: &Answer, cx: &Cx<'_>) {
         self.history.busy = false;
+        self.history.cleaning = None;
         self.history.is_unsent = matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::NotSent);
         self.history_dirty = true;
         self.surplus_dirty = true;
@@ -91,6 +92,9 @@ impl Set {
                 (ended, failure.retry_after)
             }
         };
+        if matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::CalledOff) {
+            return;
+        }
         let is_done = self.history.ended(&self.ds, step, ended);
         match step {
             Step::Clean { .. } if is_done => self.history.clean_retry.reset(),

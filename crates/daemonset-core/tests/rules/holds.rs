@@ -243,3 +243,35 @@ fn what_is_held_is_told_as_that() {
     cluster.feed(Input::Braked(Holds::NONE));
     assert_eq!(told(&mut cluster), (0, 2, "waiting_for_budget 2, deleting 1".to_owned()));
 }
+
+/// DS-155, DS-161: the deletion of an old revision that waits for its turn holds up no edit, and is taken back if the edit makes the
+/// revision current again.
+#[test]
+fn a_clean_up_that_waits_holds_up_no_edit() {
+    for (image, revisions) in [("v3", 3), ("v1", 2)] {
+        let mut cluster = mk(2, json!("100%"), json!(0));
+        cluster.set_image("v2");
+        cluster.rest();
+        cluster.is_slow = true;
+        cluster.edit(json!({"revisionHistoryLimit": 0}));
+        cluster.settle();
+        assert_eq!((cluster.waiting(), cluster.revisions().len()), (1, 2));
+        cluster.writes.clear();
+        cluster.set_image(image);
+        cluster.settle();
+        let first = cluster.writes[0].as_str();
+        assert!(
+            first.starts_with(if image == "v3" {
+                "create controllerrevisions"
+            } else {
+                "renumber"
+            }),
+            "{first}"
+        );
+        assert_eq!(cluster.revisions().len(), revisions);
+        cluster.is_slow = false;
+        cluster.send(10);
+        cluster.rest();
+        assert_eq!((cluster.revisions().len(), cluster.daemonset().status.counts.updated), (1, 2));
+    }
+}

@@ -65,7 +65,7 @@ pub struct Cluster {
     pub watched: BTreeSet<Scope>,
     /// When those are listed that it did not watch before.
     pub lists: Lists,
-    /// Deletes and adoptions of pods wait for their turn until [`Cluster::send`].
+    /// Deletes, and adoptions of pods, wait for their turn until [`Cluster::send`].
     pub is_slow: bool,
     unsent: VecDeque<(RequestId, Arc<Owner>, Request)>,
     /// Those that were called off before they were sent.

@@ -171,7 +171,10 @@ impl Cluster {
 }
 
 fn may_wait(request: &Request) -> bool {
-    matches!(request, Request::DeletePod { .. } | Request::AdoptPod { .. })
+    matches!(
+        request,
+        Request::DeletePod { .. } | Request::AdoptPod { .. } | Request::DeleteRevision { .. }
+    )
 }
 
 fn has(scope: &Scope, pod: &Pod) -> bool {
