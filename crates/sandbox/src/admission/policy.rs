@@ -19,6 +19,9 @@ const MOST_ANNOTATIONS: usize = 20;
 const MOST_CONDITIONS: usize = 64;
 /// Variables of a policy. The real server has no such bound; each may use those before it.
 const MOST_VARIABLES: usize = 1000;
+/// Levels of a variable's type that are looked at: each variable may nest those before it, and every use of one is compared with the
+/// others in all its levels. What is nested deeper is checked when it is evaluated.
+const DEEPEST_TYPE: usize = 16;
 
 /// An expression of a policy.
 #[derive(Clone, Debug)]
@@ -175,6 +178,16 @@ impl Policy {
     }
 }
 
+/// Whether a type has no more than so many levels.
+fn is_shallow(of: &Type, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return false };
+    match of {
+        Type::List(one) | Type::Optional(one) | Type::Kind(one) => is_shallow(one, below),
+        Type::Map(key, value) => is_shallow(key, below) && is_shallow(value, below),
+        Type::Dyn | Type::Plain(_) | Type::Object(_) | Type::Param(_) => true,
+    }
+}
+
 /// Reads expressions in turn, since later ones see the variables before them.
 struct Reader<'a> {
     params: bool,
@@ -289,6 +302,7 @@ impl Reader<'_> {
                 .program
                 .as_ref()
                 .map_or(Type::Dyn, |program| program.result().clone());
+            let of = if is_shallow(&of, DEEPEST_TYPE) { of } else { Type::Dyn };
             env.declare_field(VARIABLES, name, of.clone());
             env.declare(&format!("variables.{name}"), of.clone());
             self.variables.push((name.to_owned(), of));

@@ -206,3 +206,16 @@ async fn defaults_are_filled_in() {
         (&json!(1), None)
     );
 }
+
+/// With all levels of their types compared at each use, these would take minutes, and others wait.
+#[tokio::test(start_paused = true)]
+async fn variables_that_nest_those_before_them_cost_what_they_are_long() {
+    let server = Server::new();
+    let nested = |nth: usize| format!("[{}]", vec![format!("variables.v{nth}"); 100].join(","));
+    let first = json!({"name": "v0", "expression": "object"});
+    let others = (1..1000).map(|nth| json!({"name": format!("v{nth}"), "expression": nested(nth - 1)}));
+    let variables: Vec<Value> = std::iter::once(first).chain(others).collect();
+    let spec = json!({"variables": variables, "validations": [{"expression": "variables.v3[0][0].size() > 0"}]});
+    let (code, answer) = server.post(POLICIES, &policy("nested", spec)).await;
+    assert_eq!(code, 201, "{answer}");
+}
