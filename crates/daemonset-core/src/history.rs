@@ -60,8 +60,6 @@ pub(crate) enum Next {
     Ask(Step, Request),
     /// Give pods with one of these hashes the hash `to`; come back when there are none.
     Relabel { from: BTreeSet<Arc<str>>, to: Arc<str> },
-    /// Nothing can be done now.
-    Wait,
 }
 
 /// The request that is under way.
@@ -102,12 +100,18 @@ pub(crate) struct History {
     follow: Follow,
     /// The live DaemonSet allowed adoption; used up by the claims that follow (DS-063).
     may_adopt: bool,
-    /// The collision count in the name that was asked for last (DS-158).
-    tried: Option<i32>,
+    /// The name of the present template that was asked for last (DS-158): an answer about another one is void.
+    tried: Option<Tried>,
     /// The uid of a revision of the current data under our name that is not ours to claim (DS-158): current for as long as it is there.
     borrowed: Option<Arc<str>>,
     /// Uids of revisions that the server does not let go of: they are let be (DS-065, DS-208).
     kept: BTreeSet<Arc<str>>,
+}
+
+/// A name that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Tried {
+    collision_count: Option<i32>,
 }
 
 /// What an answer made necessary.
@@ -147,6 +151,7 @@ impl History {
     pub(crate) fn template_changed(&mut self) {
         self.follow = Follow::Nothing;
         self.borrowed = None;
+        self.tried = None;
         self.retry.reset();
     }
 
@@ -194,14 +199,16 @@ impl History {
             if let Some(borrowed) = borrowed {
                 return Next::Settled(Current::of(borrowed));
             }
-            self.tried = view.ds.status.collision_count;
+            self.tried = Some(Tried {
+                collision_count: view.ds.status.collision_count,
+            });
             let draft = draft(view.ds, number);
             let name = Arc::from(draft.name.as_str());
             return Next::Ask(Step::Create { name }, Request::CreateRevision(Arc::new(draft)));
         };
         self.borrowed = None;
-        if current.len() > 1 {
-            return dedupe(view, kept, &current);
+        if let Some(duplicate) = current.iter().find(|revision| revision.uid != kept.uid) {
+            return dedupe(view, kept, &current, duplicate);
         }
         if kept.number < number {
             return change(kept, RevisionChange::Renumber(number));
@@ -212,6 +219,8 @@ impl History {
     /// Takes the answer of a step and returns true, or returns false if it has to be waited out.
     pub(crate) fn ended(&mut self, ds: &DaemonSet, step: &Step, ended: Ended<'_>) -> bool {
         match (step, ended) {
+            (Step::Create { .. }, Ended::AlreadyExists) | (Step::ReadExisting | Step::ReadForCollision, _)
+                if self.tried.is_none() => {}
             (Step::ReadForAdoption, Ended::DaemonSet(live)) if live.uid == ds.uid && !live.deleting => self.may_adopt = true,
             (Step::Create { name }, Ended::AlreadyExists) => self.follow = Follow::ReadExisting(name.clone()),
             (Step::ReadExisting, Ended::Revision(found)) if found.data == *ds.template.data() => {
@@ -220,7 +229,11 @@ impl History {
             (Step::ReadExisting, Ended::Revision(_)) => self.follow = Follow::ReadDaemonSet,
             (Step::ReadForCollision, Ended::DaemonSet(live)) => {
                 // Another count than the one tried was raised by somebody since: take that one first.
-                if live.uid != ds.uid || live.status.collision_count != self.tried {
+                if live.uid != ds.uid
+                    || self
+                        .tried
+                        .is_none_or(|tried| tried.collision_count != live.status.collision_count)
+                {
                     return false;
                 }
                 let raised = live.status.collision_count.unwrap_or(0).saturating_add(1);
@@ -281,7 +294,7 @@ impl<'a> Claims<'a> {
 }
 
 /// DS-160
-fn dedupe(view: &View<'_>, kept: &Revision, current: &[&Revision]) -> Next {
+fn dedupe(view: &View<'_>, kept: &Revision, current: &[&Revision], duplicate: &Revision) -> Next {
     let kept_hash = kept.hash().cloned().unwrap_or_default();
     let is_duplicate = |hash: &Arc<str>| current.iter().any(|revision| revision.hash() == Some(hash));
     let hashes = view
@@ -292,16 +305,13 @@ fn dedupe(view: &View<'_>, kept: &Revision, current: &[&Revision]) -> Next {
     if !from.is_empty() {
         return Next::Relabel { from, to: kept_hash };
     }
-    let duplicate = current.iter().find(|revision| revision.uid != kept.uid);
-    duplicate.map_or(Next::Wait, |revision| {
-        let (name, uid) = (revision.name.clone(), revision.uid.clone());
-        delete(revision, Step::Delete { name, uid })
-    })
+    let (name, uid) = (duplicate.name.clone(), duplicate.uid.clone());
+    Next::Ask(Step::Delete { name, uid }, delete(duplicate))
 }
 
-fn delete(revision: &Revision, step: Step) -> Next {
+fn delete(revision: &Revision) -> Request {
     let (name, uid) = (revision.name.clone(), revision.uid.clone());
-    Next::Ask(step, Request::DeleteRevision { name, uid })
+    Request::DeleteRevision { name, uid }
 }
 
 /// The hash label of a revision without one: its name, or a hash of it where no label may be that long (DS-154, DS-237).
@@ -341,7 +351,7 @@ fn draft(ds: &DaemonSet, number: i64) -> RevisionDraft {
 }
 
 /// The next old revision to delete, if there are more than the limit (DS-161).
-pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a Revision>) -> Next {
+pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a Revision>) -> Option<(Step, Request)> {
     let claims = Claims::sort(view.ds, revisions);
     let mut old: Vec<&Revision> = claims
         .mine
@@ -349,16 +359,13 @@ pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a R
         .filter(|revision| revision.data != *view.ds.template.data())
         .collect();
     if old.len() <= view.ds.history_limit {
-        return Next::Wait;
+        return None;
     }
     old.sort_by_key(|revision| (revision.number, revision.name.clone()));
     let is_live = |revision: &Revision| revision.hash().is_some_and(|hash| view.pods_by_hash.contains_key(hash));
-    old.into_iter()
-        .find(|revision| !is_live(revision))
-        .map_or(Next::Wait, |revision| {
-            let (name, uid) = (revision.name.clone(), revision.uid.clone());
-            delete(revision, Step::Clean { name, uid })
-        })
+    let superfluous = old.into_iter().find(|revision| !is_live(revision))?;
+    let (name, uid) = (superfluous.name.clone(), superfluous.uid.clone());
+    Some((Step::Clean { name, uid }, delete(superfluous)))
 }
 
 #[cfg(test)]

@@ -456,7 +456,6 @@ impl Set {
                 self.settled = false;
                 self.relabel(&from, &to, cx);
             }
-            Next::Wait => self.settled = false,
         }
     }
 
@@ -488,12 +487,12 @@ impl Set {
             return;
         }
         match history::surplus(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace)) {
-            Next::Ask(step, request) => {
+            Some((step, request)) => {
                 self.history.busy = true;
                 let id = cx.out.send(&self.owner, Urgency::Routine, request, Op::History(step));
                 self.history.cleaning = Some(id);
             }
-            _ => self.surplus_dirty = false,
+            None => self.surplus_dirty = false,
         }
     }
 }

@@ -360,3 +360,37 @@ fn an_answer_is_for_who_asked() {
     assert_eq!(cluster.on("n2").len(), 1);
     assert_eq!(cluster.daemonset().status.counts.desired, 3);
 }
+
+/// DS-158: what is learnt of the name that a template would have had raises no count once there is another template.
+#[test]
+fn a_collision_of_a_template_of_before_raises_no_count() {
+    let mut probe = Cluster::at_rest(1, json!({}));
+    let old = revision(&probe);
+    probe.set_image("v2");
+    probe.rest();
+    let name = |path: &&String| path.starts_with("controllerrevisions/") && **path != old;
+    let path = probe.objects.keys().find(name).expect("two").clone();
+    // The template changes before the name is found taken, before it is known by what, and before the DaemonSet is read.
+    for steps in 1..4 {
+        let mut cluster = Cluster::at_rest(1, json!({}));
+        let name = path.trim_start_matches("controllerrevisions/");
+        let foreign = json!({"metadata": {"name": name, "namespace": "ns"}, "data": {"other": 1}, "revision": 5});
+        cluster.put(&path, foreign);
+        cluster.rest();
+        cluster.set_image("v2");
+        cluster.deliver(DAEMONSETS);
+        for _ in 1..steps {
+            cluster.deliver(ANSWERS);
+        }
+        cluster.set_image("v3");
+        cluster.deliver(DAEMONSETS);
+        cluster.rest();
+        let status = cluster.daemonset().status;
+        assert_eq!(
+            (status.collision_count, status.counts.updated),
+            (None, 1),
+            "{steps}: {:?}",
+            cluster.writes
+        );
+    }
+}
