@@ -170,10 +170,15 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
+/// The taint of this key and effect that the Node carries.
+pub fn taint_of<'a>(node: &'a Value, key: &str, effect: &str) -> Option<&'a Value> {
+    let taints = node["spec"]["taints"].as_array();
+    taints.and_then(|all| all.iter().find(|taint| taint["key"] == key && taint["effect"] == effect))
+}
+
 /// The Node carries a taint of this key and effect.
 pub fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
-    let taints = node["spec"]["taints"].as_array();
-    taints.is_some_and(|all| all.iter().any(|taint| taint["key"] == key && taint["effect"] == effect))
+    taint_of(node, key, effect).is_some()
 }
 
 /// The object is on its way out, or there is none.

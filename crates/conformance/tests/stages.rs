@@ -71,7 +71,7 @@ async fn a_program_that_ends_is_told_with_what_it_said() {
 /// A way to break the contract: its name, the situation that brings it out, and the item that finds it.
 struct Mutant(&'static str, &'static str, &'static str, &'static str);
 
-const MUTANTS: [Mutant; 18] = [
+const MUTANTS: [Mutant; 21] = [
     Mutant("node-health-monitor", "impatient", "node-fails", "judges-early"),
     Mutant("node-health-monitor", "late-is-silent", "node-fails", "judges-early"),
     Mutant("node-health-monitor", "never-heals", "node-fails", "finds-return"),
@@ -88,6 +88,9 @@ const MUTANTS: [Mutant; 18] = [
     Mutant("zone-evictor", "trusts-intents", "intents-are-wrong", "evicts-unjustified"),
     Mutant("zone-evictor", "says-before", "many-nodes-fail", "publishes-before-writing"),
     Mutant("zone-evictor", "hurries", "many-nodes-fail", "exceeds-the-rate"),
+    Mutant("zone-evictor", "marks-nothing", "node-fails", "marks"),
+    Mutant("zone-evictor", "forgets-grants", "it-is-killed", "free-node-after-restart"),
+    Mutant("zone-evictor", "begins-anew", "it-is-killed", "strips-taints-on-restart"),
     Mutant("daemonset-syncer", "takes-all", "template-changes", "exceeds-max-unavailable"),
     Mutant("daemonset-syncer", "ignores-taints", "nodes-come-and-go", "misplaces"),
 ];

@@ -9,15 +9,36 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::Failure;
 use crate::mutations::{Mutation, Words};
 
+/// Patches an object of the server of a kubeconfig; true if the server allows it.
+pub async fn patch(kubeconfig: &str, path: &str, patch: &str) -> Result<bool, Failure> {
+    let kubeconfig: Value = serde_json::from_str(kubeconfig)?;
+    let (address, token) = (address_of(&kubeconfig)?, &kubeconfig["users"][0]["user"]["token"]);
+    let token = token.as_str().ok_or("the kubeconfig has no token")?;
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!(
+        "PATCH {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json-patch+json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{patch}",
+        patch.len()
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(answer.starts_with(b"HTTP/1.1 200 "))
+}
+
+fn address_of(kubeconfig: &Value) -> Result<SocketAddr, Failure> {
+    let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str();
+    let server = server.and_then(|url| url.strip_prefix("https://"));
+    Ok(server.ok_or("the kubeconfig names no server")?.parse()?)
+}
+
 /// Opens the way to the server of a kubeconfig; returns one that leads over it. The server speaks plain text, too, on which words can
 /// be exchanged.
 pub async fn serve(kubeconfig: &str, mutation: &'static Mutation) -> Result<String, Failure> {
     let mut kubeconfig: Value = serde_json::from_str(kubeconfig)?;
-    let cluster = &mut kubeconfig["clusters"][0]["cluster"];
-    let server = cluster["server"].as_str().and_then(|url| url.strip_prefix("https://"));
-    let address: SocketAddr = server.ok_or("the kubeconfig names no server")?.parse()?;
+    let address = address_of(&kubeconfig)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    *cluster = json!({"server": format!("http://{}", listener.local_addr()?)});
+    kubeconfig["clusters"][0]["cluster"] = json!({"server": format!("http://{}", listener.local_addr()?)});
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             tokio::spawn(carry(client, address, mutation));

@@ -9,6 +9,15 @@ use bailiff_proto::v1::{Envelope, EvictionTrigger, IntentState, NodeOutcomeState
 /// Words that are exchanged for others of the same length.
 pub type Words = &'static [(&'static str, &'static str)];
 
+/// Takes the NoExecute taint that follows the NoSchedule taint off a node; refused where there is none.
+const UNTAINT: &str = r#"[
+    {"op": "test", "path": "/spec/taints/1/effect", "value": "NoExecute"},
+    {"op": "remove", "path": "/spec/taints/1"}
+]"#;
+
+/// Allowed where [`UNTAINT`] is, and changes nothing.
+const IS_TAINTED: &str = r#"[{"op": "test", "path": "/spec/taints/1/effect", "value": "NoExecute"}]"#;
+
 /// What is changed on the way.
 #[derive(Clone, Copy)]
 pub struct Mutation {
@@ -24,6 +33,10 @@ pub struct Mutation {
     pub answers: Words,
     /// What the stage is started with beside.
     pub flags: &'static [&'static str],
+    /// A JSON patch of an object that is tried each time before the stage starts.
+    pub first: Option<(&'static str, &'static str)>,
+    /// What it is started with beside where that was allowed.
+    pub flags_again: &'static [&'static str],
 }
 
 /// What was said before.
@@ -45,6 +58,8 @@ const NONE: Mutation = Mutation {
     requests: &[],
     answers: &[],
     flags: &[],
+    first: None,
+    flags_again: &[],
 };
 
 /// The mutation of this name.
@@ -52,7 +67,7 @@ pub fn of(name: &str) -> Option<&'static Mutation> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, mutation)| mutation)
 }
 
-static ALL: [(&str, Mutation); 18] = [
+static ALL: [(&str, Mutation); 21] = [
     // === node-health-monitor ===
     (
         "impatient",
@@ -167,6 +182,28 @@ static ALL: [(&str, Mutation); 18] = [
         "hurries",
         Mutation {
             flags: &["--node-eviction-rate=50"],
+            ..NONE
+        },
+    ),
+    (
+        "marks-nothing",
+        Mutation {
+            requests: &[("DisruptionTarget", "DisruptionTargeX")],
+            ..NONE
+        },
+    ),
+    (
+        "forgets-grants",
+        Mutation {
+            first: Some(("/api/v1/nodes/node-a-000", IS_TAINTED)),
+            flags_again: &["--node-eviction-rate=50"],
+            ..NONE
+        },
+    ),
+    (
+        "begins-anew",
+        Mutation {
+            first: Some(("/api/v1/nodes/node-a-000", UNTAINT)),
             ..NONE
         },
     ),

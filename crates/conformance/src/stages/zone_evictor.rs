@@ -1,6 +1,7 @@
 //! What a zone-evictor is held to.
 
 mod items;
+mod offences;
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use bailiff_event_bus::Body;
 use bailiff_model::intent::{IntentState, WithdrawnReason};
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
 use bailiff_model::{Topic, Verdict};
-use bailiff_sandbox::{Observation, Verb};
+use bailiff_sandbox::Verb;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 
@@ -17,13 +18,14 @@ use self::items::{
     RESUMES, STRIPS, TELLS_EVICTION, TELLS_HOLD, TELLS_ISOLATION, TELLS_REFUSAL, TELLS_RELEASE, TOO_FAST, UNJUSTIFIED,
     WAITS_ITS_TURN, WITHDRAWN, WRITES_FIRST, WRONG_UID,
 };
+use self::offences::{isolations, said_before_written, stripped, too_fast, unmarked};
 use crate::acts::{
     NO_EXECUTE, UNREACHABLE, all_is_well, clear_taints, fail_silently, intend, isolate, leaves, lost, name_of, names, pods_of,
     recover, run, taint, taint_by_hand, uneven, until_up,
 };
 use crate::say::{health, pod_key};
 use crate::stand::{Setting, Stand, Stop};
-use crate::timeline::{Timeline, condition, has_taint, is_deletion};
+use crate::timeline::{Timeline, has_taint};
 use crate::writes::{Part, Right};
 use crate::{Situation, Suite};
 
@@ -126,7 +128,7 @@ pub static SUITE: Suite = Suite {
         },
         Situation {
             name: "it-is-killed",
-            setting: CROWD,
+            setting: SLOW_CROWD,
             items: &[&FREE_NODE, &STRIPS, &EARLY],
             play: |stand| it_is_killed(stand).boxed(),
         },
@@ -148,8 +150,12 @@ const CROWD: Setting = Setting {
     environment: &[("BAILIFF_NODE_EVICTION_RATE", "0.5")],
 };
 const TURN: Duration = Duration::from_secs(2);
-/// How much earlier than [`TURN`] a turn may seem to come: the clocks of two processes, and what requests take.
-const LEEWAY: Duration = Duration::from_millis(200);
+/// The same with turns of [`LONG_TURN`]: a program that takes some seconds to start has to know that its turn is not over by then.
+const SLOW_CROWD: Setting = Setting {
+    environment: &[("BAILIFF_NODE_EVICTION_RATE", "0.1")],
+    ..CROWD
+};
+const LONG_TURN: Duration = Duration::from_secs(10);
 
 // === beginnings ===
 
@@ -188,35 +194,6 @@ fn node_state(seen: &Timeline, name: &str) -> Option<NodeOutcomeState> {
     }
 }
 
-/// The writes that isolated nodes.
-fn isolations(seen: &Timeline) -> impl Iterator<Item = (usize, &Observation)> {
-    seen.writes(0).filter(|(_, write)| {
-        let had = |object: &Value| has_taint(object, UNREACHABLE, NO_EXECUTE);
-        let before = write.event.previous.as_ref().is_some_and(|object| had(&object.value()));
-        &*write.resource == "nodes" && !before && had(&write.event.object.value())
-    })
-}
-
-/// A record that says what no write before it did.
-fn said_before_written(seen: &Timeline) -> Option<String> {
-    seen.records(TOPIC, 0).find_map(|(place, _, record)| match &record.body {
-        Some(Body::Outcome(Outcome::Node(outcome))) if outcome.state == NodeOutcomeState::Isolated => {
-            let name = outcome.node.name.as_str();
-            let is_written = isolations(seen).any(|(written, write)| written < place && write.event.object.name() == name);
-            (!is_written).then(|| format!("node {name} was said to be ISOLATED before it had the taint"))
-        }
-        Some(Body::Outcome(Outcome::Pod(outcome))) if outcome.state == PodOutcomeState::Deleted => {
-            let uid = outcome.pod.uid.to_string();
-            let mut writes = seen
-                .writes(0)
-                .filter(|(_, write)| write.event.object.uid() == uid && is_deletion(write));
-            let is_written = writes.any(|(written, _)| written < place);
-            (!is_written).then(|| format!("pod {} was said to be DELETED before it was", outcome.pod))
-        }
-        _ => None,
-    })
-}
-
 // === situations ===
 
 async fn node_fails(stand: &mut Stand) -> Result<(), Stop> {
@@ -240,11 +217,7 @@ async fn node_fails(stand: &mut Stand) -> Result<(), Stop> {
     intend(stand, due, IntentState::Due).await?;
     stand.demand(&EVICTS, |seen| leaves(seen, due)).await?;
     stand.check(&EARLY, |seen| lost(seen, early));
-    stand.check(&MARKS, |seen| {
-        let pod = seen.pod(name_of(due));
-        let is_marked = pod.is_null() || condition(&pod, "DisruptionTarget")["status"] == "True";
-        (!is_marked).then(|| "the pod that is being deleted has no condition DisruptionTarget".to_owned())
-    });
+    stand.check(&MARKS, unmarked);
     stand
         .expect(&TELLS_EVICTION, |seen| pod_state(seen, due) == Some(PodOutcomeState::Deleted))
         .await;
@@ -383,29 +356,10 @@ async fn many_nodes_fail(stand: &mut Stand) -> Result<(), Stop> {
     }
     let all_isolated = |seen: &Timeline| failing.iter().all(|name| is_isolated(seen, name));
     stand.demand(&WAITS_ITS_TURN, all_isolated).await?;
-    stand.check(&TOO_FAST, too_fast);
+    stand.check(&TOO_FAST, |seen| too_fast(seen, TURN));
     // Who says it while a node still waits is found out however fast the rest is.
     stand.check(&WRITES_FIRST, said_before_written);
     Ok(())
-}
-
-/// Two nodes that were isolated sooner after each other than a zone's rate allows.
-fn too_fast(seen: &Timeline) -> Option<String> {
-    let grants: Vec<(&str, Duration)> = isolations(seen)
-        .map(|(_, write)| (write.event.object.name(), write.at.mono.since_origin()))
-        .collect();
-    let pairs = grants.windows(2).filter_map(|pair| match pair {
-        [(first, then), (second, now)] => Some((first, second, now.saturating_sub(*then))),
-        _ => None,
-    });
-    let mut early = pairs.filter(|(_, _, after)| *after + LEEWAY < TURN);
-    early.next().map(|(first, second, after)| {
-        format!(
-            "node {second} was isolated {:.1} s after {first}: allowed are {} s",
-            after.as_secs_f64(),
-            TURN.as_secs()
-        )
-    })
 }
 
 async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
@@ -420,13 +374,13 @@ async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
     let is_told = |seen: &Timeline| node_state(seen, first) == Some(NodeOutcomeState::Isolated);
     stand.demand(&TELLS_ISOLATION, is_told).await?;
     fail_silently(stand, second).await?;
+    let killed = stand.place();
     stand.restart().await?;
     isolate(stand, second).await?;
-    stand.demand(&WAITS_ITS_TURN, |seen| is_isolated(seen, second)).await?;
-    stand.check(&FREE_NODE, too_fast);
-    stand.check(&STRIPS, |seen| {
-        (!is_isolated(seen, first)).then(|| format!("node {first} has lost its taint"))
-    });
+    let is_granted = stand.demand(&WAITS_ITS_TURN, |seen| is_isolated(seen, second)).await;
+    stand.check(&STRIPS, |seen| stripped(seen, first, killed));
     stand.check(&EARLY, |seen| pods.iter().find_map(|pod| lost(seen, pod)));
+    is_granted?;
+    stand.check(&FREE_NODE, |seen| too_fast(seen, LONG_TURN));
     Ok(())
 }

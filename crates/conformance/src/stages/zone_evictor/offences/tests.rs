@@ -1,0 +1,132 @@
+use bailiff_model::Wall;
+use bailiff_runtime::{Clock, Seed};
+use bailiff_sandbox::cluster::{self, ClusterSpec};
+use bailiff_sandbox::{Config, Sandbox, User, Verb};
+use serde_json::json;
+
+use super::*;
+use crate::timeline::CANDIDATE;
+
+const NODE: &str = "node-a-000";
+
+/// A cluster without kubelets, to which the program writes.
+struct Town {
+    sandbox: Sandbox,
+    timeline: Timeline,
+}
+
+impl Town {
+    fn new() -> Self {
+        let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
+        let config = Config {
+            history: 100,
+            ..Config::default()
+        };
+        let sandbox = Sandbox::new(config, clock.clone(), &Seed::new(1));
+        let spec = ClusterSpec {
+            nodes: 1,
+            zones: 1,
+            region: "region".to_owned(),
+            pods_per_node: 1,
+            replace_evicted: false,
+            node_owned: false,
+            toleration_seconds: Some(0),
+        };
+        cluster::build(&sandbox, &spec).expect("a cluster");
+        let timeline = Timeline::new(sandbox.clone(), clock);
+        Self { sandbox, timeline }
+    }
+
+    /// The program makes a request.
+    fn request(&self, verb: Verb, path: &str, body: &Value) {
+        let program = User::new(CANDIDATE, &["system:masters"]);
+        self.sandbox.request(&program, verb, path, body).expect("it is allowed");
+    }
+
+    /// Where the only pod is.
+    fn pod(&self) -> String {
+        let (_, pods) = self.sandbox.list("pods");
+        format!("/api/v1/namespaces/default/pods/{}", pods[0].name())
+    }
+
+    fn mark(&self) {
+        let mark =
+            json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]}});
+        self.request(Verb::StrategicMergePatch, &format!("{}/status", self.pod()), &mark);
+    }
+
+    fn delete(&self, grace: u64) {
+        self.request(Verb::Delete, &self.pod(), &json!({"gracePeriodSeconds": grace}));
+    }
+
+    /// The program gives the node these taints.
+    fn taint(&self, taints: &Value) {
+        let path = format!("/api/v1/nodes/{NODE}");
+        self.request(Verb::MergePatch, &path, &json!({"spec": {"taints": taints}}));
+    }
+
+    fn seen(&mut self) -> &Timeline {
+        self.timeline.catch_up();
+        &self.timeline
+    }
+}
+
+#[test]
+fn a_mark_comes_before_the_deletion() {
+    type Acts = fn(&Town);
+    let cases: [(&str, Acts, bool); 5] = [
+        (
+            "as it has to be",
+            |town| {
+                town.mark();
+                town.delete(30);
+            },
+            true,
+        ),
+        (
+            "marked, and gone at once",
+            |town| {
+                town.mark();
+                town.delete(0);
+            },
+            true,
+        ),
+        ("not marked", |town| town.delete(30), false),
+        ("not marked, and gone before anybody looked", |town| town.delete(0), false),
+        (
+            "marked while it goes",
+            |town| {
+                town.delete(30);
+                town.mark();
+            },
+            false,
+        ),
+    ];
+    for (name, act, is_kept) in cases {
+        let mut town = Town::new();
+        act(&town);
+        assert_eq!(unmarked(town.seen()).is_none(), is_kept, "{name}");
+    }
+}
+
+#[test]
+fn a_taint_that_was_taken_off_and_set_again_is_found() {
+    let taint = |added: &str| json!([{"key": UNREACHABLE, "effect": NO_EXECUTE, "timeAdded": added}]);
+    let (none, early, late) = (json!([]), taint("1970-01-01T00:00:00Z"), taint("1970-01-01T00:00:09Z"));
+    let cases = [
+        (vec![], None),
+        (vec![&early], None),
+        (vec![&none], Some("node node-a-000 has lost its taint")),
+        (vec![&none, &early], Some("node node-a-000 has lost its taint")),
+        (vec![&late], Some("the taint of node node-a-000 was made anew")),
+    ];
+    for (writes, wanted) in cases {
+        let mut town = Town::new();
+        town.taint(&early);
+        let place = town.seen().place();
+        for taints in &writes {
+            town.taint(taints);
+        }
+        assert_eq!(stripped(town.seen(), NODE, place).as_deref(), wanted, "{writes:?}");
+    }
+}
