@@ -111,7 +111,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let report = tokio::select! {
             biased;
             // What was started is killed as it is dropped.
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::FAILURE),
+            interrupted = crate::interrupted() => return interrupted.map(|()| ExitCode::FAILURE).map_err(Into::into),
             report = judging => report?,
         };
         bar.0.finish_and_clear();

@@ -22,7 +22,6 @@ use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed, Shutdown};
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use self::told::Told;
 use crate::Failure;
@@ -294,11 +293,9 @@ impl End {
                 }
             }
         };
-        let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
             biased;
-            interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
-            _ = terminated.recv() => Ok(()),
+            interrupted = crate::interrupted() => Ok(interrupted?),
             () = time_is_over => Ok(()),
             said = program_ends => Err(said.into()),
         }

@@ -25,6 +25,7 @@ use bailiff_stage::{Stage, service};
 use bailiff_taint_manager::TaintManager;
 use bailiff_zone_evictor::ZoneEvictor;
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -116,6 +117,16 @@ fn main() -> ExitCode {
 
 /// What a command may fail with; `main` prints the chain of causes.
 type Failure = Box<dyn std::error::Error>;
+
+/// Waits until somebody ends the command: SIGINT or SIGTERM. From when this is first polled neither ends the process by itself any more.
+async fn interrupted() -> std::io::Result<()> {
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+    Ok(())
+}
 
 /// A runtime for a command that serves or waits in real time.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {

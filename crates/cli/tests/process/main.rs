@@ -8,6 +8,7 @@
 
 mod cluster;
 mod commands;
+mod conformance;
 mod diff;
 #[allow(dead_code, reason = "the other tests of processes need the rest")]
 mod support;

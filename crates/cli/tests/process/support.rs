@@ -112,7 +112,7 @@ impl Serving {
 }
 
 /// The lines of a stream, as they come.
-fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+pub fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     // More than is ever said, so that nobody waits for the reader.
     let (sender, lines) = sync_channel(100_000);
     std::thread::spawn(move || {
