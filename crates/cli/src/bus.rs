@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Update, subscribe};
+use bailiff_event_bus::client::BusStatus;
+use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Subscription, Update, subscribe};
 use bailiff_model::{Mono, Topic};
 use bailiff_runtime::args::exit_invalid;
 use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed};
@@ -96,20 +97,42 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// All that the bus knows: the latest record of every key, in the order of the bus, and every shard.
-pub async fn read_all(bus: &Bus, clock: &Clock) -> Result<(Vec<Record>, Vec<ShardStatus>), Failure> {
-    // Whoever cannot be asked is told why, which a subscription would wait for.
-    bus.status().await?;
+/// Subscribes to these topics. Whoever may not, or gets no answer, is told why, which a subscription would wait for.
+pub async fn listen(bus: &Bus, topics: &[Topic], clock: &Clock) -> Result<Subscription, Failure> {
+    let missing = unreadable(&bus.status().await?, topics);
+    if !missing.is_empty() {
+        return Err(format!("the bus does not let this role read {}", missing.join(", ")).into());
+    }
     let options = SubscribeOptions {
-        topics: Topic::ALL.to_vec(),
+        topics: topics.to_vec(),
         filters: Vec::new(),
         subscriber: format!("bailiff {}", std::process::id()),
     };
-    let mut subscription = subscribe(bus, options, clock, &Seed::from_system());
-    let end: Mono = clock.now().mono + PATIENCE;
+    Ok(subscribe(bus, options, clock, &Seed::from_system()))
+}
+
+/// Those of the topics that the bus tells nothing of: it tells each caller of what it may read.
+fn unreadable(status: &BusStatus, topics: &[Topic]) -> Vec<&'static str> {
+    let is_told = |topic: &Topic| status.topics.iter().any(|told| told.topic == *topic);
+    topics
+        .iter()
+        .filter(|topic| !is_told(topic))
+        .map(|topic| topic.as_str())
+        .collect()
+}
+
+/// The next news of a subscription that has told nothing yet.
+pub async fn next_before(end: Mono, subscription: &mut Subscription, clock: &Clock) -> Result<Update, Failure> {
+    let update = tokio::time::timeout_at(clock.instant_of(end), subscription.next()).await;
+    update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again").into())
+}
+
+/// All that the bus knows: the latest record of every key, in the order of the bus, and every shard.
+pub async fn read_all(bus: &Bus, clock: &Clock) -> Result<(Vec<Record>, Vec<ShardStatus>), Failure> {
+    let mut subscription = listen(bus, &Topic::ALL, clock).await?;
+    let end = clock.now().mono + PATIENCE;
     loop {
-        let update = tokio::time::timeout_at(clock.instant_of(end), subscription.next()).await;
-        match update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again"))? {
+        match next_before(end, &mut subscription, clock).await? {
             Update::Snapshot { records, shards, .. } => return Ok((records, shards)),
             Update::Changes { .. } | Update::Status { .. } | Update::Lost { .. } => {}
         }
@@ -179,4 +202,41 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_event_bus::{Line, Server, ServerOptions};
+    use bailiff_model::Wall;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_that_may_not_be_read_is_named() {
+        let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
+        let bus = Bus::in_process(&Server::new(ServerOptions::default(), &clock, &Seed::new(1)));
+        let mut status = bus.status().await.expect("the bus answers");
+        assert!(unreadable(&status, &Topic::ALL).is_empty(), "nobody has published yet");
+        status.topics.retain(|told| told.topic != Topic::EvictionIntents);
+        assert_eq!(unreadable(&status, &Topic::ALL), ["eviction-intents"]);
+        assert!(unreadable(&status, &[Topic::NodeHealth]).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bus_that_is_lost_before_it_has_told_anything_is_waited_for_only_so_long() {
+        let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
+        let line = Line::default();
+        let bus = Bus::over_line(&Server::new(ServerOptions::default(), &clock, &Seed::new(1)), &line);
+        let mut subscription = listen(&bus, &Topic::ALL, &clock).await.expect("the bus answers");
+        line.cut();
+        let begun = clock.now().mono;
+        let error = loop {
+            match next_before(begun + PATIENCE, &mut subscription, &clock).await {
+                Ok(update) => assert!(matches!(update, Update::Lost { .. }), "{update:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("within 30s"), "{error}");
+        assert_eq!(clock.now().mono, begun + PATIENCE);
+    }
 }

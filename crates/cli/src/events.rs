@@ -4,15 +4,15 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use bailiff_diff::said;
-use bailiff_event_bus::{Bus, Record, Skipped, SubscribeOptions, TombstoneReason, Update, subscribe};
+use bailiff_event_bus::{Bus, Record, Skipped, TombstoneReason, Update};
 use bailiff_explain::{json, sentence};
 use bailiff_model::Topic;
-use bailiff_runtime::{Clock, Seed};
+use bailiff_runtime::Clock;
 use serde_json::{Value, json};
 use tokio::signal;
 
 use crate::Failure;
-use crate::bus::{Output, Shared, reach, topic};
+use crate::bus::{Output, PATIENCE, Shared, listen, next_before, reach, topic};
 
 /// Flags of `bailiff events`.
 #[derive(Clone, Debug, clap::Args)]
@@ -65,16 +65,16 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
     } else {
         args.topic.clone()
     };
-    // Whoever cannot be asked now is told at once; what is lost later is waited for.
-    bus.status().await?;
-    let options = SubscribeOptions {
-        topics,
-        filters: Vec::new(),
-        subscriber: format!("bailiff events {}", std::process::id()),
-    };
-    let mut subscription = subscribe(bus, options, clock, &Seed::from_system());
+    let mut subscription = listen(bus, &topics, clock).await?;
+    // What is lost later is waited for.
+    let (end, mut is_told) = (clock.now().mono + PATIENCE, false);
     loop {
-        let (records, skipped, is_all) = match subscription.next().await {
+        let update = if is_told {
+            subscription.next().await
+        } else {
+            next_before(end, &mut subscription, clock).await?
+        };
+        let (records, skipped, is_all) = match update {
             Update::Snapshot { records, skipped, .. } => (records, skipped, true),
             Update::Changes { records, skipped, .. } => (records, skipped, false),
             Update::Status { .. } => continue,
@@ -83,6 +83,7 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
                 continue;
             }
         };
+        is_told |= is_all;
         let lines = records.iter().map(|record| (&record.key, line(record, args.shared.output)));
         let lines = lines.chain(
             skipped
