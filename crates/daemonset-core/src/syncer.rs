@@ -115,7 +115,7 @@ impl Syncer {
             Input::DaemonSetApplied(ds) => self.daemonset_applied(ds),
             Input::DaemonSetDeleted { namespace, name, uid } => self.daemonset_deleted(&(namespace, name), &uid),
             Input::Revisions(revisions) => self.revisions_listed(revisions),
-            Input::RevisionApplied(revision) => self.revision_applied(revision),
+            Input::RevisionApplied(revision) => self.revision_applied(revision, true),
             Input::RevisionDeleted { namespace, name, uid } => self.revision_deleted(&namespace, &name, &uid),
             Input::WatchStale { watch, reason } if self.needs(&watch) => {
                 self.stale_otherwise(|stale| stale.note(watch, &reason, now.wall));
@@ -345,15 +345,16 @@ impl Syncer {
             .cloned()
             .collect();
         for revision in gone {
-            self.revision_deleted(&revision.namespace, &revision.name, &revision.uid);
+            let known = self.world.unlist_revision(&revision.namespace, &revision.name, &revision.uid);
+            self.revision_changed(known.as_ref(), true);
         }
         for revision in revisions.all {
-            self.revision_applied(revision);
+            self.revision_applied(revision, true);
         }
     }
 
-    fn revision_applied(&mut self, revision: Revision) {
-        let (known, is_kept) = self.world.apply_revision(revision.clone());
+    fn revision_applied(&mut self, revision: Revision, by_watch: bool) {
+        let (known, is_kept) = self.world.apply_revision(revision.clone(), by_watch);
         if is_kept && known.as_ref() != Some(&revision) {
             // One that appears with an owner wakes nobody (DS-032): it is looked at with the next change of its DaemonSet, unless that
             // waits for one.
@@ -394,7 +395,7 @@ impl Syncer {
         match answer {
             // An answer may come after the pod is gone again.
             Answer::Pod(pod) if self.world.pod(&pod.uid).is_some() => self.pod_applied((**pod).clone()),
-            Answer::Revision(revision) => self.revision_applied((**revision).clone()),
+            Answer::Revision(revision) => self.revision_applied((**revision).clone(), false),
             Answer::DaemonSet(ds) if self.set_of(&owner).is_some_and(|set| set.ds.uid == ds.uid) => {
                 self.daemonset_applied((**ds).clone());
             }

@@ -28,6 +28,14 @@ pub(crate) struct Shown {
     pub(crate) key: Option<PodKey>,
 }
 
+/// A revision as it is known.
+#[derive(Clone, Debug)]
+struct Kept {
+    revision: Revision,
+    /// A watch has told of it. A list that lacks one that only an answer has shown may be older than that.
+    is_told: bool,
+}
+
 /// All objects but the DaemonSets.
 ///
 /// Where there is one for each node, lookups cost the same at any number of nodes. The order is that of arrival and departure, not the
@@ -42,7 +50,7 @@ pub(crate) struct World {
     /// By namespace and uid of their DaemonSet.
     by_owner: BTreeMap<(Namespace, Arc<str>), BTreeSet<PodKey>>,
     orphans: BTreeMap<Namespace, BTreeSet<PodKey>>,
-    revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Revision>>,
+    revisions: BTreeMap<Namespace, BTreeMap<Arc<str>, Kept>>,
     /// Label maps: the pods of one revision have the same.
     labels: Shared<Labels>,
     namespaces: Shared<str>,
@@ -203,41 +211,65 @@ impl World {
 
     /// Revisions of a namespace, by name.
     pub(crate) fn revisions(&self, namespace: &Namespace) -> impl Iterator<Item = &Revision> + Clone {
-        self.revisions.get(namespace).into_iter().flat_map(BTreeMap::values)
+        let by_name = self.revisions.get(namespace).into_iter();
+        by_name.flat_map(BTreeMap::values).map(|kept| &kept.revision)
     }
 
     /// True while a revision is known that is this one, as it is or was.
     pub(crate) fn has_revision(&self, revision: &Revision) -> bool {
         let of_namespace = self.revisions.get(&revision.namespace);
         let known = of_namespace.and_then(|by_name| by_name.get(&revision.name));
-        known.is_some_and(|known| known.uid == revision.uid)
+        known.is_some_and(|known| known.revision.uid == revision.uid)
     }
 
     pub(crate) fn all_revisions(&self) -> impl Iterator<Item = &Revision> {
-        self.revisions.values().flat_map(BTreeMap::values)
+        self.revisions.values().flat_map(BTreeMap::values).map(|kept| &kept.revision)
     }
 
-    /// Keeps a revision unless a newer state of it is known or it is gone. Returns what was known before and whether it was kept.
-    pub(crate) fn apply_revision(&mut self, revision: Revision) -> (Option<Revision>, bool) {
+    /// Keeps a revision, of which a watch or an answer tells, unless a newer state of it is known or it is gone. Returns what was known
+    /// before and whether it was kept.
+    pub(crate) fn apply_revision(&mut self, revision: Revision, by_watch: bool) -> (Option<Revision>, bool) {
         if self.gone.contains(&Uid::from(&*revision.uid)) {
             return (None, false);
         }
         let by_name = self.revisions.entry(revision.namespace.clone()).or_default();
-        let known = by_name.get(&revision.name);
-        if known.is_some_and(|known| known.uid == revision.uid && revision.version.is_older_than(&known.version)) {
-            return (None, false);
+        let known = by_name
+            .get_mut(&revision.name)
+            .filter(|known| known.revision.uid == revision.uid);
+        let mut is_told = by_watch;
+        if let Some(known) = known {
+            known.is_told |= by_watch;
+            is_told = known.is_told;
+            if revision.version.is_older_than(&known.revision.version) {
+                return (None, false);
+            }
         }
-        (by_name.insert(revision.name.clone(), revision), true)
+        let name = revision.name.clone();
+        let old = by_name.insert(name, Kept { revision, is_told });
+        (old.map(|old| old.revision), true)
     }
 
-    /// Forgets a revision of this uid.
+    /// Forgets a revision of this uid, for good.
     pub(crate) fn remove_revision(&mut self, namespace: &Namespace, name: &str, uid: &str) -> Option<Revision> {
         self.gone.push(&Uid::from(uid));
+        self.drop_revision(namespace, name, uid)
+    }
+
+    /// Forgets a revision that a list lacks: for good, if a watch told of it.
+    pub(crate) fn unlist_revision(&mut self, namespace: &Namespace, name: &str, uid: &str) -> Option<Revision> {
+        let known = self.revisions.get(namespace).and_then(|by_name| by_name.get(name));
+        if known.is_some_and(|known| known.is_told && *known.revision.uid == *uid) {
+            self.gone.push(&Uid::from(uid));
+        }
+        self.drop_revision(namespace, name, uid)
+    }
+
+    fn drop_revision(&mut self, namespace: &Namespace, name: &str, uid: &str) -> Option<Revision> {
         let by_name = self.revisions.get_mut(namespace)?;
-        if by_name.get(name).is_some_and(|known| *known.uid != *uid) {
+        if by_name.get(name).is_some_and(|known| *known.revision.uid != *uid) {
             return None;
         }
-        by_name.remove(name)
+        by_name.remove(name).map(|kept| kept.revision)
     }
 }
 

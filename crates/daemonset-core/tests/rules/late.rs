@@ -394,3 +394,26 @@ fn a_collision_of_a_template_of_before_raises_no_count() {
         );
     }
 }
+
+/// DS-005, DS-157: a list of revisions that is older than the answer to a creation does not bury what was created.
+#[test]
+fn a_list_that_is_older_than_an_answer_buries_nothing() {
+    let mut cluster = Cluster::with(1, json!({}));
+    deliver_only(&mut cluster, &[NODES, DAEMONSETS, ANSWERS]);
+    assert_eq!(cluster.revisions().len(), 1);
+    let uid = cluster.revisions()[0].uid.clone();
+    cluster.feed(Input::Revisions(Vec::new().into()));
+    cluster.rest();
+    assert_eq!((cluster.revisions().len(), cluster.on("n0").len()), (1, 1));
+    assert_eq!(
+        count(&cluster, "create controllerrevisions"),
+        2,
+        "it looked as if there were none"
+    );
+    let name = revision(&cluster);
+    cluster.writes.clear();
+    cluster.change(&name, json!({"metadata": {"labels": {"app": "other"}}}));
+    cluster.rest();
+    assert_eq!(cluster.writes[0], format!("release {name}"), "its changes are seen");
+    assert_eq!(cluster.revisions()[0].uid, uid);
+}
