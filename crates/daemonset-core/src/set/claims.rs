@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bailiff_model::{About, IndexMap, NodeName, PodUid, Taint};
 
@@ -41,6 +42,8 @@ pub(crate) struct Claims {
     claiming: usize,
     /// Pods being given another hash label.
     pub(super) relabelling: usize,
+    /// The label that they were given last.
+    relabelled: Option<Arc<str>>,
     /// The DaemonSet is being read (DS-063).
     reading: bool,
     /// The live DaemonSet allowed the adoption of the candidates.
@@ -346,8 +349,18 @@ impl Set {
         }
     }
 
+    /// False of a pod that, after a request of this kind was done, needs another one of it.
+    pub(super) fn has_effect(&self, pod: &Pod, kind: Kind) -> bool {
+        match kind {
+            Kind::Delete => true,
+            Kind::Adopt => self.role(pod) != Role::Orphan,
+            Kind::Release => self.role(pod) != Role::Misfit,
+            Kind::Relabel => self.claims.relabelled.as_deref() == Some(pod.hash()),
+        }
+    }
+
     /// A request about a pod failed: it may be tried again after a pause.
-    pub(super) fn pod_failed(&mut self, uid: &PodUid, failure: &Failure, cx: &Cx<'_>) {
+    pub(super) fn pod_failed(&mut self, uid: &PodUid, failure: FailureKind, pause: Option<Duration>, cx: &Cx<'_>) {
         if cx.world.pod(uid).is_none() {
             return self.end_work(uid, |_| true);
         }
@@ -356,10 +369,10 @@ impl Set {
             self.deletes.outstanding -= 1;
         }
         // A conflict says that another pod has the name, if it is the API server that says so: the watch will tell.
-        let is_conflict = failure.kind == FailureKind::Conflict && work.kind == Kind::Delete;
-        let is_lost = failure.kind == FailureKind::Unknown || is_conflict;
+        let is_conflict = failure == FailureKind::Conflict && work.kind == Kind::Delete;
+        let is_lost = failure == FailureKind::Unknown || is_conflict;
         work.stage = if is_lost { Stage::Lost } else { Stage::Paused };
-        let pause = failure.retry_after.max(is_lost.then_some(AMBIGUOUS));
+        let pause = pause.max(is_lost.then_some(AMBIGUOUS));
         let until = work.retry.fail(cx.now.mono, pause);
         self.timers.set(&Timer::Pod(uid.clone()), Some(until));
     }
@@ -469,6 +482,7 @@ impl Set {
             .filter_map(|key| cx.world.pod_at(*key))
             .filter(|pod| from.contains(pod.hash()) && self.claims.is_free(&pod.uid));
         let stray: Vec<&Pod> = stray.take(BURST).collect();
+        self.claims.relabelled = Some(to.clone());
         for pod in stray {
             let (name, uid, hash) = (pod.name.clone(), pod.uid.clone(), to.clone());
             self.work_on(pod, Kind::Relabel, Request::RelabelPod { name, uid, hash }, cx);

@@ -174,8 +174,10 @@ impl Set {
                     cx.out
                         .event(&self.owner, Severity::Warning, "FailedDelete", message, about.clone());
                 }
-                self.pod_failed(uid, failure, cx);
+                self.pod_failed(uid, failure.kind, failure.retry_after, cx);
             }
+            // As if it had been refused: asked for at once again it would be without end.
+            Answer::Pod(pod) if !self.has_effect(pod, kind) => self.pod_failed(uid, FailureKind::Other, None, cx),
             _ => {
                 if is_delete {
                     cx.out.event(

@@ -61,6 +61,8 @@ pub struct Cluster {
     pub urgencies: Vec<Urgency>,
     /// Answers to requests that begin like this are lost on their way: what was done looks as if nobody knew.
     pub loses: Option<&'static str>,
+    /// Requests that begin like this are answered as if they were done, and are not.
+    pub pretends: Option<&'static str>,
     /// Whose pods the core watches.
     pub watched: BTreeSet<Scope>,
     /// When those are listed that it did not watch before.
@@ -98,6 +100,7 @@ impl Cluster {
             retry_after: None,
             urgencies: Vec::new(),
             loses: None,
+            pretends: None,
             watched: BTreeSet::new(),
             lists: Lists::AtOnce,
             is_slow: false,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::model::Cluster;
+use crate::retries::{CASES, HOUR, assert_paced, moments};
 use crate::rollout::mk;
 
 /// As many nodes with an edited template, whose deletes of old pods all wait.
@@ -129,4 +130,31 @@ fn a_rollout_that_halts_deletes_nothing_more() {
     cluster.change("nodes/n0", json!({"status": {"conditions": condition}}));
     cluster.settle();
     assert_eq!(cluster.waiting(), 0);
+}
+
+/// DS-006: what is answered as done and changes nothing, as where a webhook undoes it, is not repeated without end.
+#[test]
+fn what_has_no_effect_is_tried_ever_more_rarely() {
+    for case in CASES
+        .iter()
+        .filter(|case| ["adopt pods", "release pods", "label pods"].contains(&case.what))
+    {
+        let mut cluster = (case.given)();
+        cluster.pretends = Some(case.what);
+        cluster.requests.clear();
+        (case.when)(&mut cluster);
+        cluster.pass(HOUR);
+        for (request, moments) in &moments(&cluster, case.what) {
+            assert_paced(request, moments);
+        }
+        cluster.pretends = None;
+        cluster.requests.clear();
+        cluster.rest_longer();
+        let tried: Vec<usize> = moments(&cluster, case.what).values().map(Vec::len).collect();
+        assert!(
+            !tried.is_empty() && tried.iter().all(|times| *times == 1),
+            "{}: {tried:?}",
+            case.what
+        );
+    }
 }

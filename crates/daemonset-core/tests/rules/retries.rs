@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of};
 
-const HOUR: u64 = 3600;
+pub const HOUR: u64 = 3600;
 
 /// A request that is made to fail.
-struct Case {
+pub struct Case {
     /// How the request is written down.
-    what: &'static str,
-    given: fn() -> Cluster,
+    pub what: &'static str,
+    pub given: fn() -> Cluster,
     /// Makes the request necessary.
-    when: fn(&mut Cluster),
+    pub when: fn(&mut Cluster),
 }
 
 fn at_rest(strategy: Value) -> Cluster {
@@ -82,7 +82,7 @@ fn collide(cluster: &mut Cluster) {
 }
 
 /// Everything that the core asks for.
-const CASES: [Case; 18] = [
+pub const CASES: [Case; 18] = [
     Case {
         what: "create pods",
         given: rolling,
@@ -200,7 +200,7 @@ const CASES: [Case; 18] = [
 ];
 
 /// When each request that begins like this was sent.
-fn moments(cluster: &Cluster, what: &str) -> BTreeMap<String, Vec<Mono>> {
+pub fn moments(cluster: &Cluster, what: &str) -> BTreeMap<String, Vec<Mono>> {
     let mut moments: BTreeMap<String, Vec<Mono>> = BTreeMap::new();
     for (at, request) in cluster.requests.iter().filter(|(_, request)| request.starts_with(what)) {
         moments.entry(request.clone()).or_default().push(*at);
@@ -209,7 +209,7 @@ fn moments(cluster: &Cluster, what: &str) -> BTreeMap<String, Vec<Mono>> {
 }
 
 /// Pauses between tries of one request grow.
-fn assert_paced(name: &str, moments: &[Mono]) {
+pub fn assert_paced(name: &str, moments: &[Mono]) {
     assert!(moments.len() > 2, "{name}: it was tried {} times", moments.len());
     assert!(moments.len() < 40, "{name}: it was tried {} times in an hour", moments.len());
     let pauses: Vec<Duration> = moments.windows(2).map(|two| two[1].saturating_since(two[0])).collect();

@@ -73,6 +73,11 @@ impl Cluster {
             return (what, Err(*kind));
         }
         let done = match call {
+            Call::Strategic { path, .. } | Call::Merge { path, .. }
+                if self.pretends.is_some_and(|prefix| what.starts_with(prefix)) =>
+            {
+                self.objects.get(&key_of(path)).cloned().ok_or(FailureKind::NotFound)
+            }
             Call::Get { path } => self.objects.get(&key_of(path)).cloned().ok_or(FailureKind::NotFound),
             Call::Create { path, body } => self.create(path, body),
             Call::Strategic { path, body } if path.ends_with("/status") => self.patch_status(&key_of(path), body),
