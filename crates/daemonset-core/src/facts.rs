@@ -248,6 +248,20 @@ pub struct DaemonSet {
     pub condition: Option<Arc<Condition>>,
 }
 
+impl DaemonSet {
+    /// As it is known, with what an answer says that is not of its spec. That is the watch's to tell: while API servers of two versions
+    /// serve it, they write the same template in different bytes, and each change is another revision (DS-153).
+    pub(crate) fn with_status_of(&self, live: &Self) -> Self {
+        Self {
+            version: live.version.clone(),
+            deleting: live.deleting,
+            status: live.status.clone(),
+            condition: live.condition.clone(),
+            ..self.clone()
+        }
+    }
+}
+
 /// A ControllerRevision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {

@@ -396,8 +396,11 @@ impl Syncer {
             // An answer may come after the pod is gone again.
             Answer::Pod(pod) if self.world.pod(&pod.uid).is_some() => self.pod_applied((**pod).clone()),
             Answer::Revision(revision) => self.revision_applied((**revision).clone(), false),
-            Answer::DaemonSet(ds) if self.set_of(&owner).is_some_and(|set| set.ds.uid == ds.uid) => {
-                self.daemonset_applied((**ds).clone());
+            Answer::DaemonSet(live) => {
+                let known = self.set_of(&owner).map(|set| &set.ds).filter(|known| known.uid == live.uid);
+                if let Some(ds) = known.map(|known| known.with_status_of(live)) {
+                    self.daemonset_applied(ds);
+                }
             }
             _ => {}
         }

@@ -417,3 +417,18 @@ fn a_list_that_is_older_than_an_answer_buries_nothing() {
     assert_eq!(cluster.writes[0], format!("release {name}"), "its changes are seen");
     assert_eq!(cluster.revisions()[0].uid, uid);
 }
+
+/// DS-153: of the template the watch tells, not answers, which may come from an API server that writes it otherwise.
+#[test]
+fn an_answer_changes_no_template() {
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    let mut other = cluster.objects["daemonsets/ds"].clone();
+    other["spec"]["template"]["spec"]["dnsPolicy"] = json!("ClusterFirst");
+    cluster.objects.insert("daemonsets/ds".to_owned(), other);
+    cluster.add_node("n1", json!({}), json!([]));
+    deliver_only(&mut cluster, &[NODES, PODS, ANSWERS]);
+    cluster.pass_one_second();
+    deliver_only(&mut cluster, &[NODES, PODS, ANSWERS]);
+    assert!(count(&cluster, "status") > 0);
+    assert_eq!(count(&cluster, "create controllerrevisions"), 0, "{:?}", cluster.writes);
+}
