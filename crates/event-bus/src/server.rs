@@ -21,6 +21,7 @@ mod gate;
 mod hub;
 mod metrics;
 mod publish;
+mod sending;
 mod serve;
 mod shadow;
 mod status;

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::ServerOptions;
-use super::metrics::{INVALID, Metrics, SUBSCRIBERS};
+use super::metrics::{INVALID, Metrics, SUBSCRIBERS, UNREAD};
+use super::sending::Sending;
 use super::status;
 use crate::engine::{Answer, Command, Effect, Engine, Open, Refusal, SessionId, Ticket};
 
@@ -46,6 +47,7 @@ struct State {
 struct Subscriber {
     topics: Vec<Topic>,
     wake: Arc<Notify>,
+    sending: Arc<Sending>,
 }
 
 /// A subscriber's place; leaving it is dropping it.
@@ -53,6 +55,7 @@ pub(super) struct Seat {
     hub: Arc<Hub>,
     number: u64,
     pub(super) wake: Arc<Notify>,
+    pub(super) sending: Arc<Sending>,
 }
 
 /// An answer that is waited for; dropping it closes a session that was opened for it and is nobody's yet.
@@ -178,11 +181,23 @@ impl Hub {
     pub(super) fn tick(&self) {
         self.tell(Command::Tick);
         let now = self.now();
+        self.give_up_unread(now);
         let is_cut_off = self.read(|engine| engine.is_cut_off(now));
         let was_cut_off = std::mem::replace(&mut self.lock().is_cut_off, is_cut_off);
         if is_cut_off && !was_cut_off {
             tracing::warn!("Nothing comes from the store any more: streams end, and their owners look elsewhere");
             self.disconnect();
+        }
+    }
+
+    /// Lets go of what subscribers do not read.
+    fn give_up_unread(&self, now: Now) {
+        let state = self.lock();
+        for (number, subscriber) in &state.subscribers {
+            if subscriber.sending.give_up(now.mono) {
+                self.metrics.refused(UNREAD);
+                tracing::warn!(number, topics = ?subscriber.topics, "A subscriber takes nothing of its set: its stream ends");
+            }
         }
     }
 
@@ -221,14 +236,21 @@ impl Hub {
             return Err(status::with_kind(status, SUBSCRIBERS));
         }
         state.last_subscriber += 1;
-        let (number, wake) = (state.last_subscriber, Arc::new(Notify::new()));
+        let number = state.last_subscriber;
+        let (wake, sending) = (Arc::new(Notify::new()), Arc::new(Sending::default()));
         let subscriber = Subscriber {
             topics,
             wake: Arc::clone(&wake),
+            sending: Arc::clone(&sending),
         };
         state.subscribers.insert(number, subscriber);
         let hub = Arc::clone(self);
-        Ok(Seat { hub, number, wake })
+        Ok(Seat {
+            hub,
+            number,
+            wake,
+            sending,
+        })
     }
 
     pub(super) fn subscriber_count(&self) -> usize {

@@ -24,11 +24,13 @@ use crate::record::ShardStatus;
 pub(super) const INVALID: &str = "invalid";
 /// Kind of the refusal of one subscriber too many.
 pub(super) const SUBSCRIBERS: &str = "subscribers";
+/// Kind of the end of a subscription that takes nothing of its set.
+pub(super) const UNREAD: &str = "unread";
 
 /// Label of refusals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
-    /// `Refusal::kind`, [`INVALID`] or [`SUBSCRIBERS`].
+    /// `Refusal::kind`, [`INVALID`], [`SUBSCRIBERS`] or [`UNREAD`].
     kind: &'static str,
 }
 
@@ -79,7 +81,7 @@ impl Metrics {
     }
 
     fn begin(&self) {
-        let kinds = Refusal::KINDS.into_iter().chain([INVALID, SUBSCRIBERS]);
+        let kinds = Refusal::KINDS.into_iter().chain([INVALID, SUBSCRIBERS, UNREAD]);
         at_zero(&self.refusals, kinds.map(|kind| RefusalLabels { kind }));
         for topic in Topic::ALL.map(Topic::as_str) {
             at_zero(&self.published, [TopicLabels { topic }]);

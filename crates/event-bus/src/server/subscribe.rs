@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bailiff_model::{Revision, Topic};
+use bailiff_model::Topic;
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::subscribe_response::Step;
 use bailiff_runtime::Ticks;
@@ -14,13 +14,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::hub::{Hub, Seat};
+use super::sending::{Chunk, Pending};
 use super::status;
-use crate::engine::{Command, Engine, Kept, Position, Selection, Set, SnapshotReason, Speaker, cursor};
-use crate::record::ShardStatus;
+use crate::engine::{Command, Engine, Position, Selection, Set, SnapshotReason, Speaker, cursor};
 use crate::wire::{self, envelope, scalar};
 
-/// Most records in one message; `chunk_bytes` is the other bound.
-const CHUNK_RECORDS: usize = 1_000;
 /// Most routes in one filter. Routes are zones: far more than any cluster has, and still a small message.
 const ROUTES_MAX: usize = 10_000;
 
@@ -37,7 +35,8 @@ struct Reader {
     position: Position,
     /// What is to be sent before anything is read again.
     steps: VecDeque<Step>,
-    set: Option<Pending>,
+    /// A set is being sent.
+    is_in_set: bool,
     bookmark: Ticks,
     /// The snapshot, or what was missed, is not yet said to be complete.
     owes_boundary: bool,
@@ -45,13 +44,6 @@ struct Reader {
     owes_shards: bool,
     /// A bookmark is due.
     owes_bookmark: bool,
-}
-
-/// A set that is being sent.
-struct Pending {
-    records: std::vec::IntoIter<Arc<Kept>>,
-    shards: Vec<ShardStatus>,
-    upto: Revision,
 }
 
 /// Opens a subscription.
@@ -84,7 +76,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
         incarnation,
         position,
         steps: VecDeque::new(),
-        set: None,
+        is_in_set: false,
         bookmark,
         owes_boundary: true,
         owes_shards: true,
@@ -160,7 +152,7 @@ impl Reader {
             if let Some(step) = self.steps.pop_front() {
                 return Ok(step);
             }
-            if let Some(step) = self.next_chunk() {
+            if let Some(step) = self.next_chunk()? {
                 return Ok(step);
             }
             if self.has_news() {
@@ -228,37 +220,30 @@ impl Reader {
             return;
         }
         self.hub.metrics.delivered(records.len());
-        self.set = Some(Pending {
+        let pending = Pending {
             records: records.into_iter(),
             shards,
             upto,
-        });
+        };
+        self.seat.sending.begin(pending, now.mono);
+        self.is_in_set = true;
     }
 
     /// The next part of the set that is being sent.
-    fn next_chunk(&mut self) -> Option<Step> {
-        let pending = self.set.as_mut()?;
-        let now = self.hub.time().mono;
-        let (mut records, mut bytes) = (Vec::new(), 0);
-        while records.len() < CHUNK_RECORDS && bytes < self.hub.options.chunk_bytes {
-            let Some(record) = pending.records.next() else { break };
-            let record = record.encoded(now);
-            bytes += record.len();
-            records.push(record);
+    fn next_chunk(&mut self) -> Result<Option<Step>, Status> {
+        if !self.is_in_set {
+            return Ok(None);
         }
-        let more = pending.records.len() > 0;
-        let (mut shards, mut text) = (Vec::new(), String::new());
-        if !more {
-            shards = pending.shards.iter().map(envelope::to_shard_status).collect();
-            text = cursor::to_text(&self.incarnation, pending.upto, self.fingerprint);
-            self.set = None;
+        let (now, time) = (self.hub.now().mono, self.hub.time().mono);
+        let chunk = self.seat.sending.take(self.hub.options.chunk_bytes, time, now)?;
+        let Some(Chunk { mut changes, upto }) = chunk else {
+            return Ok(None);
+        };
+        if let Some(upto) = upto {
+            changes.cursor = cursor::to_text(&self.incarnation, upto, self.fingerprint);
+            self.is_in_set = false;
         }
-        Some(Step::Changes(pb::Changes {
-            records,
-            shards,
-            more,
-            cursor: text,
-        }))
+        Ok(Some(Step::Changes(changes)))
     }
 
     /// All shards as they are at the reader's position; `None` if there is news, which come first: a shard that is complete says that a

@@ -26,6 +26,7 @@ mod stream_properties;
 mod subscribing;
 mod support;
 mod tcp;
+mod unread;
 mod waiting;
 mod wire_properties;
 mod wire_rules;

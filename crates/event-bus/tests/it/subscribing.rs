@@ -452,10 +452,7 @@ async fn a_reader_that_never_reads_costs_nothing_and_catches_up_in_one_set(kind:
         }
         soon("the round is published", publisher.settled()).await;
     }
-    let mut registry = prometheus_client::registry::Registry::with_prefix("event_bus");
-    world.server.register(&mut registry);
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let text = world.metrics();
     let kept = "event_bus_records{topic=\"node-health\"} 160\n";
     assert!(
         text.contains(kept),

@@ -172,6 +172,26 @@ impl World {
         Ok(taken)
     }
 
+    /// The stream that a subscriber without our client library gets.
+    pub async fn raw_subscription(&self, topic: Topic) -> tonic::Streaming<pb::SubscribeResponse> {
+        let request = pb::SubscribeRequest {
+            subscriber: "foreign".to_owned(),
+            topics: vec![topic.to_string()],
+            ..pb::SubscribeRequest::default()
+        };
+        let mut client = pb::event_bus_client::EventBusClient::new(self.server.service());
+        client.subscribe(request).await.expect("it is allowed").into_inner()
+    }
+
+    /// What the bus tells when it is scraped.
+    pub fn metrics(&self) -> String {
+        let mut registry = prometheus_client::registry::Registry::with_prefix("event_bus");
+        self.server.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text takes anything");
+        text
+    }
+
     /// Reports that the producer decides and its watches are fresh.
     pub fn report(&self, publisher: &Publisher) {
         let now = self.clock.now().mono;
