@@ -255,7 +255,7 @@ impl DaemonSet {
         Self {
             version: live.version.clone(),
             deleting: live.deleting,
-            status: live.status.clone(),
+            status: live.status,
             condition: live.condition.clone(),
             ..self.clone()
         }
