@@ -9,7 +9,6 @@ mod transport;
 
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use kube::client::Body;
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -65,8 +64,8 @@ pub enum Error {
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
 pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user).await?;
-    let transport = renewed(&config, args, user, None)?;
-    Ok(Client::new(transport.into_service(), config.default_namespace))
+    let default_namespace = config.default_namespace.clone();
+    Ok(Client::new(transport(&config, None)?.into_service(), default_namespace))
 }
 
 /// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each
@@ -75,18 +74,7 @@ pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
-    renewed(&config(args, user).await?, args, user, Some(clock.clone()))
-}
-
-/// A transport of this configuration, which is read again when its credentials are refused.
-fn renewed(first: &Config, args: &KubeArgs, user: &str, looks: Option<Clock>) -> Result<Transport, Error> {
-    let first = transport(first, looks.clone())?;
-    let (args, user) = (args.clone(), user.to_owned());
-    let read = move || {
-        let (args, user, looks) = (args.clone(), user.clone(), looks.clone());
-        async move { transport(&config(&args, &user).await?, looks) }.boxed()
-    };
-    Ok(first.renewed_by(read))
+    transport(&config(args, user).await?, Some(clock.clone()))
 }
 
 fn transport(config: &Config, looks: Option<Clock>) -> Result<Transport, Error> {

@@ -9,14 +9,12 @@
 //! may still be sent is asked at the last moment, when its connection takes it: that may be long after it was handed over, in a process
 //! that stood still meanwhile. It is written a moment later; a process that stands still just then sends it when it goes on.
 
-mod content;
-mod renewal;
 mod shared;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
 use http::uri::Scheme;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -40,9 +38,6 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
-pub use content::Content;
-use content::Kept;
-use renewal::Renewal;
 use shared::{Held, Place, Receiving, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
@@ -52,6 +47,21 @@ const ROOM: usize = 32 * 1024;
 /// A connection that nobody uses is closed after so long, or twice that, as hyper looks each time this has passed. An API server ends it
 /// after 90 s. Single requests come in waves of seconds.
 const IDLE_FOR: Duration = Duration::from_secs(30);
+
+/// The body of a request.
+#[derive(Clone, Default)]
+pub struct Content {
+    bytes: Bytes,
+    condition: Option<Condition>,
+}
+
+/// On which a request is sent.
+type Condition = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// It was not sent, as it might not be any more when its turn came.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it may not be sent any more")]
+struct Kept;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -70,7 +80,6 @@ enum Reading {
 
 /// A request under way: dropping it calls it off.
 pub struct Answering {
-    renewal: Option<Renewal>,
     answer: BoxFuture<'static, Result<Response<Answer>, SendError>>,
     _waiting: Waiting,
 }
@@ -96,14 +105,6 @@ enum Lane {
 /// The ways to an API server; cloning it gives the same ones.
 #[derive(Clone)]
 pub struct Transport {
-    ways: Arc<Mutex<Ways>>,
-    /// How they come about anew, if they can.
-    renewal: Option<Renewal>,
-}
-
-/// As whom, and over what, requests are sent.
-#[derive(Clone)]
-struct Ways {
     send: Arc<dyn Fn(Lane, Request<Content>) -> Answering + Send + Sync>,
     shared: Option<Shared>,
 }
@@ -169,30 +170,10 @@ impl Transport {
             };
             Answering::by(layers.service(sending).oneshot(request).map_err(SendError).boxed())
         };
-        Ok(Self::from(Ways {
+        Ok(Self {
             send: Arc::new(send),
             shared,
-        }))
-    }
-
-    /// The same, whose ways are those that `read` makes once the server refuses the credentials of these.
-    #[must_use]
-    pub(super) fn renewed_by(
-        self,
-        read: impl Fn() -> BoxFuture<'static, Result<Self, super::Error>> + Send + Sync + 'static,
-    ) -> Self {
-        let renewal = Some(Renewal::new(Arc::clone(&self.ways), read));
-        Self { renewal, ..self }
-    }
-
-    fn ways(&self) -> Ways {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn answering(&self, lane: Lane, request: Request<Content>) -> Answering {
-        let answering = (self.ways().send)(lane, request);
-        let renewal = self.renewal.clone();
-        Answering { renewal, ..answering }
+        })
     }
 
     /// Room for a single request, when there is some and a connection is there. Some is kept for what is urgent.
@@ -200,7 +181,7 @@ impl Transport {
     /// # Errors
     /// When there is no connection.
     pub async fn room(&self, is_urgent: bool) -> Result<Room, SendError> {
-        match self.ways().shared {
+        match &self.shared {
             Some(shared) => {
                 let place = shared.place(is_urgent).await;
                 place.map(Room::from).map_err(|error| SendError(error.into()))
@@ -214,12 +195,12 @@ impl Transport {
     /// # Cancellation
     /// A request whose future is dropped before it was written is not sent.
     pub fn send(&self, Room(lane): Room, request: Request<Content>) -> Answering {
-        self.answering(lane, request)
+        (self.send)(lane, request)
     }
 
     /// Opens a stream, on a connection of its own that is looked at so often; answers when its head is here.
     pub fn open(&self, request: Request<Content>, attention: Attention) -> Answering {
-        self.answering(Lane::Pool(attention), request)
+        (self.send)(Lane::Pool(attention), request)
     }
 
     /// What a client of kube's sends its requests by: each takes a connection of the pool.
@@ -254,18 +235,9 @@ impl From<Client> for Transport {
             };
             Answering::by(answered.map_ok(Answer::of).map_err(SendError).boxed())
         };
-        Self::from(Ways {
+        Self {
             send: Arc::new(send),
             shared: None,
-        })
-    }
-}
-
-impl From<Ways> for Transport {
-    fn from(ways: Ways) -> Self {
-        Self {
-            ways: Arc::new(Mutex::new(ways)),
-            renewal: None,
         }
     }
 }
@@ -370,12 +342,72 @@ impl SendError {
     }
 }
 
+// === impl Content ===
+
+impl Content {
+    /// The same, sent only if `may_go` says so when the connection takes it.
+    #[must_use]
+    pub fn only_while(self, may_go: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let condition: Condition = Arc::new(may_go);
+        Self {
+            condition: Some(condition),
+            ..self
+        }
+    }
+
+    fn may_go(&self) -> bool {
+        self.condition.as_ref().is_none_or(|may_go| may_go())
+    }
+
+    fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+}
+
+impl<B: Into<Bytes>> From<B> for Content {
+    fn from(bytes: B) -> Self {
+        Self {
+            bytes: bytes.into(),
+            condition: None,
+        }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    /// A connection of HTTP/1.1 asks for it before it writes anything of the request, its head included, and breaks off if there is none.
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        if !self.may_go() {
+            return Poll::Ready(Some(Err(Kept.into())));
+        }
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
 // === impl Answering ===
 
 impl Answering {
     fn by(answer: BoxFuture<'static, Result<Response<Answer>, SendError>>) -> Self {
         Self {
-            renewal: None,
             answer,
             _waiting: Waiting::begin(),
         }
@@ -386,13 +418,7 @@ impl Future for Answering {
     type Output = Result<Response<Answer>, SendError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answered = self.answer.as_mut().poll(context);
-        if let (Poll::Ready(Ok(answer)), Some(renewal)) = (&answered, &self.renewal)
-            && answer.status() == StatusCode::UNAUTHORIZED
-        {
-            renewal.refused();
-        }
-        answered
+        self.answer.as_mut().poll(context)
     }
 }
 
