@@ -15,8 +15,8 @@
 //! begins.
 //!
 //! **Pace.** What was due before this process could act or before the taint-manager could say so, or became free when a hold ended, is
-//! *overdue*: it is served at `overdue_per_second`, after what is new. The pace comes from the API client's own limit (`--kube-api-qps`), of which it leaves
-//! half.
+//! *overdue*: it is served at `overdue_per_second`, after what is new. The pace comes from the API client's own limit
+//! (`--kube-api-qps`), of which it leaves half.
 
 mod answers;
 mod attempts;
@@ -45,13 +45,16 @@ use crate::effect::{Count, Effect, Mark, Ticket};
 use crate::fact::PodFacts;
 use crate::rate::Bucket;
 use crate::span::SpanEnd;
-use crate::topics::STALE_AFTER;
 
 use attempts::Attempts;
 use say::Told;
 pub(super) use spared::DaemonSets;
 use untold::{Untold, unsure};
 use waits::{Awaited, Wait, end_of};
+
+/// A time that was over for longer when its intent was made ran out while nobody watched. As long as a bus may be silent before what it
+/// said counts as old (design §2); a stage that runs is never that late.
+const LATE_AFTER: Duration = Duration::from_secs(10);
 
 /// Where a pod's eviction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +310,7 @@ impl Evictor {
 /// Its time was over long before anybody said so: no taint-manager ran, or it could not see or speak. By one clock, that of who says it.
 fn is_told_late(intent: &PodEviction) -> bool {
     let late_by = Duration::try_from(intent.decided_at.duration_since(intent.due_at)).unwrap_or_default();
-    intent.trigger == Trigger::Expired && late_by > STALE_AFTER
+    intent.trigger == Trigger::Expired && late_by > LATE_AFTER
 }
 
 // === impl Evictor: what intents have in common ===

@@ -75,6 +75,10 @@ impl Evictor {
         }
         pod.seen = None;
         pod.target.resource_version = ResourceVersion::default();
+        if !self.is_open(uid) {
+            return self.leave_pod(uid, now);
+        }
+        let Some(pod) = self.pods.all.get_mut(uid) else { return };
         pod.failures = pod.failures.saturating_add(1);
         pod.blocked = true;
         // The wait for the budget tells of all the tries.
@@ -106,6 +110,10 @@ impl Evictor {
         // Whatever comes next begins with a fresh read.
         pod.seen = None;
         pod.target.resource_version = ResourceVersion::default();
+        if !self.is_open(uid) {
+            return self.leave_pod(uid, now);
+        }
+        let Some(pod) = self.pods.all.get_mut(uid) else { return };
         match failure.kind {
             FailureKind::CalledOff => self.pod_called_off(uid, now),
             FailureKind::Conflict if pod.conflicts < CONFLICTS && !matches!(stage, Stage::Reading(_)) => {

@@ -105,7 +105,8 @@ impl Evictor {
         self.timers.clear(&Timer::Pod(uid.clone()));
         self.pods.set_stage(uid, Stage::New);
         if let Some(pod) = self.pods.all.get_mut(uid) {
-            pod.said = None;
+            (pod.said, pod.earlier) = (None, None);
+            pod.begin_anew(now);
         }
     }
 
