@@ -228,12 +228,10 @@ impl History {
             }
             (Step::ReadExisting, Ended::Revision(_)) => self.follow = Follow::ReadDaemonSet,
             (Step::ReadForCollision, Ended::DaemonSet(live)) => {
-                // Another count than the one tried was raised by somebody since: take that one first.
-                if live.uid != ds.uid
-                    || self
-                        .tried
-                        .is_none_or(|tried| tried.collision_count != live.status.collision_count)
-                {
+                // Another count than the one tried was raised by somebody since: take that one first. Of a template that the watch does
+                // not show yet nothing was tried.
+                let is_as_tried = |tried: &Tried| tried.collision_count == live.status.collision_count;
+                if live.uid != ds.uid || live.generation != ds.generation || !self.tried.as_ref().is_some_and(is_as_tried) {
                     return false;
                 }
                 let raised = live.status.collision_count.unwrap_or(0).saturating_add(1);

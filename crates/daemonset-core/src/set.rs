@@ -368,6 +368,8 @@ impl Set {
         if may_write {
             self.claim(cx);
             self.advance_history(cx);
+        } else {
+            self.hold_adoptions(cx.out);
         }
         if self.settled {
             self.judge_touched(cx);

@@ -1,5 +1,7 @@
 //! Which pods are ours (DS-060 to DS-071), and what is under way with single pods.
 
+mod adoptions;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use bailiff_model::{About, IndexMap, NodeName, PodUid, Taint};
 
 use super::{AMBIGUOUS, BURST, Cx, Op, Out, Set, Timer, UNSEEN};
-use crate::effect::{Answer, Effect, Failure, FailureKind, Request, RequestId, Urgency};
+use crate::effect::{Effect, Failure, FailureKind, Request, RequestId, Urgency};
 use crate::facts::{Controller, Pod};
 use crate::pair;
 use crate::retry::Retry;
@@ -323,8 +325,10 @@ impl Set {
         }
     }
 
-    /// Takes deletions and adoptions of all pods back, as far as they were not sent: the DaemonSet goes (DS-190, DS-191).
+    /// Takes back what was not sent of what a DaemonSet that goes does not do: deletions, adoptions, and clean-ups of its history (DS-190,
+    /// DS-191).
     pub(crate) fn call_off_all(&mut self, out: &mut Out) {
+        out.effects.extend(self.history.cleaning.take().map(Effect::CallOff));
         for work in self.claims.works.values_mut() {
             work.call_off(out);
         }
@@ -415,27 +419,6 @@ impl Set {
         self.adopt(cx);
     }
 
-    /// One batch after the other: the live DaemonSet is read before each (DS-063).
-    fn adopt(&mut self, cx: &mut Cx<'_>) {
-        if std::mem::take(&mut self.claims.allowed) {
-            for uid in std::mem::take(&mut self.claims.candidates) {
-                if let Some(pod) = cx.world.pod(&uid) {
-                    let (name, uid) = (pod.name.clone(), uid);
-                    self.work_on(pod, Kind::Adopt, Request::AdoptPod { name, uid }, cx);
-                }
-            }
-        }
-        let is_busy = self.claims.reading || self.claims.claiming > 0;
-        if is_busy || self.claims.orphans.is_empty() || !self.claims.retry.is_open(cx.now.mono) {
-            return;
-        }
-        let candidates = std::iter::from_fn(|| self.claims.orphans.pop_first()).take(BURST).collect();
-        self.claims.candidates = candidates;
-        self.claims.reading = true;
-        cx.out
-            .send(&self.owner, Urgency::Missing, Request::ReadDaemonSet, Op::ReadForPods);
-    }
-
     /// Nodes of pods whose deletion was asked for and is not answered. Costs what is under way, which is bounded.
     pub(super) fn nodes_of_deletes(&self, world: &World) -> BTreeSet<NodeName> {
         let asked = self
@@ -456,23 +439,6 @@ impl Set {
         let claims = &self.claims;
         let waiting = [&claims.misfits, &claims.orphans, &claims.candidates];
         waiting.iter().any(|pods| !pods.is_empty()) || claims.works.iter().any(is_open)
-    }
-
-    /// The DaemonSet was read before pods are adopted (DS-063, DS-191).
-    pub(super) fn read_for_pods(&mut self, answer: &Answer, cx: &Cx<'_>) {
-        self.claims.reading = false;
-        match answer {
-            Answer::DaemonSet(live) if live.uid == self.ds.uid && !live.deleting => {
-                self.claims.retry.reset();
-                // What is held goes by a later read.
-                self.claims.allowed = cx.held.is_none();
-            }
-            Answer::Failed(failure) => drop(self.claims.retry.fail(cx.now.mono, failure.retry_after)),
-            _ => drop(self.claims.retry.fail(cx.now.mono, None)),
-        }
-        if !self.claims.allowed {
-            self.claims.orphans.append(&mut self.claims.candidates);
-        }
     }
 
     /// Gives pods another hash label (DS-160).

@@ -1,6 +1,6 @@
 //! Whose pods are whose: adoption, release, and the races around them.
 
-use bailiff_daemonset_core::{FailureKind, Profile};
+use bailiff_daemonset_core::{FailureKind, Input, Profile, Watched};
 use serde_json::{Value, json};
 
 use crate::model::{ANSWERS, Cluster, PODS, path_of};
@@ -344,6 +344,40 @@ fn an_orphan_that_comes_after_the_read_waits_for_another_one() {
     assert_eq!(count(&cluster, "adopt pods"), 1);
     cluster.settle();
     assert_eq!((count(&cluster, "get daemonsets"), count(&cluster, "adopt pods")), (2, 2));
+}
+
+/// DS-063, DS-191: while a watch is stale nobody sees whether the DaemonSet goes. What waits for its turn is taken back, what was allowed
+/// before is allowed no more, and all is adopted after another read.
+#[test]
+fn nothing_is_adopted_by_a_word_from_before_a_hold() {
+    let stale = || Input::WatchStale {
+        watch: Watched::DaemonSets,
+        reason: "no answer".to_owned(),
+    };
+    for is_asked in [true, false] {
+        let mut cluster = mk_orphans(3);
+        if is_asked {
+            cluster.is_slow = true;
+            cluster.settle();
+            assert!(cluster.waiting() > 0);
+        } else {
+            cluster.deliver(PODS);
+            assert_eq!(count(&cluster, "get daemonsets"), 1);
+        }
+        cluster.feed(stale());
+        cluster.settle();
+        assert_eq!(
+            (cluster.waiting(), count(&cluster, "adopt pods")),
+            (0, 0),
+            "asked: {is_asked}"
+        );
+        cluster.is_slow = false;
+        let reads = count(&cluster, "get daemonsets");
+        cluster.feed(Input::WatchFresh(Watched::DaemonSets));
+        cluster.settle();
+        assert_eq!(count(&cluster, "adopt pods"), 3, "asked: {is_asked}");
+        assert!(count(&cluster, "get daemonsets") > reads, "asked: {is_asked}");
+    }
 }
 
 /// DS-190, DS-191: adoptions that wait for their turn are taken back when the DaemonSet goes.

@@ -275,3 +275,21 @@ fn a_clean_up_that_waits_holds_up_no_edit() {
         assert_eq!((cluster.revisions().len(), cluster.daemonset().status.counts.updated), (1, 2));
     }
 }
+
+/// DS-190: the history of a DaemonSet that goes is not cleaned up any more.
+#[test]
+fn a_clean_up_that_waits_is_taken_back_when_the_daemonset_goes() {
+    let mut cluster = mk(2, json!("100%"), json!(0));
+    cluster.set_image("v2");
+    cluster.rest();
+    cluster.is_slow = true;
+    cluster.edit(json!({"revisionHistoryLimit": 0}));
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 1);
+    cluster.change(
+        "daemonsets/ds",
+        json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}),
+    );
+    cluster.settle();
+    assert_eq!((cluster.waiting(), cluster.revisions().len()), (0, 2));
+}

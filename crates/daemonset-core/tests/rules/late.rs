@@ -370,8 +370,9 @@ fn a_collision_of_a_template_of_before_raises_no_count() {
     probe.rest();
     let name = |path: &&String| path.starts_with("controllerrevisions/") && **path != old;
     let path = probe.objects.keys().find(name).expect("two").clone();
-    // The template changes before the name is found taken, before it is known by what, and before the DaemonSet is read.
-    for steps in 1..4 {
+    // The template changes before the name is found taken, before it is known by what, and before the DaemonSet is read; or it is in what
+    // is read, and the watch is behind.
+    for (steps, is_behind) in [(1, false), (2, false), (3, false), (2, true)] {
         let mut cluster = Cluster::at_rest(1, json!({}));
         let name = path.trim_start_matches("controllerrevisions/");
         let foreign = json!({"metadata": {"name": name, "namespace": "ns"}, "data": {"other": 1}, "revision": 5});
@@ -383,13 +384,17 @@ fn a_collision_of_a_template_of_before_raises_no_count() {
             cluster.deliver(ANSWERS);
         }
         cluster.set_image("v3");
+        if is_behind {
+            cluster.deliver(ANSWERS);
+            cluster.deliver(ANSWERS);
+        }
         cluster.deliver(DAEMONSETS);
         cluster.rest();
         let status = cluster.daemonset().status;
         assert_eq!(
             (status.collision_count, status.counts.updated),
             (None, 1),
-            "{steps}: {:?}",
+            "{steps}, {is_behind}: {:?}",
             cluster.writes
         );
     }
