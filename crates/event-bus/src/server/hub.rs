@@ -45,6 +45,7 @@ struct State {
 }
 
 struct Subscriber {
+    name: String,
     topics: Vec<Topic>,
     wake: Arc<Notify>,
     sending: Arc<Sending>,
@@ -192,13 +193,19 @@ impl Hub {
 
     /// Lets go of what subscribers do not read.
     fn give_up_unread(&self, now: Now) {
-        let state = self.lock();
-        for (number, subscriber) in &state.subscribers {
-            if subscriber.sending.give_up(now.mono) {
+        let mut given_up = Vec::new();
+        for subscriber in self.lock().subscribers.values() {
+            if let Some(set) = subscriber.sending.give_up(now.mono) {
                 self.metrics.refused(UNREAD);
-                tracing::warn!(number, topics = ?subscriber.topics, "A subscriber takes nothing of its set: its stream ends");
+                tracing::warn!(
+                    subscriber = subscriber.name,
+                    "Nothing is taken of the set that is being sent: it is let go"
+                );
+                given_up.push(set);
             }
         }
+        // Freed here, where it holds nobody up.
+        drop(given_up);
     }
 
     /// Refuses what should be asked for elsewhere.
@@ -227,7 +234,7 @@ impl Hub {
     }
 
     /// Gives a subscriber a place.
-    pub(super) fn seat(self: &Arc<Self>, topics: Vec<Topic>) -> Result<Seat, Status> {
+    pub(super) fn seat(self: &Arc<Self>, name: String, topics: Vec<Topic>) -> Result<Seat, Status> {
         let mut state = self.lock();
         let most = self.options.subscribers;
         if state.subscribers.len() >= most {
@@ -239,6 +246,7 @@ impl Hub {
         let number = state.last_subscriber;
         let (wake, sending) = (Arc::new(Notify::new()), Arc::new(Sending::default()));
         let subscriber = Subscriber {
+            name,
             topics,
             wake: Arc::clone(&wake),
             sending: Arc::clone(&sending),

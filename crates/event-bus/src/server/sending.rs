@@ -19,7 +19,7 @@ use crate::wire::envelope;
 /// Most records in one message; the bytes are the other bound.
 const CHUNK_RECORDS: usize = 1_000;
 /// How long a subscriber may take for one message of a set: far more than a stage needs that starts on a machine with much to do.
-pub(super) const TAKE_WITHIN: Duration = Duration::from_secs(60);
+const TAKE_WITHIN: Duration = Duration::from_secs(60);
 
 /// What is left of a set.
 pub(super) struct Pending {
@@ -86,14 +86,16 @@ impl Sending {
         Ok(Some(Chunk { changes, upto }))
     }
 
-    /// Lets go of a set of which nothing was taken for too long; true if there was one.
-    pub(super) fn give_up(&self, now: Mono) -> bool {
+    /// Lets go of a set of which nothing was taken for too long, and gives what is left of it.
+    pub(super) fn give_up(&self, now: Mono) -> Option<Pending> {
         let mut state = self.lock();
-        let is_unread = matches!(&*state, State::Set { taken_at, .. } if now.saturating_since(*taken_at) >= TAKE_WITHIN);
-        if is_unread {
-            *state = State::GivenUp;
+        match std::mem::replace(&mut *state, State::GivenUp) {
+            State::Set { pending, taken_at } if now.saturating_since(taken_at) >= TAKE_WITHIN => Some(pending),
+            other => {
+                *state = other;
+                None
+            }
         }
-        is_unread
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -64,7 +64,7 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
         (incarnation, position)
     });
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
-    let seat = hub.seat(selection.topics.iter().copied().collect())?;
+    let seat = hub.seat(subscriber.clone(), selection.topics.iter().copied().collect())?;
     let bookmark = hub.ticks(hub.options.bookmark_every);
     tracing::debug!(subscriber, ?position, "Subscription was opened");
     let reader = Reader {
