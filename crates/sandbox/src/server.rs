@@ -163,6 +163,7 @@ async fn answer(
     let stream = TokioIo::new(Patience::new(stream, STALLED));
     let connection = builder.serve_connection(stream, service).into_owned();
     tokio::select! {
+        biased;
         ended = watcher.watch(connection) => ended,
         never = unread.attend() => match never {},
     }

@@ -8,8 +8,9 @@ use super::Error;
 const MOST_OPERATIONS: usize = 10_000;
 /// Bytes that the copies of one patch may make together: as many as a request may carry.
 const MOST_COPIED: usize = 3 * 1024 * 1024;
-/// Values that one patch may move: those behind an element that comes or goes, and those below what is moved elsewhere.
-const MOST_MOVED: usize = 50_000_000;
+/// Values that one patch may move: those behind an element that comes or goes, and those below what is moved elsewhere. More than it takes
+/// to remove as many fields of one object as there may be operations, each the first of those that are left.
+const MOST_MOVED: usize = 60_000_000;
 /// How deep a patch may reach. No object of the API is a tenth as deep.
 const DEEPEST: usize = 200;
 
@@ -242,6 +243,20 @@ mod tests {
 
     fn check(target: Value, patch: Value, expected: Option<Value>) {
         assert_eq!(apply(&target, &patch).ok(), expected, "{target} {patch}");
+    }
+
+    /// As many fields of one object may go as there may be operations; a long list may not be shifted that often.
+    #[test]
+    fn what_is_moved_is_bounded() {
+        let fields = (0..MOST_OPERATIONS).map(|nth| (format!("k{nth}"), json!(0))).collect();
+        let removals: Value = (0..MOST_OPERATIONS)
+            .map(|nth| json!({"op": "remove", "path": format!("/k{nth}")}))
+            .collect();
+        assert_eq!(apply(&Value::Object(fields), &removals), Ok(json!({})));
+        let list: Value = (0..MOST_MOVED / 9_000).map(Value::from).collect();
+        let insertions: Value = (0..9_001).map(|_| json!({"op": "add", "path": "/x/0", "value": 1})).collect();
+        let result = apply(&json!({"x": list}), &insertions);
+        assert!(matches!(result, Err(Error::TooMany(_))), "{:?}", result.map(|_| ()));
     }
 
     #[test]

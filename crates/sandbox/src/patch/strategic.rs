@@ -70,7 +70,7 @@ fn order_source(target: &Map<String, Value>, patch: &Map<String, Value>) -> Map<
 }
 
 fn merge_field(target: &mut Map<String, Value>, name: &str, value: &Value, ty: &Type) -> Result<(), Error> {
-    if is_replaced(ty, name) && value.is_object() {
+    if value.is_object() && is_replaced(ty, name) {
         target.insert(name.to_owned(), value.clone());
         return Ok(());
     }
