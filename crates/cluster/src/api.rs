@@ -1,10 +1,10 @@
 //! Single requests to the API server.
 //!
 //! # Guarantees
-//! Every request but a watch first waits for its turn under the client's own rate limit, and for room on a connection, a bounded time. Then a write
-//! asks the gate whether, and until when, this process may write; then it is sent, with a deadline that ends before somebody else may
-//! lead. One that is called off before it was sent is not sent; while it waits for the limit, it takes nobody's turn. Nothing is retried
-//! here: an answer that failed goes back to the core, which decides from a fresh read.
+//! Every request but a watch, and a list that comes as one, first waits for its turn under the client's own rate limit, and for room on a
+//! connection, a bounded time. Then a write asks the gate whether, and until when, this process may write; then it is sent, with a deadline
+//! that ends before somebody else may lead. One that is called off before it was sent is not sent; while it waits for the limit, it takes
+//! nobody's turn. Nothing is retried here: an answer that failed goes back to the core, which decides from a fresh read.
 
 mod words;
 

@@ -83,6 +83,7 @@ impl<T: View, P> Lister<T, P> {
                     tracing::debug!(path = %self.source.path, %error, "The list did not come as a stream");
                 }
                 Err(Unstreamed::CutOff(error)) => {
+                    tracing::info!(path = %self.source.path, %error, "The list as a stream has no end; it is read by pages");
                     self.cut_off += 1;
                     if self.cut_off == CUT_OFF {
                         self.without_streams(&error);

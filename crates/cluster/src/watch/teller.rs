@@ -39,7 +39,7 @@ pub(super) struct Teller<T, P> {
     /// What happened and is not shown yet.
     held: Vec<Event<T, P>>,
     clock: Clock,
-    /// When that will have lasted too long, as far as was known when somebody last waited.
+    /// When what was shown will have been old for too long, as far as was known when somebody last waited.
     alarm: Alarm,
     /// When the server last gave a sign of life while what was shown was the present. What a list brings before its end is none.
     shown: Life,

@@ -50,7 +50,7 @@ const QUIET: Duration = Duration::from_millis(640);
 /// How long connecting may take without TLS, all addresses of a server together, each of which has its share: so one of three that does not
 /// answer is passed over after a packet was sent twice (1 s later, in Linux), and there is time left for TLS of the 5 s that whoever waits
 /// for a connection has.
-const CONNECT_WITHIN: Duration = Duration::from_secs(4);
+const TCP_WITHIN: Duration = Duration::from_secs(4);
 
 /// How long a connection is given.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ impl Connector {
         connector.enforce_http(false);
         // What is written is whole: nothing is gained by waiting for more.
         connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_WITHIN));
+        connector.set_connect_timeout(Some(TCP_WITHIN));
         Self {
             connector,
             looks: looks.map(|clock| Looks { clock, every: LOOK }),

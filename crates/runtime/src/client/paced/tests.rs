@@ -82,7 +82,7 @@ async fn a_server_that_does_not_answer_is_given_up_in_time_for_the_next() {
     let connected = ended.expect("it ends");
     assert!(connected.is_err());
     let within = begun.elapsed();
-    assert!(within.abs_diff(CONNECT_WITHIN) < Duration::from_millis(10), "{within:?}");
+    assert!(within.abs_diff(TCP_WITHIN) < Duration::from_millis(10), "{within:?}");
 }
 
 async fn write(paced: &mut Paced, bytes: &[u8]) {
