@@ -123,9 +123,11 @@ fn of_health(health: &NodeHealth) -> String {
 }
 
 /// It gave no sign of life for its grace. A node whose Ready is Unknown in the API may speak all the same: somebody else wrote that, or its
-/// kubelet has renewed its Lease and not yet posted a status.
+/// kubelet has renewed its Lease and not yet posted a status. Its last sign of life tells: the grace of one that is silent counts anew when
+/// the disruption of all zones ends (NL-099).
 pub(crate) fn is_silent(health: &NodeHealth) -> bool {
-    let ends = health.counted_from.checked_add(health.grace);
+    let since = health.last_sign_of_life.map_or(health.counted_from, |sign| sign.time);
+    let ends = since.checked_add(health.grace);
     ends.is_ok_and(|ends| ends <= health.decided_at)
 }
 
@@ -218,7 +220,7 @@ fn of_node(outcome: &NodeOutcome) -> String {
             format!("{node} waits for the zone's rate, place {position}{when}{unhealthy}")
         }
         NodeOutcomeState::Isolated => format!("{node} is isolated: its NoExecute taint stands"),
-        NodeOutcomeState::Released => format!("{node} is released: because of its health no pod has to go any more"),
+        NodeOutcomeState::Released => format!("{node} is released: no pod has to go because of its health any more"),
         NodeOutcomeState::Evicted => format!("{node} is being emptied: its turn has come, and all its pods go"),
         NodeOutcomeState::Held(hold) => format!("{node} is {}{unhealthy}", held(hold)),
     }

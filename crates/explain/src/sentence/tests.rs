@@ -95,6 +95,11 @@ fn a_node_says_when_it_was_heard_and_what_would_come() {
         decided_at: at(decided_at),
         ..health(Verdict::Unreachable)
     };
+    // "Everything is down" has ended just now: its grace counts anew, and it is as silent as before.
+    let recounted = NodeHealth {
+        counted_from: at(600),
+        ..lost(600)
+    };
     let held = NodeHealth {
         held: Some(hold(HoldReason::CorrelatedLoss, "")),
         ..health(Verdict::Late)
@@ -125,6 +130,10 @@ fn a_node_says_when_it_was_heard_and_what_would_come() {
         ),
         (
             lost(51),
+            "node n1 in zone eu-1:a is unreachable: last sign of life 2023-11-14T22:13:20Z by its Lease, and none for a grace of 50s",
+        ),
+        (
+            recounted,
             "node n1 in zone eu-1:a is unreachable: last sign of life 2023-11-14T22:13:20Z by its Lease, and none for a grace of 50s",
         ),
         (
@@ -199,7 +208,7 @@ fn an_outcome_says_what_became_of_it_and_why_not() {
     );
     assert_eq!(
         of_node_in(NodeOutcomeState::Released),
-        "node n1 in no zone is released: because of its health no pod has to go any more"
+        "node n1 in no zone is released: no pod has to go because of its health any more"
     );
     let until = |seconds| Hold {
         until: Some(at(seconds)),
