@@ -48,6 +48,8 @@ pub struct Answer {
     pub says: String,
     /// A moment that belongs to it, by the wall clock. Two answers agree in it if it differs by less than the tolerance.
     pub at: Option<Wall>,
+    /// How that is done, where it is told: two answers of which one does not tell it agree in it.
+    pub how: Option<&'static str>,
     /// Why, for people. Never compared.
     pub why: String,
     /// It is given, and acted on when its turn comes: if the other side does not, that is no difference yet.
@@ -108,6 +110,7 @@ impl Answer {
         Self {
             says: says.into(),
             at: None,
+            how: None,
             why: why.into(),
             in_turn: false,
             is_final: false,
@@ -118,6 +121,18 @@ impl Answer {
     #[must_use]
     pub fn at(self, at: Wall) -> Self {
         Self { at: Some(at), ..self }
+    }
+
+    /// The answer, done in this way.
+    #[must_use]
+    pub fn by(self, how: &'static str) -> Self {
+        Self { how: Some(how), ..self }
+    }
+
+    /// What it says, and how that is done, for people.
+    pub fn words(&self) -> String {
+        self.how
+            .map_or_else(|| self.says.clone(), |how| format!("{}: {how}", self.says))
     }
 
     /// The answer, which cannot be taken back.

@@ -136,8 +136,21 @@ impl Comparison {
             self.over(side, &key);
             return Vec::new();
         }
+        let was_same = pair.is_same(within);
         if !pair.course_mut(side).give(answer, now, within, begun) {
-            return Vec::new();
+            let is_same = pair.is_same(within);
+            if is_same == was_same {
+                return Vec::new();
+            }
+            // It tells now how it is done, and that is not how the other side does it; or it does not tell that any more.
+            if !is_same {
+                pair.course_mut(side).judge_anew(now, begun);
+            }
+            pair.note_apart(now, within);
+            let settled = pair.settle(&key, now, within);
+            self.score.settled += u64::from(settled.is_some());
+            self.plan(&key);
+            return settled.into_iter().collect();
         }
         let agrees = pair.find_counterpart(side, now, within).filter(|_| is_judging).map(|lag| {
             self.score.agree(side, lag);

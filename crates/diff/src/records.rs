@@ -15,9 +15,9 @@ use crate::answer::{Answer, Key, Question};
 /// A pod is deleted.
 const GOES: &str = "goes";
 
-/// What is wanted of a node is done: it has its taint, or all its pods go (node mode). Which of them, and which taint, is not said with it:
-/// of a node that waits for its turn, as all do with an observer, the records are the same.
-pub(crate) const DONE: &str = "given up";
+/// What is wanted of a node is done: it has its taint, or all its pods go (node mode). Which taint is not said with it, and of a node that
+/// waits for its turn, as all do with an observer, neither which of the two.
+pub(crate) const DONE: &str = "acted on";
 
 /// The question that a record answers, and the answer; `None` if nothing is wanted any more.
 pub fn answer(body: &Body) -> (Key, Option<Answer>) {
@@ -132,7 +132,8 @@ fn of_zone(zone: &ZoneStatus, why: String) -> Answer {
 
 fn of_node(outcome: &NodeOutcome, why: String) -> Option<Answer> {
     let answer = match &outcome.state {
-        NodeOutcomeState::Isolated | NodeOutcomeState::Evicted => Answer::new(DONE, why),
+        NodeOutcomeState::Isolated => Answer::new(DONE, why).by("isolated"),
+        NodeOutcomeState::Evicted => Answer::new(DONE, why).by("emptied"),
         NodeOutcomeState::Queued { .. } => Answer::new(DONE, why).in_turn(),
         NodeOutcomeState::Held(hold) if is_in_turn(hold) => Answer::new(DONE, why).in_turn(),
         NodeOutcomeState::Held(hold) => Answer::new(format!("stays{}", held(Some(hold))), why),

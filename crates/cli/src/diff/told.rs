@@ -127,7 +127,7 @@ impl run::Teller for Told {
                 ("agrees", key, String::new(), more)
             }
             Finding::Settled { key, answer, after } => {
-                let says = answer.as_ref().map_or("nothing is wanted", |answer| answer.says.as_str());
+                let says = answer.as_ref().map_or_else(|| "nothing is wanted".to_owned(), Answer::words);
                 let text = format!("settled: {key}, after {}: {says}", GoDuration::new(*after));
                 let more = json!({"answer": answer.as_ref().map(of_answer), "afterSeconds": after.as_secs_f64()});
                 ("settled", key, text, more)
@@ -150,12 +150,12 @@ fn line(name: &str, answer: Option<&Answer>) -> String {
         return format!("    {name} says nothing of it: nothing is wanted");
     };
     let at = answer.at.map_or_else(String::new, |at| format!(" at {at:.0}"));
-    format!("    {name}: {}{at}\n        {}", answer.says, answer.why)
+    format!("    {name}: {}{at}\n        {}", answer.words(), answer.why)
 }
 
 fn of_answer(answer: &Answer) -> Value {
     json!({
-        "says": answer.says, "at": answer.at.map(|at| at.to_string()), "why": answer.why, "inTurn": answer.in_turn,
+        "says": answer.words(), "at": answer.at.map(|at| at.to_string()), "why": answer.why, "inTurn": answer.in_turn,
     })
 }
 

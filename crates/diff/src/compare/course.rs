@@ -61,6 +61,13 @@ impl Course {
         self.given.back().is_some_and(|given| !given.is_judged) && self.current().is_some_and(|answer| answer.in_turn)
     }
 
+    /// What was found of its answer does not hold any more: it is to be judged as if it was given now.
+    pub(super) fn judge_anew(&mut self, now: Mono, begun: bool) {
+        if let Some(last) = self.given.back_mut() {
+            (last.from, last.is_judged, last.stood) = (now, false, !begun);
+        }
+    }
+
     /// Takes an answer; returns false if it is the one that was given already, whatever else is said with it.
     pub(super) fn give(&mut self, answer: Option<Answer>, now: Mono, within: Duration, begun: bool) -> bool {
         if self.current().is_some_and(|current| current.is_final) {
@@ -122,7 +129,8 @@ pub(super) fn same(one: Option<&Answer>, other: Option<&Answer>, within: Duratio
                 (None, None) => true,
                 (Some(_), None) | (None, Some(_)) => false,
             };
-            is_close && one.says == other.says
+            let is_done_alike = one.how.is_none() || other.how.is_none() || one.how == other.how;
+            is_close && is_done_alike && one.says == other.says
         }
         (Some(_), None) | (None, Some(_)) => false,
     }

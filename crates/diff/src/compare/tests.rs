@@ -179,6 +179,64 @@ fn what_waits_for_its_turn_has_longer() {
 }
 
 #[test]
+fn who_does_not_tell_how_agrees_with_either_way_until_that_is_told() {
+    use Side::{Candidate as C, Incumbent as I};
+    /// Acts, each with how it is done or in its turn; the findings; and how many agreed and differed.
+    type Case = (
+        &'static str,
+        &'static [(u64, Side, &'static str)],
+        &'static [&'static str],
+        [u64; 2],
+    );
+    let cases: &[Case] = &[
+        ("in the same way", &[(20, I, "isolated"), (21, C, "isolated")], &[], [1, 0]),
+        (
+            "in different ways",
+            &[(20, I, "isolated"), (21, C, "emptied")],
+            &["acted on|acted on"],
+            [0, 1],
+        ),
+        (
+            "one waits for ever",
+            &[(20, I, ""), (20, C, ""), (50, I, "isolated")],
+            &[],
+            [1, 0],
+        ),
+        (
+            "both wait, and do the same",
+            &[(20, I, ""), (20, C, ""), (50, I, "isolated"), (90, C, "isolated")],
+            &[],
+            [1, 0],
+        ),
+        (
+            "both wait, and do not",
+            &[(20, I, ""), (20, C, ""), (50, I, "isolated"), (90, C, "emptied")],
+            &["acted on|acted on"],
+            [1, 1],
+        ),
+        (
+            "one does not tell it any more",
+            &[(20, I, "isolated"), (21, C, "emptied"), (60, C, "")],
+            &["acted on|acted on", "=acted on"],
+            [0, 1],
+        ),
+    ];
+    for (name, acts, wanted, figures) in cases {
+        let (mut comparison, mut findings) = (mk_comparison(), Vec::new());
+        for (seconds, side, how) in *acts {
+            findings.extend(comparison.judge(at(*seconds)));
+            let answer = mk_answer("acted on").map(|answer| if how.is_empty() { answer.in_turn() } else { answer.by(how) });
+            findings.extend(comparison.answer(*side, mk_key(), answer, at(*seconds)));
+        }
+        findings.extend(comparison.judge(at(150)));
+        assert_eq!(words(&findings), *wanted, "{name}");
+        let score = comparison.score();
+        assert_eq!([score.agreed, score.differing], *figures, "{name}");
+        assert_eq!(comparison.next_due(), None, "{name}");
+    }
+}
+
+#[test]
 fn moments_agree_within_the_tolerance() {
     let goes = |second| mk_answer("goes").map(|answer| answer.at(bailiff_model::Wall::from_second(second).expect("in range")));
     for (apart, differs) in [(0, false), (10, false), (11, true)] {

@@ -127,13 +127,13 @@ fn nodes_that_wait_for_their_turn_are_decided() {
         expected_at: None,
     };
     let cases = [
-        (NodeOutcomeState::Isolated, Some(("given up", false))),
+        (NodeOutcomeState::Isolated, Some(("acted on: isolated", false))),
         // Node mode: while it waits nothing tells it from the other.
-        (NodeOutcomeState::Evicted, Some(("given up", false))),
-        (queued, Some(("given up", true))),
+        (NodeOutcomeState::Evicted, Some(("acted on: emptied", false))),
+        (queued, Some(("acted on", true))),
         (
             NodeOutcomeState::Held(mk_hold(HoldReason::Observing)),
-            Some(("given up", true)),
+            Some(("acted on", true)),
         ),
         (
             NodeOutcomeState::Held(mk_hold(HoldReason::AllZonesDisrupted)),
@@ -144,7 +144,8 @@ fn nodes_that_wait_for_their_turn_are_decided() {
     for (state, wanted) in cases {
         let (key, answer) = answer(&mk_node_outcome(state.clone()));
         assert_eq!(key, node(Question::Isolation, "a"));
-        let found = answer.as_ref().map(|answer| (answer.says.as_str(), answer.in_turn));
+        let found = answer.map(|answer| (answer.words(), answer.in_turn));
+        let wanted = wanted.map(|(words, in_turn): (&str, bool)| (words.to_owned(), in_turn));
         assert_eq!(found, wanted, "{state:?}");
     }
     let isolation = Body::Intent(Intent::Isolation(Box::new(NodeIsolation {
