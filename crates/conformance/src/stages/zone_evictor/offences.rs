@@ -66,15 +66,14 @@ pub(super) fn too_fast(seen: &Timeline, turn: Duration) -> Option<String> {
     })
 }
 
-/// A pod that was not marked at the moment at which its deletion began. It may be gone by now, or marked since.
+/// A pod that was not marked at the moment at which its deletion began: before that write, or with it, as the Eviction API marks. It may
+/// be gone by now, or marked since.
 pub(super) fn unmarked(seen: &Timeline) -> Option<String> {
     let mut deletions = seen
         .writes(0)
         .filter(|(_, write)| &*write.resource == "pods" && is_deletion(write));
-    let is_marked = |write: &Observation| {
-        let before = write.event.previous.as_ref().map(|pod| pod.value()).unwrap_or_default();
-        condition(&before, "DisruptionTarget")["status"] == "True"
-    };
+    let has_mark = |pod: &Object| condition(&pod.value(), "DisruptionTarget")["status"] == "True";
+    let is_marked = |write: &Observation| write.event.previous.as_deref().is_some_and(has_mark) || has_mark(&write.event.object);
     deletions.find(|(_, write)| !is_marked(write)).map(|(_, write)| {
         format!(
             "pod {} had no condition DisruptionTarget when it was deleted",

@@ -59,6 +59,17 @@ impl Town {
         self.request(Verb::Delete, &self.pod(), &json!({"gracePeriodSeconds": grace}));
     }
 
+    /// Over the Eviction API, which marks it.
+    fn evict(&self, grace: u64) {
+        let path = self.pod();
+        let name = path.rsplit('/').next();
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
+            "deleteOptions": {"gracePeriodSeconds": grace},
+        });
+        self.request(Verb::Create, &format!("{path}/eviction"), &eviction);
+    }
+
     /// The program gives the node these taints.
     fn taint(&self, taints: &Value) {
         let path = format!("/api/v1/nodes/{NODE}");
@@ -74,7 +85,7 @@ impl Town {
 #[test]
 fn a_mark_comes_before_the_deletion() {
     type Acts = fn(&Town);
-    let cases: [(&str, Acts, bool); 5] = [
+    let cases: [(&str, Acts, bool); 7] = [
         (
             "as it has to be",
             |town| {
@@ -91,6 +102,8 @@ fn a_mark_comes_before_the_deletion() {
             },
             true,
         ),
+        ("by the Eviction API, grace 30", |town| town.evict(30), true),
+        ("by the Eviction API, grace 0", |town| town.evict(0), true),
         ("not marked", |town| town.delete(30), false),
         ("not marked, and gone before anybody looked", |town| town.delete(0), false),
         (
