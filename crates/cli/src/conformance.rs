@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long, value_name = "SITUATION")]
     only: Vec<String>,
 
-    /// How long the program may take to do what is required
+    /// How long the program may take to do what is required, beside what it has to wait for by contract
     #[arg(long, env = "BAILIFF_CONFORMANCE_PATIENCE", default_value_t = GoDuration::from(PATIENCE), value_name = "DURATION")]
     patience: GoDuration,
 

@@ -64,7 +64,7 @@ pub struct Options {
     pub command: Vec<OsString>,
     /// Only these situations; all, if there are none.
     pub only: Vec<String>,
-    /// How long the program may take to do what is required.
+    /// How long the program may take to do what is required, beside what it has to wait for: a grace, a toleration, its turn.
     pub patience: Duration,
     /// How many situations are played at a time.
     pub jobs: usize,

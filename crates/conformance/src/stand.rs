@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bailiff_event_bus::{Bus, Draft, Roles, Server, ServerOptions, SubscribeOptions, Subscription, subscribe};
-use bailiff_model::{Origin, Topic};
+use bailiff_model::{Mono, Origin, Topic};
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::{Clock, Seed, Shutdown};
 use bailiff_sandbox::cluster::{self, ClusterSpec};
@@ -365,8 +365,14 @@ impl Stand {
     ///
     /// # Errors
     /// What happened instead, for people.
-    pub async fn until(&mut self, mut holds: impl FnMut(&Timeline) -> bool) -> Result<(), String> {
-        let deadline = self.clock.now().mono + self.patience;
+    pub async fn until(&mut self, holds: impl FnMut(&Timeline) -> bool) -> Result<(), String> {
+        self.until_after(Duration::ZERO, holds).await
+    }
+
+    /// The same of something that has to wait so long, which takes nothing of the patience.
+    async fn until_after(&mut self, wait: Duration, mut holds: impl FnMut(&Timeline) -> bool) -> Result<(), String> {
+        let within = wait + self.patience;
+        let deadline = self.clock.now().mono + within;
         loop {
             if holds(&self.look()) {
                 return Ok(());
@@ -375,7 +381,7 @@ impl Stand {
                 return Err(format!("the program ended: {status}\n{}", self.candidate.tail()));
             }
             if self.clock.now().mono > deadline {
-                return Err(format!("nothing of the kind within {} s", self.patience.as_secs()));
+                return Err(format!("nothing of the kind within {} s", within.as_secs()));
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -389,6 +395,16 @@ impl Stand {
         self.until(holds).await.map_err(|seen| Stop(format!("{what}: {seen}")))
     }
 
+    /// Waits for a moment while the program runs.
+    ///
+    /// # Errors
+    /// The program ends before.
+    pub async fn pass(&mut self, until: Mono) -> Result<(), Stop> {
+        let (clock, wait) = (self.clock.clone(), until.saturating_since(self.clock.now().mono));
+        let is_over = |_: &Timeline| clock.now().mono > until;
+        self.until_after(wait, is_over).await.map_err(Stop)
+    }
+
     /// An item that is kept once something holds; what comes next does not need it.
     pub async fn expect(&mut self, item: &'static Item, holds: impl FnMut(&Timeline) -> bool) {
         // A broken item is told; nothing depends on it.
@@ -400,7 +416,20 @@ impl Stand {
     /// # Errors
     /// It does not hold in time.
     pub async fn demand(&mut self, item: &'static Item, holds: impl FnMut(&Timeline) -> bool) -> Result<(), Stop> {
-        match self.until(holds).await {
+        self.demand_after(Duration::ZERO, item, holds).await
+    }
+
+    /// The same of something that has to wait so long: for the end of a grace, or for its turn.
+    ///
+    /// # Errors
+    /// It does not hold in time.
+    pub async fn demand_after(
+        &mut self,
+        wait: Duration,
+        item: &'static Item,
+        holds: impl FnMut(&Timeline) -> bool,
+    ) -> Result<(), Stop> {
+        match self.until_after(wait, holds).await {
             Ok(()) => {
                 self.findings.keep(item);
                 Ok(())
@@ -443,3 +472,6 @@ impl Stand {
         self.candidate.start().map_err(|error| Stop(error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,10 +251,11 @@ async fn node_fails(stand: &mut Stand) -> Result<(), Stop> {
 }
 
 async fn node_is_tainted(stand: &mut Stand) -> Result<(), Stop> {
+    const BRIEF: u32 = 3;
     begin(stand).await?;
     let name = &names(stand)[1];
     let untolerant = pod(stand, "untolerant", name, Tolerates::No).await?;
-    let brief = pod(stand, "brief", name, Tolerates::Seconds(3)).await?;
+    let brief = pod(stand, "brief", name, Tolerates::Seconds(BRIEF)).await?;
     let patient = pod(stand, "patient", name, Tolerates::Seconds(300)).await?;
     let replaced = pod(stand, "replaced", name, Tolerates::Seconds(300)).await?;
     let tolerant = pod(stand, "tolerant", name, Tolerates::Forever).await?;
@@ -283,8 +284,11 @@ async fn node_is_tainted(stand: &mut Stand) -> Result<(), Stop> {
         .expect(&UID, |seen| is_scheduled(seen, &successor) && is_left_alone(seen, &replaced))
         .await;
 
-    stand.demand(&EXPIRES, |seen| is_due(seen, &brief, Trigger::Expired)).await?;
-    stand.check(&DUE_EARLY, |seen| due_early(seen, &brief, tainted, Duration::from_secs(3)));
+    let tolerated = Duration::from_secs(u64::from(BRIEF));
+    stand
+        .demand_after(tolerated, &EXPIRES, |seen| is_due(seen, &brief, Trigger::Expired))
+        .await?;
+    stand.check(&DUE_EARLY, |seen| due_early(seen, &brief, tainted, tolerated));
     stand.check(&TOLERATED, |seen| {
         let wanted = intent(seen, &tolerant);
         wanted.map(|one| format!("pod tolerant has a PodEviction in state {:?}", one.state))
@@ -302,6 +306,7 @@ async fn node_is_tainted(stand: &mut Stand) -> Result<(), Stop> {
 
 async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
     const TOLERATED: u32 = 6;
+    let tolerated = Duration::from_secs(u64::from(TOLERATED));
     begin(stand).await?;
     let name = &names(stand)[1];
     let brief = pod(stand, "brief", name, Tolerates::Seconds(TOLERATED)).await?;
@@ -317,11 +322,10 @@ async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
     };
     // Long enough that who counts anew from its own start ends noticeably later.
     stand.candidate.kill().await;
-    let (clock, later) = (stand.clock().clone(), tainted + DRIFT * 2);
-    stand.reach("time passes", |_| clock.now().mono > later).await?;
+    stand.pass(tainted + DRIFT * 2).await?;
     stand.start()?;
     stand
-        .demand(&EXPIRES, |seen| {
+        .demand_after(tolerated, &EXPIRES, |seen| {
             intent(seen, &brief).is_some_and(|one| one.state == IntentState::Due)
         })
         .await?;
@@ -330,8 +334,6 @@ async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
         let moved = Duration::try_from(after.due_at.duration_since(before.due_at).abs()).unwrap_or_default();
         (moved > DRIFT).then(|| format!("the end was {} before the restart, {} after it", before.due_at, after.due_at))
     });
-    stand.check(&DUE_EARLY, |seen| {
-        due_early(seen, &brief, tainted, Duration::from_secs(u64::from(TOLERATED)))
-    });
+    stand.check(&DUE_EARLY, |seen| due_early(seen, &brief, tainted, tolerated));
     Ok(())
 }

@@ -355,7 +355,7 @@ async fn many_nodes_fail(stand: &mut Stand) -> Result<(), Stop> {
         isolate(stand, name).await?;
     }
     let all_isolated = |seen: &Timeline| failing.iter().all(|name| is_isolated(seen, name));
-    stand.demand(&WAITS_ITS_TURN, all_isolated).await?;
+    stand.demand_after(TURN * 2, &WAITS_ITS_TURN, all_isolated).await?;
     stand.check(&TOO_FAST, |seen| too_fast(seen, TURN));
     // Who says it while a node still waits is found out however fast the rest is.
     stand.check(&WRITES_FIRST, said_before_written);
@@ -377,7 +377,9 @@ async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
     let killed = stand.place();
     stand.restart().await?;
     isolate(stand, second).await?;
-    let is_granted = stand.demand(&WAITS_ITS_TURN, |seen| is_isolated(seen, second)).await;
+    let is_granted = stand
+        .demand_after(LONG_TURN, &WAITS_ITS_TURN, |seen| is_isolated(seen, second))
+        .await;
     stand.check(&STRIPS, |seen| stripped(seen, first, killed));
     stand.check(&EARLY, |seen| pods.iter().find_map(|pod| lost(seen, pod)));
     is_granted?;
