@@ -25,8 +25,9 @@ use crate::bus::{Output, Shared, reach, read_all};
   bailiff explain zone eu-1:a --output json
   bailiff explain daemonset cni --namespace kube-system
 
-It knows what the bus remembers: the last 16 records of each key, and of pods that were evicted those of the last day. A pod of which no
-stage has ever said anything is one that nobody wants to go. Times are those of the stages' clocks.
+It knows what the bus remembers: the last 16 records of each key, and of pods that were evicted those of the last day. A pod is found by
+its name in what the bus says now, with --at too: one of which it says nothing any more is not found, and one of which no stage has ever
+said anything is one that nobody wants to go. Times are those of the stages' clocks.
 Exit code 1: nothing is known of it.")]
 pub struct Args {
     #[command(subcommand)]
@@ -140,7 +141,11 @@ async fn find(what: &What, at: Option<Wall>, bus: &Bus, clock: &Clock) -> Result
             // Its key is its uid, which the name alone does not tell: what the bus says of it does.
             let (all, _) = read_all(bus, clock).await?;
             let mut records = Vec::new();
-            if let Some((uid, node)) = pod_of_then(bus, &pods_of_name(&all, namespace, name), at).await? {
+            let found = match at {
+                Some(at) => pod_of_then(bus, &pods_of_name(&all, namespace, name), at).await?,
+                None => pod_of_now(&all, namespace, name),
+            };
+            if let Some((uid, node)) = found {
                 records = known(bus, &keys::of_pod(&uid, &node), at).await?;
                 records.extend(zone_of(bus, &records, at).await?);
             }
@@ -154,6 +159,14 @@ async fn zone_of(bus: &Bus, records: &[Record], at: Option<Wall>) -> Result<Opti
     let told: Vec<Told<'_>> = records.iter().map(told).collect();
     let Some(key) = keys::of_zone(&told) else { return Ok(None) };
     Ok(known(bus, &[key], at).await?.pop())
+}
+
+/// The pod of this name of which something was said last, with its node.
+fn pod_of_now(all: &[Record], namespace: &str, name: &str) -> Option<(String, String)> {
+    let said = all
+        .iter()
+        .filter_map(|record| Some((record.revision, is_of_pod(record, namespace, name)?)));
+    said.max_by_key(|(revision, _)| *revision).map(|(_, pod)| pod)
 }
 
 /// The pods of this name that the bus knows, one after the other in the life of the cluster: node by uid.
@@ -173,10 +186,10 @@ fn is_of_pod(record: &Record, namespace: &str, name: &str) -> Option<(String, St
 }
 
 /// The pod of which something was said last, as it was known at `at`; with its node. What is taken back says nothing of who is there.
-async fn pod_of_then(bus: &Bus, pods: &BTreeMap<String, String>, at: Option<Wall>) -> Result<Option<(String, String)>, Failure> {
+async fn pod_of_then(bus: &Bus, pods: &BTreeMap<String, String>, at: Wall) -> Result<Option<(String, String)>, Failure> {
     let mut last = None;
     for (uid, node) in pods {
-        let records = known(bus, &keys::of_pod_alone(uid), at).await?;
+        let records = known(bus, &keys::of_pod_alone(uid), Some(at)).await?;
         let said = records.iter().filter(|record| record.body.is_some());
         let revision = said.map(|record| record.revision).max();
         last = last.max(revision.map(|revision| (revision, uid, node)));

@@ -108,6 +108,15 @@ fn mk_zone(not_ready: u32) -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_pod_nothing_is_told_before_something_was_said_of_it() {
+    let town = Town::new();
+    town.say(10, mk_isolated("n1")).await;
+    town.say(20, mk_pod("z", "n1", PodOutcomeState::Evicting)).await;
+    assert_eq!(town.explain(Some(15)).await, Vec::<String>::new());
+    assert_eq!(town.explain(Some(25)).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_several_pods_of_one_name_the_one_is_told_that_was_there_then_with_its_zone() {
     let town = Town::new();
     town.say(10, mk_zone(1)).await;
