@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 
 /// How long a bus may take to tell everything: it tells 100,000 records in less than a second.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Flags of `bailiff bus`.
 #[derive(Clone, Debug, clap::Args)]
@@ -97,12 +97,19 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Subscribes to these topics. Whoever may not, or gets no answer, is told why, which a subscription would wait for.
-pub async fn listen(bus: &Bus, topics: &[Topic], clock: &Clock) -> Result<Subscription, Failure> {
+/// Asks whether these topics may be read. Whoever may not, or gets no answer, is told why, which a subscription would wait for.
+pub async fn require_readable(bus: &Bus, topics: &[Topic]) -> Result<(), Failure> {
     let missing = unreadable(&bus.status().await?, topics);
-    if !missing.is_empty() {
-        return Err(format!("the bus does not let this role read {}", missing.join(", ")).into());
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("the bus does not let this role read {}", missing.join(", ")).into())
     }
+}
+
+/// Subscribes to these topics, if they may be read.
+pub async fn listen(bus: &Bus, topics: &[Topic], clock: &Clock) -> Result<Subscription, Failure> {
+    require_readable(bus, topics).await?;
     let options = SubscribeOptions {
         topics: topics.to_vec(),
         filters: Vec::new(),
@@ -121,18 +128,18 @@ fn unreadable(status: &BusStatus, topics: &[Topic]) -> Vec<&'static str> {
         .collect()
 }
 
-/// The next news of a subscription that has told nothing yet.
-pub async fn next_before(end: Mono, subscription: &mut Subscription, clock: &Clock) -> Result<Update, Failure> {
-    let update = tokio::time::timeout_at(clock.instant_of(end), subscription.next()).await;
+/// The next news of a subscription that was begun then and has told nothing yet.
+pub async fn next_since(begun: Mono, subscription: &mut Subscription, clock: &Clock) -> Result<Update, Failure> {
+    let update = tokio::time::timeout_at(clock.instant_of(begun + PATIENCE), subscription.next()).await;
     update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again").into())
 }
 
 /// All that the bus knows: the latest record of every key, in the order of the bus, and every shard.
 pub async fn read_all(bus: &Bus, clock: &Clock) -> Result<(Vec<Record>, Vec<ShardStatus>), Failure> {
     let mut subscription = listen(bus, &Topic::ALL, clock).await?;
-    let end = clock.now().mono + PATIENCE;
+    let begun = clock.now().mono;
     loop {
-        match next_before(end, &mut subscription, clock).await? {
+        match next_since(begun, &mut subscription, clock).await? {
             Update::Snapshot { records, shards, .. } => return Ok((records, shards)),
             Update::Changes { .. } | Update::Status { .. } | Update::Lost { .. } => {}
         }
@@ -231,7 +238,7 @@ mod tests {
         line.cut();
         let begun = clock.now().mono;
         let error = loop {
-            match next_before(begun + PATIENCE, &mut subscription, &clock).await {
+            match next_since(begun, &mut subscription, &clock).await {
                 Ok(update) => assert!(matches!(update, Update::Lost { .. }), "{update:?}"),
                 Err(error) => break error,
             }

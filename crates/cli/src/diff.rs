@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 
 use self::told::Told;
 use crate::Failure;
-use crate::bus::{Shared, reach};
+use crate::bus::{Shared, reach, require_readable};
 use crate::cluster::Kube;
 
 /// How often it is looked whether the second program still runs.
@@ -128,8 +128,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
-        // Whoever cannot be asked is told why, which a subscription would wait for.
-        bus.status().await?;
+        let topic = args.stage.as_deref().and_then(topic_of);
+        let topics = topic.map_or(Topic::ALL.to_vec(), |topic| vec![topic]);
+        require_readable(&bus, &topics).await?;
         let around = Surroundings {
             clock,
             seed: Seed::from_system(),
@@ -137,7 +138,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             bus,
         };
         let terms = Terms::of(&args);
-        let done = match args.stage.as_deref().and_then(topic_of) {
+        let done = match topic {
             Some(topic) => beside_stage(args, topic, &terms, &around).await,
             None => beside_cluster(args, &terms, &around).await,
         };

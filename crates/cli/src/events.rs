@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::signal;
 
 use crate::Failure;
-use crate::bus::{Output, PATIENCE, Shared, listen, next_before, reach, topic};
+use crate::bus::{Output, Shared, listen, next_since, reach, topic};
 
 /// Flags of `bailiff events`.
 #[derive(Clone, Debug, clap::Args)]
@@ -67,12 +67,12 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
     };
     let mut subscription = listen(bus, &topics, clock).await?;
     // What is lost later is waited for.
-    let (end, mut is_told) = (clock.now().mono + PATIENCE, false);
+    let (begun, mut is_told) = (clock.now().mono, false);
     loop {
         let update = if is_told {
             subscription.next().await
         } else {
-            next_before(end, &mut subscription, clock).await?
+            next_since(begun, &mut subscription, clock).await?
         };
         let (records, skipped, is_all) = match update {
             Update::Snapshot { records, skipped, .. } => (records, skipped, true),

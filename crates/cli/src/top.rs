@@ -14,13 +14,13 @@ use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_event_bus::{Bus, SubscribeOptions, Subscription, subscribe};
+use bailiff_event_bus::{Bus, Subscription};
 use bailiff_model::{Mono, Topic};
-use bailiff_runtime::{Clock, Seed, Shutdown};
+use bailiff_runtime::{Clock, Shutdown};
 use serde_json::json;
 
 use crate::Failure;
-use crate::bus::{Output, PATIENCE, Shared, reach};
+use crate::bus::{Output, Shared, listen, next_since, reach};
 use screen::{Happened, Screen};
 use view::View;
 
@@ -55,9 +55,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
-        // Whoever cannot be asked now is told at once; what is lost later is waited for.
-        bus.status().await?;
-        let mut follower = Follower::new(&bus, &clock);
+        // What is lost later is waited for.
+        let mut follower = Follower::new(&bus, &clock).await?;
         let is_once = args.once || (args.shared.output == Output::Text && !std::io::stdout().is_terminal());
         follower.begin().await?;
         match (args.shared.output, is_once) {
@@ -85,27 +84,22 @@ struct Follower {
 // === impl Follower ===
 
 impl Follower {
-    fn new(bus: &Bus, clock: &Clock) -> Self {
-        let options = SubscribeOptions {
-            topics: Topic::ALL.to_vec(),
-            filters: Vec::new(),
-            subscriber: format!("bailiff top {}", std::process::id()),
-        };
-        Self {
+    async fn new(bus: &Bus, clock: &Clock) -> Result<Self, Failure> {
+        let subscription = listen(bus, &Topic::ALL, clock).await?;
+        Ok(Self {
             clock: clock.clone(),
-            subscription: subscribe(bus, options, clock, &Seed::from_system()),
+            subscription,
             view: View::default(),
             shown: clock.now().mono,
             is_changed: false,
-        }
+        })
     }
 
     /// Waits until everything is told.
     async fn begin(&mut self) -> Result<(), Failure> {
-        let end = self.clock.instant_of(self.clock.now().mono + PATIENCE);
+        let begun = self.clock.now().mono;
         while !self.view.is_told() {
-            let update = tokio::time::timeout_at(end, self.subscription.next()).await;
-            let update = update.map_err(|_| format!("the bus did not tell everything within {PATIENCE:?}: try again"))?;
+            let update = next_since(begun, &mut self.subscription, &self.clock).await?;
             self.view.take(update);
         }
         Ok(())

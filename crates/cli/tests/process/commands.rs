@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::bailiff;
+use crate::support::{Serving, bailiff, field};
 
 /// A port that nobody listens on: it is reserved.
 const NOBODY: &str = "--bus=127.0.0.1:1";
@@ -106,6 +106,42 @@ fn what_is_wrong_with_what_a_command_is_given_ends_with_64_and_names_it() {
         let ended = bailiff(&args);
         assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
         assert!(ended.stderr.contains(name), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_role_that_may_not_read_what_is_shown_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    let made = bailiff(&["certs", certs.to_str().unwrap()]);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let tls = |role: &str| {
+        let file = |flag: &str, name: String| format!("--tls-{flag}={}", certs.join(name).display());
+        [
+            file("cert-file", format!("{role}.crt")),
+            file("private-key-file", format!("{role}.key")),
+            file("ca-file", "ca.crt".to_owned()),
+        ]
+    };
+    let listen = ["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"].map(str::to_owned);
+    let serving = Serving::start_service("event-bus", &[&listen[..], &tls("event-bus")].concat());
+    let address = field(&serving.until("Event bus is open"), "address");
+    let reach = [&[format!("--bus={address}")][..], &tls("zone-evictor")].concat();
+    let reach: Vec<&str> = reach.iter().map(String::as_str).collect();
+    let commands = [
+        &["top", "--once"][..],
+        &["status"],
+        &["events"],
+        &["diff", "--stage=daemonset-syncer", "--for=1s"],
+        &["diff", "--against-cluster", "--for=1s"],
+    ];
+    for command in commands {
+        let ended = bailiff(&[command, &reach].concat());
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{command:?}: {ended:?}");
+        assert_eq!(
+            ended.stderr, "error: the bus does not let this role read daemon-rollouts\n",
+            "{command:?}"
+        );
     }
 }
 
