@@ -122,6 +122,7 @@ type Failure = Box<dyn std::error::Error>;
 async fn interrupted() -> std::io::Result<()> {
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {
+        biased;
         _ = interrupted.recv() => {}
         _ = terminated.recv() => {}
     }
