@@ -244,18 +244,24 @@ fn what_is_held_is_told_as_that() {
     assert_eq!(told(&mut cluster), (0, 2, "waiting_for_budget 2, deleting 1".to_owned()));
 }
 
+/// The deletion of the revision before the current one waits for its turn.
+fn mk_clean_up_that_waits() -> Cluster {
+    let mut cluster = mk(2, json!("100%"), json!(0));
+    cluster.set_image("v2");
+    cluster.rest();
+    cluster.is_slow = true;
+    cluster.edit(json!({"revisionHistoryLimit": 0}));
+    cluster.settle();
+    assert_eq!((cluster.waiting(), cluster.revisions().len()), (1, 2));
+    cluster
+}
+
 /// DS-155, DS-161: the deletion of an old revision that waits for its turn holds up no edit, and is taken back if the edit makes the
 /// revision current again.
 #[test]
 fn a_clean_up_that_waits_holds_up_no_edit() {
     for (image, revisions) in [("v3", 3), ("v1", 2)] {
-        let mut cluster = mk(2, json!("100%"), json!(0));
-        cluster.set_image("v2");
-        cluster.rest();
-        cluster.is_slow = true;
-        cluster.edit(json!({"revisionHistoryLimit": 0}));
-        cluster.settle();
-        assert_eq!((cluster.waiting(), cluster.revisions().len()), (1, 2));
+        let mut cluster = mk_clean_up_that_waits();
         cluster.writes.clear();
         cluster.set_image(image);
         cluster.settle();
@@ -279,13 +285,7 @@ fn a_clean_up_that_waits_holds_up_no_edit() {
 /// DS-190: the history of a DaemonSet that goes is not cleaned up any more.
 #[test]
 fn a_clean_up_that_waits_is_taken_back_when_the_daemonset_goes() {
-    let mut cluster = mk(2, json!("100%"), json!(0));
-    cluster.set_image("v2");
-    cluster.rest();
-    cluster.is_slow = true;
-    cluster.edit(json!({"revisionHistoryLimit": 0}));
-    cluster.settle();
-    assert_eq!(cluster.waiting(), 1);
+    let mut cluster = mk_clean_up_that_waits();
     cluster.change(
         "daemonsets/ds",
         json!({"metadata": {"deletionTimestamp": "2024-01-01T00:00:00Z"}}),
