@@ -161,7 +161,7 @@ impl History {
     }
 
     /// Decides the next step over the revisions of the namespace.
-    pub(crate) fn next<'a>(&mut self, view: &View<'a>, revisions: impl Iterator<Item = &'a Revision> + Clone) -> Next {
+    pub(crate) fn next<'a>(&mut self, view: &View<'a>, mut revisions: impl Iterator<Item = &'a Revision> + Clone) -> Next {
         match std::mem::take(&mut self.follow) {
             Follow::Nothing => {}
             Follow::ReadExisting(name) => return Next::Ask(Step::ReadExisting, Request::ReadRevision { name }),
@@ -186,7 +186,7 @@ impl History {
             // DS-154
             return change(revision, RevisionChange::Label(label_of(&revision.name)));
         }
-        let borrowed = revisions.into_iter().find(|revision| self.borrows(&revision.uid));
+        let borrowed = revisions.find(|revision| self.borrows(&revision.uid));
         self.choose(view, &claims.mine, borrowed)
     }
 

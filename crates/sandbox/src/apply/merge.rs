@@ -84,7 +84,8 @@ fn merge_items(current: &mut Vec<Value>, applied: &[Value], keys: &[&str], eleme
 }
 
 /// Removes the members of `gone` that nobody else owns, or owns anything below. A field that its type declares goes with the last
-/// thing that was owned below it, as in the real server; a key of a map stays.
+/// thing that was owned below it, as in the real server; a key of a map stays. Where no type is known, as in custom resources, every name
+/// counts as declared.
 pub fn prune(target: &mut Value, gone: &Fields, others: &Fields, ty: Option<&Type>) {
     let (_, below) = gone.parts();
     let (_, kept) = others.parts();
