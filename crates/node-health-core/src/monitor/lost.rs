@@ -72,35 +72,33 @@ impl Monitor {
         }
     }
 
-    /// The node is gone, or leaves its zone, which it still counts for.
-    pub(super) fn leave_loss(&mut self, name: &NodeName, node: &Node) {
-        let Some(limit) = self.config.loss else { return };
-        if let Some(at) = self.losses.since.get(name).copied() {
-            let subject = subject(name, node, at, self.sizes(&node.zone));
-            self.losses.leave(&limit, subject);
+    /// The node is gone from its zone, and from the cluster.
+    pub(super) fn leave_loss(&mut self, name: &NodeName, zone: &Zone) {
+        self.leave_loss_in(name, zone);
+        if let Some(limit) = self.config.loss {
+            self.end_wait(&limit, name);
         }
-        self.end_wait(&limit, name);
     }
 
-    pub(super) fn leave_loss_of_another_zone(&mut self, name: &NodeName, zone: &Zone) {
+    /// The node is gone from this zone. If it is silent, it counts for that it is in by now from when it is looked at next.
+    pub(super) fn leave_loss_in(&mut self, name: &NodeName, zone: &Zone) {
         if let Some(limit) = self.config.loss
             && let Some(at) = self.losses.since.get(name).copied()
-            && let Some(node) = self.nodes.get(name)
-            && *node.zone != *zone
         {
-            let subject = subject(name, node, at, self.sizes(&node.zone));
-            self.losses.leave(&limit, subject);
+            let sizes = self.sizes(zone);
+            self.losses.leave(&limit, Subject { name, zone, at, sizes });
         }
     }
 
     /// Publishes what is held, or no longer, about every node there that is not healthy, lost or not: timers that run because of it are
-    /// held too. And says so.
+    /// held too. And says so. Where both a zone and the cluster changed, that is once.
     pub(super) fn tell_losses(&mut self, now: Now, out: &mut Vec<Effect>) {
-        for scope in std::mem::take(&mut self.losses.changed) {
+        let scopes = std::mem::take(&mut self.losses.changed);
+        if !scopes.is_empty() {
+            let everywhere = scopes.contains(&None);
+            let is_concerned = |node: &Node| everywhere || scopes.contains(&Some(Zone::clone(&node.zone)));
             for name in self.unhealthy.clone() {
-                let node = self.nodes.get_mut(&name);
-                let node = node.filter(|node| scope.as_ref().is_none_or(|zone| *node.zone == *zone));
-                if let Some(node) = node {
+                if let Some(node) = self.nodes.get_mut(&name).filter(|node| is_concerned(node)) {
                     node.changed = true;
                     self.refresh(&name, now, out);
                 }

@@ -77,14 +77,15 @@ impl Monitor {
     }
 
     fn update_node(&mut self, name: &NodeName, facts: NodeFacts, now: Now, out: &mut Vec<Effect>) {
-        self.leave_loss_of_another_zone(name, &facts.zone);
         let Some(node) = self.nodes.get_mut(name) else { return };
+        let mut left = None;
         let posted = node.is_posted(&facts.ready);
         if node.says_otherwise(&facts) {
             node.changed = true;
             if *node.zone != facts.zone {
-                let left = std::mem::replace(&mut node.zone, self.interner.enter(facts.zone));
-                self.interner.leave(&left);
+                let zone = std::mem::replace(&mut node.zone, self.interner.enter(facts.zone));
+                self.interner.leave(&zone);
+                left = Some(zone);
             }
             if node.ready.reason != facts.ready.reason {
                 node.ready.reason = self.interner.reason(facts.ready.reason);
@@ -97,6 +98,9 @@ impl Monitor {
         node.ready.status = facts.ready.status;
         node.ready.heartbeat = facts.ready.heartbeat.map(Stamp::from);
         node.ready.since = facts.ready.since.map(Stamp::from);
+        if let Some(zone) = left {
+            self.leave_loss_in(name, &zone);
+        }
         if !self.running {
             return;
         }
@@ -127,12 +131,13 @@ impl Monitor {
             return;
         };
         self.timers.swap_remove(place as Place, self.nodes.len() as Place);
-        self.leave_loss(name, &node);
+        // From here on neither zone nor cluster has it.
+        self.interner.leave(&node.zone);
+        self.leave_loss(name, &node.zone);
         self.list_unhealthy(name, false);
         self.queue.remove(name);
         self.votes.change(&mut node.vote, Vote::None);
         self.count_verdict(node.said, None);
-        self.interner.leave(&node.zone);
         if let Some(lease) = node.lease.left_behind(name) {
             self.stray_leases.insert(name.clone(), lease);
         }

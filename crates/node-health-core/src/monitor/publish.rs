@@ -36,6 +36,8 @@ impl Monitor {
         let before = node.said;
         if node.changed || before != Some(verdict) {
             let is_healthy = verdict == Verdict::Healthy;
+            // A pause does not travel on the bus (docs/adr/0002): whoever reads the record watches it itself, and would hold the whole zone
+            // for one of this node.
             let held = self.losses.hold_after(&node.zone).filter(|_| !is_healthy).cloned();
             let trace = Self::follow_incident(name, node, verdict, now, out);
             let health = Self::record(name, node, verdict, held, now, &self.config);

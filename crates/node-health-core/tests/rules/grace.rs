@@ -304,6 +304,7 @@ fn nothing_is_written_while_acts_are_held() {
     world.brake(true);
     world.pass(120.0);
     check(&mut world, &["37.5 n1 late"]);
+    assert_eq!(world.record("n1").held, None, "whoever reads it watches pauses itself");
     world.brake(false);
     world.pass(5.0);
     assert_eq!(world.verdict("n1"), "unreachable");

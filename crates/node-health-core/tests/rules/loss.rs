@@ -53,6 +53,25 @@ fn leases_that_stop_together_hold_their_marking_until_enough_return() {
     assert_eq!((marked_and_held(&world), world.monitor.summary().losses_held), ((3, 0), 0));
 }
 
+/// A zone that is held with the whole cluster, or no longer: each record there is told once.
+#[test]
+fn what_is_held_twice_is_told_once() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.published();
+    world.pass_alive(45.0, &NODES[4..]);
+    assert_eq!(
+        (world.published(), world.monitor.summary().losses_held),
+        (8, 2),
+        "late, then held"
+    );
+    world.renew("n1");
+    assert_eq!(
+        (world.published(), world.monitor.summary().losses_held),
+        (4, 0),
+        "one healthy, three free"
+    );
+}
+
 #[test]
 fn fewer_or_slower_losses_are_judged_as_ever() {
     // Three of eight together.
@@ -122,6 +141,30 @@ fn a_zone_is_held_alone() {
     world.delete("n1");
     world.pass_alive(10.0, &NODES[3..]);
     assert_eq!(world.ready("n2"), ReadyStatus::Unknown);
+}
+
+/// The share of a zone is of the nodes that it has: one that is deleted, or moves away, is in neither number.
+#[test]
+fn a_lost_node_that_leaves_its_zone_leaves_both_numbers() {
+    let others = ["m1", "m2", "m3", "m4", "m5"];
+    for moves in [false, true] {
+        let mut world = World::running(mk_config(), &[&NODES[..7], &others].concat());
+        for node in others {
+            world.change(node, |facts| facts.zone = Zone::new("r", "b"));
+        }
+        world.pass_alive(45.0, &[&NODES[4..7], &others].concat());
+        let found = (held(&world, &NODES[1..4]), world.losses.len());
+        assert_eq!(found, (vec![true; 3], 1), "four of seven, and of twelve");
+        if moves {
+            world.change("n1", |facts| facts.zone = Zone::new("r", "b"));
+        } else {
+            world.delete("n1");
+        }
+        let found = (held(&world, &NODES[1..4]), world.losses.len());
+        assert_eq!(found, (vec![true; 3], 1), "three of six are half");
+        world.renew("n2");
+        assert_eq!(held(&world, &["n3", "n4"]), [false; 2], "two of six");
+    }
 }
 
 /// Nodes that were judged long ago are no loss of now, after a restart either.
