@@ -69,7 +69,7 @@ pub struct PodSeen<'a> {
     pub is_daemon: bool,
 }
 
-/// What was seen since the last beginning.
+/// What was seen since the last beginning, or the last end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
     /// Seconds from the end of a node's grace until it was Unknown.
@@ -98,6 +98,8 @@ pub struct Ledger {
     expiries: BTreeMap<String, Expiry>,
     began: Option<Wall>,
     seen: Seen,
+    /// What came before its time between an end and a beginning.
+    early_between: Vec<String>,
     changes: u64,
 }
 
@@ -127,11 +129,19 @@ impl Seen {
 // === impl Ledger ===
 
 impl Ledger {
-    /// Forgets what was seen, and counts from here.
+    /// Counts from here. Of what was seen before, what came before its time is kept.
     pub fn begin(&mut self, now: Wall) {
+        let before = self.end();
+        self.early_between.extend(before.early);
         self.began = Some(now);
-        self.seen = Seen::default();
         self.expiries.clear();
+    }
+
+    /// What came before its time between the ends and the beginnings until now.
+    pub fn take_early_between(&mut self) -> Vec<String> {
+        let last = self.end();
+        self.early_between.extend(last.early);
+        std::mem::take(&mut self.early_between)
     }
 
     /// What was seen since the beginning. Pods that went and that nothing explains by now were told to go without a reason.
@@ -174,7 +184,7 @@ impl Ledger {
     /// A node is as it is.
     pub fn node(&mut self, now: Wall, name: &str, ready: ReadyStatus, taints: Vec<Taint>) {
         let node = self.nodes.entry(name.to_owned()).or_default();
-        if ready == ReadyStatus::Unknown && node.is_ready && self.began.is_some() {
+        if ready == ReadyStatus::Unknown && node.is_ready {
             match self.expiries.remove(name) {
                 Some(Expiry { earliest, .. }) if now < earliest => {
                     let early = seconds(earliest, now);
@@ -272,7 +282,7 @@ impl Ledger {
             if let Some(node) = self.nodes.get_mut(&pod.node) {
                 node.staying = node.staying.saturating_sub(1);
             }
-            self.seen.unseen += usize::from(self.began.is_some());
+            self.seen.unseen += 1;
         }
     }
 
@@ -347,9 +357,6 @@ impl Ledger {
         }
         let node = self.nodes.entry(pod.node.clone()).or_default();
         node.staying = node.staying.saturating_sub(1);
-        if self.began.is_none() {
-            return;
-        }
         if let Some(due) = node.taken_over {
             self.seen.evicted.push((due, now));
         } else if node.tainted.is_some() {

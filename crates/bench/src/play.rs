@@ -98,6 +98,8 @@ async fn one(
     };
     let proxies = Proxies::new(client, &cluster.kubeconfig, directory);
     progress.begin("starting it");
+    // What came and went before was nobody's doing who is measured.
+    observer.ledger().take_early_between();
     let mut stand = Stand {
         programs: Programs::start(which, flags, binaries, proxies).await?,
         flags,
@@ -108,23 +110,9 @@ async fn one(
         nodes,
         has_daemonset: false,
     };
-    let began = stand.clock.now().mono;
-    stand
-        .wait("its start", flags.patience.get(), |stand| {
-            Ok((!stand.programs.are_at_work()).then(|| "it does not work yet".to_owned()))
-        })
-        .await?;
-    run.start_seconds = stand.since(began);
-    stand.come_to_rest("its first writes", QUIET_AT_FIRST).await?;
-    for line in flags.played() {
-        let played = stand
-            .play(line)
-            .await
-            .map_err(|complaint| format!("{}: {}: {complaint}", run.program, line.name))?;
-        run.situations.push(played);
-    }
-    run.weigh();
-    Ok(stand.programs.end())
+    let ended = stand.run(run).await.map(|()| stand.programs.end());
+    run.early_between = stand.observer.ledger().take_early_between();
+    ended
 }
 
 /// Waits until the cluster is there, its pods run, and all its kubelets renew: while it was filled nobody did.
@@ -173,6 +161,26 @@ async fn fill(
 // === impl Stand ===
 
 impl Stand<'_> {
+    /// From the start of the program to the last situation.
+    async fn run(&mut self, run: &mut Run) -> Result<(), String> {
+        let began = self.clock.now().mono;
+        self.wait("its start", self.flags.patience.get(), |stand| {
+            Ok((!stand.programs.are_at_work()).then(|| "it does not work yet".to_owned()))
+        })
+        .await?;
+        run.start_seconds = self.since(began);
+        self.come_to_rest("its first writes", QUIET_AT_FIRST).await?;
+        for line in self.flags.played() {
+            let played = self
+                .play(line)
+                .await
+                .map_err(|complaint| format!("{}: {}: {complaint}", run.program, line.name))?;
+            run.situations.push(played);
+        }
+        run.weigh();
+        Ok(())
+    }
+
     /// Plays a situation, measures it, and undoes it.
     async fn play(&mut self, line: Line) -> Result<Played, String> {
         let nodes = line.whose.map(|part| self.nodes[self.flags.parts().range(part)].to_vec());

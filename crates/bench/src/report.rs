@@ -62,6 +62,8 @@ pub struct Run {
     pub situations: Vec<Played>,
     /// How many pods of tainted nodes went a second, over how many whoever measures could evict in the same time with the same requests.
     pub share_of_plain_rate: Option<f64>,
+    /// What came before its time before the first situation, between two, or after the last: nothing may.
+    pub early_between: Vec<String>,
 }
 
 /// A situation that was played.
@@ -137,11 +139,11 @@ impl Report {
 
     /// Everything that was early.
     pub fn early(&self) -> impl Iterator<Item = (&str, &str)> {
-        let played = self
-            .runs
-            .iter()
-            .flat_map(|run| run.situations.iter().map(move |played| (run, played)));
-        played.flat_map(|(run, played)| played.early.iter().map(|early| (run.program.as_str(), early.as_str())))
+        self.runs.iter().flat_map(|run| {
+            let played = run.situations.iter().flat_map(|played| &played.early);
+            let all = played.chain(&run.early_between);
+            all.map(|early| (run.program.as_str(), early.as_str()))
+        })
     }
 
     /// For programs.
@@ -291,6 +293,7 @@ pub(crate) mod tests {
                 start_seconds: 2.25,
                 situations: vec![rest, failure],
                 share_of_plain_rate: None,
+                early_between: Vec::new(),
             }
         };
         let mut report = Report {
@@ -372,6 +375,8 @@ pub(crate) mod tests {
         let mut report = mk_report();
         assert_eq!(report.early().next(), None);
         report.runs[1].situations[0].early.push("too early".to_owned());
-        assert_eq!(report.early().collect::<Vec<_>>(), [("other", "too early")]);
+        report.runs[1].early_between.push("in between".to_owned());
+        let wanted = [("other", "too early"), ("other", "in between")];
+        assert_eq!(report.early().collect::<Vec<_>>(), wanted);
     }
 }

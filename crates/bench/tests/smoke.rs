@@ -137,6 +137,7 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
     let told = situations.iter().map(|played| played["plainCpuSeconds"].is_f64());
     assert_eq!(told.collect::<Vec<_>>(), [false, false, false, false, true, false, false]);
     assert!(report["runs"][0]["shareOfPlainRate"].as_f64().unwrap() > 0.0, "{report}");
+    assert_eq!(report["runs"][0]["earlyBetween"], Value::Array(Vec::new()));
     for rollout in &situations[5..] {
         assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
     }

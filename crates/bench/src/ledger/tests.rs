@@ -144,6 +144,30 @@ fn a_node_that_is_not_silent_is_not_unknown() {
 }
 
 #[test]
+fn what_comes_before_its_time_is_told_whenever_it_comes() {
+    let (mut ledger, thirty) = (Ledger::default(), mk_tolerations(30));
+    ledger.node(at(0.0), "n-1", ReadyStatus::True, vec![mk_taint(Some(0.0))]);
+    for uid in ["a", "b", "c"] {
+        ledger.pod(at(0.0), &pod(uid, &thirty, false));
+    }
+    // Before the program that is measured.
+    ledger.pod(at(1.0), &pod("a", &thirty, true));
+    assert_eq!(ledger.take_early_between().len(), 1);
+    ledger.pod(at(29.0), &pod("b", &thirty, true));
+    ledger.begin(at(31.0));
+    ledger.pod(at(31.0), &pod("c", &thirty, true));
+    let seen = ledger.end();
+    assert_eq!((seen.evicted.len(), seen.early.len()), (1, 0), "of what is played");
+    ledger.node(at(32.0), "n-1", ReadyStatus::Unknown, Vec::new());
+    let wanted = [
+        "a pod was deleted on n-1 1.000 s before it was due",
+        "n-1 was Unknown, and was not silent",
+    ];
+    assert_eq!(ledger.take_early_between(), wanted);
+    assert_eq!(ledger.take_early_between(), Vec::<String>::new());
+}
+
+#[test]
 fn a_deletion_waits_for_the_taint_that_explains_it() {
     let mut ledger = Ledger::default();
     ledger.node(at(0.0), "n-1", ReadyStatus::True, Vec::new());
