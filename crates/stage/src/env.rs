@@ -124,6 +124,12 @@ impl Host {
         }
     }
 
+    /// From here on it draws other numbers: who comes back to a shard would repeat those of the last time, such as pauses that are to
+    /// keep replicas apart. The same each time it is played.
+    pub fn draw_anew(&mut self) {
+        self.seed = self.seed.fork("again");
+    }
+
     /// Forgets what was measured and checked here.
     pub fn forget(&self) {
         self.metrics.forget();
@@ -170,4 +176,26 @@ pub trait Stage: 'static {
 
     /// Runs until the shutdown begins, or until the stage may not go on.
     fn run(options: Self::Options, env: Env) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::Wall;
+
+    use super::*;
+
+    #[test]
+    fn who_comes_back_to_a_shard_draws_other_numbers_the_same_each_time_it_is_played() {
+        let play = || {
+            let mut host = Host::new(&Clock::virtual_from(Wall::UNIX_EPOCH), &Seed::new(7), "a");
+            [(); 3].map(|()| {
+                let drawn = [0, 1].map(|index| host.of_shard(Shard { index, count: 2 }).seed.next_u64());
+                host.draw_anew();
+                drawn
+            })
+        };
+        let drawn = play();
+        let all: std::collections::BTreeSet<u64> = drawn.into_iter().flatten().collect();
+        assert_eq!((all.len(), drawn), (6, play()));
+    }
 }

@@ -96,8 +96,9 @@ impl std::fmt::Debug for Reach {
 
 impl<O: Clone> Stand<O> {
     /// Stands, works and hands over, again and again.
-    async fn run<S: Stage<Options = O>>(self) -> Result<(), Error> {
+    async fn run<S: Stage<Options = O>>(mut self) -> Result<(), Error> {
         while self.term::<S>().await? == Ended::AskedAway {
+            self.replica.host.draw_anew();
             // Whoever asked takes it now. Should nobody, it is stood for again as if its holder had died.
             let lease = self.work.reach.leader_election.leader_elect_lease_duration.get();
             tokio::select! {
