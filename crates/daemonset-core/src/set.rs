@@ -10,6 +10,7 @@ mod deletes;
 mod judging;
 mod partition;
 mod report;
+mod revisions;
 mod status;
 mod tally;
 
@@ -22,7 +23,7 @@ use smallvec::SmallVec;
 
 use crate::effect::{Effect, Owner, Request, RequestId, Severity, Urgency};
 use crate::facts::{DaemonSet, Node};
-use crate::history::{self, Current, History, Next, View};
+use crate::history::{Current, History};
 use crate::pair::{Class, Judgement, Rolled, Standing};
 use crate::placement::Verdict;
 use crate::policy::{Complaint, Policy};
@@ -255,26 +256,6 @@ impl Set {
         }
     }
 
-    pub(crate) fn revisions_changed(&mut self) {
-        // Somebody else may have made the one that we did not ask for: kube-controller-manager, beside an observer. A pause that a server
-        // asked for is kept.
-        if self.history.is_unsent {
-            self.history.retry.reconsider();
-        }
-        self.history_dirty = true;
-        self.surplus_dirty = true;
-    }
-
-    /// True if the revision of this uid is current, though it is not ours.
-    pub(crate) fn borrows(&self, uid: &str) -> bool {
-        self.history.borrows(uid)
-    }
-
-    /// The current revision is known and as it should be.
-    pub(crate) const fn is_settled(&self) -> bool {
-        self.settled
-    }
-
     /// When it wants to be synced again.
     pub(crate) fn next_wake(&mut self) -> Option<Mono> {
         self.timers.next()
@@ -419,82 +400,5 @@ impl Set {
             .filter(|at| *at > now);
         let next = pauses.chain(due).min();
         self.timers.set(&Timer::Sync, next);
-    }
-
-    // === history ===
-
-    fn view(&self, profile: Profile) -> View<'_> {
-        View {
-            ds: &self.ds,
-            pods_by_hash: &self.pods_by_hash,
-            relabel_all: profile == Profile::Upstream,
-        }
-    }
-
-    fn advance_history(&mut self, cx: &mut Cx<'_>) {
-        if !self.history_dirty || !self.history.retry.is_open(cx.now.mono) {
-            return;
-        }
-        if self.history.busy {
-            // What may be superfluous no longer is not deleted, and holds nothing up.
-            cx.out.effects.extend(self.history.cleaning.take().map(Effect::CallOff));
-            return;
-        }
-        self.history_dirty = false;
-        let mut history = std::mem::take(&mut self.history);
-        let next = history.next(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace));
-        self.history = history;
-        match next {
-            Next::Settled(current) => {
-                self.history.retry.reset();
-                self.settle(current, cx.now.wall);
-            }
-            Next::Ask(step, request) => {
-                self.settled = false;
-                self.history.busy = true;
-                cx.out.send(&self.owner, Urgency::Missing, request, Op::History(step));
-            }
-            Next::Relabel { from, to } => {
-                self.settled = false;
-                self.relabel(&from, &to, cx);
-            }
-        }
-    }
-
-    fn settle(&mut self, current: Current, now: Wall) {
-        self.settled = true;
-        match &self.current {
-            Some(known) if known.name == current.name => {}
-            // One of long ago may be current again: a rollback.
-            Some(_) => {
-                self.since = now.max(current.created);
-                self.creates.start_anew();
-            }
-            None => self.since = current.created,
-        }
-        if self.current.as_ref() == Some(&current) && !self.rules_changed {
-            return;
-        }
-        let blueprint = Blueprint::new(&self.owner, &self.ds.template, self.ds.template_generation, &current.hash);
-        // A pod without labels cannot be (DS-096): the selector would match everything.
-        self.blueprint = blueprint.ok().map(Arc::new);
-        self.current = Some(current);
-        self.rules_changed = true;
-        self.report.dirty = true;
-    }
-
-    /// DS-161
-    fn clean_history(&mut self, cx: &mut Cx<'_>) {
-        if !self.surplus_dirty || self.history.busy || !self.history.clean_retry.is_open(cx.now.mono) {
-            return;
-        }
-        match history::surplus(&self.view(cx.profile), cx.world.revisions(&self.ds.namespace)) {
-            Some((step, request)) => {
-                self.history.busy = true;
-                let id = cx.out.send(&self.owner, Urgency::Routine, request, Op::History(step));
-                self.history.cleaning = Some(id);
-            }
-            None => self.surplus_dirty = false,
-        }
     }
 }

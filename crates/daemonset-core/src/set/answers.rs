@@ -8,7 +8,7 @@ pub(crate) use super::claims::Kind;
 use super::creates::Lane;
 use super::{Cx, Set};
 use crate::effect::{Answer, FailureKind};
-use crate::history::{Ended, Step};
+use crate::history::Step;
 
 /// What a request was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,40 +67,6 @@ impl Set {
             Op::ReadForPods => self.read_for_pods(answer, cx),
             Op::History(step) => self.history_answered(step, answer, cx),
             Op::WriteStatus => self.status_answered(answer, cx.now.mono),
-        }
-    }
-
-    fn history_answered(&mut self, step: &Step, answer: &Answer, cx: &Cx<'_>) {
-        self.history.busy = false;
-        self.history.cleaning = None;
-        self.history.is_unsent = matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::NotSent);
-        self.history_dirty = true;
-        self.surplus_dirty = true;
-        let (ended, pause) = match answer {
-            Answer::Done | Answer::Created { .. } | Answer::Pod(_) => (Ended::Done, None),
-            // One that is gone by now is nothing to go by.
-            Answer::Revision(revision) if *step == Step::ReadExisting && !cx.world.has_revision(revision) => (Ended::Failed, None),
-            Answer::Revision(revision) => (Ended::Revision(revision), None),
-            Answer::DaemonSet(ds) => (Ended::DaemonSet(ds), None),
-            Answer::Failed(failure) => {
-                let ended = match failure.kind {
-                    FailureKind::AlreadyExists => Ended::AlreadyExists,
-                    FailureKind::NotFound => Ended::NotFound,
-                    FailureKind::Invalid => Ended::Invalid,
-                    _ => Ended::Failed,
-                };
-                (ended, failure.retry_after)
-            }
-        };
-        if matches!(answer, Answer::Failed(failure) if failure.kind == FailureKind::CalledOff) {
-            return;
-        }
-        let is_done = self.history.ended(&self.ds, step, ended);
-        match step {
-            Step::Clean { .. } if is_done => self.history.clean_retry.reset(),
-            Step::Clean { .. } => drop(self.history.clean_retry.fail(cx.now.mono, pause)),
-            _ if is_done => {}
-            _ => drop(self.history.retry.fail(cx.now.mono, pause)),
         }
     }
 }
