@@ -9,7 +9,7 @@ use bailiff_model::{Holds, Listed, Mono, Namespace, NodeName, Now, Profile, Shar
 
 use crate::effect::{Answer, Effect, Input, RequestId, Watched};
 use crate::facts::{Controller, DaemonSet, Node, Revision};
-use crate::scopes::{Known, Scopes};
+use crate::scopes::Scopes;
 use crate::set::{Cx, Op, Out, Set};
 use crate::stale::Stale;
 use crate::timers::Timers;
@@ -31,8 +31,9 @@ type Key = (Namespace, Arc<str>);
 ///
 /// # Guarantees
 /// - Nothing is decided of a DaemonSet before all nodes, revisions, DaemonSets, and pods of its namespace were listed once (DS-005).
-/// - Nothing is decided amid a list of its pods, or of nodes, that comes in parts: a pod that is gone and the one that came in its place
-///   are both known then, and look like one too many; and how many nodes want a pod is of two times.
+/// - Nothing is decided amid a list of its pods, or of nodes, that comes in parts, however long it takes: a pod that is gone and the one
+///   that came in its place are both known then, and look like one too many; and how many nodes want a pod is of two times. Only what
+///   holds it is told.
 /// - Pods are asked for where DaemonSets are ([`Effect::WatchPods`]); what comes of others is not looked at.
 /// - The same inputs give the same effects.
 /// - Applying [`Input::Tick`] with nothing changed and no time passed gives no effect.
@@ -145,24 +146,25 @@ impl Syncer {
                 self.wakes.set(&key, None);
                 continue;
             };
-            let held = self.stale.over(&key.0, &self.scopes);
-            // What is known of pods, and of nodes, is of one time, or nothing is written anyway.
-            let is_listing = |pods: &Known| pods.is_being_listed() || self.unlisted_nodes.is_under_way();
-            let may_decide = |pods: &Known| pods.is_listed() && (held.is_some() || !is_listing(pods));
-            if !self.scopes.of(&key.0).is_some_and(may_decide) {
+            let Some(pods) = self.scopes.of(&key.0).filter(|pods| pods.is_listed()) else {
                 self.waiting.insert(key);
                 continue;
-            }
+            };
             let mut cx = Cx {
                 now,
                 world: &self.world,
                 profile: self.options.profile,
-                held,
+                held: self.stale.over(&key.0, &self.scopes),
                 holds: &self.holds,
                 out: &mut self.out,
             };
-            set.sync(&mut cx);
-            self.wakes.set(&key, set.next_wake());
+            if pods.is_being_listed() || self.unlisted_nodes.is_under_way() {
+                set.bide(&mut cx);
+                self.waiting.insert(key);
+            } else {
+                set.sync(&mut cx);
+                self.wakes.set(&key, set.next_wake());
+            }
         }
         let next = self.wakes.next();
         if next != self.announced {

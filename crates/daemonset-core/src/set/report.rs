@@ -97,6 +97,22 @@ impl Set {
         reasons
     }
 
+    /// Amid a list nothing is decided, and nothing is told but what holds it: what is known is of two times.
+    pub(crate) fn bide(&mut self, cx: &mut Cx<'_>) {
+        if self.ds.deleting {
+            self.call_off_all(cx.out);
+        } else if cx.held.is_some() {
+            self.hold_adoptions(cx.out);
+        }
+        let held = cx.held.or(cx.holds.on_everything());
+        let last = self.report.last.as_mut().map(|(_, last)| last);
+        if let Some(last) = last.filter(|last| last.held.as_ref() != held) {
+            last.held = held.cloned();
+            last.synced_at = cx.now.wall;
+            cx.out.effects.push(Effect::Publish(Box::new(last.clone())));
+        }
+    }
+
     /// Publishes if something changed.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;

@@ -2,9 +2,18 @@
 
 use bailiff_daemonset_core::{Input, Watched};
 use bailiff_model::Listed;
+use bailiff_model::rollout::DaemonSetSync;
 use serde_json::json;
 
-use crate::model::{Cluster, PODS, all_pods, mk_node, scope, some_pods};
+use crate::model::{ANSWERS, Cluster, NODES, PODS, all_pods, mk_node, scope, some_pods};
+use crate::rollout::mk;
+
+fn mk_stale(watch: Watched) -> Input {
+    Input::WatchStale {
+        watch,
+        reason: "silence".to_owned(),
+    }
+}
 
 fn first(cluster: &Cluster) -> Input {
     let pods = cluster.pods();
@@ -97,10 +106,7 @@ fn a_stale_watch_is_told_amid_a_list() {
     let mut cluster = mk_replaced();
     let input = first(&cluster);
     cluster.feed(input);
-    cluster.feed(Input::WatchStale {
-        watch: Watched::Pods(scope()),
-        reason: "silence".to_owned(),
-    });
+    cluster.feed(mk_stale(Watched::Pods(scope())));
     cluster.pass(60);
     let hold = cluster.published.as_ref().and_then(|sync| sync.held.as_ref());
     assert!(hold.is_some_and(|hold| hold.detail.contains("silence")), "{hold:?}");
@@ -110,4 +116,66 @@ fn a_stale_watch_is_told_amid_a_list() {
     cluster.feed(Input::WatchFresh(Watched::Pods(scope())));
     cluster.rest();
     assert_eq!(cluster.writes, [""; 0]);
+}
+
+/// Reports: amid a list that takes long nothing else is told: nodes of before beside those of now are no cluster.
+#[test]
+fn counters_of_two_times_are_not_told() {
+    let mut cluster = Cluster::at_rest(2, json!({}));
+    cluster.pass(60);
+    let before = cluster.published.clone().expect("published");
+    let nodes = vec![mk_node("n9")];
+    cluster.feed(Input::SomeNodes { first: true, nodes });
+    cluster.feed(mk_stale(Watched::Nodes));
+    cluster.pass(60);
+    let told = cluster.published.clone().expect("published");
+    assert!(told.held.is_some());
+    let but_for_the_hold = DaemonSetSync {
+        held: None,
+        synced_at: before.synced_at,
+        ..told
+    };
+    assert_eq!(but_for_the_hold, before);
+    cluster.feed(Input::Nodes(Vec::new().into()));
+    cluster.feed(Input::WatchFresh(Watched::Nodes));
+    cluster.pass(60);
+    let told = cluster.published.clone().expect("published");
+    assert_eq!((told.counts.desired, told.held), (1, None));
+}
+
+/// DS-050: a list may be older than a pod that was created, however long ago that was when it ends: the watch has its time after it.
+#[test]
+fn a_pod_that_was_created_amid_a_list_is_not_made_again() {
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    let before = cluster.pods();
+    cluster.add_node("n1", json!({}), json!([]));
+    cluster.deliver(NODES);
+    cluster.feed(some_pods(true, before));
+    cluster.deliver(ANSWERS);
+    let late = cluster.hold_back(PODS);
+    cluster.feed(mk_stale(Watched::Pods(scope())));
+    cluster.pass(400);
+    cluster.feed(all_pods(Vec::new()));
+    cluster.feed(Input::WatchFresh(Watched::Pods(scope())));
+    cluster.pass(5);
+    cluster.give_back(PODS, late);
+    cluster.rest();
+    let creates = cluster.writes.iter().filter(|write| write.starts_with("create pods"));
+    assert_eq!(creates.count(), 1, "{:?}", cluster.writes);
+}
+
+/// DS-190: what waits for its turn is taken back amid a list, too, when the DaemonSet goes.
+#[test]
+fn a_daemonset_that_goes_amid_a_list_deletes_nothing_more() {
+    let mut cluster = mk(3, json!("100%"), json!(0));
+    cluster.is_slow = true;
+    cluster.set_image("v2");
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 3);
+    let input = first(&cluster);
+    cluster.feed(input);
+    let meta = json!({"deletionTimestamp": "2024-01-01T00:00:00Z"});
+    cluster.change("daemonsets/ds", json!({"metadata": meta}));
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 0);
 }
