@@ -72,6 +72,11 @@ pub(crate) struct Out {
 }
 
 impl Out {
+    /// The last request that was sent.
+    pub(crate) const fn last(&self) -> RequestId {
+        RequestId(self.requests)
+    }
+
     fn send(&mut self, owner: &Arc<Owner>, urgency: Urgency, request: Request, op: Op) -> RequestId {
         self.requests += 1;
         let id = RequestId(self.requests);

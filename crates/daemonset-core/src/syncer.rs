@@ -46,6 +46,8 @@ pub struct Syncer {
     world: World,
     sets: BTreeMap<Key, Set>,
     listed: Seen,
+    /// The last request that had been sent when revisions were listed last.
+    sent_before_revisions: Option<RequestId>,
     unlisted_nodes: Unlisted<NodeName>,
     scopes: Scopes,
     /// Namespaces in which a DaemonSet came or went by this input.
@@ -338,6 +340,7 @@ impl Syncer {
 
     fn revisions_listed(&mut self, revisions: Listed<Revision, Arc<str>>) {
         self.listed.revisions = true;
+        self.sent_before_revisions = Some(self.out.last());
         let read = revisions.all.iter().map(|revision| &revision.uid);
         let uids: BTreeSet<&Arc<str>> = read.chain(&revisions.unreadable).collect();
         let gone: Vec<Revision> = self
@@ -397,7 +400,7 @@ impl Syncer {
         match answer {
             // An answer may come after the pod is gone again.
             Answer::Pod(pod) if self.world.pod(&pod.uid).is_some() => self.pod_applied((**pod).clone()),
-            Answer::Revision(revision) => self.revision_applied((**revision).clone(), false),
+            Answer::Revision(revision) if self.may_be_there(revision, id) => self.revision_applied((**revision).clone(), false),
             Answer::DaemonSet(live) => {
                 let known = self.set_of(&owner).map(|set| &set.ds).filter(|known| known.uid == live.uid);
                 if let Some(ds) = known.map(|known| known.with_status_of(live)) {
@@ -424,6 +427,12 @@ impl Syncer {
         };
         set.answered(&op, answer, &mut cx);
         self.woken.insert(key);
+    }
+
+    /// False of a revision that is in no list since it was asked about: perhaps it was gone by then, and no watch would say so. If not, the
+    /// watch tells of it, or the next answer.
+    fn may_be_there(&self, revision: &Revision, asked: RequestId) -> bool {
+        self.world.has_revision(revision) || Some(asked) > self.sent_before_revisions
     }
 
     fn set_of(&self, owner: &crate::effect::Owner) -> Option<&Set> {

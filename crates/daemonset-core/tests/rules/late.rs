@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, PODS, REVISIONS, path_of, shown};
 
-fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
+pub fn deliver_only(cluster: &mut Cluster, streams: &[usize]) {
     for _ in 0..200 {
         match streams.iter().find(|stream| cluster.pending().contains(stream)) {
             Some(stream) => cluster.deliver(*stream),

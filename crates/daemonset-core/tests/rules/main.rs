@@ -2,6 +2,7 @@
 
 mod changes;
 mod claims;
+mod crossing;
 mod decoding;
 mod dedupe;
 mod history;
