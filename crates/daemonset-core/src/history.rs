@@ -194,7 +194,13 @@ impl History {
     fn choose(&mut self, view: &View<'_>, mine: &[&Revision], borrowed: Option<&Revision>) -> Next {
         let (current, old): (Vec<&Revision>, Vec<&Revision>) =
             mine.iter().partition(|revision| revision.data == *view.ds.template.data());
-        let number = 1 + old.iter().map(|revision| revision.number).max().unwrap_or(0);
+        // There may be no higher one.
+        let number = old
+            .iter()
+            .map(|revision| revision.number)
+            .max()
+            .unwrap_or(0)
+            .saturating_add(1);
         let Some(kept) = current.iter().max_by_key(|revision| (revision.number, &revision.name)) else {
             if let Some(borrowed) = borrowed {
                 return Next::Settled(Current::of(borrowed));

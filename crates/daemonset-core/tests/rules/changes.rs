@@ -3,7 +3,7 @@
 use bailiff_daemonset_core::FailureKind;
 use serde_json::{Value, json};
 
-use crate::model::{Cluster, path_of};
+use crate::model::{Cluster, merge, path_of};
 use crate::rollout::mk;
 
 fn deletes(cluster: &Cluster) -> usize {
@@ -260,4 +260,26 @@ fn a_change_of_the_daemonset_ends_the_pauses() {
         cluster.settle();
         assert_eq!(cluster.on("n2").len(), 1, "{what}: {:?}", cluster.requests);
     }
+}
+
+/// DS-155: above the highest number that there can be there is none: the current revision gets it, too.
+#[test]
+fn a_revision_of_the_highest_number_is_no_reason_to_fall_over() {
+    let mut cluster = mk(1, json!(1), json!(0));
+    let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+    let mut other = cluster.objects[&path].clone();
+    let patch = json!({"metadata": {"name": "other", "uid": null}, "data": {"other": 1}, "revision": i64::MAX});
+    merge(&mut other, &patch);
+    cluster.put("controllerrevisions/other", other);
+    for image in ["v2", "v3"] {
+        cluster.set_image(image);
+        cluster.rest();
+        let status = cluster.daemonset().status;
+        assert_eq!(
+            (status.counts.updated, status.observed_generation),
+            (1, cluster.daemonset().generation)
+        );
+    }
+    let highest = cluster.revisions().into_iter().filter(|one| one.number == i64::MAX);
+    assert_eq!(highest.count(), 3);
 }
