@@ -85,6 +85,8 @@ enum Stage {
     Unseen,
     /// Failed; a pause runs.
     Paused,
+    /// Failed as what nobody waits for (DS-065); a pause runs.
+    Refused,
     /// The answer was lost: it may have been done. A pause runs, in which the watch shows it.
     Lost,
     /// The pause is over; only the number of failures is remembered.
@@ -203,7 +205,7 @@ impl Set {
             match work.stage {
                 Stage::Unseen => pod.deleting || !is_delete,
                 Stage::Lost => pod.deleting && is_delete,
-                Stage::Asked | Stage::Paused | Stage::Ready => false,
+                Stage::Asked | Stage::Paused | Stage::Refused | Stage::Ready => false,
             }
         });
     }
@@ -276,7 +278,7 @@ impl Set {
     /// The time to see it, or the pause, is over.
     pub(super) fn stop_waiting_for_pod(&mut self, uid: &PodUid, world: &World) {
         self.end_work(uid, |work| work.stage == Stage::Unseen);
-        let is_paused = |work: &&mut PodWork| matches!(work.stage, Stage::Paused | Stage::Lost);
+        let is_paused = |work: &&mut PodWork| matches!(work.stage, Stage::Paused | Stage::Refused | Stage::Lost);
         if let Some(work) = self.claims.works.get_mut(uid).filter(is_paused) {
             work.stage = Stage::Ready;
             self.let_go(uid);
@@ -375,7 +377,12 @@ impl Set {
         // A conflict says that another pod has the name, if it is the API server that says so: the watch will tell.
         let is_conflict = failure == FailureKind::Conflict && work.kind == Kind::Delete;
         let is_lost = failure == FailureKind::Unknown || is_conflict;
-        work.stage = if is_lost { Stage::Lost } else { Stage::Paused };
+        let is_refused = failure == FailureKind::Invalid && work.kind == Kind::Release;
+        work.stage = match (is_lost, is_refused) {
+            (true, _) => Stage::Lost,
+            (_, true) => Stage::Refused,
+            _ => Stage::Paused,
+        };
         let pause = pause.max(is_lost.then_some(AMBIGUOUS));
         let until = work.retry.fail(cx.now.mono, pause);
         self.timers.set(&Timer::Pod(uid.clone()), Some(until));
@@ -432,7 +439,8 @@ impl Set {
     /// True if some pod is to be claimed and that is not done. Costs what is under way, which is bounded.
     pub(super) fn is_claiming(&self, world: &World) -> bool {
         let is_open = |(uid, work): (&PodUid, &PodWork)| {
-            let is_claim = matches!(work.kind, Kind::Adopt | Kind::Release) && work.stage != Stage::Unseen;
+            let is_due = !matches!(work.stage, Stage::Unseen | Stage::Refused);
+            let is_claim = is_due && matches!(work.kind, Kind::Adopt | Kind::Release);
             let role = world.pod(uid).map(|pod| self.role(pod));
             is_claim && matches!(role, Some(Role::Orphan | Role::Misfit))
         };

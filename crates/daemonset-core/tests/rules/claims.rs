@@ -401,3 +401,20 @@ fn nothing_is_adopted_for_a_daemonset_that_goes() {
         assert_eq!(cluster.waiting(), 0);
     }
 }
+
+/// DS-065, DS-066: in upstream's profile a pod that can never be released stops its DaemonSet no more than one that is gone; any other
+/// failure does.
+#[test]
+fn a_pod_that_can_never_be_released_stops_nothing() {
+    for (kind, others) in [(FailureKind::Invalid, 1), (FailureKind::NotFound, 1), (FailureKind::Other, 0)] {
+        let mut cluster = Cluster::at_rest(1, json!({}));
+        cluster.restart(Profile::Upstream);
+        cluster.failures.push(("release pods", kind));
+        let path = path_of(&cluster.on("n0")[0]);
+        cluster.change(&path, json!({"metadata": {"labels": {"app": "other"}}}));
+        cluster.settle();
+        cluster.add_node("n1", json!({}), json!([]));
+        cluster.pass(30);
+        assert_eq!(cluster.on("n1").len(), others, "{kind:?}");
+    }
+}
