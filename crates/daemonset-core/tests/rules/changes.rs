@@ -283,3 +283,18 @@ fn a_revision_of_the_highest_number_is_no_reason_to_fall_over() {
     let highest = cluster.revisions().into_iter().filter(|one| one.number == i64::MAX);
     assert_eq!(highest.count(), 3);
 }
+
+/// DS-118: a pod of which nobody knows since when it is ready is not available while minReadySeconds asks for that.
+#[test]
+fn a_pod_that_does_not_say_since_when_it_is_ready_is_not_available() {
+    let mut cluster = mk(1, json!(1), json!(0));
+    let path = path_of(&cluster.on("n0")[0]);
+    let conditions = json!([{"type": "Ready", "status": "True"}]);
+    cluster.change(&path, json!({"status": {"conditions": conditions}}));
+    for (seconds, available) in [(0, 1), (30, 0)] {
+        cluster.edit(json!({"minReadySeconds": seconds}));
+        cluster.pass(3600);
+        let counts = cluster.daemonset().status.counts;
+        assert_eq!((counts.ready, counts.available), (1, available), "{seconds}");
+    }
+}

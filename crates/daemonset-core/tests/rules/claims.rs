@@ -3,7 +3,7 @@
 use bailiff_daemonset_core::{FailureKind, Input, Profile, Watched};
 use serde_json::{Value, json};
 
-use crate::model::{ANSWERS, Cluster, PODS, path_of};
+use crate::model::{ANSWERS, Cluster, PODS, merge, path_of};
 
 fn mk_orphan(node: &str, labels: Value) -> Value {
     json!({
@@ -262,16 +262,29 @@ fn orphans_of_another_template_are_old_unless_the_generation_says_otherwise() {
 /// DS-202: of two pods on a node the one that is bound, then older, then first by name stays.
 #[test]
 fn two_controllers_agree_on_the_survivor() {
-    let mut cluster = Cluster::with(1, json!({}));
-    cluster.rest();
-    let mut twin = cluster.objects[&crate::model::path_of(&cluster.on("n0")[0])].clone();
-    twin["metadata"]["name"] = json!("ds-zzzzzz");
-    twin["metadata"]["uid"] = json!("twin");
-    cluster.put("pods/ds-zzzzzz", twin);
-    cluster.rest();
-    let left = cluster.on("n0");
-    assert_eq!(left.len(), 1);
-    assert_ne!(left[0].name.as_str(), "ds-zzzzzz");
+    let older = json!({"metadata": {"creationTimestamp": "2023-01-01T00:00:00Z"}});
+    let mut unbound = Cluster::with(1, json!({}));
+    unbound.settle();
+    let mut unbound = json!({"spec": unbound.objects[&path_of(&unbound.on("n0")[0])]["spec"]});
+    unbound["spec"]["nodeName"] = Value::Null;
+    merge(&mut unbound, &older);
+    let cases = [
+        ("the last by name", "ds-zzzzzz", json!({}), false),
+        ("the first by name", "ds-000000", json!({}), true),
+        ("an older one", "ds-zzzzzz", older, true),
+        ("an older one that is not bound", "ds-000000", unbound, false),
+    ];
+    for (what, name, patch, stays) in cases {
+        let mut cluster = Cluster::at_rest(1, json!({}));
+        let mut twin = cluster.objects[&path_of(&cluster.on("n0")[0])].clone();
+        twin["metadata"]["name"] = json!(name);
+        twin["metadata"]["uid"] = json!("twin");
+        merge(&mut twin, &patch);
+        cluster.put(&format!("pods/{name}"), twin);
+        cluster.rest();
+        let left: Vec<bool> = cluster.on("n0").iter().map(|pod| pod.name.as_str() == name).collect();
+        assert_eq!(left, [stays], "{what}");
+    }
 }
 
 fn count(cluster: &Cluster, prefix: &str) -> usize {
@@ -400,6 +413,21 @@ fn nothing_is_adopted_for_a_daemonset_that_goes() {
         cluster.settle();
         assert_eq!(cluster.waiting(), 0);
     }
+}
+
+/// DS-063: nothing is adopted as long as the DaemonSet cannot be read.
+#[test]
+fn nothing_is_adopted_if_the_live_daemonset_cannot_be_read() {
+    let mut cluster = mk_orphans(3);
+    let path = format!("controllerrevisions/{}", cluster.revisions()[0].name);
+    cluster.change(&path, json!({"metadata": {"ownerReferences": null}}));
+    cluster.failures.push(("get daemonsets", FailureKind::Other));
+    cluster.pass(60);
+    assert_eq!(count(&cluster, "adopt"), 0);
+    assert!(count(&cluster, "get daemonsets") > 1);
+    cluster.failures.clear();
+    cluster.rest_longer();
+    assert_eq!(count(&cluster, "adopt"), 4);
 }
 
 /// DS-065, DS-066: in upstream's profile a pod that can never be released stops its DaemonSet no more than one that is gone; any other

@@ -88,14 +88,21 @@ fn read_pod(spec: &Value, status: &Value) -> Pod {
 /// DS-070: a pod belongs to the node it is bound to, or to the only one it is pinned to by name.
 #[test]
 fn a_pod_belongs_to_the_node_it_is_bound_or_pinned_to() {
-    let pin = |key: &str, operator: &str, nodes: Value| {
-        let terms = json!([{"matchFields": [{"key": key, "operator": operator, "values": nodes}]}]);
+    let terms = |terms: Value| {
         let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
         json!({"affinity": {"nodeAffinity": required}})
     };
+    let pin = |key: &str, operator: &str, nodes: Value| {
+        terms(json!([{"matchFields": [{"key": key, "operator": operator, "values": nodes}]}]))
+    };
+    let term = |nodes: Value| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": nodes}]});
+    let label = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
     let cases = [
         (json!({"nodeName": "n1"}), Some("n1")),
         (pin("metadata.name", "In", json!(["n1"])), Some("n1")),
+        // The first term that names nodes counts, whatever others do.
+        (terms(json!([label, term(json!(["n1"])), term(json!(["n2"]))])), Some("n1")),
+        (terms(json!([term(json!(["n1", "n2"])), term(json!(["n2"]))])), None),
         (pin("metadata.name", "NotIn", json!(["n1"])), None),
         (pin("metadata.uid", "In", json!(["n1"])), None),
         (pin("metadata.name", "In", json!(["n1", "n2"])), None),
