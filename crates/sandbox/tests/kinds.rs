@@ -334,6 +334,44 @@ async fn custom_resources_have_a_scale_where_their_definition_says() {
     );
 }
 
+/// What was sent is read before it is looked what there is to scale; only what is wrong with a patch is told afterwards.
+#[tokio::test(start_paused = true)]
+async fn a_scale_is_read_as_any_object_is() {
+    let server = Server::new();
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec});
+    assert_eq!(server.post(DEPLOYMENTS, &deployment).await.0, 201);
+    let scale =
+        |metadata: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": 3}});
+    let change = json!({"spec": {"replicas": 3}});
+    for (method, name, media, body, expected) in [
+        ("PUT", "none", JSON, json!([]), 400),
+        ("PUT", "none", JSON, scale(json!({})), 400),
+        ("PUT", "none", JSON, scale(json!({"name": "d"})), 400),
+        ("PUT", "none", JSON, scale(json!({"name": "none"})), 404),
+        ("PUT", "d", JSON, scale(json!({"name": "d", "namespace": "other"})), 400),
+        ("PUT", "d", JSON, scale(json!({"name": "d", "resourceVersion": "1"})), 409),
+        ("PATCH", "none", JSON, change.clone(), 415),
+        ("PATCH", "none", MERGE, json!([]), 404),
+        ("PATCH", "d", MERGE, json!([]), 400),
+        ("PATCH", "d", MERGE, json!({"spec": 7}), 422),
+    ] {
+        let (code, _, answer) = server
+            .send(method, &format!("{DEPLOYMENTS}/{name}/scale"), media, &body)
+            .await;
+        assert_eq!(code, expected, "{method} {name} {media} {body}: {answer}");
+    }
+    // A dry run shows what would be, and leaves what is.
+    for (query, stored) in [("?dryRun=All", 2), ("", 3)] {
+        let path = format!("{DEPLOYMENTS}/d/scale{query}");
+        let (code, answer) = server.patch(&path, MERGE, change.clone()).await;
+        assert_eq!((code, &answer["spec"]["replicas"]), (200, &json!(3)), "{answer}");
+        let (_, found) = server.get(&format!("{DEPLOYMENTS}/d")).await;
+        assert_eq!(found["spec"]["replicas"], stored);
+    }
+}
+
 fn daemon_set(name: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},

@@ -18,33 +18,28 @@ use crate::store::Object;
 
 const APPLY: &str = "application/apply-patch+yaml";
 
+/// A patch as it was sent. What is wrong with it is told once it is known that there is something to patch.
+#[derive(Debug)]
+pub struct Patch<'c> {
+    media: &'c str,
+    value: Result<Value, Status>,
+    oddities: Oddities,
+}
+
 /// Serves the request.
 ///
 /// # Errors
 /// The refusal.
 pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
-    let given = call.request.content_type.as_deref().unwrap_or_default();
-    let media = given.split(';').next().unwrap_or_default().trim();
-    let known = [
-        "application/json-patch+json",
-        "application/merge-patch+json",
-        "application/strategic-merge-patch+json",
-        APPLY,
-    ];
-    let typed = !call.kind.schema.is_empty();
-    if !known.contains(&media) || (!typed && media == "application/strategic-merge-patch+json") {
-        return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", ""));
-    }
+    let media = media(call)?;
     options::check_write(&call.request.query, "PatchOptions", media == APPLY)?;
     if media == APPLY {
         return crate::apply::patch(call);
     }
-    // Reading takes as long as the body is large, and others wait for the store.
-    let mut oddities = Oddities::default();
-    let patch = read(call, &mut oddities);
+    let given = read(call)?;
     let mut store = call.store();
     let current = call.current(&store)?;
-    let mut patch = patch?;
+    let mut patch = given.value?;
     if media == "application/json-patch+json" && patch.is_null() {
         patch = Value::Array(Vec::new());
     }
@@ -66,24 +61,58 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     };
     let patched = apply()?;
     let shown = || apply().unwrap_or_default().to_string();
-    let mut change = result(call, patched, shown, oddities, &current)?;
+    let mut change = result(call, patched, shown, given.oddities, &current)?;
     if media == "application/strategic-merge-patch+json" {
         change.raw = raw::rewritten(call, &mut change.object);
     }
     call.commit(&mut store, &current, &old, change)
 }
 
-/// A value of a named type with the request's patch applied, for subresources that are no view of an object.
+/// The format of the request's patch.
+///
+/// # Errors
+/// 415 when the kind has no patches of such a format.
+fn media<'c>(call: &'c Call<'_>) -> Result<&'c str, Status> {
+    let given = call.request.content_type.as_deref().unwrap_or_default();
+    let media = given.split(';').next().unwrap_or_default().trim();
+    let known = [
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/strategic-merge-patch+json",
+        APPLY,
+    ];
+    let typed = !call.kind.schema.is_empty();
+    if !known.contains(&media) || (!typed && media == "application/strategic-merge-patch+json") {
+        return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", ""));
+    }
+    Ok(media)
+}
+
+/// Reads the request's patch. That takes as long as the body is large, and others wait for the store: whoever reads does not hold it.
+///
+/// # Errors
+/// 415 when the kind has no patches of such a format.
+pub fn read<'c>(call: &'c Call<'_>) -> Result<Patch<'c>, Status> {
+    let media = media(call)?;
+    let mut oddities = Oddities::default();
+    let value = parse(&call.request.body, &mut oddities);
+    Ok(Patch { media, value, oddities })
+}
+
+/// A value of a named type with a patch applied, for subresources that are no view of an object.
 ///
 /// # Errors
 /// The refusal.
-pub fn patched(call: &Call<'_>, before: &Value, schema: &str) -> Result<Value, Status> {
-    let mut oddities = Oddities::default();
-    let patch = read(call, &mut oddities)?;
-    let media = call.request.content_type.as_deref().unwrap_or_default();
-    let media = media.split(';').next().unwrap_or_default().trim();
-    let patched = apply(media, schema, before, &patch).map_err(refusal)?;
-    decode::normal(patched.clone(), schema, &mut oddities).map_err(|why| unfit(&patched.to_string(), &why))
+pub fn patched(patch: Patch<'_>, before: &Value, schema: &str) -> Result<Value, Status> {
+    let Patch {
+        media,
+        value,
+        mut oddities,
+    } = patch;
+    let value = value?;
+    let apply = || apply(media, schema, before, &value).map_err(refusal);
+    let patched = decode::normal(apply()?, schema, &mut oddities);
+    patched.map_err(|why| unfit(&apply().unwrap_or_default().to_string(), &why))
 }
 
 /// 422 for a patch that leaves no object of its kind.
@@ -92,13 +121,10 @@ fn unfit(patched: &str, why: &str) -> Status {
     Status::invalid("", "", "", vec![cause])
 }
 
-fn read(call: &Call<'_>, oddities: &mut Oddities) -> Result<Value, Status> {
-    match &call.request.body {
+fn parse(body: &Body, oddities: &mut Oddities) -> Result<Value, Status> {
+    match body {
         Body::Value(value) => Ok(value.clone()),
-        Body::Bytes(bytes) if call.request.body.is_empty() => {
-            let _ = bytes;
-            Err(Status::bad_request("error decoding patch: unexpected end of JSON input"))
-        }
+        Body::Bytes(_) if body.is_empty() => Err(Status::bad_request("error decoding patch: unexpected end of JSON input")),
         Body::Bytes(bytes) => {
             decode::parse(bytes, oddities).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
         }

@@ -1,14 +1,18 @@
 //! The subresource `scale`: how many replicas there are to be, in one form for all kinds.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::negotiate::Shape;
+use super::patching::{self, Patch};
 use super::reply::Reply;
 use super::write::Change;
-use super::{Call, input, patching, pods, table};
+use super::{Call, input, pods, table};
 use crate::Status;
 use crate::rules::text;
 use crate::status::Cause;
+use crate::store::{Object, Store};
 
 /// Where a kind keeps what its scale says, as pointers.
 #[derive(Clone, Debug)]
@@ -34,54 +38,33 @@ impl Paths {
     }
 }
 
+/// What a scale is to become.
+#[derive(Debug)]
+enum Asked<'c> {
+    /// What a patch makes of it.
+    Patched(Patch<'c>),
+    /// This.
+    Put(Value),
+}
+
 /// Serves the request.
 ///
 /// # Errors
 /// The refusal.
 pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
+    // Reading takes as long as the body is large, and others wait for the store.
+    let asked = match call.request.method.as_str() {
+        "GET" => None,
+        "PATCH" => Some(Asked::Patched(patching::read(call)?)),
+        _ => Some(Asked::Put(given(call)?)),
+    };
     let mut store = call.store();
     let current = call.current(&store)?;
     let mut object = call.kind.rules.to_served(current.value());
-    let is_custom = call.kind.custom.is_some();
-    if is_custom && call.request.method == "GET" && object.pointer(&paths(call).spec).is_none() {
-        let path = paths(call).spec.replace('/', ".");
-        let why = format!("Internal error occurred: the spec replicas field \"{path}\" does not exist");
-        let cause = Cause::new("", "", why.trim_start_matches("Internal error occurred: "));
-        return Err(Status::new(500, "InternalError", why.as_str()).because(vec![cause]));
-    }
-    let media = call.request.content_type.as_deref().unwrap_or_default();
-    if is_custom && call.request.method == "PATCH" && media.starts_with("application/strategic") {
-        return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", ""));
-    }
-    if call.request.method != "GET" {
-        let before = shown(call, &object);
-        let wanted = if call.request.method == "PATCH" {
-            patching::patched(call, &before, "Scale")?
-        } else {
-            input::formed(given(call)?, "Scale")?
-        };
-        let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
-        input::check_revision(call, text(&wanted, "/metadata/resourceVersion"), &current)?;
-        if is_custom && replicas.as_i64().is_some_and(|replicas| replicas < 0) {
-            let path = paths(call).spec.replace('/', ".");
-            let cause = Cause::invalid(path, &replicas, "should be a non-negative integer");
-            return Err(call.invalid(&call.target.name, vec![cause]));
-        }
-        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
-            let cause = Cause::invalid("spec.replicas", &replicas, "must be greater than or equal to 0");
-            return Err(Status::invalid("autoscaling", "Scale", &call.target.name, vec![cause]));
-        }
-        set(&mut object, &paths(call).spec, replicas);
-        call.admit_other(&store, "UPDATE", &shown(call, &object), &before)?;
-        let change = Change {
-            object: object.clone(),
-            status: false,
-            warnings: Vec::new(),
-            raw: None,
-            managers: None,
-        };
-        call.commit(&mut store, &current, &current.value(), change)?;
-        object = call.kind.rules.to_served(call.current(&store)?.value());
+    match asked {
+        None if call.kind.custom.is_some() && object.pointer(&paths(call).spec).is_none() => return Err(unset(call)),
+        None => {}
+        Some(asked) => change(call, &mut store, &current, &mut object, asked)?,
     }
     let scale = shown(call, &object);
     Ok(match call.accepted.shape {
@@ -91,15 +74,67 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
     })
 }
 
+/// 500 for a custom resource that does not say how many replicas it wants.
+fn unset(call: &Call<'_>) -> Status {
+    let path = paths(call).spec.replace('/', ".");
+    let why = format!("the spec replicas field \"{path}\" does not exist");
+    let message = format!("Internal error occurred: {why}");
+    Status::new(500, "InternalError", message).because(vec![Cause::new("", "", why)])
+}
+
+/// Carries out a change of the scale of an object, and leaves the object as it is then.
+fn change(call: &Call<'_>, store: &mut Store, current: &Arc<Object>, object: &mut Value, asked: Asked<'_>) -> Result<(), Status> {
+    let before = shown(call, object);
+    let wanted = match asked {
+        Asked::Patched(patch) => patching::patched(patch, &before, "Scale")?,
+        Asked::Put(scale) => scale,
+    };
+    let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
+    input::check_revision(call, text(&wanted, "/metadata/resourceVersion"), current)?;
+    if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+        return Err(negative(call, &replicas));
+    }
+    set(object, &paths(call).spec, replicas);
+    call.admit_other(store, "UPDATE", &shown(call, object), &before)?;
+    let change = Change {
+        object: object.clone(),
+        status: false,
+        warnings: Vec::new(),
+        raw: None,
+        managers: None,
+    };
+    call.commit(store, current, &current.value(), change)?;
+    if !call.dry_run() {
+        *object = call.kind.rules.to_served(call.current(store)?.value());
+    }
+    Ok(())
+}
+
+fn negative(call: &Call<'_>, replicas: &Value) -> Status {
+    if call.kind.custom.is_some() {
+        let path = paths(call).spec.replace('/', ".");
+        let cause = Cause::invalid(path, replicas, "should be a non-negative integer");
+        return call.invalid(&call.target.name, vec![cause]);
+    }
+    let cause = Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+    Status::invalid("autoscaling", "Scale", &call.target.name, vec![cause])
+}
+
+/// The Scale that was sent.
 fn given(call: &Call<'_>) -> Result<Value, Status> {
     let given = pods::body(call, "Scale")?;
     let (version, kind) = (text(&given, "/apiVersion"), text(&given, "/kind"));
-    if matches!(version, "" | "autoscaling/v1") && matches!(kind, "" | "Scale") {
-        return Ok(given);
+    if !matches!(version, "" | "autoscaling/v1") || !matches!(kind, "" | "Scale") {
+        let why = format!("converting (v1.{kind}) to (autoscaling.Scale): unknown conversion");
+        let message = format!("{kind} in version \"v1\" cannot be handled as a Scale: {why}");
+        return Err(Status::bad_request(message));
     }
-    let why = format!("converting (v1.{kind}) to (autoscaling.Scale): unknown conversion");
-    let message = format!("{kind} in version \"v1\" cannot be handled as a Scale: {why}");
-    Err(Status::bad_request(message))
+    let mut given = input::formed(given, "Scale")?;
+    if text(&given, "/metadata/name").is_empty() {
+        return Err(input::nameless(call));
+    }
+    input::place(call, &mut given)?;
+    Ok(given)
 }
 
 fn paths(call: &Call<'_>) -> Paths {
