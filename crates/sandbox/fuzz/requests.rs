@@ -253,11 +253,11 @@ fn bent(mut bytes: Vec<u8>, choices: &mut Choices<'_>) -> Vec<u8> {
 
 // === judging answers ===
 
-/// Sends the requests to a cluster of its own and judges every answer, and what they left behind.
+/// Sends the requests to a cluster of its own and judges every answer, and what they left behind. Returns the statuses of the answers.
 ///
 /// # Panics
 /// When something does not hold, which is the finding.
-pub fn play(requests: &[Sent]) {
+pub fn play(requests: &[Sent]) -> Vec<u16> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -283,8 +283,9 @@ pub fn play(requests: &[Sent]) {
             let request = Sent::plain("POST", collection, text);
             judge(&mut service, &request).await;
         }
+        let mut statuses = Vec::new();
         for request in requests {
-            judge(&mut service, request).await;
+            statuses.push(judge(&mut service, request).await);
         }
         // Everything can still be shown, and the parts that looked at it live.
         for (collection, _, _) in &named {
@@ -301,7 +302,8 @@ pub fn play(requests: &[Sent]) {
         assert!(!parts.is_finished(), "a simulated part of the cluster died");
         shutdown.trigger();
         parts.await.expect("the parts end with the shutdown");
-    });
+        statuses
+    })
 }
 
 impl Sent {

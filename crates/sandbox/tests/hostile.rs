@@ -201,7 +201,7 @@ fn long_lists_cost_what_they_are_long() {
         .map(|(media, query, body)| format!("PATCH {object}{query}\napplication/{media}\napplication/json\n{body}"))
         .collect();
     let bytes: Vec<Vec<u8>> = text.into_iter().map(String::into_bytes).collect();
-    requests::play(&requests::written(&bytes.join(&0xff)));
+    assert_eq!(requests::play(&requests::written(&bytes.join(&0xff))), [200; 4]);
 }
 
 /// The same for what is taken away: each of these lines would take half a minute or more with a step for each pair.
@@ -253,7 +253,8 @@ fn what_is_taken_away_costs_what_it_is_long() {
             format!("PATCH {object}{query}\napplication/{media}\napplication/json\n{body}").into_bytes()
         })
         .collect();
-    requests::play(&requests::written(&text.join(&0xff)));
+    let answers = requests::play(&requests::written(&text.join(&0xff)));
+    assert_eq!(answers, [200, 200, 200, 200, 200, 200, 200, 200, 413, 413]);
 }
 
 /// Somebody else is served between one object and the next. Which of two threads comes first is chance, so there are several rounds.

@@ -8,4 +8,6 @@ use libfuzzer_sys::fuzz_target;
 #[allow(dead_code, reason = "each target makes requests in one way")]
 mod requests;
 
-fuzz_target!(|bytes: &[u8]| requests::play(&requests::written(bytes)));
+fuzz_target!(|bytes: &[u8]| {
+    requests::play(&requests::written(bytes));
+});

@@ -219,3 +219,85 @@ fn compress(bytes: &[u8]) -> std::io::Result<Bytes> {
     encoder.write_all(bytes)?;
     encoder.finish().map(Bytes::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use bailiff_runtime::{Clock, Seed};
+
+    use super::super::kinds::Particular;
+    use super::super::path::Target;
+    use super::super::read;
+    use super::*;
+    use crate::rules::Rules;
+    use crate::{Config, Sandbox, User, Verb};
+
+    /// Fails where an object is encoded while others wait for the store.
+    #[derive(Debug)]
+    struct Considerate(Sandbox);
+
+    impl Rules for Considerate {
+        fn converts(&self) -> bool {
+            true
+        }
+
+        fn to_served(&self, object: Value) -> Value {
+            assert!(self.0.shared.store.try_lock().is_ok(), "the store is held");
+            object
+        }
+    }
+
+    #[test]
+    fn lists_are_encoded_while_others_are_served() {
+        let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
+        let sandbox = Sandbox::new(Config::default(), Clock::virtual_from(wall), &Seed::new(1));
+        let user = User::admin();
+        for name in ["a", "b"] {
+            let map = json!({"metadata": {"name": name}});
+            let maps = "/api/v1/namespaces/default/configmaps";
+            sandbox.request(&user, Verb::Create, maps, &map).expect("it is created");
+        }
+        let kind = Arc::new(Kind {
+            group: String::new(),
+            version: "v1".to_owned(),
+            resource: "configmaps".to_owned(),
+            singular: "configmap".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            schema: "ConfigMap",
+            storage: "configmaps".to_owned(),
+            namespaced: true,
+            short: Vec::new(),
+            categories: Vec::new(),
+            subresources: &[],
+            status: false,
+            virtual_: false,
+            delete_collection: true,
+            rules: Particular::Own(Box::new(Considerate(sandbox.clone()))),
+            custom: None,
+        });
+        for (shape, items) in [
+            (Shape::Whole, "items"),
+            (Shape::Table("v1"), "rows"),
+            (Shape::PartialList("v1"), "items"),
+        ] {
+            let call = Call {
+                sandbox: &sandbox,
+                request: &Request::default(),
+                user: &user,
+                target: &Target::default(),
+                kind: &kind,
+                accepted: Accepted {
+                    shape,
+                    ..Accepted::default()
+                },
+                now: sandbox.clock().now(),
+                warnings: std::cell::RefCell::default(),
+            };
+            let list: Value = match read::list(&call).expect("a list").body {
+                Content::Full(bytes) => serde_json::from_slice(&bytes).expect("JSON"),
+                Content::Object(value) => value,
+                other => panic!("no list: {other:?}"),
+            };
+            assert_eq!(list[items].as_array().map(Vec::len), Some(2), "{list}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! What is refused when a policy or a binding is created.
 
+use bailiff_sandbox::admission::policy::Policy;
 use serde_json::{Value, json};
 
 use super::server::{Server, causes};
@@ -210,12 +211,24 @@ async fn defaults_are_filled_in() {
 /// With all levels of their types compared at each use, these would take minutes, and others wait.
 #[tokio::test(start_paused = true)]
 async fn variables_that_nest_those_before_them_cost_what_they_are_long() {
-    let server = Server::new();
-    let nested = |nth: usize| format!("[{}]", vec![format!("variables.v{nth}"); 100].join(","));
-    let first = json!({"name": "v0", "expression": "object"});
-    let others = (1..1000).map(|nth| json!({"name": format!("v{nth}"), "expression": nested(nth - 1)}));
-    let variables: Vec<Value> = std::iter::once(first).chain(others).collect();
-    let spec = json!({"variables": variables, "validations": [{"expression": "variables.v3[0][0].size() > 0"}]});
-    let (code, answer) = server.post(POLICIES, &policy("nested", spec)).await;
+    let nested = |variables: usize, uses: usize| {
+        let list = |nth: usize| format!("[{}]", vec![format!("variables.v{nth}"); uses].join(","));
+        let first = json!({"name": "v0", "expression": "object"});
+        let others = (1..variables).map(|nth| json!({"name": format!("v{nth}"), "expression": list(nth - 1)}));
+        let variables: Vec<Value> = std::iter::once(first).chain(others).collect();
+        let spec = json!({"variables": variables, "validations": [{"expression": "variables.v3[0][0].size() > 0"}]});
+        policy("nested", spec)
+    };
+    // What is compared is the levels that a type has, which a few variables show.
+    let read = Policy::read(&nested(100, 1), &mut Vec::new());
+    let programs = read
+        .variables
+        .iter()
+        .filter_map(|(_, expression)| expression.program.as_ref().ok());
+    let levels: Vec<usize> = programs
+        .map(|program| program.result().formal().matches("list(").count())
+        .collect();
+    assert_eq!((levels.len(), levels.iter().max()), (100, Some(&16)), "{levels:?}");
+    let (code, answer) = Server::new().post(POLICIES, &nested(1000, 100)).await;
     assert_eq!(code, 201, "{answer}");
 }
