@@ -28,6 +28,7 @@ pub mod names;
 pub mod negotiate;
 pub mod openapi;
 pub mod options;
+pub mod paging;
 pub mod patching;
 pub mod path;
 pub mod pods;

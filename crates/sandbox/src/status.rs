@@ -16,6 +16,8 @@ pub struct Status {
     pub message: String,
     /// What it was about, and which fields are at fault.
     pub details: Option<Box<Details>>,
+    /// The token by which a list may go on all the same.
+    pub token: Option<Box<str>>,
 }
 
 /// What a refused request was about.
@@ -54,6 +56,7 @@ impl Status {
             reason,
             message: message.into(),
             details: None,
+            token: None,
         }
     }
 
@@ -78,6 +81,13 @@ impl Status {
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details.get_or_insert_default().retry_after = Some(seconds);
+        self
+    }
+
+    /// The same for a list that may go on all the same.
+    #[must_use]
+    pub fn going_on(mut self, token: String) -> Self {
+        self.token = Some(token.into());
         self
     }
 
@@ -194,6 +204,9 @@ impl Status {
         }
         if let Some(details) = &self.details {
             fields.insert("details".into(), details.to_value());
+        }
+        if let Some(token) = &self.token {
+            fields.insert("metadata".into(), json!({"continue": token}));
         }
         fields.insert("code".into(), self.code.into());
         status

@@ -366,3 +366,41 @@ async fn a_watch_of_a_selection_tells_what_comes_into_it_and_leaves_it() {
         }
     }
 }
+
+/// Of a list whose state is forgotten, the rest can be had as it is now, and the answer says how.
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_list_that_is_too_old_can_be_had_as_it_is_now() {
+    let server = Server::new();
+    for name in ["a", "b", "c"] {
+        assert_eq!(server.post(PODS, &pod(name, json!({}), json!({}))).await.0, 201);
+    }
+    let (_, first) = server.get(&format!("{PODS}?limit=1")).await;
+    let text = |pointer: &str| first.pointer(pointer).and_then(Value::as_str).expect("a text");
+    let (token, revision) = (text("/metadata/continue"), text("/metadata/resourceVersion"));
+    let (code, _, _) = server
+        .send("DELETE", &format!("{PODS}/b?gracePeriodSeconds=0"), "", &Value::Null)
+        .await;
+    assert_eq!(code, 200);
+    server.compact();
+    let (code, refusal) = server.get(&format!("{PODS}?limit=1&continue={token}")).await;
+    assert_eq!((code, &refusal["reason"]), (410, &json!("Expired")), "{refusal}");
+    let token = refusal["metadata"]["continue"].as_str().expect("a token");
+    let (code, rest) = server.get(&format!("{PODS}?limit=1&continue={token}")).await;
+    assert_eq!(
+        (code, &rest["items"][0]["metadata"]["name"], rest["metadata"].get("continue")),
+        (200, &json!("c"), None),
+        "{rest}"
+    );
+    // One that is no rest of anything has to start again.
+    let (code, refusal) = server
+        .get(&format!("{PODS}?resourceVersion={revision}&resourceVersionMatch=Exact"))
+        .await;
+    assert_eq!(
+        (code, &refusal["metadata"], &refusal["message"]),
+        (
+            410,
+            &json!({}),
+            &json!("The resourceVersion for the provided list is too old.")
+        )
+    );
+}

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::input;
 use super::options::DeleteOptions;
+use super::paging::Paged;
 use super::reply::Reply;
 use super::write::Stored;
 use super::{Call, custom, encode, read};
@@ -81,7 +82,7 @@ pub fn collection(call: &Call<'_>) -> Result<Reply, Status> {
     let (page, revision) = {
         let store = call.store();
         let revision = store.revision();
-        let page = read::cut(call, read::objects(call, &store).cloned(), limit, &selector, revision);
+        let page = Paged::cut(call, read::objects(call, &store).cloned(), limit, &selector, revision);
         (page, revision)
     };
     // One by one, as others are served meanwhile: what is gone by then needs no deleting, and what changed goes as it is then.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
 use super::negotiate::{Encoding, Shape};
+use super::paging::{Paged, Token};
 use super::reply::{Content, Reply};
 use super::request::Query;
 use super::selector::Selector;
@@ -146,66 +145,6 @@ pub fn objects<'s>(call: &'s Call<'_>, store: &'s Store) -> Box<dyn Iterator<Ite
     }
 }
 
-/// Where a list goes on, and as of which revision. Clients pass it back unread.
-#[derive(Debug)]
-struct Token {
-    revision: u64,
-    /// The last key that was answered.
-    after: Key,
-    /// How many objects are left, where that was counted.
-    left: Option<usize>,
-}
-
-/// The version of continue tokens, which is theirs alone.
-const TOKENS: &str = "meta.k8s.io/v1";
-
-impl Token {
-    fn encode(&self, call: &Call<'_>) -> String {
-        let Self { revision, after, left } = self;
-        let start = if call.kind.namespaced && call.target.namespace.is_empty() {
-            format!("/{}/{}\0", after.namespace, after.name)
-        } else {
-            format!("/{}\0", after.name)
-        };
-        let value = json!({"v": TOKENS, "rv": revision, "start": start, "left": left});
-        URL_SAFE_NO_PAD.encode(value.to_string())
-    }
-
-    fn decode(text: &str, call: &Call<'_>, current: u64) -> Result<Self, Status> {
-        let invalid = |why: &str| Status::bad_request(format!("continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
-        let bytes = bytes.map_err(|_| invalid("illegal base64 data"))?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid("it is no JSON"))?;
-        if value.get("v").and_then(Value::as_str) != Some(TOKENS) {
-            return Err(invalid("server does not recognize this encoded version"));
-        }
-        let start = value.get("start").and_then(Value::as_str).unwrap_or_default();
-        let key = start.strip_prefix('/').unwrap_or(start).trim_end_matches('\0');
-        if key.is_empty() || key.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err(invalid("encoded start key empty or malformed"));
-        }
-        let after = match key.split_once('/') {
-            Some((namespace, name)) if call.kind.namespaced && call.target.namespace.is_empty() => Key::new(namespace, name),
-            _ if call.kind.namespaced => Key::new(&call.target.namespace, key),
-            _ => Key::new("", key),
-        };
-        let revision = match value.get("rv").and_then(Value::as_i64).unwrap_or(0) {
-            0 => return Err(invalid("incorrect encoded start resourceVersion")),
-            // Whatever is newest.
-            negative @ ..0 => negative.unsigned_abs().max(current),
-            revision => revision.unsigned_abs(),
-        };
-        Ok(Self {
-            revision,
-            after,
-            left: value
-                .get("left")
-                .and_then(Value::as_u64)
-                .and_then(|left| usize::try_from(left).ok()),
-        })
-    }
-}
-
 /// What state a list shows, and how much of it.
 #[derive(Debug, Default)]
 struct Page {
@@ -246,7 +185,7 @@ pub fn list(call: &Call<'_>) -> Result<Reply, Status> {
 
 /// What a list is to say, and as of which revision.
 fn listed(call: &Call<'_>, store: &Store, selector: &Selector, wanted: Option<u64>) -> Result<(Paged, u64), Status> {
-    let page = page(call, wanted, store.revision())?;
+    let page = page(call, wanted)?;
     // What any state may answer is answered from what this resource last saw, as the real server's cache does.
     let newest = match (wanted, store.table(&call.kind.storage)) {
         (Some(wanted), Some(table)) => table.last().max(wanted),
@@ -256,7 +195,7 @@ fn listed(call: &Call<'_>, store: &Store, selector: &Selector, wanted: Option<u6
     let Some(table) = store.table(&call.kind.storage) else {
         return Err(Status::no_such_path());
     };
-    let past = past(table, page.at)?;
+    let past = past(table, page.at).map_err(|TooOld| too_old(call, page.after.as_ref()))?;
     let namespace = namespace(call);
     let rows: Box<dyn Iterator<Item = &Arc<Object>>> = match &past {
         None => candidates(table, namespace, selector, page.after.clone()),
@@ -285,70 +224,40 @@ fn listed(call: &Call<'_>, store: &Store, selector: &Selector, wanted: Option<u6
         // Clients are not told how many, nor whether any of what is left matches.
         _ => usize::from(rows.next().is_some()),
     };
-    let remaining = is_counted.then_some(left).filter(|left| *left > 0);
-    let token = chosen.last().filter(|_| left > 0).map(|last| {
-        let token = Token {
-            revision,
-            after: last.key().clone(),
-            left: remaining,
-        };
-        token.encode(call)
-    });
-    let page = Paged {
-        chosen,
-        token,
-        remaining,
-    };
-    Ok((page, revision))
+    Ok((Paged::new(call, chosen, left, is_counted, revision), revision))
 }
 
-/// The first objects of a collection, and how to go on.
-#[derive(Debug)]
-pub struct Paged {
-    /// What comes now.
-    pub chosen: Vec<Arc<Object>>,
-    /// Where the rest starts.
-    pub token: Option<String>,
-    /// How many there are left, where that is told.
-    pub remaining: Option<usize>,
-}
-
-/// Cuts a collection after `limit` objects.
-pub fn cut(call: &Call<'_>, rest: impl Iterator<Item = Arc<Object>>, limit: usize, selector: &Selector, revision: u64) -> Paged {
-    let mut rest = rest.filter(|object| selector.matches(object));
-    let chosen: Vec<Arc<Object>> = rest.by_ref().take(limit).collect();
-    let left = rest.count();
-    let remaining = Some(left).filter(|left| selector.is_empty() && *left > 0);
-    let token = chosen.last().filter(|_| left > 0).map(|last| {
-        let token = Token {
-            revision,
-            after: last.key().clone(),
-            left: remaining,
-        };
-        token.encode(call)
-    });
-    Paged {
-        chosen,
-        token,
-        remaining,
-    }
-}
+/// A state that is not remembered any more.
+struct TooOld;
 
 /// How a table was, unless that is how it is.
-fn past(table: &Table, at: Option<u64>) -> Result<Option<Past<'_>>, Status> {
-    let expired = || {
-        Status::expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the \
-             continue parameter, or use the continue token in this response to retrieve the remainder of the results.",
-        )
-    };
+fn past(table: &Table, at: Option<u64>) -> Result<Option<Past<'_>>, TooOld> {
     match at {
-        Some(at) if at < table.compacted() || table.after(at).is_some() => table.at(at).map(Some).ok_or_else(expired),
+        Some(at) if at < table.compacted() || table.after(at).is_some() => table.at(at).map(Some).ok_or(TooOld),
         _ => Ok(None),
     }
 }
 
-fn page(call: &Call<'_>, wanted: Option<u64>, current: u64) -> Result<Page, Status> {
+/// 410 for a list of such a state. Where it is the rest of one, the client may have the rest as it is now.
+fn too_old(call: &Call<'_>, after: Option<&Key>) -> Status {
+    let Some(after) = after else {
+        return Status::expired("The resourceVersion for the provided list is too old.");
+    };
+    let token = Token {
+        revision: None,
+        after: after.clone(),
+        left: None,
+    };
+    Status::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue \
+         parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided \
+         token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was \
+         returned and now may show up in the list.",
+    )
+    .going_on(token.encode(call))
+}
+
+fn page(call: &Call<'_>, wanted: Option<u64>) -> Result<Page, Status> {
     let query = &call.request.query;
     let limit = query
         .number("limit")?
@@ -361,9 +270,9 @@ fn page(call: &Call<'_>, wanted: Option<u64>, current: u64) -> Result<Page, Stat
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        let token = Token::decode(token, call, current)?;
+        let token = Token::decode(token, call)?;
         return Ok(Page {
-            at: Some(token.revision),
+            at: token.revision,
             after: Some(token.after),
             // A limit with "any state" is not honoured, here as elsewhere.
             limit: limit.filter(|_| wanted.is_none()),

@@ -86,6 +86,11 @@ impl Server {
         (status, answer)
     }
 
+    /// Forgets what was before.
+    pub fn compact(&self) {
+        self.0.compact();
+    }
+
     pub async fn get(&self, path: &str) -> (u16, Value) {
         let (status, _, answer) = self.send("GET", path, "application/json", &Value::Null).await;
         (status, answer)
