@@ -218,6 +218,15 @@ impl Value {
     /// # Errors
     /// When it is nested too deeply.
     pub fn from_json(json: &serde_json::Value) -> Result<Self, EvalError> {
+        Self::from_json_within(json, &mut Meter::new(u64::MAX))
+    }
+
+    /// The same where it must not cost more than a meter has left: a step for each value, and what its texts cost.
+    ///
+    /// # Errors
+    /// When it costs more, or is nested too deeply.
+    pub fn from_json_within(json: &serde_json::Value, meter: &mut Meter) -> Result<Self, EvalError> {
+        meter.charge(1)?;
         Ok(match json {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(value) => Self::Bool(*value),
@@ -225,13 +234,21 @@ impl Value {
                 Some(value) => Self::Int(value),
                 None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
             },
-            serde_json::Value::String(text) => Self::text(text),
-            serde_json::Value::Array(items) => Self::list(items.iter().map(Self::from_json).collect::<Result<_, _>>()?)?,
+            serde_json::Value::String(text) => {
+                meter.charge_text(text.len())?;
+                Self::text(text)
+            }
+            serde_json::Value::Array(items) => {
+                let items = items.iter().map(|item| Self::from_json_within(item, meter));
+                Self::list(items.collect::<Result<_, _>>()?)?
+            }
             serde_json::Value::Object(fields) => {
-                let entry =
-                    |(key, value): (&String, &serde_json::Value)| Ok((Key::String(key.as_str().into()), Self::from_json(value)?));
-                let entries: Result<_, EvalError> = fields.iter().map(entry).collect();
-                Self::Map(Map::new(entries?)?)
+                let mut entries = BTreeMap::new();
+                for (key, value) in fields {
+                    meter.charge_text(key.len())?;
+                    entries.insert(Key::String(key.as_str().into()), Self::from_json_within(value, meter)?);
+                }
+                Self::Map(Map::new(entries)?)
             }
         })
     }
@@ -443,6 +460,18 @@ mod tests {
         ] {
             assert_eq!(Value::from_json(&json).expect("not deep").type_name(), name, "{json}");
         }
+    }
+
+    #[test]
+    fn what_is_read_costs_what_it_is_long() {
+        let many = json!({"list": vec![0; 100], "text": "a".repeat(100)});
+        // The map, the list and its items, the text; a step for each ten bytes of text and each name.
+        let cost = 1 + 101 + 1 + 10 + 2;
+        let mut meter = Meter::new(cost);
+        assert!(Value::from_json_within(&many, &mut meter).is_ok());
+        assert_eq!(meter.left(), 0);
+        let mut meter = Meter::new(cost - 1);
+        assert_eq!(Value::from_json_within(&many, &mut meter).err(), Some(EvalError::Cost));
     }
 
     #[test]

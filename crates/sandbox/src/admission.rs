@@ -1,22 +1,29 @@
 //! Admission by policies: what ValidatingAdmissionPolicies and their bindings say about a request.
 //!
-//! [`judge`] is all of it. It is pure: what it may look at beside the request is behind [`World`]. Policies are compiled once, when
-//! one of them or a binding changes; a server that has no binding never gets here.
+//! [`judge`] is all of it. It is pure: what it may look at beside the request is behind [`World`]. A policy is compiled once for each
+//! of its states; a server that has no binding never gets here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::api::selector::Selector;
-use crate::{Status, User};
+use crate::{Object, Status, User};
 
 pub mod evaluate;
 pub mod matching;
 pub mod names;
 pub mod params;
 pub mod policy;
+pub mod sight;
+#[cfg(test)]
+mod tests;
 
 use bailiff_cel::{Check, Decision};
 use evaluate::Finding;
 use policy::{Action, Binding, ParamKind, Policy};
+use sight::Sight;
 
 /// A request, as policies see it.
 #[derive(Debug)]
@@ -77,8 +84,19 @@ pub trait World {
 /// All policies, and what binds them.
 #[derive(Debug, Default)]
 pub struct Policies {
-    /// By name, each with its bindings by name.
-    pub list: Vec<(Policy, Vec<Binding>)>,
+    /// By name.
+    pub list: Vec<Bound>,
+}
+
+/// A policy that something binds.
+#[derive(Debug)]
+pub struct Bound {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// Its bindings, by name.
+    pub bindings: Vec<Binding>,
+    /// The revision of its state.
+    revision: u64,
 }
 
 /// What came of a judgement.
@@ -100,16 +118,32 @@ pub struct Denial {
 }
 
 impl Policies {
-    /// Compiles what is stored. Policies that nothing binds are left out.
-    pub fn of(policies: &[Value], bindings: &[Value]) -> Self {
-        let bindings: Vec<Binding> = bindings.iter().map(Binding::of).collect();
+    /// Compiles what is stored, but for policies whose state is that of before. Policies that nothing binds are left out.
+    pub fn of(policies: &[Arc<Object>], bindings: &[Arc<Object>], before: &Self) -> Self {
+        let known = before
+            .list
+            .iter()
+            .map(|bound| ((bound.policy.name.as_str(), bound.revision), &bound.policy));
+        let known: BTreeMap<(&str, u64), &Arc<Policy>> = known.collect();
+        let mut bound: BTreeMap<String, Vec<Binding>> = BTreeMap::new();
+        for binding in bindings.iter().map(|object| Binding::of(&object.value())) {
+            bound.entry(binding.policy.clone()).or_default().push(binding);
+        }
         let mut list = Vec::new();
         for object in policies {
-            let name = crate::rules::text(object, "/metadata/name");
-            let own: Vec<Binding> = bindings.iter().filter(|binding| binding.policy == name).cloned().collect();
-            if !own.is_empty() {
-                list.push((Policy::read(object, &mut Vec::new()), own));
-            }
+            let Some(bindings) = bound.remove(object.name()) else {
+                continue;
+            };
+            let revision = object.revision();
+            let policy = match known.get(&(object.name(), revision)) {
+                Some(policy) => Arc::clone(policy),
+                None => Arc::new(Policy::read(&object.value(), &mut Vec::new())),
+            };
+            list.push(Bound {
+                policy,
+                bindings,
+                revision,
+            });
         }
         Self { list }
     }
@@ -156,8 +190,9 @@ impl Attributes<'_> {
 
 /// What the policies say about a request.
 pub fn judge(policies: &Policies, attributes: &Attributes<'_>, world: &dyn World) -> Verdict {
+    let sight = Sight::new(attributes, world);
     let mut verdict = Verdict::default();
-    for (policy, bindings) in &policies.list {
+    for Bound { policy, bindings, .. } in &policies.list {
         let Some(form) = matching::form(&policy.constraints, attributes, world) else {
             continue;
         };
@@ -173,7 +208,7 @@ pub fn judge(policies: &Policies, attributes: &Attributes<'_>, world: &dyn World
                 .as_ref()
                 .is_none_or(|resources| matching::form(resources, attributes, world).is_some());
             if is_meant {
-                bound(policy, binding, (attributes, form), world, &mut verdict);
+                bound(policy, binding, &sight, form, &mut verdict);
             }
         }
     }
@@ -181,8 +216,8 @@ pub fn judge(policies: &Policies, attributes: &Attributes<'_>, world: &dyn World
 }
 
 /// What one policy says, by one of its bindings.
-fn bound(policy: &Policy, binding: &Binding, about: (&Attributes<'_>, &Form), world: &dyn World, verdict: &mut Verdict) {
-    let params = match params::collect(policy, binding, &about.0.namespace, world) {
+fn bound(policy: &Policy, binding: &Binding, sight: &Sight<'_>, form: &Form, verdict: &mut Verdict) {
+    let params = match params::collect(policy, binding, &sight.attributes.namespace, sight.world) {
         Ok(params) => params,
         Err(why) if policy.fails => {
             let why = format!("failed to configure binding: {why}");
@@ -191,7 +226,7 @@ fn bound(policy: &Policy, binding: &Binding, about: (&Attributes<'_>, &Form), wo
         Err(_) => return,
     };
     for params in params {
-        for finding in evaluate::evaluate(policy, about, params, world) {
+        for finding in evaluate::evaluate(policy, sight, form, params) {
             verdict.note(policy, binding, finding);
         }
     }

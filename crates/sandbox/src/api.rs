@@ -164,6 +164,10 @@ impl Call<'_> {
         if self.kind.virtual_ {
             return reviews::serve(self);
         }
+        // Reading an object is judged by nobody; connecting to one is.
+        if method != "GET" || !target.subresource.is_empty() {
+            self.prepare_policies();
+        }
         if self.kind.namespaced && target.namespace.is_empty() && !(method == "GET" && target.name.is_empty()) {
             return Err(Status::method_not_allowed());
         }

@@ -100,7 +100,7 @@ struct Shared {
     /// What tokens of this process carry, so that those of another are refused.
     mark: String,
     store: Mutex<Store>,
-    /// Taken while the store is held, never the other way round.
+    /// May be taken while the store is held, never the other way round.
     compiled: Mutex<api::admit::Compiled>,
 }
 

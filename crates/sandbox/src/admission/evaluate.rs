@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_cel::{Authority, Check, Decision, EvalError, Host, Meter, Value as Cel};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use super::Form;
 use super::policy::{Expression, Policy};
-use super::{Attributes, Form, World};
+use super::sight::Sight;
 
 /// What one expression may cost.
 const PER_EXPRESSION: u64 = 1_000_000;
@@ -34,13 +35,12 @@ pub enum Finding {
 }
 
 /// What a policy finds fault with.
-pub fn evaluate(policy: &Policy, about: (&Attributes<'_>, &Form), params: Value, world: &dyn World) -> Vec<Finding> {
+pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Value) -> Vec<Finding> {
     let scene = Scene {
         policy,
-        attributes: about.0,
-        form: about.1,
+        sight,
+        form,
         params,
-        world,
         known: RefCell::default(),
     };
     let refused = |message| Finding::Refused {
@@ -100,10 +100,9 @@ enum Fault {
 /// What expressions see.
 struct Scene<'a> {
     policy: &'a Policy,
-    attributes: &'a Attributes<'a>,
+    sight: &'a Sight<'a>,
     form: &'a Form,
     params: Value,
-    world: &'a dyn World,
     /// What was asked for before.
     known: RefCell<BTreeMap<String, Result<Cel, EvalError>>>,
 }
@@ -157,14 +156,11 @@ impl Scene<'_> {
             return self.variable_of(variable, meter);
         }
         match name {
-            "object" => Cel::from_json(&self.form.object),
-            "oldObject" => Cel::from_json(&self.form.old),
-            "params" => Cel::from_json(&self.params),
-            "request" => Cel::from_json(&self.request()),
-            "namespaceObject" => Cel::from_json(&self.namespace()),
+            // Each set of parameters is read for each binding that uses it, so whoever uses it pays.
+            "params" => Cel::from_json_within(&self.params, meter),
             "authorizer" => authority(Authority::Authorizer(Check::default())),
-            "authorizer.requestResource" => authority(Authority::Resource(self.own_check())),
-            _ => Err(EvalError::value(format!("no such attribute: {name}"))),
+            "authorizer.requestResource" => authority(Authority::Resource(self.sight.own_check())),
+            _ => self.sight.value(self.form, name),
         }
     }
 
@@ -183,99 +179,6 @@ impl Scene<'_> {
             }),
         }
     }
-
-    fn own_check(&self) -> Check {
-        let form = self.attributes.own();
-        Check {
-            group: form.group.clone(),
-            resource: form.resource.clone(),
-            subresource: self.attributes.subresource.clone(),
-            namespace: self.attributes.namespace.clone(),
-            name: self.attributes.name.clone(),
-            ..Check::default()
-        }
-    }
-
-    /// The request as JSON would have it: what is empty is left out, except where it never is.
-    fn request(&self) -> Value {
-        let attributes = self.attributes;
-        let own = attributes.own();
-        let kind = |(group, version, kind): &(String, String, String)| json!({"group": group, "version": version, "kind": kind});
-        let resource = |form: &Form| json!({"group": form.group, "version": form.version, "resource": form.resource});
-        let mut request = json!({
-            "uid": "",
-            "kind": kind(&self.form.kind), "resource": resource(self.form),
-            "requestKind": kind(&own.kind), "requestResource": resource(own),
-            "operation": attributes.operation, "userInfo": self.user(), "dryRun": attributes.dry_run,
-        });
-        for (field, text) in [
-            ("subResource", &attributes.subresource),
-            ("requestSubResource", &attributes.subresource),
-            ("name", &attributes.name),
-            ("namespace", &attributes.namespace),
-        ] {
-            if !text.is_empty() {
-                request[field] = text.as_str().into();
-            }
-        }
-        if !attributes.options.is_null() {
-            request["options"] = attributes.options.clone();
-        }
-        request
-    }
-
-    fn user(&self) -> Value {
-        let user = self.attributes.user;
-        let mut info = json!({"username": &*user.name});
-        if !user.uid.is_empty() {
-            info["uid"] = (&*user.uid).into();
-        }
-        if !user.groups.is_empty() {
-            info["groups"] = user.groups.iter().map(|group| &**group).collect();
-        }
-        let mut extra: Map<String, Value> = Map::new();
-        for (key, value) in &user.extra {
-            let values = extra.entry(&**key).or_insert_with(|| json!([]));
-            if let Value::Array(values) = values {
-                values.push((&**value).into());
-            }
-        }
-        if !extra.is_empty() {
-            info["extra"] = Value::Object(extra);
-        }
-        info
-    }
-
-    /// The Namespace of the object, as far as policies see it; null for what is in none, and for a Namespace itself.
-    fn namespace(&self) -> Value {
-        const SEEN: [&str; 12] = [
-            "name",
-            "generateName",
-            "namespace",
-            "uid",
-            "resourceVersion",
-            "generation",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "labels",
-            "annotations",
-            "finalizers",
-        ];
-        let attributes = self.attributes;
-        if attributes.namespace.is_empty() || attributes.about_namespace() {
-            return Value::Null;
-        }
-        let Some(namespace) = self.world.namespace(&attributes.namespace) else {
-            return Value::Null;
-        };
-        let given = |field: &str| namespace.get(field).cloned().unwrap_or_else(|| json!({}));
-        let mut metadata = given("metadata");
-        if let Value::Object(fields) = &mut metadata {
-            fields.retain(|field, _| SEEN.contains(&field.as_str()));
-        }
-        json!({"metadata": metadata, "spec": given("spec"), "status": given("status")})
-    }
 }
 
 impl Host for Scene<'_> {
@@ -292,6 +195,6 @@ impl Host for Scene<'_> {
     }
 
     fn decide(&self, check: &Check) -> Decision {
-        self.world.decide(check)
+        self.sight.world.decide(check)
     }
 }

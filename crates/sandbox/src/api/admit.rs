@@ -11,7 +11,7 @@ use super::selector::Selector;
 use super::{Call, options};
 use crate::admission::policy::ParamKind;
 use crate::admission::{self, Attributes, Form, Policies, World};
-use crate::store::{Key, Store};
+use crate::store::{Key, Object, Store, Table};
 use crate::{Authorization, Status, User};
 
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
@@ -22,6 +22,14 @@ const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.
 pub struct Compiled {
     from: (u64, u64),
     policies: Arc<Policies>,
+}
+
+/// Policies and bindings as they are stored, and the revisions of both tables.
+#[derive(Debug)]
+struct Stored {
+    at: (u64, u64),
+    policies: Vec<Arc<Object>>,
+    bindings: Vec<Arc<Object>>,
 }
 
 /// An object of a request, in what takes it.
@@ -89,9 +97,28 @@ impl Call<'_> {
         })
     }
 
+    /// Compiles the policies that are to judge the request. That takes as long as they are, and others wait for the store, so it is done
+    /// before the store is taken for the request.
+    pub fn prepare_policies(&self) {
+        let (before, stored) = {
+            let store = self.sandbox.store();
+            if !self.is_judged(&store) {
+                return;
+            }
+            self.compiled(&store)
+        };
+        if let Some(stored) = stored {
+            self.compile(&stored, &before);
+        }
+    }
+
+    /// Whether there are policies to judge the request. None judges what makes policies: one could lock everybody out.
+    fn is_judged(&self, store: &Store) -> bool {
+        store.table(BINDINGS).is_some_and(|table| !table.is_empty()) && !matches!(self.kind.storage.as_str(), POLICIES | BINDINGS)
+    }
+
     fn admit(&self, store: &Store, operation: &'static str, subject: impl FnOnce() -> Subject) -> Result<(), Status> {
-        // Policies do not judge what makes policies: one could lock everybody out.
-        if store.table(BINDINGS).is_none_or(|table| table.is_empty()) || matches!(self.kind.storage.as_str(), POLICIES | BINDINGS) {
+        if !self.is_judged(store) {
             return Ok(());
         }
         let policies = self.policies(store);
@@ -108,22 +135,40 @@ impl Call<'_> {
         }
     }
 
-    /// The policies that hold at present, compiled anew if one or a binding changed.
+    /// The policies that hold at present.
     fn policies(&self, store: &Store) -> Arc<Policies> {
-        let last = |table: &str| store.table(table).map_or(0, crate::store::Table::last);
-        let from = (last(POLICIES), last(BINDINGS));
+        match self.compiled(store) {
+            (policies, None) => policies,
+            // Only those that changed since the request came.
+            (before, Some(stored)) => self.compile(&stored, &before),
+        }
+    }
+
+    /// The policies as they were compiled, and those that are stored if these are others.
+    fn compiled(&self, store: &Store) -> (Arc<Policies>, Option<Stored>) {
+        let last = |table: &str| store.table(table).map_or(0, Table::last);
+        let at = (last(POLICIES), last(BINDINGS));
+        let compiled = self.sandbox.compiled().lock().unwrap_or_else(PoisonError::into_inner);
+        let all = |table: &str| store.table(table).into_iter().flat_map(Table::iter).cloned().collect();
+        let stored = (compiled.from != at).then(|| Stored {
+            at,
+            policies: all(POLICIES),
+            bindings: all(BINDINGS),
+        });
+        (compiled.policies.clone(), stored)
+    }
+
+    /// Compiles what is stored, as far as it is not what was there before, and remembers it unless somebody was faster with newer ones.
+    fn compile(&self, stored: &Stored, before: &Policies) -> Arc<Policies> {
+        let policies = Arc::new(Policies::of(&stored.policies, &stored.bindings, before));
         let mut compiled = self.sandbox.compiled().lock().unwrap_or_else(PoisonError::into_inner);
-        if compiled.from != from {
-            let all = |table: &str| -> Vec<Value> {
-                let objects = store.table(table).into_iter().flat_map(|table| table.iter());
-                objects.map(|object| object.value()).collect()
-            };
+        if compiled.from < stored.at {
             *compiled = Compiled {
-                from,
-                policies: Arc::new(Policies::of(&all(POLICIES), &all(BINDINGS))),
+                from: stored.at,
+                policies: policies.clone(),
             };
         }
-        compiled.policies.clone()
+        policies
     }
 
     fn attributes(&self, operation: &'static str, subject: Subject) -> Attributes<'_> {
@@ -239,7 +284,7 @@ impl World for Present<'_> {
         let Some(table) = self.store.table(&kind.storage) else {
             return Vec::new();
         };
-        let meant = |object: &&Arc<crate::Object>| selector.matches(object);
+        let meant = |object: &&Arc<Object>| selector.matches(object);
         let objects = table.in_namespace(namespace).filter(meant);
         objects.map(|object| shown(kind, object.value())).collect()
     }
@@ -269,5 +314,77 @@ impl World for Present<'_> {
             allowed: always || authz::allowed_in(self.store, user, &attributes),
             reason: String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_runtime::{Clock, Seed};
+
+    use super::super::handle;
+    use super::super::request::{Body, Request};
+    use super::*;
+    use crate::{Config, Sandbox, Verb};
+
+    const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    fn make(sandbox: &Sandbox, path: &str, object: &Value) {
+        sandbox
+            .request(&User::admin(), Verb::Create, path, object)
+            .expect("it is created");
+    }
+
+    /// A server with a policy that is bound.
+    fn mk_sandbox(name: &str) -> Sandbox {
+        let wall = "2026-11-21T01:00:00Z".parse().expect("a time");
+        let sandbox = Sandbox::new(Config::default(), Clock::virtual_from(wall), &Seed::new(1));
+        add_policy(&sandbox, name);
+        sandbox
+    }
+
+    fn add_policy(sandbox: &Sandbox, name: &str) {
+        let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]});
+        let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]});
+        let path = format!("{GROUP}/validatingadmissionpolicies");
+        make(sandbox, &path, &json!({"metadata": {"name": name}, "spec": spec}));
+        let spec = json!({"policyName": name, "validationActions": ["Deny"]});
+        let path = format!("{GROUP}/validatingadmissionpolicybindings");
+        make(sandbox, &path, &json!({"metadata": {"name": name}, "spec": spec}));
+    }
+
+    /// The policies as they were compiled last.
+    fn compiled(sandbox: &Sandbox) -> Arc<Policies> {
+        sandbox.compiled().lock().expect("nobody panicked").policies.clone()
+    }
+
+    #[test]
+    fn policies_are_compiled_before_the_store_is_taken() {
+        let sandbox = mk_sandbox("a");
+        assert!(compiled(&sandbox).list.is_empty(), "nothing was to be judged yet");
+        // What cannot be read is refused before the store is looked at, let alone judged.
+        let request = Request {
+            method: "POST".to_owned(),
+            path: MAPS.to_owned(),
+            body: Body::Bytes("[".into()),
+            ..Request::default()
+        };
+        assert_eq!(handle(&sandbox, &request, Some(&User::admin())).status, 400);
+        let before = compiled(&sandbox);
+        assert_eq!(before.list.len(), 1);
+        make(&sandbox, MAPS, &json!({"metadata": {"name": "m"}}));
+        assert!(Arc::ptr_eq(&before, &compiled(&sandbox)), "they are as they were");
+    }
+
+    #[test]
+    fn a_policy_is_compiled_once_whatever_happens_to_others() {
+        let sandbox = mk_sandbox("a");
+        make(&sandbox, MAPS, &json!({"metadata": {"name": "m"}}));
+        let before = compiled(&sandbox);
+        add_policy(&sandbox, "b");
+        make(&sandbox, MAPS, &json!({"metadata": {"name": "n"}}));
+        let after = compiled(&sandbox);
+        assert_eq!((before.list.len(), after.list.len()), (1, 2));
+        assert!(Arc::ptr_eq(&before.list[0].policy, &after.list[0].policy));
     }
 }
