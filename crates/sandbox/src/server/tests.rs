@@ -45,6 +45,25 @@ impl Bench {
         (client, conversation)
     }
 
+    /// Opens a watch over HTTP/2, and grants it the 64 KiB that a client does that says nothing.
+    async fn watch(&self) -> (DuplexStream, JoinHandle<bool>) {
+        let (mut client, conversation) = self.connect();
+        let path = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=86400";
+        // GET http: the indexed fields 2 and 6, and texts for :path and :authority.
+        let mut head = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
+        head.extend_from_slice(path.as_bytes());
+        head.extend_from_slice(&[0x01, 1, b's']);
+        let opening = [
+            &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+            &frame(4, 0, 0, &[]),
+            &frame(1, 5, 1, &head),
+        ];
+        client.write_all(&opening.concat()).await.unwrap();
+        assert!(!linger(&mut client, Instant::now() + Duration::from_secs(1)).await);
+        assert_eq!(self.sandbox.store().streams(), 1);
+        (client, conversation)
+    }
+
     fn write(&self, turn: usize) {
         let body = serde_json::json!({
             "metadata": {"name": "m", "namespace": "default"}, "data": {"turn": turn.to_string(), "filler": "x".repeat(200)},
@@ -137,25 +156,19 @@ async fn linger(client: &mut DuplexStream, until: Instant) -> bool {
     false
 }
 
+/// Takes more bytes of the watch, and of the connection.
+async fn grant(client: &mut DuplexStream, bytes: u32) {
+    for stream in [0, 1] {
+        client.write_all(&frame(8, 0, stream, &bytes.to_be_bytes())).await.unwrap();
+    }
+}
+
 /// The client reads the connection and answers pings, but takes nothing more of the watch: whatever the watch would say, or that its time
 /// is over, cannot be said.
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_connection_that_nobody_reads_is_ended_alone() {
     let bench = Bench::new(Config::default());
-    let (mut client, conversation) = bench.connect();
-    let path = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=86400";
-    // GET http: the indexed fields 2 and 6, and texts for :path and :authority.
-    let mut head = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
-    head.extend_from_slice(path.as_bytes());
-    head.extend_from_slice(&[0x01, 1, b's']);
-    let opening = [
-        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
-        &frame(4, 0, 0, &[]),
-        &frame(1, 5, 1, &head),
-    ];
-    client.write_all(&opening.concat()).await.unwrap();
-    assert!(!linger(&mut client, Instant::now() + Duration::from_secs(1)).await);
-    assert_eq!(bench.sandbox.store().streams(), 1);
+    let (mut client, conversation) = bench.watch().await;
     for turn in 0..200 {
         bench.write(turn);
     }
@@ -166,16 +179,32 @@ async fn a_watch_of_a_connection_that_nobody_reads_is_ended_alone() {
     assert_eq!(bench.sandbox.store().streams(), 0, "it is let go");
     assert!(!conversation.is_finished(), "nothing is wrong with the connection");
     // It reads at last, both of the stream and of the connection: what was on its way, and that the stream has ended.
-    for stream in [0, 1] {
-        client
-            .write_all(&frame(8, 0, stream, &1_000_000_u32.to_be_bytes()))
-            .await
-            .unwrap();
-    }
+    grant(&mut client, 1_000_000).await;
     assert!(
         linger(&mut client, Instant::now() + Duration::from_secs(1)).await,
         "the end is told"
     );
+}
+
+/// One that is read, however slowly, stays: a large event may take longer than a client may take nothing.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_read_slowly_is_not_given_up() {
+    let bench = Bench::new(Config::default());
+    let (mut client, _conversation) = bench.watch().await;
+    let large = serde_json::json!({"metadata": {"name": "large"}, "data": {"filler": "x".repeat(500_000)}});
+    let maps = "/api/v1/namespaces/default/configmaps";
+    bench.sandbox.request(&User::admin(), Verb::Create, maps, &large).unwrap();
+    for _ in 0..10 {
+        grant(&mut client, 1000).await;
+        assert!(!linger(&mut client, Instant::now() + STALLED * 2 / 3).await);
+        assert_eq!(bench.sandbox.store().streams(), 1, "it is read");
+    }
+    assert!(!linger(&mut client, Instant::now() + STALLED).await);
+    assert_eq!(bench.sandbox.store().streams(), 0, "it is not any more");
+    // Nothing else happens that would bring the end about.
+    grant(&mut client, 1_000_000).await;
+    let told = linger(&mut client, Instant::now() + Duration::from_secs(1)).await;
+    assert!(told, "the end is told");
 }
 
 /// One that is read, however seldom something happens, stays.
