@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -88,13 +89,8 @@ pub(super) struct Connector {
 impl Connector {
     /// Connections that rest are looked at when turns of `looks` end, all at the same instants; without it nothing ever rests.
     pub(super) fn new(looks: Option<Clock>, patience: Patience) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        // What is written is whole: nothing is gained by waiting for more.
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(TCP_WITHIN));
         Self {
-            connector,
+            connector: tcp(GaiResolver::new()),
             looks: looks.map(|clock| Looks { clock, every: LOOK }),
             patience,
         }
@@ -116,6 +112,16 @@ impl Connector {
             ..self
         }
     }
+}
+
+/// How connections come about to the addresses that a name has.
+fn tcp<R>(names: R) -> HttpConnector<R> {
+    let mut connector = HttpConnector::new_with_resolver(names);
+    connector.enforce_http(false);
+    // What is written is whole: nothing is gained by waiting for more.
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(TCP_WITHIN));
+    connector
 }
 
 impl Service<Uri> for Connector {
