@@ -7,20 +7,17 @@
 //! woken never waits.
 
 mod outlook;
+mod thread;
 mod work;
 
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bailiff_model::Mono;
-use tokio::runtime::{Builder, Runtime};
 
-use crate::Clock;
 use crate::client::TokenBucket;
-use crate::telemetry::lines;
 use outlook::Asked;
 pub(crate) use outlook::{Waiting, expect};
+pub use thread::{OneThread, single_threaded};
 
 /// Wakes in a row that are not waited for: a node that fails, or a pod that is due, meets a process that rested.
 const BURST: u32 = 16;
@@ -196,59 +193,10 @@ impl Wakes {
     }
 }
 
-/// A runtime of one thread.
-#[derive(Debug)]
-pub struct OneThread(Runtime);
-
-/// A runtime of one thread, which stays away from what comes as `wakes` has it.
-///
-/// # Errors
-/// When the system has no more of what it needs.
-pub fn single_threaded(wakes: Option<Wakes>) -> io::Result<OneThread> {
-    let mut builder = Builder::new_current_thread();
-    builder.enable_all();
-    let Some(wakes) = wakes else {
-        return builder.on_thread_park(lines::send).build().map(OneThread);
-    };
-    let (clock, wakes) = (Clock::system(), Arc::new(Mutex::new(wakes)));
-    let now = move || clock.now().mono;
-    let (now_awake, woken) = (now.clone(), Arc::clone(&wakes));
-    builder.on_thread_park(move || {
-        lines::send();
-        let rest = lock(&wakes).done(now(), work::took(), outlook::due_in(), Asked::now());
-        if !rest.is_zero() {
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "the one thread has nothing to do, and is to do nothing"
-            )]
-            std::thread::sleep(rest);
-        }
-    });
-    builder.on_thread_unpark(move || {
-        work::begin();
-        lock(&woken).woke(now_awake());
-    });
-    builder.build().map(OneThread)
-}
-
-// === impl OneThread ===
-
-impl OneThread {
-    /// Drives `work` to its end, on this thread. What is said in the log meanwhile leaves when there is nothing else to do.
-    pub fn block_on<F: Future>(self, work: F) -> F::Output {
-        let _keeping = lines::keep();
-        work::begin();
-        self.0.block_on(work)
-    }
-}
-
-fn lock(wakes: &Mutex<Wakes>) -> MutexGuard<'_, Wakes> {
-    wakes.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Clock;
 
     const LIMIT: Duration = Duration::from_nanos(31_250_000);
     const LASTING_LIMIT: Duration = Duration::from_millis(125);
