@@ -292,6 +292,23 @@ mod tests {
         assert!(!Arc::ptr_eq(&at(&pods, "a"), &at(&pods, "b")));
     }
 
+    /// TE-072, TE-073: an eviction begins with the pod as it was seen last, its generation and its condition included.
+    #[test]
+    fn the_reference_to_a_pod_is_of_the_state_seen_last() {
+        let mut pods = Pods::default();
+        let mut facts = mk_facts("a", &[]);
+        pods.insert(facts.clone(), "n".into(), bound(0));
+        facts.pod = PodRef {
+            resource_version: "9".into(),
+            disruption_target: true,
+            generation: 4,
+            ..facts.pod
+        };
+        pods.update(facts.clone());
+        let uid = facts.pod.uid.clone();
+        assert_eq!(pods.get(&uid).map(|pod| pod.reference(&uid)), Some(facts.pod));
+    }
+
     #[test]
     fn who_takes_the_place_of_a_pod_is_told() {
         let mut pods = Pods::default();

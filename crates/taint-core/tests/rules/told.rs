@@ -163,6 +163,21 @@ fn a_time_that_is_moved_or_cut_short_is_told() {
     assert_eq!(told(&mut h), wanted);
 }
 
+/// TE-063: a time that ran out and is lengthened then runs again, and its end is told again.
+#[test]
+fn a_time_that_is_lengthened_after_its_end_is_told_to_end_twice() {
+    let mut h = Harness::begun(
+        Profile::Bailiff,
+        vec![mk_node("n1", &["m"])],
+        vec![mk_pod("p", "n1", &[("m", Some(10))])],
+    );
+    h.at(12);
+    told(&mut h);
+    h.pod(mk_pod("p", "n1", &[("m", Some(20))]));
+    h.at(25);
+    assert_eq!(told(&mut h), ["p: toleration of m:NoExecute for 20 s Expired 0-20"]);
+}
+
 /// A taint that the API has, and nobody put because of a verdict, begins a trace once; another one of its name begins another.
 #[test]
 fn a_taint_begins_its_trace_once() {
@@ -189,6 +204,21 @@ fn a_taint_begins_its_trace_once() {
     assert_eq!(taints(&mut next), 1, "put again");
     next.at(8).node(recreated(mk_node("n1", &["m"])));
     assert_eq!(taints(&mut next), 1, "on another node");
+}
+
+/// Which of several taints the trace of an intent is of is not on record: after a restart none of them is taken for it.
+#[test]
+fn a_taint_takes_no_trace_that_may_be_of_another() {
+    let both = || mk_node("n1", &["m", "x"]);
+    let pod = || mk_pod("p", "n1", &[("m", Some(60)), ("x", Some(90))]);
+    let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], vec![pod()]);
+    h.at(1).node(both());
+    let (trace, memory) = (h.published["pod/p"].trace, h.memory());
+    let mut next = Harness::new(Config::default());
+    next.millis = 5_000;
+    next.begin(vec![both()], vec![pod(), mk_pod("q", "n1", &[("m", None)])], memory);
+    assert_eq!(next.published["pod/p"].trace, trace);
+    assert_ne!(next.published["pod/q"].trace, trace, "it goes because of x");
 }
 
 /// NL-036: what ends because another Node took the name is told of the one that it was on, whose trace it is in.
