@@ -10,7 +10,7 @@ mod transport;
 use std::time::Duration;
 
 use kube::client::Body;
-use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{InClusterError, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::Clock;
@@ -41,8 +41,13 @@ pub enum Error {
         source: KubeconfigError,
     },
     /// Neither a kubeconfig nor a service account was found: a matter of configuration (exit code 64).
-    #[error("no --kubeconfig, no default kubeconfig, and not in a pod")]
-    Infer(#[source] InferConfigError),
+    #[error("no --kubeconfig, no default kubeconfig ({kubeconfig}), and not in a pod")]
+    Infer {
+        /// What is wrong with the default kubeconfig.
+        kubeconfig: KubeconfigError,
+        /// What a pod has.
+        source: InClusterError,
+    },
     /// The API server is to be reached through a proxy: a matter of configuration (exit code 64).
     #[error("invalid value '{url}' for 'proxy-url' of the cluster '{cluster}' in the kubeconfig: API servers are reached directly")]
     Proxy {
@@ -63,18 +68,18 @@ pub enum Error {
 /// # Errors
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
 pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
-    let config = config(args, user).await?;
+    let config = config(args, user)?;
     let default_namespace = config.default_namespace.clone();
     Ok(Client::new(transport(&config, None)?.into_service(), default_namespace))
 }
 
-/// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`, each
-/// [`LOOK`] long, or a quarter of it ([`Attention`]).
+/// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`,
+/// each [`LOOK`] long, or a quarter of it ([`Attention`]).
 ///
 /// # Errors
 /// As [`connect`].
 pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
-    transport(&config(args, user).await?, Some(clock.clone()))
+    transport(&config(args, user)?, Some(clock.clone()))
 }
 
 fn transport(config: &Config, looks: Option<Clock>) -> Result<Transport, Error> {
@@ -89,10 +94,8 @@ fn connector(looks: Option<Clock>) -> paced::Connector {
     paced::Connector::new(looks, patience)
 }
 
-async fn config(args: &KubeArgs, user: &str) -> Result<Config, Error> {
-    let mut config = load(args).await?;
-    // That of a kubeconfig was refused. What is left is $HTTPS_PROXY, which is for others, and not read in a pod either.
-    config.proxy_url = None;
+fn config(args: &KubeArgs, user: &str) -> Result<Config, Error> {
+    let mut config = load(args)?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.write_timeout = Some(WRITE_TIMEOUT);
@@ -118,13 +121,9 @@ where
     Client::new(service, "default")
 }
 
-async fn load(args: &KubeArgs) -> Result<Config, Error> {
+fn load(args: &KubeArgs) -> Result<Config, Error> {
     let Some(file) = &args.kubeconfig else {
-        // Which it reads first, and goes on in a pod without.
-        if let Ok(kubeconfig) = Kubeconfig::read() {
-            require_direct(&kubeconfig)?;
-        }
-        return Config::infer().await.map_err(Error::Infer);
+        return infer();
     };
     let refuse = |source| Error::Kubeconfig {
         file: file.display().to_string(),
@@ -132,9 +131,33 @@ async fn load(args: &KubeArgs) -> Result<Config, Error> {
     };
     let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
     require_direct(&kubeconfig)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(refuse)
+    direct(kubeconfig).map_err(refuse)
+}
+
+/// As [`Config::infer`], which goes on in a pod if a kubeconfig is of no use.
+fn infer() -> Result<Config, Error> {
+    let kubeconfig = Kubeconfig::read();
+    if let Ok(kubeconfig) = &kubeconfig {
+        require_direct(kubeconfig)?;
+    }
+    let in_cluster = |kubeconfig| Config::incluster().map_err(|source| Error::Infer { kubeconfig, source });
+    let mut config = kubeconfig.and_then(direct).or_else(in_cluster)?;
+    config.apply_debug_overrides();
+    Ok(config)
+}
+
+/// What a kubeconfig says that names no proxy. kube takes $HTTPS_PROXY for want of one, which is for others, and fails if that is no URL:
+/// so it is given one meanwhile, and nobody hears of it.
+fn direct(mut kubeconfig: Kubeconfig) -> Result<Config, KubeconfigError> {
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.proxy_url = Some("http://nobody.invalid".to_owned());
+    }
+    let mut config = Config::try_from(kubeconfig)?;
+    config.proxy_url = None;
+    if let Some(cluster) = config.auth_info.exec.as_mut().and_then(|plugin| plugin.cluster.as_mut()) {
+        cluster.proxy_url = None;
+    }
+    Ok(config)
 }
 
 /// Refuses a proxy before the cluster that would be used.
