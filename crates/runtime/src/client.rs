@@ -7,8 +7,10 @@ mod limit;
 mod paced;
 mod transport;
 
+use std::fmt;
 use std::time::Duration;
 
+use http::Uri;
 use kube::client::Body;
 use kube::config::{InClusterError, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -59,6 +61,22 @@ pub enum Error {
     /// The configuration asks for what this client cannot do, such as TLS files that are none.
     #[error("what the kubeconfig or the service account says cannot be used; see '--kubeconfig'")]
     Build(#[source] kube::Error),
+    /// A running process cannot go to another API server, as it may hold a Lease of the first.
+    #[error("the API server was '{was}' at the start, and is '{is}' by now; a restart is needed to go there")]
+    Moved {
+        /// The one of the start.
+        was: String,
+        /// What the configuration says now.
+        is: String,
+    },
+}
+
+/// An API server.
+#[derive(PartialEq)]
+struct Server {
+    url: Uri,
+    /// The name that its certificate has, if that is not the URL's.
+    name: Option<String>,
 }
 
 /// A client as these flags say, which sends what it is given at once; `user` tells the API server's logs who it is. Who uses it takes the
@@ -69,8 +87,8 @@ pub enum Error {
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
 pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user)?;
-    let default_namespace = config.default_namespace.clone();
-    Ok(Client::new(transport(&config, None)?.into_service(), default_namespace))
+    let transport = renewed(&config, args, user, None)?;
+    Ok(Client::new(transport.into_service(), config.default_namespace))
 }
 
 /// The way to the API server that these flags say, which sends what it is given at once. Busy streams are looked at in turns of `clock`,
@@ -79,7 +97,19 @@ pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
-    transport(&config(args, user)?, Some(clock.clone()))
+    renewed(&config(args, user)?, args, user, Some(clock.clone()))
+}
+
+/// The way that this configuration says, which is read again if its credentials are refused.
+fn renewed(first: &Config, args: &KubeArgs, user: &str, looks: Option<Clock>) -> Result<Transport, Error> {
+    let (server, transport) = (Server::of(first), transport(first, looks.clone())?);
+    let (args, by) = (args.clone(), user.to_owned());
+    let again = move || {
+        let config = config(&args, &by)?;
+        server.require(&config)?;
+        self::transport(&config, looks.clone())
+    };
+    Ok(transport.renewed_by(user, again))
 }
 
 fn transport(config: &Config, looks: Option<Clock>) -> Result<Transport, Error> {
@@ -175,6 +205,43 @@ fn require_direct(kubeconfig: &Kubeconfig) -> Result<(), Error> {
             url: url.rsplit('@').next().unwrap_or_default().to_owned(),
         }),
         None => Ok(()),
+    }
+}
+
+// === impl Server ===
+
+impl Server {
+    fn of(config: &Config) -> Self {
+        Self {
+            url: config.cluster_url.clone(),
+            name: config.tls_server_name.clone(),
+        }
+    }
+
+    /// Refuses a configuration that says another one.
+    fn require(&self, config: &Config) -> Result<(), Error> {
+        let now = Self::of(config);
+        if now == *self {
+            return Ok(());
+        }
+        Err(Error::Moved {
+            was: self.to_string(),
+            is: now.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.url.scheme_str().unwrap_or_default();
+        // Without what it is told of who asks.
+        let authority = self.url.authority().map_or("", |authority| authority.as_str());
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        write!(f, "{scheme}://{host}{}", self.url.path().trim_end_matches('/'))?;
+        match &self.name {
+            Some(name) => write!(f, " as {name}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -64,3 +64,28 @@ fn a_proxy_of_the_environment_is_not_gone_through() {
         assert_eq!((told.server.as_deref(), told.proxy_url), (Some("https://192.0.2.1"), None));
     }
 }
+
+#[test]
+fn a_server_is_another_one_if_its_url_or_its_name_is() {
+    let mk = |url: &str, name: Option<&str>| {
+        let mut config = Config::new(url.parse().unwrap());
+        config.tls_server_name = name.map(str::to_owned);
+        config
+    };
+    let first = Server::of(&mk("https://me:secret@192.0.2.1:6443", Some("a")));
+    assert!(first.require(&mk("https://me:secret@192.0.2.1:6443/", Some("a"))).is_ok());
+    for (now, name, is) in [
+        ("https://192.0.2.1", Some("a"), "https://192.0.2.1 as a"),
+        ("http://me:secret@192.0.2.1:6443", Some("a"), "http://192.0.2.1:6443 as a"),
+        (
+            "https://me:secret@192.0.2.1:6443/k/",
+            Some("a"),
+            "https://192.0.2.1:6443/k as a",
+        ),
+        ("https://me:secret@192.0.2.1:6443", None, "https://192.0.2.1:6443"),
+    ] {
+        let moved = first.require(&mk(now, name)).unwrap_err().to_string();
+        let was = "the API server was 'https://192.0.2.1:6443 as a' at the start";
+        assert_eq!(moved, format!("{was}, and is '{is}' by now; a restart is needed to go there"));
+    }
+}

@@ -9,12 +9,14 @@
 //! may still be sent is asked at the last moment, when its connection takes it: that may be long after it was handed over, in a process
 //! that stood still meanwhile. It is written a moment later; a process that stands still just then sends it when it goes on.
 
+mod content;
+mod renewal;
 mod shared;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
 use http::uri::Scheme;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -38,6 +40,9 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
+pub use content::Content;
+use content::Kept;
+use renewal::Renewal;
 use shared::{Held, Place, Receiving, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
@@ -47,21 +52,6 @@ const ROOM: usize = 32 * 1024;
 /// A connection that nobody uses is closed after so long, or twice that, as hyper looks each time this has passed. An API server ends it
 /// after 90 s. Single requests come in waves of seconds.
 const IDLE_FOR: Duration = Duration::from_secs(30);
-
-/// The body of a request.
-#[derive(Clone, Default)]
-pub struct Content {
-    bytes: Bytes,
-    condition: Option<Condition>,
-}
-
-/// On which a request is sent.
-type Condition = Arc<dyn Fn() -> bool + Send + Sync>;
-
-/// It was not sent, as it might not be any more when its turn came.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("it may not be sent any more")]
-struct Kept;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -80,18 +70,26 @@ enum Reading {
 
 /// A request under way: dropping it calls it off.
 pub struct Answering {
-    answer: BoxFuture<'static, Result<Response<Answer>, SendError>>,
+    answer: Answered,
+    /// What is to be told if it is refused for its credentials.
+    renewal: Option<Arc<Renewal>>,
     _waiting: Waiting,
 }
+
+/// What becomes of a request.
+type Answered = BoxFuture<'static, Result<Response<Answer>, SendError>>;
 
 /// There is no connection, or it broke, or the request might not be sent any more.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct SendError(BoxError);
 
-/// A place for one request.
+/// A place for one request. It goes the ways of which the place was taken, whatever there is by then.
 #[derive(Debug)]
-pub struct Room(Lane);
+pub struct Room {
+    ways: Arc<Ways>,
+    lane: Lane,
+}
 
 /// Where a request goes.
 #[derive(Clone, Debug)]
@@ -105,7 +103,18 @@ enum Lane {
 /// The ways to an API server; cloning it gives the same ones.
 #[derive(Clone)]
 pub struct Transport {
-    send: Arc<dyn Fn(Lane, Request<Content>) -> Answering + Send + Sync>,
+    ways: Present,
+    /// How others come about, if they can.
+    renewal: Option<Arc<Renewal>>,
+}
+
+/// The ways that requests go from now on.
+#[derive(Clone)]
+struct Present(Arc<Mutex<Arc<Ways>>>);
+
+/// As whom, and over what, requests are sent.
+struct Ways {
+    send: Box<dyn Fn(Lane, Request<Content>) -> Answered + Send + Sync>,
     shared: Option<Shared>,
 }
 
@@ -168,12 +177,12 @@ impl Transport {
                 pools: Arc::clone(&pools),
                 lane: Some(lane),
             };
-            Answering::by(layers.service(sending).oneshot(request).map_err(SendError).boxed())
+            layers.service(sending).oneshot(request).map_err(SendError).boxed()
         };
-        Ok(Self {
-            send: Arc::new(send),
+        Ok(Self::from(Ways {
+            send: Box::new(send),
             shared,
-        })
+        }))
     }
 
     /// Room for a single request, when there is some and a connection is there. Some is kept for what is urgent.
@@ -181,26 +190,34 @@ impl Transport {
     /// # Errors
     /// When there is no connection.
     pub async fn room(&self, is_urgent: bool) -> Result<Room, SendError> {
-        match &self.shared {
-            Some(shared) => {
-                let place = shared.place(is_urgent).await;
-                place.map(Room::from).map_err(|error| SendError(error.into()))
-            }
-            None => Ok(Room::from(None)),
-        }
+        let ways = self.ways.get();
+        let place = match &ways.shared {
+            Some(shared) => shared.place(is_urgent).await.map_err(|error| SendError(error.into()))?,
+            None => None,
+        };
+        let lane = place.map_or(Lane::Pool(Attention::Usual), Lane::Shared);
+        Ok(Room { ways, lane })
     }
 
     /// Sends a request; answers when the head of the answer is here. The room is taken until the answer is dropped.
     ///
     /// # Cancellation
     /// A request whose future is dropped before it was written is not sent.
-    pub fn send(&self, Room(lane): Room, request: Request<Content>) -> Answering {
-        (self.send)(lane, request)
+    pub fn send(&self, Room { ways, lane }: Room, request: Request<Content>) -> Answering {
+        self.answering(&ways, lane, request)
     }
 
     /// Opens a stream, on a connection of its own that is looked at so often; answers when its head is here.
     pub fn open(&self, request: Request<Content>, attention: Attention) -> Answering {
-        (self.send)(Lane::Pool(attention), request)
+        self.answering(&self.ways.get(), Lane::Pool(attention), request)
+    }
+
+    fn answering(&self, ways: &Ways, lane: Lane, request: Request<Content>) -> Answering {
+        Answering {
+            answer: (ways.send)(lane, request),
+            renewal: self.renewal.clone(),
+            _waiting: Waiting::begin(),
+        }
     }
 
     /// What a client of kube's sends its requests by: each takes a connection of the pool.
@@ -233,11 +250,20 @@ impl From<Client> for Transport {
                     error => error.into(),
                 })
             };
-            Answering::by(answered.map_ok(Answer::of).map_err(SendError).boxed())
+            answered.map_ok(Answer::of).map_err(SendError).boxed()
         };
-        Self {
-            send: Arc::new(send),
+        Self::from(Ways {
+            send: Box::new(send),
             shared: None,
+        })
+    }
+}
+
+impl From<Ways> for Transport {
+    fn from(ways: Ways) -> Self {
+        Self {
+            ways: Present(Arc::new(Mutex::new(Arc::new(ways)))),
+            renewal: None,
         }
     }
 }
@@ -318,11 +344,27 @@ impl fmt::Debug for Transport {
     }
 }
 
-// === impl Room ===
+// === impl Present ===
 
-impl From<Option<Place>> for Room {
-    fn from(place: Option<Place>) -> Self {
-        Self(place.map_or(Lane::Pool(Attention::Usual), Lane::Shared))
+impl Present {
+    fn get(&self) -> Arc<Ways> {
+        Arc::clone(&self.lock())
+    }
+
+    fn set(&self, ways: Arc<Ways>) {
+        let old = std::mem::replace(&mut *self.lock(), ways);
+        // Connections may end with it, while others already go on.
+        drop(old);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Ways>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Ways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ways").finish_non_exhaustive()
     }
 }
 
@@ -342,83 +384,19 @@ impl SendError {
     }
 }
 
-// === impl Content ===
-
-impl Content {
-    /// The same, sent only if `may_go` says so when the connection takes it.
-    #[must_use]
-    pub fn only_while(self, may_go: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        let condition: Condition = Arc::new(may_go);
-        Self {
-            condition: Some(condition),
-            ..self
-        }
-    }
-
-    fn may_go(&self) -> bool {
-        self.condition.as_ref().is_none_or(|may_go| may_go())
-    }
-
-    fn into_bytes(self) -> Bytes {
-        self.bytes
-    }
-}
-
-impl<B: Into<Bytes>> From<B> for Content {
-    fn from(bytes: B) -> Self {
-        Self {
-            bytes: bytes.into(),
-            condition: None,
-        }
-    }
-}
-
-impl Body for Content {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    /// A connection of HTTP/1.1 asks for it before it writes anything of the request, its head included, and breaks off if there is none.
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.bytes.is_empty() {
-            return Poll::Ready(None);
-        }
-        if !self.may_go() {
-            return Poll::Ready(Some(Err(Kept.into())));
-        }
-        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.bytes)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
-    }
-}
-
-impl fmt::Debug for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Content").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
-
 // === impl Answering ===
-
-impl Answering {
-    fn by(answer: BoxFuture<'static, Result<Response<Answer>, SendError>>) -> Self {
-        Self {
-            answer,
-            _waiting: Waiting::begin(),
-        }
-    }
-}
 
 impl Future for Answering {
     type Output = Result<Response<Answer>, SendError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.answer.as_mut().poll(context)
+        let answered = self.answer.as_mut().poll(context);
+        if let (Poll::Ready(Ok(answer)), Some(renewal)) = (&answered, &self.renewal)
+            && answer.status() == StatusCode::UNAUTHORIZED
+        {
+            Renewal::refused(renewal);
+        }
+        answered
     }
 }
 

@@ -211,7 +211,7 @@ async fn a_connection_that_is_ended_in_order_costs_no_request() {
         server.wait_for(AT_ONCE).await;
         server.seen.end.send_replace(());
         // What waits for room waits for another one.
-        until(|| !transport.shared.as_ref().unwrap().takes_requests()).await;
+        until(|| !transport.ways.get().shared.as_ref().unwrap().takes_requests()).await;
         server.answer(1_000);
         let answers = asking.await.unwrap();
         assert!(answers.iter().all(Result::is_ok), "{protocols:?}: {answers:?}");

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::AUTHORIZATION;
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -16,26 +17,28 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::super::Transport;
 use crate::client::connector;
-use crate::tls::tests::pki::{Authority, Wish};
+use crate::tls::tests::pki::{Authority, Pair, Wish};
 
-pub(super) const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+pub(in crate::client::transport) const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub(super) const NEWER: &[&[u8]] = &[b"h2"];
 pub(super) const OLDER: &[&[u8]] = &[b"http/1.1"];
 
 /// A server that answers everything with nothing.
-pub(super) struct Server {
-    pub(super) config: Config,
-    pub(super) seen: Arc<Seen>,
+pub(in crate::client::transport) struct Server {
+    pub(in crate::client::transport) config: Config,
+    pub(in crate::client::transport) seen: Arc<Seen>,
+    authority: Authority,
 }
 
-pub(super) struct Seen {
+pub(in crate::client::transport) struct Seen {
     /// What a new connection is offered.
     pub(super) protocols: Mutex<&'static [&'static [u8]]>,
     /// New connections are accepted.
@@ -44,6 +47,8 @@ pub(super) struct Seen {
     pub(super) goes: Mutex<Option<Going>>,
     /// Now it answers the first.
     pub(super) finish: Notify,
+    /// What whoever asks has to show, as a header or as a certificate; nothing has to be if it is nothing.
+    pub(in crate::client::transport) wanted: Mutex<Vec<u8>>,
     connections: watch::Sender<usize>,
     pub(super) open: watch::Sender<usize>,
     /// What connections are told: those that are open finish what they began.
@@ -55,11 +60,20 @@ pub(super) struct Seen {
 }
 
 impl Server {
-    pub(super) fn transport(&self) -> Transport {
+    pub(in crate::client::transport) fn transport(&self) -> Transport {
         Transport::new(&self.config, connector(None)).unwrap()
     }
 
-    pub(super) fn connections(&self) -> usize {
+    /// The certificate of a client.
+    pub(in crate::client::transport) fn sign(&self) -> Pair {
+        self.authority.sign(Wish::default())
+    }
+
+    pub(in crate::client::transport) fn root(&self) -> String {
+        self.authority.pem()
+    }
+
+    pub(in crate::client::transport) fn connections(&self) -> usize {
         *self.seen.connections.borrow()
     }
 
@@ -92,6 +106,17 @@ impl Server {
     }
 }
 
+impl Seen {
+    fn judge(&self, shown: &[&[u8]]) -> StatusCode {
+        let wanted = self.wanted.lock().unwrap();
+        if wanted.is_empty() || shown.contains(&wanted.as_slice()) {
+            StatusCode::OK
+        } else {
+            StatusCode::UNAUTHORIZED
+        }
+    }
+}
+
 /// Waits for as long as a test may hang.
 async fn reach(counter: &watch::Sender<usize>, count: usize) {
     let mut seen = counter.subscribe();
@@ -111,12 +136,13 @@ pub(in crate::client::transport) async fn until(is_so: impl Fn() -> bool) {
 }
 
 /// A server that offers this over TLS; without TLS if it is nothing.
-pub(super) async fn mk_server(protocols: Option<&'static [&'static [u8]]>) -> Server {
+pub(in crate::client::transport) async fn mk_server(protocols: Option<&'static [&'static [u8]]>) -> Server {
     let seen = Arc::new(Seen {
         protocols: Mutex::new(protocols.unwrap_or_default()),
         is_there: AtomicBool::new(true),
         goes: Mutex::default(),
         finish: Notify::new(),
+        wanted: Mutex::default(),
         connections: watch::Sender::new(0),
         open: watch::Sender::new(0),
         end: watch::Sender::new(()),
@@ -126,29 +152,33 @@ pub(super) async fn mk_server(protocols: Option<&'static [&'static [u8]]>) -> Se
     });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
+    let authority = Authority::new("cluster");
     let Some(_) = protocols else {
         tokio::spawn(serve(listener, None, Arc::clone(&seen)));
         let config = Config::new(format!("http://{address}").parse().unwrap());
-        return Server { config, seen };
+        return Server { config, seen, authority };
     };
-    let authority = Authority::new("cluster");
     let pair = authority.sign(Wish {
         names: &["127.0.0.1"],
         ..Wish::default()
     });
     let chain = vec![CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-    let tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let root = CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(root.clone()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let tls = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients.allow_unauthenticated().build().unwrap())
         .with_single_cert(chain, key)
         .unwrap();
     tokio::spawn(serve(listener, Some(tls), Arc::clone(&seen)));
     let mut config = Config::new(format!("https://{address}").parse().unwrap());
-    let authority = CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap();
-    config.root_cert = Some(vec![authority.to_vec()]);
-    Server { config, seen }
+    config.root_cert = Some(vec![root.to_vec()]);
+    Server { config, seen, authority }
 }
 
 async fn serve(listener: TcpListener, tls: Option<ServerConfig>, seen: Arc<Seen>) {
@@ -171,7 +201,7 @@ async fn serve(listener: TcpListener, tls: Option<ServerConfig>, seen: Arc<Seen>
         let seen = Arc::clone(&seen);
         tokio::spawn(async move {
             match tls {
-                None => converse(stream, &seen).await,
+                None => converse(stream, Vec::new(), &seen).await,
                 Some(tls) => {
                     let Ok(stream) = TlsAcceptor::from(Arc::new(tls)).accept(stream).await else {
                         return;
@@ -181,7 +211,9 @@ async fn serve(listener: TcpListener, tls: Option<ServerConfig>, seen: Arc<Seen>
                         // Who is turned away ends the connection.
                         let _ = turn_away(stream, going, &seen.finish).await;
                     } else {
-                        converse(stream, &seen).await;
+                        let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                        let certificate = shown.first().map(|certificate| certificate.to_vec()).unwrap_or_default();
+                        converse(stream, certificate, &seen).await;
                     }
                 }
             }
@@ -189,9 +221,11 @@ async fn serve(listener: TcpListener, tls: Option<ServerConfig>, seen: Arc<Seen>
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, seen: &Arc<Seen>) {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, certificate: Vec<u8>, seen: &Arc<Seen>) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let seen = Arc::clone(seen);
+        let header = request.headers().get(AUTHORIZATION).map(|header| header.as_bytes().to_vec());
+        let status = seen.judge(&[&certificate, &header.unwrap_or_default()]);
         async move {
             // As an API server, which does nothing before it has read what is to be done.
             request.into_body().collect().await?;
@@ -200,7 +234,9 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, 
             let answer = seen.answers.acquire().await;
             answer.unwrap().forget();
             seen.at_once.send_modify(|at_once| *at_once -= 1);
-            Ok::<_, hyper::Error>(Response::new(Empty::<Bytes>::new()))
+            let mut answer = Response::new(Empty::<Bytes>::new());
+            *answer.status_mut() = status;
+            Ok::<_, hyper::Error>(answer)
         }
     });
     let mut end = seen.end.subscribe();

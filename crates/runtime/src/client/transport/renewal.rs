@@ -1,0 +1,150 @@
+//! Credentials that an API server does not accept any more are read again, from where they were read at the start.
+//!
+//! A token in a file is read again by itself, before it ends. A certificate, a kubeconfig that was written anew, or what a plugin
+//! answered without saying for how long, ends unannounced: all that tells is the server's 401. What is sent afterwards goes the new ways;
+//! what is under way on the old ones, or has room there, ends there.
+//!
+//! Who reads may have to wait for a plugin, for as long as that likes. So a thread of its own does, which owns nothing that others wait
+//! for, and which the end of the process does not wait for either. It needs no runtime: connections come about where a request is sent,
+//! and are driven there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Present, Transport};
+use crate::client::Error;
+use crate::shutdown::chain;
+
+/// From one reading to the next, and from one line of the log about it to the next: a plugin is a program that may ask others, and whoever
+/// has no credentials is refused with each request.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Makes the ways anew. It may block.
+type Read = dyn Fn() -> Result<Transport, Error> + Send + Sync;
+
+/// How ways come about anew.
+pub(super) struct Renewal {
+    /// Whose they are, for the log.
+    user: String,
+    read: Box<Read>,
+    /// Where they are put.
+    ways: Present,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    not_before: Option<Instant>,
+    is_read: bool,
+}
+
+/// What a refusal leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Nothing,
+    /// They are read.
+    Read,
+    /// They would be read, but whoever does has not come to an end since the last time.
+    Overdue,
+}
+
+/// They are being read, until this is dropped.
+struct Reading(Arc<Renewal>);
+
+// === impl Transport ===
+
+impl Transport {
+    /// The same, whose ways are those that `read` makes once the server refuses the credentials of these.
+    #[must_use]
+    pub(in crate::client) fn renewed_by(self, user: &str, read: impl Fn() -> Result<Self, Error> + Send + Sync + 'static) -> Self {
+        let renewal = Renewal {
+            user: user.to_owned(),
+            read: Box::new(read),
+            ways: self.ways.clone(),
+            state: Mutex::default(),
+        };
+        Self {
+            renewal: Some(Arc::new(renewal)),
+            ..self
+        }
+    }
+}
+
+// === impl Renewal ===
+
+impl Renewal {
+    /// A request was refused for its credentials. Nobody waits for what comes of that.
+    pub(super) fn refused(renewal: &Arc<Self>) {
+        let next = renewal.state().refused(Instant::now());
+        match next {
+            Next::Nothing => {}
+            Next::Read => Reading(Arc::clone(renewal)).begin(),
+            Next::Overdue => tracing::warn!(
+                client = renewal.user,
+                "Credentials that the API server refused are still being read; a plugin that does not answer?"
+            ),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn refused(&mut self, now: Instant) -> Next {
+        if self.not_before.is_some_and(|not_before| now < not_before) {
+            return Next::Nothing;
+        }
+        self.not_before = Some(now + EVERY);
+        if std::mem::replace(&mut self.is_read, true) {
+            Next::Overdue
+        } else {
+            Next::Read
+        }
+    }
+}
+
+// === impl Reading ===
+
+impl Reading {
+    fn begin(self) {
+        let renewal = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new().name("credentials".to_owned());
+        if let Err(error) = thread.spawn(move || self.read()) {
+            tracing::warn!(
+                client = renewal.user,
+                error = %chain(&error),
+                "No thread to read credentials that the API server refused"
+            );
+        }
+    }
+
+    fn read(self) {
+        let Self(renewal) = &self;
+        match (renewal.read)() {
+            Ok(transport) => {
+                renewal.ways.set(transport.ways.get());
+                tracing::info!(client = renewal.user, "Read credentials again that the API server refused");
+            }
+            Err(error) => tracing::warn!(
+                client = renewal.user,
+                error = %chain(&error),
+                "Credentials that the API server refused could not be read again"
+            ),
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.state().is_read = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use http::{Request, StatusCode};
+use kube::Config;
+use tokio::runtime::Builder;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+use super::*;
+use crate::Clock;
+use crate::args::KubeArgs;
+use crate::client::transport::tests::server::{BOTH, Server, mk_server, until};
+use crate::client::transport::{Content, Room};
+use crate::client::{connect_paced, connector};
+use crate::tls::tests::pki::Files;
+
+async fn send(transport: &Transport, room: Room) -> StatusCode {
+    let request = Request::get("/api").body(Content::default()).unwrap();
+    transport.send(room, request).await.unwrap().status()
+}
+
+async fn ask(transport: &Transport) -> StatusCode {
+    send(transport, transport.room(false).await.unwrap()).await
+}
+
+/// What is answered, and after what came of it.
+async fn ask_twice(transport: &Transport) -> [u16; 2] {
+    let first = ask(transport).await;
+    until(|| !transport.renewal.as_ref().unwrap().state().is_read).await;
+    [first, ask(transport).await].map(|status| status.as_u16())
+}
+
+/// Until they may be read again.
+async fn pass() {
+    tokio::time::pause();
+    tokio::time::advance(EVERY).await;
+    tokio::time::resume();
+}
+
+fn mk_transport(config: &Config, token: &str) -> Result<Transport, Error> {
+    let mut config = config.clone();
+    config.auth_info.token = Some(token.to_owned().into());
+    Transport::new(&config, connector(None)).map_err(Error::Build)
+}
+
+fn want(server: &Server, shown: &[u8]) {
+    *server.seen.wanted.lock().unwrap() = shown.to_vec();
+}
+
+#[test]
+fn they_are_read_once_a_minute_at_most_and_once_at_a_time() {
+    let (begin, mut state) = (Instant::now(), State::default());
+    let millis = Duration::from_millis;
+    for (after, has_ended, next) in [
+        (0, false, Next::Read),
+        (1, true, Next::Nothing),
+        (59_999, true, Next::Nothing),
+        (60_000, true, Next::Read),
+        (119_999, false, Next::Nothing),
+        (120_000, false, Next::Overdue),
+        (120_001, false, Next::Nothing),
+        (500_000, false, Next::Overdue),
+        (559_999, true, Next::Nothing),
+        (560_000, true, Next::Read),
+    ] {
+        state.is_read &= !has_ended;
+        assert_eq!(state.refused(begin + millis(after)), next, "after {after} ms");
+    }
+}
+
+/// Whatever becomes of a reading, there is a next one.
+#[tokio::test]
+async fn requests_are_refused_until_credentials_were_read_that_are_not() {
+    for protocols in [None, Some(BOTH)] {
+        let server = mk_server(protocols).await;
+        want(&server, b"Bearer third");
+        let (config, reads) = (server.config.clone(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&reads);
+        let transport =
+            mk_transport(&config, "first")
+                .unwrap()
+                .renewed_by("test", move || match count.fetch_add(1, Ordering::SeqCst) {
+                    0 => mk_transport(&config, "second"),
+                    1 => Err(Error::Build(kube::Error::Service("it cannot be read".into()))),
+                    2 => panic!("nobody thought of this"),
+                    _ => mk_transport(&config, "third"),
+                });
+        let early = transport.room(false).await.unwrap();
+        for times in 1..=3 {
+            assert_eq!(ask_twice(&transport).await, [401, 401]);
+            assert_eq!(ask_twice(&transport).await, [401, 401], "it is not read again at once");
+            assert_eq!(reads.load(Ordering::SeqCst), times);
+            pass().await;
+        }
+        assert_eq!(ask_twice(&transport).await, [401, 200], "{protocols:?}");
+        pass().await;
+        assert_eq!(ask_twice(&transport).await, [200, 200]);
+        assert_eq!(reads.load(Ordering::SeqCst), 4);
+        assert_eq!(
+            send(&transport, early).await,
+            StatusCode::UNAUTHORIZED,
+            "it has room on the first ways"
+        );
+    }
+}
+
+/// Not even the end of the process waits for it.
+#[test]
+fn who_reads_without_an_end_holds_up_nothing() {
+    let (release, never) = mpsc::channel::<()>();
+    let (is_over, over) = mpsc::channel();
+    let (never, reads) = (Mutex::new(never), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&reads);
+    let read = move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        let _ = never.lock().unwrap().recv();
+        Err(Error::Build(kube::Error::Service("it was too late".into())))
+    };
+    std::thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = mk_server(None).await;
+            want(&server, b"Bearer nobody");
+            let transport = server.transport().renewed_by("test", read);
+            for _ in 0..3 {
+                assert_eq!(ask(&transport).await, StatusCode::UNAUTHORIZED);
+                until(|| reads.load(Ordering::SeqCst) > 0).await;
+                pass().await;
+            }
+        });
+        drop(runtime);
+        is_over.send(reads.load(Ordering::SeqCst)).unwrap();
+    });
+    // For as long as a test may hang.
+    assert_eq!(over.recv_timeout(Duration::from_secs(60)), Ok(1));
+    drop(release);
+}
+
+/// The kubeconfig of a server, with more about the cluster and the user.
+fn write_kubeconfig(file: &Path, server: &Server, cluster: &str, user: &str) {
+    let url = &server.config.cluster_url;
+    let text = format!(
+        r#"{{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{{"name":"c","context":{{"cluster":"k","user":"u"}}}}],
+        "clusters":[{{"name":"k","cluster":{{"server":"{url}"{cluster}}}}}],"users":[{{"name":"u","user":{{{user}}}}}]}}"#
+    );
+    std::fs::write(file, text).unwrap();
+}
+
+async fn connect(kubeconfig: &Path) -> Transport {
+    let args = KubeArgs {
+        kubeconfig: Some(kubeconfig.to_owned()),
+        ..KubeArgs::default()
+    };
+    connect_paced(&args, "test", &Clock::system()).await.unwrap()
+}
+
+#[tokio::test]
+async fn certificates_in_files_are_read_again() {
+    let server = mk_server(Some(BOTH)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let [old, new] = [server.sign(), server.sign()];
+    want(&server, &CertificateDer::from_pem_slice(new.certificate.as_bytes()).unwrap());
+    let files = Files::new(directory.path(), "files", &old, &server.root());
+    let kubeconfig = directory.path().join("kubeconfig");
+    let [cluster, user] = [
+        r#","certificate-authority":"files/ca.crt""#,
+        r#""client-certificate":"files/tls.crt","client-key":"files/tls.key""#,
+    ];
+    write_kubeconfig(&kubeconfig, &server, cluster, user);
+    let transport = connect(&kubeconfig).await;
+    assert_eq!(ask_twice(&transport).await, [401, 401]);
+    files.write_pair(&new);
+    pass().await;
+    assert_eq!(ask_twice(&transport).await, [401, 200]);
+}
+
+/// Whoever holds a Lease on one server must not write to another.
+#[tokio::test]
+async fn another_server_is_not_gone_to() {
+    let (here, there) = (mk_server(None).await, mk_server(None).await);
+    want(&here, b"Bearer new");
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let write = |server, cluster, token| write_kubeconfig(&kubeconfig, server, cluster, &format!(r#""token":"{token}""#));
+    write(&here, "", "old");
+    let transport = connect(&kubeconfig).await;
+    for (server, cluster) in [
+        (&there, ""),
+        (&here, r#","tls-server-name":"there""#),
+        (&here, r#","proxy-url":"http://192.0.2.8:3128""#),
+    ] {
+        write(server, cluster, "new");
+        assert_eq!(ask_twice(&transport).await, [401, 401], "{cluster}");
+        pass().await;
+    }
+    assert_eq!(there.connections(), 0);
+    write(&here, "", "new");
+    assert_eq!(ask_twice(&transport).await, [401, 200]);
+}
