@@ -1,5 +1,6 @@
 //! Where callers are let in or refused, and who is told about it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bailiff_model::Topic;
@@ -7,7 +8,7 @@ use bailiff_runtime::tls::{Peer, Standing};
 use tonic::{Request, Status};
 
 use super::metrics::Metrics;
-use super::status;
+use super::status::{self, DENIED};
 use crate::access::{Action, Denied, Roles};
 
 /// What a way to the bus asks of callers. It belongs to the way, not to the bus: the same bus may be reached in several.
@@ -24,7 +25,7 @@ pub(super) enum Gate {
 pub(super) struct Caller {
     gate: Gate,
     standing: Option<Standing>,
-    address: String,
+    address: Option<SocketAddr>,
 }
 
 // === impl Caller ===
@@ -35,10 +36,7 @@ impl Caller {
         Self {
             gate: gate.clone(),
             standing: peer.map(|peer| peer.standing.clone()),
-            address: peer
-                .and_then(|peer| peer.address)
-                .map(|address| address.to_string())
-                .unwrap_or_default(),
+            address: peer.and_then(|peer| peer.address),
         }
     }
 
@@ -72,13 +70,13 @@ impl Caller {
         tracing::warn!(
             target: "audit",
             identity = self.identity(),
-            address = self.address,
+            address = self.address(),
             action = denied.action.as_str(),
             topic = denied.topic.as_str(),
             allowed = denied.allowed,
             "Caller was refused"
         );
-        status::with_kind(Status::permission_denied(denied.to_string()), "denied")
+        status::with_kind(Status::permission_denied(denied.to_string()), DENIED)
     }
 
     /// Who did something that somebody may want to know later.
@@ -91,8 +89,17 @@ impl Caller {
         }
     }
 
-    pub(super) fn address(&self) -> &str {
-        &self.address
+    /// Whose share of what is bounded it takes: its role's, for all replicas of a stage are one; over plain text its machine's.
+    pub(super) fn party(&self) -> String {
+        match (&self.standing, self.address) {
+            (Some(Standing::Plain), Some(address)) => address.ip().to_canonical().to_string(),
+            _ => self.identity(),
+        }
+    }
+
+    /// Where it is connected from; empty if that is not known.
+    pub(super) fn address(&self) -> String {
+        self.address.map(|address| address.to_string()).unwrap_or_default()
     }
 }
 
@@ -106,15 +113,26 @@ mod tests {
     use super::*;
 
     fn mk_request(standing: Option<Standing>) -> Request<()> {
+        mk_request_from(standing, None)
+    }
+
+    fn mk_request_from(standing: Option<Standing>, address: Option<&str>) -> Request<()> {
         let mut request = Request::new(());
         if let Some(standing) = standing {
             request.extensions_mut().insert(Peer {
                 standing,
-                address: None,
+                address: address.map(|address| address.parse().expect("an address")),
                 ending: CancellationToken::new(),
             });
         }
         request
+    }
+
+    fn mk_known(trust_domain: &str, role: &str) -> Option<Standing> {
+        Some(Standing::Known(Identity {
+            trust_domain: trust_domain.to_owned(),
+            role: role.to_owned(),
+        }))
     }
 
     #[test]
@@ -122,12 +140,7 @@ mod tests {
         let gate = Gate::Roles(Arc::new(Roles::default()));
         let (metrics, mut registry) = (Metrics::default(), Registry::default());
         metrics.register(&mut registry);
-        let role = |name: &str| {
-            Some(Standing::Known(Identity {
-                trust_domain: "bailiff".to_owned(),
-                role: name.to_owned(),
-            }))
-        };
+        let role = |name: &str| mk_known("bailiff", name);
         for (standing, is_allowed) in [
             (role("node-health-monitor"), true),
             (role("viewer"), false),
@@ -156,5 +169,25 @@ mod tests {
             text.contains("denied_calls_total{action=\"publish\",topic=\"node-health\"} 5"),
             "{text}"
         );
+    }
+
+    /// Connections, ports and replicas do not make several of one.
+    #[test]
+    fn a_party_is_a_role_and_over_plain_text_a_machine() {
+        let plain = Some(Standing::Plain);
+        for (standing, address, wanted) in [
+            (mk_known("a", "viewer"), Some("10.0.0.1:1"), "spiffe://a/viewer"),
+            (mk_known("a", "viewer"), Some("10.0.0.2:1"), "spiffe://a/viewer"),
+            (mk_known("b", "viewer"), None, "spiffe://b/viewer"),
+            (plain.clone(), Some("10.0.0.1:1"), "10.0.0.1"),
+            (plain.clone(), Some("[::ffff:10.0.0.1]:2"), "10.0.0.1"),
+            (plain.clone(), Some("[fd00::1]:1"), "fd00::1"),
+            (plain, None, "anybody, over plain text"),
+            (Some(Standing::Stranger), Some("10.0.0.1:1"), "nobody"),
+            (None, None, "this process"),
+        ] {
+            let caller = Caller::of(&Gate::Open, &mk_request_from(standing, address));
+            assert_eq!(caller.party(), wanted, "{address:?}");
+        }
     }
 }

@@ -15,9 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::ServerOptions;
+use super::gate::Caller;
 use super::metrics::{INVALID, Metrics, SUBSCRIBERS, UNREAD};
+use super::places::Places;
+use super::said::Said;
 use super::sending::Sending;
-use super::status;
+use super::status::{self, DENIED};
 use crate::engine::{Answer, Command, Effect, Engine, Open, Refusal, SessionId, Ticket};
 
 /// One incarnation of a bus.
@@ -42,10 +45,13 @@ struct State {
     unclaimed: BTreeMap<SessionId, oneshot::Receiver<Refusal>>,
     subscribers: BTreeMap<u64, Subscriber>,
     last_subscriber: u64,
+    places: Places,
+    said: Said,
 }
 
 struct Subscriber {
     name: String,
+    party: String,
     topics: Vec<Topic>,
     wake: Arc<Notify>,
     sending: Arc<Sending>,
@@ -77,6 +83,7 @@ pub(super) struct Lease {
 impl Hub {
     pub(super) fn new(engine: Box<dyn Engine>, options: ServerOptions, clock: Clock, metrics: Metrics) -> Self {
         let down = CancellationToken::new();
+        let places = Places::new(options.subscribers);
         Self {
             options,
             metrics,
@@ -91,6 +98,8 @@ impl Hub {
                 unclaimed: BTreeMap::new(),
                 subscribers: BTreeMap::new(),
                 last_subscriber: 0,
+                places,
+                said: Said::default(),
             }),
             down,
         }
@@ -171,6 +180,25 @@ impl Hub {
         status::of_refusal(refusal)
     }
 
+    /// Says in the log who was refused what, now and then. Whom a role kept out was said before.
+    pub(super) fn say(&self, caller: &Caller, refused: &Status) {
+        let Some(kind) = status::kind(refused).filter(|kind| *kind != DENIED) else {
+            return;
+        };
+        let now = self.now().mono;
+        let Some(unsaid) = self.lock().said.due(kind, now) else {
+            return;
+        };
+        tracing::warn!(
+            kind,
+            identity = caller.identity(),
+            address = caller.address(),
+            reason = refused.message(),
+            unsaid,
+            "Call was refused"
+        );
+    }
+
     /// The status of a value that the contract does not allow, counted.
     pub(super) fn refuse_invalid(&self, error: &crate::wire::Error) -> Status {
         self.metrics.refused(INVALID);
@@ -233,20 +261,19 @@ impl Hub {
         }
     }
 
-    /// Gives a subscriber a place.
-    pub(super) fn seat(self: &Arc<Self>, name: String, topics: Vec<Topic>) -> Result<Seat, Status> {
+    /// Gives a subscriber a place among those of `party`.
+    pub(super) fn seat(self: &Arc<Self>, party: String, name: String, topics: Vec<Topic>) -> Result<Seat, Status> {
         let mut state = self.lock();
-        let most = self.options.subscribers;
-        if state.subscribers.len() >= most {
+        state.places.take(&party).map_err(|full| {
             self.metrics.refused(SUBSCRIBERS);
-            let status = Status::resource_exhausted(format!("the bus has {most} subscribers, which is its bound"));
-            return Err(status::with_kind(status, SUBSCRIBERS));
-        }
+            status::with_kind(Status::resource_exhausted(full.to_string()), SUBSCRIBERS)
+        })?;
         state.last_subscriber += 1;
         let number = state.last_subscriber;
         let (wake, sending) = (Arc::new(Notify::new()), Arc::new(Sending::default()));
         let subscriber = Subscriber {
             name,
+            party,
             topics,
             wake: Arc::clone(&wake),
             sending: Arc::clone(&sending),
@@ -359,7 +386,10 @@ impl State {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.hub.lock().subscribers.remove(&self.number);
+        let mut state = self.hub.lock();
+        if let Some(subscriber) = state.subscribers.remove(&self.number) {
+            state.places.leave(&subscriber.party);
+        }
     }
 }
 

@@ -72,7 +72,8 @@ impl Session {
         match self.event().await {
             Event::Down => Err(status::down()),
             Event::Ended(refusal) => {
-                tracing::info!(reason = %refusal, "Session of a producer was ended");
+                let (identity, address) = (self.caller.identity(), self.caller.address());
+                tracing::info!(reason = %refusal, identity, address, "Session of a producer was ended");
                 Err(self.hub.refuse(&refusal))
             }
             Event::Silent => Err(Status::deadline_exceeded(format!(
@@ -82,11 +83,12 @@ impl Session {
             Event::Message(Ok(None)) => Ok(None),
             Event::Message(Ok(Some(request))) => {
                 let broken = self.broken.clone();
-                tokio::select! {
+                let answered = tokio::select! {
                     biased;
-                    answered = self.answer(request) => answered.map(Some),
+                    answered = self.answer(request) => answered,
                     () = broken.cancelled() => Err(status::down()),
-                }
+                };
+                answered.map(Some).inspect_err(|refused| self.hub.say(&self.caller, refused))
             }
             // The caller broke off; nobody hears this.
             Event::Message(Err(status)) => Err(status),

@@ -9,6 +9,9 @@ use crate::wire;
 /// Metadata of a refusing status: [`Refusal::kind`], for people and metrics. What a caller has to do is in the code alone.
 pub const REFUSAL_METADATA: &str = "bailiff-refusal";
 
+/// Kind of the refusal of a caller whose role does not allow it.
+pub(super) const DENIED: &str = "denied";
+
 /// The bus is down or going down.
 pub(super) fn down() -> Status {
     Status::unavailable("the bus is down")
@@ -36,4 +39,9 @@ pub(super) fn with_kind(mut status: Status, kind: &'static str) -> Status {
         .metadata_mut()
         .insert(REFUSAL_METADATA, MetadataValue::from_static(kind));
     status
+}
+
+/// The kind of a refusing status.
+pub(super) fn kind(status: &Status) -> Option<&str> {
+    status.metadata().get(REFUSAL_METADATA)?.to_str().ok()
 }

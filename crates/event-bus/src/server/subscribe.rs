@@ -13,6 +13,7 @@ use futures::stream;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use super::gate::Caller;
 use super::hub::{Hub, Seat};
 use super::sending::{Chunk, Pending};
 use super::status;
@@ -47,7 +48,7 @@ struct Reader {
 }
 
 /// Opens a subscription.
-pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result<Stream, Status> {
+pub(super) async fn open(hub: Arc<Hub>, caller: &Caller, request: pb::SubscribeRequest) -> Result<Stream, Status> {
     let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
     let selection = selection(request.topics, request.filters, request.except).map_err(|error| hub.refuse_invalid(&error))?;
     let fingerprint = selection.fingerprint();
@@ -64,7 +65,8 @@ pub(super) async fn open(hub: Arc<Hub>, request: pb::SubscribeRequest) -> Result
         (incarnation, position)
     });
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
-    let seat = hub.seat(subscriber.clone(), selection.topics.iter().copied().collect())?;
+    let topics = selection.topics.iter().copied().collect();
+    let seat = hub.seat(caller.party(), subscriber.clone(), topics)?;
     let bookmark = hub.ticks(hub.options.bookmark_every);
     tracing::debug!(subscriber, ?position, "Subscription was opened");
     let reader = Reader {

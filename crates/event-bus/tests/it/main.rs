@@ -21,6 +21,7 @@ mod etcd_setup;
 mod foreign;
 mod mtls;
 mod publishing;
+mod refused;
 mod shadow;
 mod stream_properties;
 mod subscribing;

@@ -1,0 +1,244 @@
+//! Places of subscribers: so many, the last of which are not for whoever holds many already.
+//!
+//! A stage that finds no place knows nothing, and whatever depends on it is held. So nobody takes every place, by mistake or by intent;
+//! and nobody has to say beforehand who needs how many.
+
+use std::collections::BTreeMap;
+
+/// One of so many parts of all places is kept back for those who hold less than such a part. There are as many stages, and as many places
+/// as they have shards together if each has the most that are allowed: all fit in.
+const PARTS: usize = 4;
+
+/// Who holds how many places. Whoever holds none is not in it, so it is as large as the bound allows.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    taken: usize,
+    by_party: BTreeMap<String, usize>,
+}
+
+/// Which bound there is no place for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    /// All places are taken.
+    All,
+    /// Those that are left are for others.
+    KeptBack,
+}
+
+/// There is no place for one more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Full {
+    /// For anybody.
+    #[error(
+        "all {most} places of subscribers are taken, {held} of them by {party}, and most, {of_greatest}, by {greatest}: \
+         wait, or end subscriptions that nobody needs"
+    )]
+    All {
+        /// The bound.
+        most: usize,
+        /// Who asked.
+        party: String,
+        /// How many it holds.
+        held: usize,
+        /// Who holds most.
+        greatest: String,
+        /// How many those are.
+        of_greatest: usize,
+    },
+    /// For whoever holds many.
+    #[error(
+        "the last {kept_back} of {most} places of subscribers are for those who hold fewer than {kept_back}, and {party} holds {held}: \
+         end those that nobody needs"
+    )]
+    KeptBack {
+        /// The bound of all.
+        most: usize,
+        /// How many of them are kept back.
+        kept_back: usize,
+        /// Who asked.
+        party: String,
+        /// How many it holds.
+        held: usize,
+    },
+}
+
+/// Whether there is a place for one more of somebody who holds `held` of the `taken`.
+fn decide(most: usize, taken: usize, held: usize) -> Result<(), Bound> {
+    let kept_back = kept_back(most);
+    if taken >= most {
+        return Err(Bound::All);
+    }
+    if taken >= most - kept_back && held >= kept_back {
+        return Err(Bound::KeptBack);
+    }
+    Ok(())
+}
+
+const fn kept_back(most: usize) -> usize {
+    most / PARTS
+}
+
+// === impl Places ===
+
+impl Places {
+    pub(super) const fn new(most: usize) -> Self {
+        Self {
+            most,
+            taken: 0,
+            by_party: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a place. Costs the same however many are taken.
+    pub(super) fn take(&mut self, party: &str) -> Result<(), Full> {
+        let held = self.held_by(party);
+        decide(self.most, self.taken, held).map_err(|bound| self.full(bound, party, held))?;
+        self.taken += 1;
+        self.by_party.insert(party.to_owned(), held + 1);
+        Ok(())
+    }
+
+    /// Gives one back that was taken.
+    pub(super) fn leave(&mut self, party: &str) {
+        let Some(held) = self.by_party.get_mut(party) else { return };
+        *held -= 1;
+        self.taken -= 1;
+        if *held == 0 {
+            self.by_party.remove(party);
+        }
+    }
+
+    fn held_by(&self, party: &str) -> usize {
+        self.by_party.get(party).copied().unwrap_or(0)
+    }
+
+    fn full(&self, bound: Bound, party: &str, held: usize) -> Full {
+        let (most, party) = (self.most, party.to_owned());
+        match bound {
+            Bound::All => {
+                let greatest = self.by_party.iter().max_by_key(|(_, held)| **held);
+                let (greatest, of_greatest) = greatest.map_or_else(|| (party.clone(), 0), |(party, held)| (party.clone(), *held));
+                Full::All {
+                    most,
+                    party,
+                    held,
+                    greatest,
+                    of_greatest,
+                }
+            }
+            Bound::KeptBack => Full::KeptBack {
+                most,
+                kept_back: kept_back(most),
+                party,
+                held,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_last_quarter_is_for_whoever_holds_less_than_a_quarter() {
+        let (all, kept_back) = (Err(Bound::All), Err(Bound::KeptBack));
+        for (most, taken, held, wanted) in [
+            (1_024, 0, 0, Ok(())),
+            (1_024, 767, 767, Ok(())),
+            (1_024, 768, 768, kept_back),
+            (1_024, 768, 256, kept_back),
+            (1_024, 768, 255, Ok(())),
+            (1_024, 1_023, 0, Ok(())),
+            (1_024, 1_023, 255, Ok(())),
+            (1_024, 1_024, 0, all),
+            (1_024, 1_024, 768, all),
+            // Of few places none are kept back.
+            (3, 2, 2, Ok(())),
+            (3, 3, 0, all),
+            (0, 0, 0, all),
+            (4, 3, 1, kept_back),
+            (4, 3, 0, Ok(())),
+        ] {
+            assert_eq!(decide(most, taken, held), wanted, "{held} of {taken} of {most}");
+        }
+    }
+
+    #[test]
+    fn four_stages_of_256_shards_fit_in_beside_nobody_else() {
+        let mut places = Places::new(1_024);
+        let stages = ["monitor", "manager", "evictor", "syncer"];
+        for stage in stages {
+            for _ in 0..256 {
+                places.take(stage).expect("a place");
+            }
+        }
+        for party in stages.into_iter().chain(["other"]) {
+            assert!(matches!(places.take(party), Err(Full::All { .. })), "{party}");
+        }
+    }
+
+    #[test]
+    fn whoever_takes_all_it_gets_leaves_places_for_others_and_is_told_so() {
+        let mut places = Places::new(8);
+        let greedy = (0..).take_while(|_| places.take("greedy").is_ok()).count();
+        assert_eq!(greedy, 6);
+        let refused = places.take("greedy").expect_err("the rest is for others").to_string();
+        assert_eq!(
+            refused,
+            "the last 2 of 8 places of subscribers are for those who hold fewer than 2, and greedy holds 6: end those that nobody needs"
+        );
+        places.take("a").expect("a place");
+        places.take("b").expect("a place");
+        let refused = places.take("a").expect_err("all are taken").to_string();
+        assert_eq!(
+            refused,
+            "all 8 places of subscribers are taken, 1 of them by a, and most, 6, by greedy: \
+             wait, or end subscriptions that nobody needs"
+        );
+        places.leave("greedy");
+        places.take("c").expect("the place that came back");
+        places.leave("a");
+        assert!(!places.by_party.contains_key("a"), "nobody is remembered who left");
+        places.leave("a");
+        assert_eq!(places.taken, 7, "what was not taken is not given back");
+        assert_eq!(
+            Places::new(0)
+                .take("a")
+                .expect_err("there are none")
+                .to_string()
+                .split(',')
+                .next(),
+            Some("all 0 places of subscribers are taken")
+        );
+    }
+
+    proptest! {
+        /// Whoever comes and goes in whatever order: the bound holds, nobody has more than three quarters, and whoever holds less than one
+        /// is refused only when all places are taken, which takes two.
+        #[test]
+        fn nobody_keeps_out_whoever_holds_little(
+            most in 0_usize..40,
+            steps in prop::collection::vec((0_usize..4, prop::bool::weighted(0.8)), 0..200),
+        ) {
+            let mut places = Places::new(most);
+            let quarter = most / 4;
+            for (party, comes) in steps {
+                let party = format!("party-{party}");
+                let held = places.held_by(&party);
+                if !comes {
+                    places.leave(&party);
+                } else if places.take(&party).is_err() && held < quarter.max(1) {
+                    prop_assert_eq!(places.taken, most);
+                    prop_assert!(quarter == 0 || places.by_party.len() > 1, "{:?}", places);
+                }
+                prop_assert!(places.taken <= most);
+                prop_assert_eq!(places.taken, places.by_party.values().sum::<usize>());
+                prop_assert!(places.by_party.values().all(|held| *held <= most - quarter), "{:?}", places);
+            }
+        }
+    }
+}
