@@ -21,7 +21,7 @@ use super::places::Places;
 use super::said::Said;
 use super::sending::Sending;
 use super::status::{self, DENIED};
-use crate::engine::{Answer, Command, Effect, Engine, Open, Refusal, SessionId, Ticket};
+use crate::engine::{Answer, Command, Effect, Engine, Limits, Memory, Open, Refusal, SessionId, Ticket};
 
 /// One incarnation of a bus.
 pub(super) struct Hub {
@@ -129,9 +129,16 @@ impl Hub {
         }
     }
 
-    /// Ends all streams.
+    /// Ends all streams. What was kept is freed here: a stream that nobody reads does not end, and has the hub for as long as it lasts.
     pub(super) fn shut_down(&self) {
         self.down.cancel();
+        let mut state = self.lock();
+        let nothing = Memory::new(state.engine.incarnation().to_owned(), Limits::default());
+        let engine = std::mem::replace(&mut state.engine, Box::new(nothing));
+        let sets: Vec<_> = state.subscribers.values().filter_map(|one| one.sending.let_go()).collect();
+        drop(state);
+        // It takes a moment, in which it holds nobody up.
+        drop((engine, sets));
     }
 
     /// Waits until the hub is shut down.
@@ -155,8 +162,9 @@ impl Hub {
         read(&*self.lock().engine)
     }
 
-    /// Gives the engine a command and waits for the answer.
+    /// Gives the engine a command and waits for the answer, no longer than the streams last that are open now.
     pub(super) async fn call(&self, command: Command) -> Result<Answer, Status> {
+        let streams = self.stream_token();
         let (tx, answer) = oneshot::channel();
         let mut waiting = Waiting { hub: self, answer };
         {
@@ -168,8 +176,8 @@ impl Hub {
         }
         let result = tokio::select! {
             biased;
+            () = streams.cancelled() => return Err(status::down()),
             result = &mut waiting.answer => result.map_err(|_| status::down())?,
-            () = self.is_down() => return Err(status::down()),
         };
         result.map_err(|refusal| self.refuse(&refusal))
     }

@@ -52,9 +52,12 @@ pub(super) struct Chunk {
 // === impl Sending ===
 
 impl Sending {
-    /// From now on this is to be taken.
+    /// From now on this is to be taken. Nothing is any more once all was [let go](Sending::let_go).
     pub(super) fn begin(&self, pending: Pending, now: Mono) {
-        *self.lock() = State::Set { pending, taken_at: now };
+        let mut state = self.lock();
+        if !matches!(*state, State::GivenUp) {
+            *state = State::Set { pending, taken_at: now };
+        }
     }
 
     /// The next part, of about `bytes`; `None` if there is no set. Ages are told by `time`, which is the engine's.
@@ -95,6 +98,14 @@ impl Sending {
                 *state = other;
                 None
             }
+        }
+    }
+
+    /// Lets go of whatever there is, for good, and gives what is left of it.
+    pub(super) fn let_go(&self) -> Option<Pending> {
+        match std::mem::replace(&mut *self.lock(), State::GivenUp) {
+            State::Set { pending, .. } => Some(pending),
+            State::Nothing | State::GivenUp => None,
         }
     }
 

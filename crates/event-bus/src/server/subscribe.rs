@@ -151,6 +151,10 @@ fn route_filter(filter: pb::RouteFilter, selected: &BTreeSet<Topic>) -> Result<(
 impl Reader {
     async fn next(&mut self) -> Result<Step, Status> {
         loop {
+            // In the middle of a set as well: whoever reads slowly, or never comes to its end, must not go on.
+            if self.ended.is_cancelled() {
+                return Err(status::down());
+            }
             if let Some(step) = self.steps.pop_front() {
                 return Ok(step);
             }

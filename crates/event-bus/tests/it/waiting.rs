@@ -1,12 +1,13 @@
-//! What becomes of producers that wait for the answer of an engine.
+//! What becomes of callers that wait for the answer of an engine, and of engines that callers do not let go.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bailiff_event_bus::engine::{Command, Effect, Engine, Kept, Limits, Memory, Position, Selection, Set, Ticket, TopicFigures};
-use bailiff_event_bus::{Server, ServerOptions, ShardStatus};
+use bailiff_event_bus::{Bus, Server, ServerOptions, ShardStatus, publish};
 use bailiff_model::{Now, Revision, Topic, Wall};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::publish_request::Step;
@@ -15,13 +16,17 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use tokio::sync::Notify;
 use tonic::{Code, Status, Streaming};
 
-use crate::support::soon;
+use crate::support::{mk_draft, mk_publishing, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
+
+/// Records that readers were given.
+type Given = Arc<Mutex<Vec<Weak<Kept>>>>;
 
 /// An engine in memory whose effects are held back.
 struct Slow {
     memory: Memory,
+    given: Given,
     is_held: Arc<AtomicBool>,
     held: Vec<Effect>,
 }
@@ -57,7 +62,10 @@ impl Engine for Slow {
     }
 
     fn read(&self, selection: &Selection, position: Position, now: Now) -> Set {
-        self.memory.read(selection, position, now)
+        let set = self.memory.read(selection, position, now);
+        let given = set.records.iter().map(Arc::downgrade);
+        self.given.lock().unwrap().extend(given);
+        set
     }
 
     fn shards(&self, topics: &BTreeSet<Topic>, now: Now) -> Vec<ShardStatus> {
@@ -73,9 +81,13 @@ impl Engine for Slow {
     }
 }
 
+type Client = pb::event_bus_client::EventBusClient<pb::event_bus_server::EventBusServer<Server>>;
+
 /// A bus over such an engine.
 struct Rig {
     server: Server,
+    clock: Clock,
+    given: Given,
     is_held: Arc<AtomicBool>,
     wake: Arc<Notify>,
 }
@@ -84,14 +96,21 @@ impl Rig {
     fn new() -> Self {
         let (clock, seed) = (Clock::virtual_from(Wall::UNIX_EPOCH), Seed::new(1));
         let server = Server::idle(ServerOptions::default(), &clock, &seed);
-        let (is_held, wake) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let (given, is_held, wake) = (Given::default(), Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
         let engine = Slow {
             memory: Memory::new("bus-1".to_owned(), Limits::default()),
+            given: Arc::clone(&given),
             is_held: Arc::clone(&is_held),
             held: Vec::new(),
         };
         server.install(Box::new(engine), Some(Arc::clone(&wake)));
-        Self { server, is_held, wake }
+        Self {
+            server,
+            clock,
+            given,
+            is_held,
+            wake,
+        }
     }
 
     fn hold(&self) {
@@ -103,11 +122,35 @@ impl Rig {
         self.wake.notify_one();
     }
 
+    fn client(&self) -> Client {
+        Client::new(self.server.service())
+    }
+
+    /// A subscriber in the middle of a set.
+    async fn begun(&self) -> Streaming<pb::SubscribeResponse> {
+        let options = mk_publishing("monitor", HEALTH, (0, 1), 7);
+        let publisher = publish(&Bus::in_process(&self.server), options, &self.clock, &Seed::new(1));
+        for number in 0..2_000 {
+            publisher.set(mk_draft(&format!("n{number}"), number));
+        }
+        publisher.complete();
+        soon("all is published", publisher.settled()).await;
+        let request = pb::SubscribeRequest {
+            subscriber: "foreign".to_owned(),
+            topics: vec![HEALTH.to_string()],
+            ..pb::SubscribeRequest::default()
+        };
+        let mut begun = self.client().subscribe(request).await.unwrap().into_inner();
+        for _ in 0..2 {
+            begun.message().await.expect("the snapshot begins");
+        }
+        begun
+    }
+
     /// A producer's stream, and the answers to it.
     async fn connect(&self) -> (UnboundedSender<pb::PublishRequest>, Streaming<pb::PublishResponse>) {
         let (requests, outbound) = unbounded();
-        let mut client = pb::event_bus_client::EventBusClient::new(self.server.service());
-        (requests, client.publish(outbound).await.unwrap().into_inner())
+        (requests, self.client().publish(outbound).await.unwrap().into_inner())
     }
 }
 
@@ -170,4 +213,56 @@ async fn a_session_whose_producer_left_before_it_was_told_is_closed() {
     other.unbounded_send(mk_open(2)).unwrap();
     let answer = next(&mut answers).await;
     assert!(answer.is_ok(), "another layout is welcome: {answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_ends_with_all_streams_though_it_waits_for_an_answer() {
+    let rig = Rig::new();
+    rig.hold();
+    let mut client = rig.client();
+    let request = pb::ResetEpochRequest {
+        topic: HEALTH.to_string(),
+        shard: 0,
+    };
+    let mut asked = pin!(client.reset_epoch(request));
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut asked).await.is_err());
+    rig.server.disconnect();
+    let status = soon("an answer", asked).await.expect_err("it ends");
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+}
+
+/// What comes after the end is not for whoever reads slowly either.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_in_the_middle_of_a_set() {
+    let rig = Rig::new();
+    let mut begun = rig.begun().await;
+    rig.server.disconnect();
+    for _ in 0..4 {
+        if let Err(status) = begun.message().await {
+            assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+            return;
+        }
+    }
+    panic!("it goes on");
+}
+
+/// Its stream stays as long as its connection, which is an hour; what the bus held must not.
+#[tokio::test(start_paused = true)]
+async fn a_bus_that_ended_is_freed_though_somebody_does_not_read() {
+    let rig = Rig::new();
+    let mut begun = rig.begun().await;
+    let kept = || {
+        rig.given
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|record| record.strong_count() > 0)
+            .count()
+    };
+    assert_eq!(kept(), 2_000);
+    rig.server.kill();
+    assert_eq!(kept(), 0);
+    while let Ok(message) = begun.message().await {
+        assert!(message.is_some(), "it ends with a status");
+    }
 }
