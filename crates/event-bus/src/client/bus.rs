@@ -99,7 +99,11 @@ impl Error {
     fn is_passing(&self) -> bool {
         match self {
             Self::Deadline { .. } => true,
-            Self::Refused { source, .. } => matches!(source.code(), Code::Unavailable | Code::Unknown | Code::DeadlineExceeded),
+            // Subscribers have their places on each replica.
+            Self::Refused { source, .. } => matches!(
+                source.code(),
+                Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::ResourceExhausted
+            ),
             Self::Malformed { .. } => false,
         }
     }
@@ -314,5 +318,41 @@ impl TryFrom<Wire<pb::TopicStatus>> for TopicStatus {
             subscribers: status.subscribers,
             shards: wire::list("shards", status.shards, usize::MAX)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::Wall;
+    use bailiff_runtime::Clock;
+
+    use super::*;
+    use crate::ServerOptions;
+
+    /// Subscribers have their places on each replica, so another one may have some left.
+    #[tokio::test(start_paused = true)]
+    async fn where_one_replica_has_no_place_the_next_is_asked() {
+        let (clock, seed) = (Clock::virtual_from(Wall::UNIX_EPOCH), Seed::new(1));
+        let mk_route = |subscribers| {
+            let options = ServerOptions {
+                subscribers,
+                ..ServerOptions::default()
+            };
+            let server = Server::new(options, &clock, &seed);
+            Route::InProcess(server.service())
+        };
+        let request = pb::SubscribeRequest {
+            topics: vec![Topic::NodeHealth.to_string()],
+            subscriber: "foreign".to_owned(),
+            ..pb::SubscribeRequest::default()
+        };
+        let full = Bus::over([mk_route(0), mk_route(0)]);
+        let error = full.subscribe_raw(request.clone()).await.expect_err("both are full");
+        assert!(
+            matches!(&error, Error::Refused { source, .. } if source.code() == Code::ResourceExhausted),
+            "{error:?}"
+        );
+        let other = Bus::over([mk_route(0), mk_route(1)]);
+        other.subscribe_raw(request).await.expect("the second has a place");
     }
 }
