@@ -307,7 +307,7 @@ impl Engine for Etcd {
     }
 
     fn is_cut_off(&self, now: Now) -> bool {
-        self.replica.standing(now.mono).waiting >= self.cut_off_after
+        self.replica.is_cut_off(self.cut_off_after, now)
     }
 
     fn head(&self) -> Revision {

@@ -39,6 +39,8 @@ pub(in crate::engine) struct Replica {
     awaited: BTreeMap<u64, Awaited>,
     last_seq: u64,
     last_sent: Mono,
+    /// When an entry came out of the log last.
+    heard_at: Mono,
     since_snapshot: Logged,
     snapshot_bytes: u64,
 }
@@ -112,6 +114,7 @@ impl Replica {
             part_tickets: Vec::new(),
             awaited: BTreeMap::new(),
             last_sent: now.mono,
+            heard_at: now.mono,
             since_snapshot: Logged::default(),
             snapshot_bytes: 0,
         }
@@ -145,6 +148,17 @@ impl Replica {
             bytes: self.since_snapshot.bytes,
             ..Standing::default()
         }
+    }
+
+    /// For so long nothing that others write has come here: an own entry has not come back, or, while this replica does not take part and
+    /// has none, no entry at all. Each of those who do writes one every few seconds.
+    pub(super) fn is_cut_off(&self, after: Duration, now: Now) -> bool {
+        let silent_for = if self.is_member() {
+            self.standing(now.mono).waiting
+        } else {
+            now.mono.saturating_since(self.heard_at)
+        };
+        silent_for >= after
     }
 
     /// The log is long enough for a snapshot. The first of the replicas writes it; the next only where the first does not.
@@ -334,6 +348,7 @@ impl Replica {
         let own = (entry.replica == self.id).then_some(entry.seq);
         let is_join = matches!(entry.what, What::Join { .. });
         let at = entry.at;
+        self.heard_at = now.mono;
         let was_member = self.is_member();
         let applied = self.machine.apply(revision, entry);
         let awaited = own.and_then(|seq| {
@@ -400,6 +415,7 @@ impl Replica {
         let before = self.machine.memory.head();
         let ours = self.machine.sessions_of(&self.id);
         self.machine = machine;
+        self.heard_at = now.mono;
         let counted = self.reference.bus + now.mono.saturating_since(self.reference.local);
         self.reference = Reference {
             local: now.mono,

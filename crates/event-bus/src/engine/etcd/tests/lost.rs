@@ -1,4 +1,6 @@
-//! That a bus which lost data notices it by what its readers have seen.
+//! That a bus which lost data notices it by what its readers have seen, and a replica that lost the others.
+
+use std::time::Duration;
 
 use bailiff_model::Revision;
 
@@ -32,4 +34,28 @@ fn what_nobody_knows_any_more_was_lost() {
     sim.settle();
     assert_eq!(sim.replicas[1].answers(), [&Err(Refusal::Forgotten { seen, head })]);
     assert_eq!(sim.replicas[0].state(), sim.replicas[1].state(), "it is decided alike");
+}
+
+/// The others counted it as gone, and just when it has read so the log is out of its reach again: it cannot join, and has nothing under
+/// way that it could miss.
+#[test]
+fn a_replica_that_does_not_take_part_is_cut_off_once_it_hears_nothing() {
+    let mut sim = Sim::new(&["a", "b"]);
+    let (second, after) = (Duration::from_secs(1), Duration::from_secs(5));
+    let now = sim.now;
+    sim.replicas[0].replica.departed("b", now);
+    sim.settle();
+    for seconds in 0..20 {
+        // As long as it hears of the others, every two seconds, it is as good as they are; and for a while then.
+        if seconds < 10 {
+            sim.submit(0, Command::Tick);
+            sim.commit(0);
+            while sim.deliver(0) | sim.deliver(1) {}
+        }
+        sim.submit(1, Command::Tick);
+        let replica = &sim.replicas[1].replica;
+        assert!(!replica.is_member());
+        assert_eq!(replica.is_cut_off(after, sim.now), seconds >= 8 + 5, "after {seconds} s");
+        sim.pass(second);
+    }
 }
