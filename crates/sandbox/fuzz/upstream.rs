@@ -34,7 +34,7 @@ const UPSTREAM: [Upstream; 12] = [
         status: 500,
         methods: &["PATCH"],
         media: STRATEGIC,
-        message: ("The order in patch list doesn't match $setElementOrder/", " list"),
+        message: ("The order in patch list:\n", "\n doesn't match $setElementOrder list:\n"),
     },
     // A strategic merge patch that asks for an order which is no list.
     Upstream {

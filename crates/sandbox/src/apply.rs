@@ -80,10 +80,9 @@ fn read(call: &Call<'_>) -> Result<Value, Status> {
     place(call, &applied)?;
     let name = text(&applied, "/metadata/name");
     let untyped = |why: String| {
-        let message = format!(
-            "failed to create typed patch object ({}/{name}; {version}, Kind={kind}): {why}",
-            call.target.namespace
-        );
+        let (namespace, group) = (text(&applied, "/metadata/namespace"), &call.kind.group);
+        let version = format!("{group}/{}", call.kind.version);
+        let message = format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}");
         Status::new(500, "", message)
     };
     if !call.kind.schema.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! Values are equal with and without those escapes; bytes are not, and clients compare the bytes of raw fields (DS-207).
 
+use std::collections::BTreeMap;
 use std::io::{Result, Write};
 
 use serde::Serialize;
@@ -13,6 +14,24 @@ pub fn bytes(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     append(&mut bytes, value);
     bytes
+}
+
+/// A value as Go prints maps and slices: what some refusals show.
+pub fn printed(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(printed).collect::<Vec<_>>().join(" ")),
+        Value::Object(fields) => {
+            let sorted: BTreeMap<&String, &Value> = fields.iter().collect();
+            let shown: Vec<String> = sorted
+                .iter()
+                .map(|(key, value)| format!("{key}:{}", printed(value)))
+                .collect();
+            format!("map[{}]", shown.join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
 }
 
 /// Writes the JSON of a value to the end of `bytes`.

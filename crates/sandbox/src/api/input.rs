@@ -105,7 +105,7 @@ pub fn value(call: &Call<'_>, kind: &str, oddities: &mut Oddities) -> Result<Val
         _ => {
             let accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
             let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-            Err(Status::new(415, "UnsupportedMediaType", message).about("", "", ""))
+            Err(Status::new(415, "UnsupportedMediaType", message))
         }
     }
 }
@@ -126,6 +126,7 @@ pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
 pub fn object(call: &Call<'_>) -> Result<Input, Status> {
     let mut oddities = Oddities::default();
     let mut value = value(call, &call.kind.kind, &mut oddities)?;
+    let said = said(&value, call.kind);
     forget_managers(&mut value);
     typed(value, call.kind, &mut oddities)
         .and_then(|object| {
@@ -142,11 +143,18 @@ pub fn object(call: &Call<'_>) -> Result<Input, Status> {
         })
         .map_err(|why| {
             let kind = &call.kind.kind;
-            Status::bad_request(format!(
-                "{kind} in version \"{}\" cannot be handled as a {kind}: {why}",
-                call.kind.version
-            ))
+            Status::bad_request(format!("{said} cannot be handled as a {kind}: {why}"))
         })
+}
+
+/// What a value says it is; what it does not say is what is expected.
+fn said(value: &Value, expected: &Kind) -> String {
+    let given = |field: &str| value.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let kind = given("kind").unwrap_or(&expected.kind);
+    let version = given("apiVersion").map_or(expected.version.as_str(), |version| {
+        version.split_once('/').map_or(version, |(_, version)| version)
+    });
+    format!("{kind} in version \"{version}\"")
 }
 
 /// Brings a value into the stored form of a kind, with its defaults.

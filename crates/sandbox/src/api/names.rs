@@ -13,7 +13,7 @@ pub const SUBDOMAIN_COMPLAINT: &str = "a lowercase RFC 1123 subdomain must consi
     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 /// What a malformed label (in the sense of DNS) is told.
-pub const DNS_LABEL_COMPLAINT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+const DNS_LABEL_COMPLAINT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
     must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
@@ -33,6 +33,15 @@ pub fn is_label_value(text: &str) -> bool {
 /// A DNS subdomain of up to 253 characters.
 pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label_of_any_length)
+}
+
+/// What is wrong with a text that is no DNS label.
+pub fn dns_label_complaint(text: &str) -> &'static str {
+    if is_subdomain(text) {
+        "must not contain dots"
+    } else {
+        DNS_LABEL_COMPLAINT
+    }
 }
 
 /// A DNS label of up to 63 characters.

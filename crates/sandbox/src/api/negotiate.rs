@@ -53,12 +53,17 @@ pub fn choose(accept: &str, protobuf: bool) -> Result<Accepted, Status> {
     if accept.trim().is_empty() {
         return Ok(Accepted::default());
     }
-    for clause in clauses(accept) {
-        if let Some(accepted) = clause.served(protobuf) {
-            return Ok(accepted);
-        }
+    let clauses = clauses(accept);
+    if let Some(accepted) = clauses.iter().find_map(|clause| clause.served(protobuf)) {
+        return Ok(accepted);
     }
     let available = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    // Whoever names none of them is refused before it is looked at what else is asked for.
+    let is_known = |clause: &Clause<'_>| clause.media == "*/*" || available.split(", ").any(|media| media == clause.media);
+    if clauses.iter().any(is_known) {
+        let message = format!("only the following media types are accepted: {available}");
+        return Err(Status::new(406, "NotAcceptable", message));
+    }
     let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
     Err(Status::new(406, "NotAcceptable", message).about("", "", ""))
 }

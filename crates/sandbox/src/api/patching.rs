@@ -9,12 +9,12 @@ use super::reply::Reply;
 use super::request::Body;
 use super::write::Change;
 use super::{Call, options, raw};
-use crate::Status;
 use crate::patch::{self, Error};
 use crate::rules::text;
 use crate::schema::decode::{self, Oddities};
 use crate::status::Cause;
 use crate::store::Object;
+use crate::{Status, go_json};
 
 const APPLY: &str = "application/apply-patch+yaml";
 
@@ -60,7 +60,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         Ok(patched)
     };
     let patched = apply()?;
-    let shown = || apply().unwrap_or_default().to_string();
+    let shown = || shown(media, &patch, apply);
     let mut change = result(call, patched, shown, given.oddities, &current)?;
     if media == "application/strategic-merge-patch+json" {
         change.raw = raw::rewritten(call, &mut change.object);
@@ -112,7 +112,15 @@ pub fn patched(patch: Patch<'_>, before: &Value, schema: &str) -> Result<Value, 
     let value = value?;
     let apply = || apply(media, schema, before, &value).map_err(refusal);
     let patched = decode::normal(apply()?, schema, &mut oddities);
-    patched.map_err(|why| unfit(&apply().unwrap_or_default().to_string(), &why))
+    patched.map_err(|why| unfit(&shown(media, &value, apply), &why))
+}
+
+/// What a refusal shows of a patch that leaves no object of its kind: what it leaves, or a strategic merge patch itself.
+fn shown(media: &str, patch: &Value, patched: impl FnOnce() -> Result<Value, Status>) -> String {
+    if media == "application/strategic-merge-patch+json" {
+        return go_json::printed(patch);
+    }
+    patched().unwrap_or_default().to_string()
 }
 
 /// 422 for a patch that leaves no object of its kind.
@@ -126,9 +134,17 @@ fn parse(body: &Body, oddities: &mut Oddities) -> Result<Value, Status> {
         Body::Value(value) => Ok(value.clone()),
         Body::Bytes(_) if body.is_empty() => Err(Status::bad_request("error decoding patch: unexpected end of JSON input")),
         Body::Bytes(bytes) => {
-            decode::parse(bytes, oddities).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+            decode::parse(bytes, oddities).map_err(|error| Status::bad_request(format!("error decoding patch: {}", unread(&error))))
         }
     }
+}
+
+/// What is wrong with JSON that cannot be parsed.
+fn unread(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    error.to_string()
 }
 
 fn apply(media: &str, schema: &str, before: &Value, patch: &Value) -> Result<Value, Error> {
@@ -136,9 +152,15 @@ fn apply(media: &str, schema: &str, before: &Value, patch: &Value) -> Result<Val
         "application/json-patch+json" => patch::json::apply(before, patch),
         "application/merge-patch+json" => {
             if !patch.is_object() {
-                return Err(Error::Malformed(
-                    "error decoding patch: json: cannot unmarshal into a map".to_owned(),
-                ));
+                let what = match patch {
+                    Value::Array(_) => "array",
+                    Value::String(_) => "string",
+                    Value::Bool(_) => "bool",
+                    _ => "number",
+                };
+                let why =
+                    format!("error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}");
+                return Err(Error::Malformed(why));
             }
             let mut patched = before.clone();
             patch::merge::apply(&mut patched, patch);

@@ -311,7 +311,11 @@ fn check_budget(call: &Call<'_>, budget: &Value) -> Result<(), Status> {
     }
     if allowed == 0 {
         let (desired, healthy) = (number("/status/desiredHealthy"), number("/status/currentHealthy"));
-        let why = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+        let why = if healthy <= desired {
+            format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
+        } else {
+            format!("The disruption budget {name} does not allow evicting pods currently")
+        };
         return Err(refuse(why));
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Label and field selectors.
 
+use std::fmt;
+
 use serde_json::json;
 
 use crate::Status;
@@ -160,24 +162,50 @@ enum Token {
     Symbol(&'static str),
 }
 
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Word(word) => word,
+            Self::Symbol(symbol) => symbol,
+        })
+    }
+}
+
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, Status> {
-    let refuse = |why: String| Status::bad_request(format!("unable to parse requirement: {why}"));
     let tokens = tokens(text);
     let mut rest = tokens.as_slice();
     let mut requirements = Vec::new();
     if rest.is_empty() {
         return Ok(requirements);
     }
-    loop {
-        let (requirement, after) = requirement(rest).map_err(refuse)?;
-        requirements.push(requirement);
-        rest = after;
-        match rest.split_first() {
-            None => return Ok(requirements),
-            Some((Token::Symbol(","), after)) if !after.is_empty() => rest = after,
-            Some((token, _)) => return Err(refuse(format!("found '{token:?}', expected: ',' or 'end of string'"))),
-        }
+    if !may_begin(rest) {
+        return Err(unexpected(rest, "!, identifier, or 'end of string'"));
     }
+    loop {
+        let (requirement, after) =
+            requirement(rest).map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?;
+        requirements.push(requirement);
+        rest = match after {
+            [] => return Ok(requirements),
+            [Token::Symbol(","), after @ ..] if may_begin(after) => after,
+            [Token::Symbol(","), after @ ..] => return Err(unexpected(after, "identifier after ','")),
+            _ => return Err(unexpected(after, "',' or 'end of string'")),
+        };
+    }
+}
+
+/// Whether a requirement may begin like this.
+fn may_begin(tokens: &[Token]) -> bool {
+    matches!(tokens, [Token::Word(_) | Token::Symbol("!"), ..])
+}
+
+fn unexpected(tokens: &[Token], wanted: &str) -> Status {
+    Status::bad_request(format!("found '{}', expected: {wanted}", first(tokens)))
+}
+
+/// The first token as it was written, nothing at the end.
+fn first(tokens: &[Token]) -> String {
+    tokens.first().map(Token::to_string).unwrap_or_default()
 }
 
 fn tokens(text: &str) -> Vec<Token> {
@@ -237,7 +265,7 @@ fn requirement(tokens: &[Token]) -> Result<(Requirement, &[Token]), String> {
             rest @ ..,
         ] => {
             let bound = value.parse().map_err(|_| {
-                format!("values[0][{key}]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
+                format!("values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer")
             })?;
             let test = if *operator == ">" {
                 Test::Greater(bound)
@@ -247,13 +275,14 @@ fn requirement(tokens: &[Token]) -> Result<(Requirement, &[Token]), String> {
             made(key, test, rest)
         }
         [Token::Word(key), rest @ ..] => made(key, Test::Exists, rest),
-        other => Err(format!("found '{other:?}', expected: !, identifier, or 'end of string'")),
+        [_, rest @ ..] => Err(format!("found '{}', expected: identifier", first(rest))),
+        [] => Err("found '', expected: identifier".to_owned()),
     }
 }
 
 fn values(tokens: &[Token]) -> Result<(Vec<String>, &[Token]), String> {
     let Some((Token::Symbol("("), mut rest)) = tokens.split_first() else {
-        return Err(format!("found '{:?}' expected: '('", tokens.first()));
+        return Err(format!("found '{}' expected: '('", first(tokens)));
     };
     let mut values = Vec::new();
     loop {
@@ -268,7 +297,7 @@ fn values(tokens: &[Token]) -> Result<(Vec<String>, &[Token]), String> {
         match rest.split_first() {
             Some((Token::Symbol(","), after)) => rest = after,
             Some((Token::Symbol(")"), after)) => return Ok((values, after)),
-            other => return Err(format!("found '{other:?}', expected: ',', or ')'")),
+            _ => return Err(format!("found '{}', expected: ',', or ')'", first(rest))),
         }
     }
 }
@@ -297,7 +326,10 @@ fn check_value(value: &str) -> Result<(), String> {
 
 fn parse_fields(text: &str, known: &dyn Fn(&str) -> bool) -> Result<Vec<FieldRequirement>, Status> {
     let mut requirements = Vec::new();
-    for term in split_terms(text) {
+    let mut terms = split_terms(text);
+    // Of several that are wrong, the first in this order is told.
+    terms.sort();
+    for term in terms {
         let (field, operator, value) = split_term(&term)
             .ok_or_else(|| Status::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'")))?;
         if !known(field) {

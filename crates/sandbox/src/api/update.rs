@@ -27,7 +27,7 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
     };
     let uid = text(&input.object, "/metadata/uid");
     if !uid.is_empty() && uid != current.uid() {
-        return Err(wrong_uid(call, uid, current.uid(), current.revision()));
+        return Err(wrong_uid(call, uid, current.uid()));
     }
     let revision = text(&input.object, "/metadata/resourceVersion");
     if (revision.is_empty() || revision == "0") && !call.kind.rules.unconditional_update() {
@@ -56,7 +56,7 @@ fn put_missing(call: &Call<'_>, mut input: input::Input) -> Result<Reply, Status
     }
     let uid = text(&input.object, "/metadata/uid");
     if !uid.is_empty() {
-        return Err(wrong_uid(call, uid, "", 0));
+        return Err(wrong_uid(call, uid, ""));
     }
     if let Some(Value::Object(metadata)) = input.object.get_mut("metadata")
         && metadata
@@ -70,19 +70,16 @@ fn put_missing(call: &Call<'_>, mut input: input::Input) -> Result<Reply, Status
     create::store_new(call, input, None)
 }
 
-fn wrong_uid(call: &Call<'_>, given: &str, found: &str, revision: u64) -> Status {
-    let group = if call.kind.group.is_empty() {
-        String::new()
-    } else {
-        format!("{}/", call.kind.group)
+fn wrong_uid(call: &Call<'_>, given: &str, found: &str) -> Status {
+    let (resource, namespace, name) = (&call.kind.resource, &call.target.namespace, &call.target.name);
+    // Only what a definition brought is kept by group.
+    let group = match &call.kind.custom {
+        Some(_) => format!("{}/", call.kind.group),
+        None => String::new(),
     };
-    let key = format!(
-        "/registry/{group}{}/{}/{}",
-        call.kind.resource, call.target.namespace, call.target.name
-    );
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: {revision}, AdditionalErrorMsg: Precondition failed: UID \
-         in precondition: {given}, UID in object meta: {found}"
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{resource}/{namespace}/{name}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
     );
-    call.conflict(&call.target.name, &why)
+    call.conflict(name, &why)
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use super::Error;
+use crate::go_json::printed;
 use crate::schema::{Merge, Type, lookup};
 
 const PATCH: &str = "$patch";
@@ -138,7 +139,8 @@ fn keyed(current: Vec<Value>, patch: &[Value], element: &Type, key: &str) -> Res
     for item in &ordinary {
         if item.get(key).is_none() {
             return Err(Error::Directive(format!(
-                "map: {item} does not contain declared merge key: {key}"
+                "map: {} does not contain declared merge key: {key}",
+                printed(item)
             )));
         }
         let next = merged.len();
@@ -172,7 +174,8 @@ fn remove_special(mut current: Vec<Value>, patch: &[Value], key: &str) -> Result
             }
             Some("delete") => {
                 return Err(Error::Directive(format!(
-                    "map: {item} does not contain declared merge key: {key}"
+                    "map: {} does not contain declared merge key: {key}",
+                    printed(item)
                 )));
             }
             Some("replace") => replace = true,
@@ -228,14 +231,16 @@ fn check_order(patch: &Map<String, Value>, field: &str, order: &Value, ty: &Type
         wanted.entry(id(item, key)).or_insert(place);
     }
     let items = patch.get(field).and_then(Value::as_array).into_iter().flatten();
-    let named = items.filter(|item| item.get(PATCH).is_none());
-    let mut places = named.map(|item| wanted.get(&id(item, key)).copied());
+    let named: Vec<&Value> = items.filter(|item| item.get(PATCH).is_none()).collect();
+    let mut places = named.iter().map(|item| wanted.get(&id(item, key)).copied());
     let mut last = None;
     if places.all(|place| place.is_some() && std::mem::replace(&mut last, place) <= place) {
         return Ok(());
     }
     Err(Error::Directive(format!(
-        "The order in patch list doesn't match {ORDER}{field} list"
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        printed(&named.into_iter().cloned().collect()),
+        printed(order)
     )))
 }
 

@@ -42,7 +42,7 @@ pub fn label(name: &str) -> Option<&'static str> {
     if name.len() > 63 {
         Some("must be no more than 63 bytes")
     } else {
-        (!names::is_dns_label(name)).then_some(names::DNS_LABEL_COMPLAINT)
+        (!names::is_dns_label(name)).then(|| names::dns_label_complaint(name))
     }
 }
 

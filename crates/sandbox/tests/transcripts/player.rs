@@ -25,8 +25,8 @@ struct Open<B> {
     rest: Vec<u8>,
 }
 
-/// Plays a topic to its end, or to the first difference.
-pub async fn play<S, B>(topic: &Value, service: S, compact: impl Fn()) -> Result<(), String>
+/// Plays a topic to its end, or to the first difference. Gives the steps that were refused in other words than recorded.
+pub async fn play<S, B>(topic: &Value, service: S, compact: impl Fn()) -> Result<Vec<String>, String>
 where
     S: tower::Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
     S::Error: std::fmt::Debug,
@@ -38,6 +38,7 @@ where
         bindings: Bindings::default(),
         streams: BTreeMap::new(),
         bodies: BTreeMap::new(),
+        reworded: Vec::new(),
     };
     for step in topic["steps"].as_array().into_iter().flatten() {
         let id = step["id"].as_str().unwrap_or_default();
@@ -52,7 +53,7 @@ where
         }
         player.step(step).await.map_err(|why| format!("{id}: {why}"))?;
     }
-    Ok(())
+    Ok(player.reworded)
 }
 
 struct Player<S, B> {
@@ -60,6 +61,7 @@ struct Player<S, B> {
     bindings: Bindings,
     streams: BTreeMap<String, Open<B>>,
     bodies: BTreeMap<String, Value>,
+    reworded: Vec<String>,
 }
 
 impl<S, B> Player<S, B>
@@ -206,7 +208,15 @@ where
         match kind {
             "exact" => compare::body(Mode::Exact, expected, &actual, &ignore, &mut self.bindings),
             "subset" => compare::body(Mode::Subset, expected, &actual, &ignore, &mut self.bindings),
-            "error" => compare::refusal(expected, &actual, &mut self.bindings),
+            "error" => {
+                compare::refusal(expected, &actual, &mut self.bindings)?;
+                if let Err(why) = compare::body(Mode::Exact, expected, &actual, &[], &mut self.bindings) {
+                    let id = step["id"].as_str().unwrap_or_default();
+                    println!("{id} in other words: {why}");
+                    self.reworded.push(id.to_owned());
+                }
+                Ok(())
+            }
             "head" => Ok(()),
             other => Err(format!("no such comparison: {other}")),
         }

@@ -82,7 +82,11 @@ fn name<'a>(one: &'a Value, at: &str, seen: &mut BTreeSet<&'a str>, causes: &mut
     if name.is_empty() {
         causes.push(Cause::required(format!("{at}.name"), ""));
     } else if !names::is_dns_label(name) {
-        causes.push(Cause::invalid(format!("{at}.name"), &json!(name), names::DNS_LABEL_COMPLAINT));
+        causes.push(Cause::invalid(
+            format!("{at}.name"),
+            &json!(name),
+            names::dns_label_complaint(name),
+        ));
     } else if seen.contains(&name) {
         causes.push(Cause::duplicate(format!("{at}.name"), &json!(name)));
     }
