@@ -23,10 +23,23 @@ pub struct Candidate {
 
 /// Why the program could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot start {command}: {source}")]
-pub struct Error {
-    command: String,
-    source: io::Error,
+pub enum Error {
+    /// There is no such program, or it may not be run.
+    #[error("cannot start {command}")]
+    Start {
+        /// The program and its arguments.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no place for what it says.
+    #[error("cannot write what the program says to {}", log.display())]
+    Log {
+        /// The file.
+        log: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 impl Candidate {
@@ -51,7 +64,10 @@ impl Candidate {
         };
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.and_then(|log| Ok((log.try_clone()?, log)));
-        let (out, err) = log.map_err(|source| self.error(source))?;
+        let (out, err) = log.map_err(|source| Error::Log {
+            log: self.log.clone(),
+            source,
+        })?;
         let child = Command::new(program)
             .args(arguments)
             // Of ours: it would find another cluster, or another way to the bus, than those that it is told.
@@ -74,7 +90,7 @@ impl Candidate {
 
     fn error(&self, source: io::Error) -> Error {
         let words = self.command.iter().map(|word| word.to_string_lossy().into_owned());
-        Error {
+        Error::Start {
             command: words.collect::<Vec<_>>().join(" "),
             source,
         }
@@ -126,6 +142,8 @@ fn kill_group(child: &Child) {
 
 #[cfg(test)]
 mod tests {
+    use bailiff_runtime::shutdown::chain;
+
     use super::*;
 
     fn words(words: &[&str]) -> Vec<OsString> {
@@ -174,7 +192,15 @@ mod tests {
             Vec::new(),
             &directory.path().join("log"),
         );
-        let error = candidate.start().expect_err("it is not there").to_string();
-        assert!(error.starts_with("cannot start /no/such/program --flag: "), "{error}");
+        let error = candidate.start().expect_err("it is not there");
+        assert_eq!(error.to_string(), "cannot start /no/such/program --flag");
+        assert_eq!(chain(&error).matches("No such file").count(), 1, "{}", chain(&error));
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_written_is_not_taken_for_a_program_that_is_not_there() {
+        let mut candidate = Candidate::new(&words(&["sh", "-c", "exit 3"]), Vec::new(), Path::new("/no/such/log"));
+        let error = candidate.start().expect_err("it has no place").to_string();
+        assert_eq!(error, "cannot write what the program says to /no/such/log");
     }
 }

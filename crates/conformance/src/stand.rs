@@ -10,6 +10,7 @@ use std::time::Duration;
 use bailiff_event_bus::{Bus, Draft, Roles, Server, ServerOptions, SubscribeOptions, Subscription, subscribe};
 use bailiff_model::{Mono, Origin, Topic};
 use bailiff_runtime::port::{self, Bounds, Port};
+use bailiff_runtime::shutdown::chain;
 use bailiff_runtime::{Clock, Seed, Shutdown};
 use bailiff_sandbox::cluster::{self, ClusterSpec};
 use bailiff_sandbox::driver::{Driver, Options as DriverOptions};
@@ -378,7 +379,11 @@ impl Stand {
                 return Ok(());
             }
             if let Some(status) = self.candidate.ended() {
-                return Err(format!("the program ended: {status}\n{}", self.candidate.tail()));
+                let said = match self.candidate.tail() {
+                    tail if tail.is_empty() => "it said nothing".to_owned(),
+                    tail => format!("the end of what it said:\n{tail}"),
+                };
+                return Err(format!("the program ended: {status}; {said}"));
             }
             if self.clock.now().mono > deadline {
                 return Err(format!("nothing of the kind within {} s", within.as_secs()));
@@ -469,7 +474,7 @@ impl Stand {
     /// # Errors
     /// It cannot be started.
     pub fn start(&mut self) -> Result<(), Stop> {
-        self.candidate.start().map_err(|error| Stop(error.to_string()))
+        self.candidate.start().map_err(|error| Stop(chain(&error)))
     }
 }
 

@@ -66,6 +66,13 @@ async fn a_program_that_ends_is_told_with_what_it_said() {
         text.contains("the program ended: exit status: 64") && text.contains("no such flag"),
         "{text}"
     );
+    let text = judge("zone-evictor", &["node-fails"], PATIENCE, vec!["false".into()])
+        .await
+        .text();
+    assert!(
+        text.contains("the program ended: exit status: 1; it said nothing\n"),
+        "{text}"
+    );
 }
 
 /// A way to break the contract: its name, the situation that brings it out, and the item that finds it.
