@@ -1,9 +1,12 @@
 //! `bailiff bus`.
 
+use std::error::Error;
+use std::io::{self, ErrorKind::ConnectionRefused};
+use std::iter::successors;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiff_event_bus::client::BusStatus;
+use bailiff_event_bus::client::{BusStatus, Error as BusError};
 use bailiff_event_bus::{Bus, Record, ShardStatus, SubscribeOptions, Subscription, Update, subscribe};
 use bailiff_model::{Mono, Topic};
 use bailiff_runtime::args::exit_invalid;
@@ -11,7 +14,7 @@ use bailiff_runtime::{BusArgs, Clock, GoDuration, Seed};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::{Failure, out};
 
 /// How long a bus may take to tell everything: it tells 100,000 records in less than a second.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -22,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
   bailiff bus status
   bailiff bus status --output json
   bailiff bus reset-epoch node-health 0      only after the history of the shard's Lease was lost")]
+#[command(mut_args(|arg| arg.global(true)))]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -34,12 +38,17 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
     /// Say what the bus holds: topics, keys, and each shard's producer, completeness and liveness
+    #[command(after_help = "Examples:
+  bailiff bus status
+  bailiff bus status --output json | jq '.topics[] | select(.keys == 0).topic'")]
     Status {
         /// How it is written
-        #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+        #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
         output: Output,
     },
     /// Set a shard's epoch back to zero and end its sessions: break-glass
+    #[command(after_help = "Example:
+  bailiff bus reset-epoch node-health 0      only after the history of the shard's Lease was lost")]
     ResetEpoch {
         /// Topic: node-health, eviction-intents, eviction-outcomes or daemon-rollouts
         #[arg(value_parser = topic)]
@@ -62,7 +71,7 @@ pub enum Output {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Shared {
     /// How it is written
-    #[arg(long, short, global = true, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
 
     /// The bus.
@@ -81,19 +90,66 @@ pub fn reach(args: &BusArgs, clock: &Clock) -> Bus {
     Bus::reach(args, tls.as_ref()).unwrap_or_else(|error| exit_invalid(&error))
 }
 
+/// There is no bus where it was looked for, or none that understands what it is told.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reach the event bus at '{bus}' (--bus): {why}; {advice}")]
+struct Unreached {
+    bus: String,
+    why: String,
+    advice: String,
+}
+
+// === impl Unreached ===
+
+impl Unreached {
+    fn of(error: &(dyn Error + 'static), flags: &BusArgs) -> Option<Self> {
+        let bus = flags.bus.to_string();
+        let begin = format!("`bailiff event-bus` is one, and `bailiff run` has one with --bus-listen {bus}");
+        let (why, advice) = match error.downcast_ref::<BusError>()? {
+            BusError::Deadline { rpc } => (format!("no answer to {rpc}"), begin),
+            // What the bus itself says has no cause.
+            BusError::Refused { source, .. } => {
+                let cause = successors(source.source(), |cause| (*cause).source()).last()?;
+                let is_refused = cause
+                    .downcast_ref::<io::Error>()
+                    .is_some_and(|cause| cause.kind() == ConnectionRefused);
+                let advice = match flags.tls.paths() {
+                    _ if is_refused => begin,
+                    Some(_) => "are --tls-ca-file and --tls-server-name those of this bus?".to_owned(),
+                    None => "one that speaks TLS wants --tls-cert-file, --tls-private-key-file and --tls-ca-file".to_owned(),
+                };
+                (cause.to_string(), advice)
+            }
+            BusError::Malformed { .. } => return None,
+        };
+        Some(Self { bus, why, advice })
+    }
+}
+
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    let Args { command, bus } = args;
-    crate::runtime()?.block_on(async {
-        let bus = reach(&bus, &Clock::system());
+    let Args { command, bus: flags } = args;
+    let came = crate::runtime()?.block_on(async {
+        let bus = reach(&flags, &Clock::system());
         match command {
             Command::Status { output } => status(&bus, output).await,
             Command::ResetEpoch { topic, shard } => {
                 let before = bus.reset_epoch(topic, shard).await?;
-                println!("epoch of {topic}, shard {shard}, was {before} and is 0 now; its sessions were ended");
+                out::line(format_args!(
+                    "epoch of {topic}, shard {shard}, was {before} and is 0 now; its sessions were ended"
+                ))?;
                 Ok(ExitCode::SUCCESS)
             }
         }
+    });
+    asked(&flags, came)
+}
+
+/// What came of asking the bus of these flags: of one that could not be reached it is said where it was looked for.
+pub fn asked<T>(flags: &BusArgs, came: Result<T, Failure>) -> Result<T, Failure> {
+    came.map_err(|error| match Unreached::of(&*error, flags) {
+        Some(unreached) => unreached.into(),
+        None => error,
     })
 }
 
@@ -169,29 +225,29 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
                 })
             })
             .collect();
-        println!(
-            "{}",
-            json!({
-                "incarnation": status.incarnation, "revision": status.revision.0,
-                "oldestResumable": status.oldest_resumable.0, "topics": topics,
-            })
-        );
+        out::line(json!({
+            "incarnation": status.incarnation, "revision": status.revision.0,
+            "oldestResumable": status.oldest_resumable.0, "topics": topics,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("incarnation {}, revision {}", status.incarnation, status.revision);
+    out::line(format_args!(
+        "incarnation {}, revision {}",
+        status.incarnation, status.revision
+    ))?;
     for topic in &status.topics {
-        println!(
+        out::line(format_args!(
             "{:<18} {:>7} keys {:>6} tombstones {:>3} subscribers",
             topic.topic.as_str(),
             topic.keys,
             topic.tombstones,
             topic.subscribers
-        );
+        ))?;
         if topic.shards.is_empty() {
-            println!("    nobody has published yet");
+            out::line("    nobody has published yet")?;
         }
         for shard in &topic.shards {
-            println!(
+            out::line(format_args!(
                 "    shard {}/{} epoch {} {} {}, lag {}, {}{}",
                 shard.shard,
                 shard.shard_count,
@@ -205,7 +261,7 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
                 } else {
                     format!(": {}", shard.detail)
                 }
-            );
+            ))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -227,6 +283,21 @@ mod tests {
         status.topics.retain(|told| told.topic != Topic::EvictionIntents);
         assert_eq!(unreadable(&status, &Topic::ALL), ["eviction-intents"]);
         assert!(unreadable(&status, &[Topic::NodeHealth]).is_empty());
+    }
+
+    #[test]
+    fn a_bus_that_does_not_answer_is_named_and_one_that_refuses_is_heard() {
+        let flags = BusArgs::default();
+        let said = |error: BusError| asked::<()>(&flags, Err(error.into())).expect_err("it stays one").to_string();
+        let silent = said(BusError::Deadline { rpc: "GetStatus" });
+        let wanted = "cannot reach the event bus at '127.0.0.1:7460' (--bus): no answer to GetStatus; `bailiff event-bus` is one";
+        assert!(silent.starts_with(wanted), "{silent}");
+        let refusal = Box::new(tonic::Status::permission_denied("no"));
+        let refused = said(BusError::Refused {
+            rpc: "GetStatus",
+            source: refusal,
+        });
+        assert_eq!(refused, "the bus refused GetStatus");
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,7 +15,8 @@ use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::Failure;
+use crate::out::no_file;
+use crate::{Failure, out};
 use make::{Hosts, Made};
 
 /// Flags of `bailiff certs`.
@@ -24,7 +25,7 @@ use make::{Hosts, Made};
   bailiff certs certs
   bailiff certs certs --days 7 --host bus.example.com --host 10.0.0.7
   bailiff certs certs --etcd-host etcd.bailiff-system.svc --etcd-host '*.etcd.bailiff-system.svc'
-  event-bus --tls-cert-file certs/event-bus.crt --tls-private-key-file certs/event-bus.key --tls-ca-file certs/ca.crt
+  bailiff event-bus --tls-cert-file certs/event-bus.crt --tls-private-key-file certs/event-bus.key --tls-ca-file certs/ca.crt
   bailiff bus status --tls-cert-file certs/viewer.crt --tls-private-key-file certs/viewer.key --tls-ca-file certs/ca.crt
 
 The CA's key is in the directory as well: these are certificates to try with.")]
@@ -50,7 +51,7 @@ pub struct Args {
     force: bool,
 
     /// How what was done is written
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     output: Output,
 }
 
@@ -91,13 +92,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         );
         exit_invalid(&Invalid::new("DIR", dir.display(), allowed));
     }
-    std::fs::create_dir_all(&dir)?;
+    std::fs::create_dir_all(&dir).map_err(no_file(&dir))?;
     for made in &made {
         let [certificate, key] = made.paths(&dir);
-        write(&certificate, &made.certificate, 0o644)?;
-        write(&key, &made.key, 0o600)?;
+        write(&certificate, &made.certificate, 0o644).map_err(no_file(&certificate))?;
+        write(&key, &made.key, 0o600).map_err(no_file(&key))?;
     }
-    print!("{}", say(&dir, &made, output));
+    out::print(say(&dir, &made, output))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -142,8 +143,8 @@ fn say(dir: &Path, made: &[Made], output: Output) -> String {
         format!("--tls-cert-file {shown}/{name}.crt --tls-private-key-file {shown}/{name}.key --tls-ca-file {shown}/ca.crt")
     };
     text += &format!("They expire at {expires:.0}. Next, for example:\n");
-    text += &format!("  event-bus {}\n", files("event-bus"));
-    text += &format!("  taint-manager {}\n", files("taint-manager"));
+    text += &format!("  bailiff event-bus {}\n", files("event-bus"));
+    text += &format!("  bailiff taint-manager {}\n", files("taint-manager"));
     text += &format!("  bailiff bus status {}\n", files("viewer"));
     text + &format!("Keep {shown}/ca.key away from where the others go: it can make any of them.\n")
 }

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bailiff_cluster::views::or_default;
-use bailiff_cluster::{Api, Decode, Error};
+use bailiff_cluster::{Api, Decode, Error, Kind};
 use bailiff_model::Zone;
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_runtime::{KubeArgs, client};
+use clap::builder::NonEmptyStringValueParser;
 use serde::Deserialize;
+
+use crate::Failure;
 
 /// Nodes per page of a list, as client-go.
 const PAGE: &str = "500";
@@ -26,16 +29,29 @@ pub struct Kube {
 #[group(id = "target", required = true, multiple = false)]
 pub struct Target {
     /// Zone, as <region>:<zone>; the zone alone is enough where only one region has it
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new(), value_name = "ZONE")]
     pub zone: Option<String>,
 
     /// Node
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_parser = node_name, value_name = "NODE")]
     pub node: Option<String>,
 
     /// Everything
     #[arg(long)]
     pub all: bool,
+}
+
+/// A name that a node can have. Of an empty one, as of a variable that is not set, or one with a slash, the path to ask for it would lead
+/// elsewhere, and an entry of pauses that says it could not be read, which pauses everything.
+fn node_name(text: &str) -> Result<String, String> {
+    let is_outer = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_label = |label: &[u8]| {
+        let ends = [label.first(), label.last()];
+        ends.iter().all(|end| end.is_some_and(|byte| is_outer(*byte))) && label.iter().all(|byte| is_outer(*byte) || *byte == b'-')
+    };
+    let is_name = text.len() <= 253 && text.as_bytes().split(|byte| *byte == b'.').all(is_label);
+    let allowed = "allowed is the name of a node: lower-case letters, digits, '-' and '.'";
+    is_name.then(|| text.to_owned()).ok_or_else(|| allowed.to_owned())
 }
 
 /// A node of the cluster.
@@ -78,9 +94,36 @@ struct Meta {
     labels: BTreeMap<String, String>,
 }
 
+/// The API server does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot reach the API server of {kubeconfig}")]
+struct Unreached {
+    kubeconfig: String,
+    source: Error,
+}
+
 // === impl Kube ===
 
 impl Kube {
+    /// What came of asking `ask`: of an API server that could not be reached it is said by what it was looked for.
+    pub async fn asked<T>(self, ask: impl AsyncFnOnce(Self) -> Result<T, Failure>) -> Result<T, Failure> {
+        let kubeconfig = match &self.kubeconfig {
+            Some(file) => format!("'{}' (--kubeconfig)", file.display()),
+            None => "$KUBECONFIG, ~/.kube/config or the pod (no --kubeconfig is given)".to_owned(),
+        };
+        let said = |error: Failure| -> Failure {
+            match error.downcast::<Error>() {
+                Ok(source) if source.answered.is_none() && matches!(source.kind, Kind::Unavailable | Kind::Timeout) => {
+                    let source = *source;
+                    Unreached { kubeconfig, source }.into()
+                }
+                Ok(other) => other,
+                Err(other) => other,
+            }
+        };
+        ask(self).await.map_err(said)
+    }
+
     /// A client that sends what it is given at once, for `user`; ends the process if the kubeconfig makes no sense.
     pub async fn client(self, user: &str) -> kube::Client {
         let args = KubeArgs {
@@ -123,6 +166,9 @@ pub fn pick(text: &str, zones: &[Zone]) -> Result<Zone, Invalid> {
     if let [zone] = found[..] {
         return Ok(zone.clone());
     }
+    if zones.is_empty() {
+        return Err(Invalid::new("zone", text, "there are no nodes"));
+    }
     let names: Vec<String> = zones.iter().map(Zone::to_string).collect();
     let what = if found.is_empty() {
         "no node is in it"
@@ -154,6 +200,30 @@ mod tests {
         for wrong in ["a", "c", "eu:c"] {
             let error = pick(wrong, &zones).expect_err(wrong).to_string();
             assert!(error.contains("--zone") && error.contains("eu:b"), "{error}");
+        }
+        let error = pick("a", &[]).expect_err("there is none").to_string();
+        assert!(error.ends_with("there are no nodes"), "{error}");
+    }
+
+    #[test]
+    fn a_node_is_named_as_nodes_are() {
+        for name in ["worker-7", "10.0.0.7", "ip-10-0-0-7.eu-1.example.com", "n"] {
+            assert_eq!(node_name(name).as_deref(), Ok(name));
+        }
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "a/status",
+            "a?limit=1",
+            "a b",
+            "Worker",
+            "-a",
+            "a-",
+            "a..b",
+            &"a".repeat(254),
+        ] {
+            assert!(node_name(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -14,6 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::bus::Output;
+use crate::out::no_file;
 
 /// How many situations are played at a time.
 const JOBS: usize = 4;
@@ -23,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Flags of `bailiff conformance`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  bailiff conformance zone-evictor -- zone-evictor
+  bailiff conformance zone-evictor -- bailiff zone-evictor
   bailiff conformance zone-evictor -- python3 examples/maintenance-window/evictor.py
   bailiff conformance taint-manager --only node-is-tainted --logs /tmp/logs -- ./my-taint-manager --verbose
   bailiff conformance zone-evictor --output json -- ./mine | jq '.items[] | select(.verdict != \"kept\")'
 
-The program is started once for each situation, with an API server (KUBECONFIG) and a bus (BAILIFF_BUS) of its own on loopback, and is
+The program is started once for each situation, with an API server (KUBECONFIG) and a bus (BAILIFF_BUS) of its own on loopback, and is \
 judged by what it writes and publishes there; docs/contract.md says what is expected. Exit code 0 if it conforms, 1 if it does not.")]
 pub struct Args {
     /// The stage that the program is to be
@@ -97,7 +98,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let scratch = tempfile::tempdir()?;
     let logs = args.logs.unwrap_or_else(|| scratch.path().to_owned());
-    std::fs::create_dir_all(&logs)?;
+    std::fs::create_dir_all(&logs).map_err(no_file(&logs))?;
     let options = Options {
         command: args.command,
         only: args.only,
@@ -116,8 +117,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         };
         bar.0.finish_and_clear();
         match args.output {
-            Output::Text => print!("{}", report.text()),
-            Output::Json => println!("{}", report.json()),
+            Output::Text => crate::out::print(report.text())?,
+            Output::Json => crate::out::line(report.json())?,
         }
         Ok(if report.conforms() {
             ExitCode::SUCCESS
@@ -148,7 +149,7 @@ impl Progress for Bar {
         self.0.set_position(done as u64);
         self.0.set_message(format!("{situation} is over"));
         if self.0.is_hidden() {
-            eprintln!("{done}/{total} situations: {situation} is over");
+            crate::out::note(format_args!("{done}/{total} situations: {situation} is over"));
         }
     }
 }

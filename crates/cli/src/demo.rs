@@ -29,7 +29,7 @@ pub struct Args {
     seed: u64,
 
     /// How the log and the figures are written to stdout
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     output: Output,
 
     /// What the parts log to stderr meanwhile

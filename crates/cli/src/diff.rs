@@ -24,9 +24,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use self::told::Told;
-use crate::Failure;
-use crate::bus::{Shared, reach, require_readable};
+use crate::bus::{Shared, asked, reach, require_readable};
 use crate::cluster::Kube;
+use crate::{Failure, out};
 
 /// How often it is looked whether the second program still runs.
 const LOOK: Duration = Duration::from_millis(500);
@@ -43,14 +43,14 @@ const STAGES: [(&str, Topic); 4] = [
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff diff --stage zone-evictor -- ./my-evictor           a program of yours beside the zone-evictor that works
-  bailiff diff --stage zone-evictor -- zone-evictor --profile upstream
+  bailiff diff --stage zone-evictor -- bailiff zone-evictor --profile upstream
   bailiff diff --stage zone-evictor --listen 127.0.0.1:7461   and, elsewhere:
-                                   zone-evictor --observe --leader-elect=false --bus 127.0.0.1:7461
+                                   bailiff zone-evictor --observe --leader-elect=false --bus 127.0.0.1:7461
   bailiff diff --against-cluster                              with, elsewhere:
                                    bailiff run --observe --leader-elect=false --bus-listen 127.0.0.1:7460
   bailiff diff --stage taint-manager --for 1h --min-agreement 0.99 --output json -- ./mine
 
-The second one hears the real bus, and what it publishes goes to a bus of its own. What is started here reaches the API server on a
+The second one hears the real bus, and what it publishes goes to a bus of its own. What is started here reaches the API server on a \
 way on which every write is a dry run, and is told where with KUBECONFIG and BAILIFF_BUS; docs/swap.md goes through it.
 
 Exit code 0 if the agreement is at least --min-agreement, 1 if it is below, or if nothing could be compared.")]
@@ -130,7 +130,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let bus = reach(&args.shared.bus, &clock);
         let topic = args.stage.as_deref().and_then(topic_of);
         let topics = topic.map_or(Topic::ALL.to_vec(), |topic| vec![topic]);
-        require_readable(&bus, &topics).await?;
+        asked(&args.shared.bus, require_readable(&bus, &topics).await)?;
         let around = Surroundings {
             clock,
             seed: Seed::from_system(),
@@ -172,9 +172,9 @@ async fn beside_stage(args: Args, topic: Topic, terms: &Terms, around: &Surround
     let address = open_shadow(&args.shared.bus, (args.listen, !args.command.is_empty()), &beside, around).await?;
     let scratch = tempfile::tempdir()?;
     let program = if args.command.is_empty() {
-        eprintln!(
+        out::note(format_args!(
             "waiting for a second one, to be started with BAILIFF_BUS={address}, with --observe --leader-elect=false if it is one of ours"
-        );
+        ));
         None
     } else {
         let kubeconfig = scratch.path().join("kubeconfig");
@@ -290,7 +290,10 @@ impl End {
                 if let Some(program) = &mut self.program
                     && let Some(status) = program.ended()
                 {
-                    return format!("the program ended ({status}); the end of what it said:\n{}", program.tail());
+                    return match program.tail() {
+                        tail if tail.is_empty() => format!("the program ended ({status}) and said nothing"),
+                        tail => format!("the program ended ({status}); the end of what it said:\n{tail}"),
+                    };
                 }
             }
         };

@@ -9,10 +9,9 @@ use bailiff_explain::{json, sentence};
 use bailiff_model::Topic;
 use bailiff_runtime::Clock;
 use serde_json::{Value, json};
-use tokio::signal;
 
-use crate::Failure;
-use crate::bus::{Output, Shared, listen, next_since, reach, topic};
+use crate::bus::{Output, Shared, asked, listen, next_since, reach, topic};
+use crate::{Failure, out};
 
 /// Flags of `bailiff events`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,7 +23,8 @@ use crate::bus::{Output, Shared, listen, next_since, reach, topic};
   bailiff events --until 'worker-7 is isolated'       and every change until it is so, which it may be already
   bailiff events --follow --output json | jq .says
 
-Without --follow it ends with what the bus knows. With it, it goes on until it is interrupted, over restarts of the bus too.")]
+Without --follow it ends with what the bus knows. With it, it goes on until it is interrupted, over restarts of the bus too.
+Exit code 1: the bus cannot be asked, or what --until waits for was not said before it was interrupted.")]
 pub struct Args {
     /// Go on with every change
     #[arg(long, short)]
@@ -48,15 +48,17 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    crate::runtime()?.block_on(async {
+    let came = crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
         tokio::select! {
             biased;
-            _ = signal::ctrl_c() => Ok(ExitCode::SUCCESS),
+            // What was waited for has not been said.
+            ended = crate::interrupted() => ended.map(|()| ExitCode::from(u8::from(args.until.is_some()))).map_err(Into::into),
             done = print(&args, &bus, &clock) => done,
         }
-    })
+    });
+    asked(&args.shared.bus, came)
 }
 
 async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failure> {
@@ -79,7 +81,7 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
             Update::Changes { records, skipped, .. } => (records, skipped, false),
             Update::Status { .. } => continue,
             Update::Lost { .. } => {
-                eprintln!("the bus is lost: waiting for it");
+                out::note("the bus is lost: waiting for it");
                 continue;
             }
         };
@@ -91,9 +93,9 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
                 .map(|skipped| (&skipped.key, line_of_skipped(skipped, args.shared.output))),
         );
         let is_wanted = |text: &String| args.grep.as_ref().is_none_or(|wanted| text.contains(wanted));
-        let mut out = std::io::stdout().lock();
+        let mut stdout = std::io::stdout().lock();
         for (_, line) in lines.filter(|(key, line)| is_wanted(key) || is_wanted(line)) {
-            if writeln!(out, "{line}").is_err() {
+            if writeln!(stdout, "{}", out::plain(&line)).is_err() {
                 // Whoever read has seen enough.
                 return Ok(ExitCode::SUCCESS);
             }

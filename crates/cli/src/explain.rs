@@ -8,15 +8,16 @@ use bailiff_event_bus::{Body, Bus, Record};
 use bailiff_explain::story::{Story, Told, keys};
 use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
-use bailiff_model::{Topic, Wall};
+use bailiff_model::{Topic, Wall, Zone};
 use bailiff_runtime::Clock;
 use clap::Subcommand;
 
-use crate::Failure;
-use crate::bus::{Output, Shared, reach, read_all};
+use crate::bus::{Output, Shared, asked, reach, read_all};
+use crate::{Failure, out};
 
 /// Flags of `bailiff explain`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(|arg| arg.global(true)))]
 #[command(after_help = "Examples:
   bailiff explain pod web-1 --namespace shop
   bailiff explain node worker-7
@@ -25,8 +26,8 @@ use crate::bus::{Output, Shared, reach, read_all};
   bailiff explain zone eu-1:a --output json
   bailiff explain daemonset cni --namespace kube-system
 
-It knows what the bus remembers: the last 16 records of each key, and of pods that were evicted those of the last day. A pod is found by
-its name in what the bus says now, with --at too: one of which it says nothing any more is not found, and one of which no stage has ever
+It knows what the bus remembers: the last 16 records of each key, and of pods that were evicted those of the last day. A pod is found by \
+its name in what the bus says now, with --at too: one of which it says nothing any more is not found, and one of which no stage has ever \
 said anything is one that nobody wants to go. Times are those of the stages' clocks.
 Exit code 1: nothing is known of it.")]
 pub struct Args {
@@ -34,15 +35,15 @@ pub struct Args {
     what: What,
 
     /// As it was known at this time, in RFC 3339
-    #[arg(long, global = true, value_name = "TIME")]
+    #[arg(long, value_parser = time, value_name = "TIME")]
     at: Option<Wall>,
 
     /// Only where it stands and what comes next, without what happened
-    #[arg(long, global = true)]
+    #[arg(long)]
     brief: bool,
 
     /// Link to the trace: what the trace's id is added to, such as http://localhost:16686/trace/
-    #[arg(long, global = true, env = "BAILIFF_TRACE_URL", value_name = "URL")]
+    #[arg(long, env = "BAILIFF_TRACE_URL", value_name = "URL")]
     trace_url: Option<String>,
 
     #[command(flatten)]
@@ -52,6 +53,8 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 enum What {
     /// Why a pod is evicted, or not; also one that is gone, as long as the bus remembers
+    #[command(after_help = "Example:
+  bailiff explain pod web-1 --namespace shop")]
     Pod {
         /// Name
         name: String,
@@ -60,16 +63,22 @@ enum What {
         namespace: String,
     },
     /// How a node is judged, and what follows from that
+    #[command(after_help = "Example:
+  bailiff explain node worker-7 --brief")]
     Node {
         /// Name
         name: String,
     },
     /// How a zone stands: its state, its rate and its queue
+    #[command(after_help = "Example:
+  bailiff explain zone eu-1:a --output json")]
     Zone {
         /// Zone, as <region>:<zone>
-        name: String,
+        name: Zone,
     },
     /// How far the rollout of a DaemonSet is, and what it waits for
+    #[command(after_help = "Example:
+  bailiff explain daemonset cni --namespace kube-system")]
     Daemonset {
         /// Name
         name: String,
@@ -79,9 +88,14 @@ enum What {
     },
 }
 
+fn time(text: &str) -> Result<Wall, String> {
+    let said = |error| format!("{error}; allowed is a time such as 2026-11-21T12:00:00Z");
+    text.parse::<Wall>().map_err(said)
+}
+
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    crate::runtime()?.block_on(async {
+    let came = crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
         let (about, records) = find(&args.what, args.at, &bus, &clock).await?;
@@ -95,18 +109,19 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 {
                     parts.shift_remove("past");
                 }
-                println!("{object}");
+                out::line(object)?;
             }
             Output::Text => {
-                print!("{}", if args.brief { story.brief() } else { story.text() });
+                out::print(if args.brief { story.brief() } else { story.text() })?;
                 if let (Some(url), Some(trace_id)) = (&args.trace_url, &story.trace_id) {
-                    println!("  {url}{trace_id}");
+                    out::line(format_args!("  {url}{trace_id}"))?;
                 }
             }
         }
         let is_known = !story.past.is_empty();
         Ok(if is_known { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    })
+    });
+    asked(&args.shared.bus, came)
 }
 
 fn told(record: &Record) -> Told<'_> {

@@ -8,6 +8,7 @@ mod demo;
 mod diff;
 mod events;
 mod explain;
+mod out;
 mod pause;
 mod run;
 mod sandbox;
@@ -32,7 +33,17 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// Due process for pod eviction: node health, taint eviction and DaemonSets as four services around an event bus.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "bailiff", version, propagate_version = true)]
+#[command(
+    name = "bailiff",
+    version,
+    propagate_version = true,
+    after_help = "Examples:
+  bailiff demo                               a zone of a sandbox cluster dies and comes back
+  bailiff run --kubeconfig ~/.kube/config --bus-listen 127.0.0.1:7460
+                                             beside a kube-controller-manager that leaves this work to it
+  bailiff status                             how it stands
+  bailiff explain pod web-1                  why a pod goes, or stays"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,14 +56,26 @@ enum Command {
     /// Run the bus and the four stages in this process, against a cluster
     Run(Box<run::Args>),
     /// The event bus: carries decisions from stage to stage
+    #[command(after_help = "Examples:
+  bailiff event-bus
+  bailiff event-bus --listen 0.0.0.0:7460 --tls-cert-file certs/event-bus.crt --tls-private-key-file certs/event-bus.key \\
+    --tls-ca-file certs/ca.crt")]
     EventBus(Box<bailiff_event_bus::service::Args>),
-    #[command(about = NodeHealthMonitor::ABOUT)]
+    #[command(about = NodeHealthMonitor::ABOUT, after_help = "Examples:
+  bailiff node-health-monitor --kubeconfig ~/.kube/config --bus 127.0.0.1:7460
+  bailiff node-health-monitor --node-monitor-grace-period 40s --print-config")]
     NodeHealthMonitor(Box<StageArgs<NodeHealthMonitor>>),
-    #[command(about = TaintManager::ABOUT)]
+    #[command(about = TaintManager::ABOUT, after_help = "Examples:
+  bailiff taint-manager --kubeconfig ~/.kube/config --bus 127.0.0.1:7460
+  bailiff taint-manager --observe --leader-elect=false")]
     TaintManager(Box<StageArgs<TaintManager>>),
-    #[command(about = ZoneEvictor::ABOUT)]
+    #[command(about = ZoneEvictor::ABOUT, after_help = "Examples:
+  bailiff zone-evictor --kubeconfig ~/.kube/config --bus 127.0.0.1:7460
+  bailiff zone-evictor --eviction-method evict --node-eviction-rate 0.2")]
     ZoneEvictor(Box<StageArgs<ZoneEvictor>>),
-    #[command(about = DaemonsetSyncer::ABOUT)]
+    #[command(about = DaemonsetSyncer::ABOUT, after_help = "Examples:
+  bailiff daemonset-syncer --kubeconfig ~/.kube/config --bus 127.0.0.1:7460
+  bailiff daemonset-syncer --concurrent-daemonset-syncs 4")]
     DaemonsetSyncer(Box<StageArgs<DaemonsetSyncer>>),
     /// Run a cluster in memory: an API server with simulated kubelets
     Sandbox(Box<sandbox::Args>),
@@ -110,7 +133,7 @@ fn main() -> ExitCode {
         Command::Bus(args) => bus::main(args),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("error: {}", chain(&*error));
+        out::note(format_args!("error: {}", chain(&*error)));
         ExitCode::FAILURE
     })
 }
@@ -132,4 +155,32 @@ async fn interrupted() -> std::io::Result<()> {
 /// A runtime for a command that serves or waits in real time.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn check(command: &clap::Command) {
+        let name = command.get_bin_name().unwrap_or_default();
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(
+            help.starts_with("Example") && help.contains(&format!("\n  {name}")),
+            "{name}: {help}"
+        );
+        let output = command.get_arguments().find(|arg| arg.get_id() == "output");
+        assert!(output.is_none_or(|arg| arg.get_short() == Some('o')), "{name}");
+        for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
+            check(command);
+        }
+    }
+
+    #[test]
+    fn every_command_shows_an_example_and_takes_the_output_as_kubectl_does() {
+        let mut cli = Cli::command();
+        cli.build();
+        check(&cli);
+    }
 }

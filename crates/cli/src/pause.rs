@@ -16,8 +16,8 @@ use bailiff_stage::brake::pauses::{LONGEST, LONGEST_REASON, Pause};
 use clap::{Subcommand, ValueEnum};
 use serde_json::json;
 
-use crate::Failure;
 use crate::cluster::{Kube, Target, pick};
+use crate::{Failure, out};
 use store::{Pauses, Store};
 
 /// Flags of `bailiff pause`.
@@ -30,8 +30,8 @@ use store::{Pauses, Store};
   bailiff pause --all --for 1h --reason 'control plane upgrade'
   bailiff pause list --output json
 
-While it stands, no node in it is marked Unknown or isolated, no pod in it is marked not ready or evicted, and no running daemon
-pod in it is deleted. Withdrawing, untainting and cancelling go on. It ends by itself; what is true then counts. It is kept in the
+While it stands, no node in it is marked Unknown or isolated, no pod in it is marked not ready or evicted, and no running daemon \
+pod in it is deleted. Withdrawing, untainting and cancelling go on. It ends by itself; what is true then counts. It is kept in the \
 ConfigMap kube-system/bailiff-pauses; if that cannot be read, everything is paused."
 )]
 pub struct PauseArgs {
@@ -75,9 +75,12 @@ pub struct ResumeArgs {
 
 /// Flags of `bailiff pauses` and `bailiff pause list`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff pauses
+  bailiff pause list --output json | jq -r '.pauses[] | select(.expired | not).entry'")]
 pub struct ListArgs {
     /// How it is written
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     output: Output,
 
     #[command(flatten)]
@@ -131,7 +134,7 @@ pub fn pause(args: PauseArgs) -> Result<ExitCode, Failure> {
     let (Some(duration), Some(reason)) = (duration, reason) else {
         return Err("--for and --reason are required".into());
     };
-    crate::runtime()?.block_on(async {
+    crate::runtime()?.block_on(kube.asked(async |kube| {
         let (store, clock) = connect(kube).await?;
         let scope = scope(&store, target).await?;
         let now = clock.wall();
@@ -143,15 +146,18 @@ pub fn pause(args: PauseArgs) -> Result<ExitCode, Failure> {
             by: whoami(),
         };
         store.pause(&pause, now).await?;
-        println!("paused {} until {:.0}: {}", pause.scope, pause.until, pause.reason);
+        out::line(format_args!(
+            "paused {} until {:.0}: {}",
+            pause.scope, pause.until, pause.reason
+        ))?;
         Ok(ExitCode::SUCCESS)
-    })
+    }))
 }
 
 /// Runs `bailiff resume`.
 pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
     let ResumeArgs { target, entry, kube } = args;
-    crate::runtime()?.block_on(async {
+    crate::runtime()?.block_on(kube.asked(async |kube| {
         let (store, clock) = connect(kube).await?;
         let now = clock.wall();
         let (ended, left) = match entry {
@@ -162,31 +168,31 @@ pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
             }
         };
         if ended {
-            println!("resumed {left}");
+            out::line(format_args!("resumed {left}"))?;
         } else {
-            println!("there was no pause of {left}");
+            out::line(format_args!("there was no pause of {left}"))?;
         }
         let found = store.read().await?;
         for (key, pause) in found.standing(now) {
-            println!(
+            out::line(format_args!(
                 "still paused: {} until {:.0} (entry {key}): {}",
                 pause.scope, pause.until, pause.reason
-            );
+            ))?;
         }
-        print!("{}", unreadable(&found));
+        out::print(unreadable(&found))?;
         Ok(ExitCode::SUCCESS)
-    })
+    }))
 }
 
 /// Runs `bailiff pauses`.
 pub fn pauses(args: ListArgs) -> Result<ExitCode, Failure> {
     let ListArgs { output, kube } = args;
-    crate::runtime()?.block_on(async {
+    crate::runtime()?.block_on(kube.asked(async |kube| {
         let (store, clock) = connect(kube).await?;
         let found = store.read().await?;
-        print!("{}", listing(&found, output, clock.wall()));
+        out::print(listing(&found, output, clock.wall()))?;
         Ok(ExitCode::SUCCESS)
-    })
+    }))
 }
 
 /// What pauses everything because it cannot be read, and what ends that.
@@ -289,7 +295,8 @@ fn paused(found: &Pauses, target: Target) -> Result<HoldScope, Invalid> {
 }
 
 fn whoami() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let user = std::env::var("USER").unwrap_or_default().replace(char::is_control, "");
+    let user = if user.is_empty() { "somebody".to_owned() } else { user };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match host.trim() {
         "" => user,
@@ -307,7 +314,7 @@ mod tests {
     #[test]
     fn exactly_one_target_a_time_and_a_reason_are_wanted() {
         let full = ["--for=2h", "--reason=r"];
-        let cases: [(&[&str], bool); 11] = [
+        let cases: [(&[&str], bool); 15] = [
             (&["pause", "--all", full[0], full[1]], true),
             (&["pause", "--zone=a", full[0], full[1]], true),
             (&["pause", "--node=a", full[0], full[1], "--kubeconfig=f"], true),
@@ -319,6 +326,11 @@ mod tests {
             (&["pause", "--all", "--node=a", full[0], full[1]], false),
             (&["resume", "--all", "--entry=x"], false),
             (&["resume"], false),
+            // Of variables that are not set.
+            (&["pause", "--node=", full[0], full[1]], false),
+            (&["pause", "--zone=", full[0], full[1]], false),
+            (&["resume", "--node="], false),
+            (&["resume", "--zone="], false),
         ];
         for (arguments, wanted) in cases {
             let parsed = parse_from::<Cli>(std::iter::once("bailiff").chain(arguments.iter().copied()));

@@ -97,6 +97,10 @@ struct TaintArgs {
 
 /// Flags of `bailiff sandbox apply`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Example:
+  bailiff sandbox apply pods.yaml budget.yaml
+
+By server-side apply: what a file no longer says goes.")]
 struct ApplyArgs {
     /// Objects as YAML, any number in a file
     #[arg(required = true, value_name = "FILE")]
@@ -116,12 +120,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// Does something to a sandbox that runs.
 async fn change(command: Command) -> Result<ExitCode, Failure> {
-    let connect = async |kube: Kube| -> Result<(kube::Client, Api), Failure> {
+    let open = async |kube: Kube| -> Result<(kube::Client, Api), Failure> {
         let client = kube.client("sandbox").await;
         let api = Api::new(client.clone(), Clock::system(), bailiff_cluster::Metrics::default());
         require_sandbox(&api).await?;
         Ok((client, api))
     };
+    let connect = async |kube: Kube| kube.asked(open).await;
     match command {
         Command::Set(SetArgs { target, settings, kube }) => {
             let (_, api) = connect(kube).await?;

@@ -14,10 +14,14 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use crate::out::no_file;
 use crate::{Failure, soak};
 
 /// Flags of `bailiff scenario`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bailiff scenario run oracle/*.json
+  bailiff scenario soak --seeds 5000")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -71,7 +75,7 @@ struct RunArgs {
     show: usize,
 
     /// How results are written to stdout
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     output: Output,
 
     /// What the parts log to stderr meanwhile
@@ -95,14 +99,6 @@ enum Output {
     Json,
 }
 
-/// Why a recording was not written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}", path.display())]
-struct Unwritten {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
 /// A scenario without anything to compare with.
 #[derive(Debug, thiserror::Error)]
 #[error("{} has none of observed, events and final, so there is nothing to compare with: --record DIR writes what is seen", .0.display())]
@@ -123,7 +119,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         Err(error) => exit_invalid(&*error),
     };
     if let Some(directory) = &args.record {
-        std::fs::create_dir_all(directory).map_err(unwritten(directory))?;
+        std::fs::create_dir_all(directory).map_err(no_file(directory))?;
     }
     let profile = match args.profile {
         ProfileFlag::Bailiff => Profile::Bailiff,
@@ -169,11 +165,6 @@ fn read(args: &RunArgs) -> Result<Vec<Scenario>, Failure> {
     args.files.iter().map(one).collect()
 }
 
-fn unwritten(path: &Path) -> impl FnOnce(std::io::Error) -> Unwritten {
-    let path = path.to_owned();
-    move |source| Unwritten { path, source }
-}
-
 /// Writes the scenario as it was read, with what was seen in the place of what was recorded.
 fn record(directory: &Path, file: &Path, scenario: &Scenario, seen: &Observed, profile: Profile, seed: u64) -> Result<(), Failure> {
     let text = std::fs::read_to_string(file).map_err(|source| FileError::Read {
@@ -192,7 +183,7 @@ fn record(directory: &Path, file: &Path, scenario: &Scenario, seen: &Observed, p
     }
     let path = directory.join(format!("{}.json", scenario.id));
     let text = serde_json::to_string_pretty(&whole)?;
-    std::fs::write(&path, text + "\n").map_err(unwritten(&path))?;
+    std::fs::write(&path, text + "\n").map_err(no_file(&path))?;
     Ok(())
 }
 

@@ -2,12 +2,14 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bailiff_scenario::StageName;
 use bailiff_scenario::chaos::{Campaign, Enumerated, Story, play, situations};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
+use crate::out::line;
 
 /// Flags of `bailiff scenario soak`.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,68 +49,78 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
 
 fn one(seed: u64) -> Result<ExitCode, Failure> {
     let story = Story::from_seed(seed);
-    println!("{story}\n");
+    line(format_args!("{story}\n"))?;
     let ended = play(&story)?;
-    for line in &ended.log {
-        println!("{line}");
+    for told in &ended.log {
+        line(told)?;
     }
-    println!();
+    line("")?;
     for (name, verdict) in &ended.verdicts {
-        println!("{:>6} × {name}", verdict.premises);
+        line(format_args!("{:>6} × {name}", verdict.premises))?;
     }
     let failures = ended.failures();
     for failure in &failures {
-        println!("BROKEN {failure}");
+        line(format_args!("BROKEN {failure}"))?;
     }
     Ok(ExitCode::from(u8::from(!failures.is_empty())))
 }
 
 fn places() -> Result<ExitCode, Failure> {
-    let mut failed = 0;
-    for situation in situations() {
+    let (mut failed, situations) = (0, situations());
+    let bar = progress(situations.len() as u64, "{pos}/{len} situations, {elapsed}: {msg}");
+    bar.enable_steady_tick(Duration::from_millis(200));
+    for situation in situations {
+        bar.set_message(situation.name);
         let found = Enumerated::play(&situation, &StageName::ALL)?;
-        println!("{:>8} places: {}", found.places, situation.name);
+        bar.inc(1);
+        let mut told = vec![format!("{:>8} places: {}", found.places, situation.name)];
         for (place, failures) in &found.failures {
-            println!("BROKEN the {place}");
-            for failure in failures {
-                println!("  {failure}");
-            }
+            told.push(format!("BROKEN the {place}"));
+            told.extend(failures.iter().map(|failure| format!("  {failure}")));
         }
+        bar.suspend(|| line(told.join("\n")))?;
         failed += found.failures.len();
     }
+    bar.finish_and_clear();
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
+/// How far it is, where somebody watches.
+fn progress(length: u64, template: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template).expect("the template has only known fields");
+    ProgressBar::new(length).with_style(style)
+}
+
 fn many(args: &Args) -> Result<ExitCode, Failure> {
-    let progress = if std::io::stderr().is_terminal() {
-        let style = ProgressStyle::with_template("{pos}/{len} seeds, {eta} left").expect("the template has only known fields");
-        ProgressBar::new(args.seeds).with_style(style)
-    } else {
-        ProgressBar::hidden()
-    };
-    let campaign = Campaign::play(args.from..args.from.saturating_add(args.seeds), |_| progress.inc(1))?;
-    progress.finish_and_clear();
+    let bar = progress(args.seeds, "{pos}/{len} seeds, {eta} left");
+    let campaign = Campaign::play(args.from..args.from.saturating_add(args.seeds), |_| bar.inc(1))?;
+    bar.finish_and_clear();
     for (name, count) in &campaign.premises {
-        println!("{count:>8} × {name}");
+        line(format_args!("{count:>8} × {name}"))?;
     }
     for (name, count) in &campaign.excused {
-        println!("{count:>8} broken as upstream would: {name}");
+        line(format_args!("{count:>8} broken as upstream would: {name}"))?;
     }
-    campaign.agreement.lines().iter().for_each(|line| println!("  {line}"));
+    for told in campaign.agreement.lines() {
+        line(format_args!("  {told}"))?;
+    }
     for (seed, failures) in &campaign.failures {
-        println!("BROKEN seed {seed} (bailiff scenario soak --seed {seed})");
+        line(format_args!("BROKEN seed {seed} (bailiff scenario soak --seed {seed})"))?;
         for failure in failures {
-            println!("  {failure}");
+            line(format_args!("  {failure}"))?;
         }
     }
     let idle = campaign.idle();
     for name in &idle {
-        println!("IDLE {name}: nothing that was played could have broken it");
+        line(format_args!("IDLE {name}: nothing that was played could have broken it"))?;
     }
-    println!(
+    line(format_args!(
         "{} of {} seeds held",
         campaign.runs - campaign.failures.len() as u64,
         campaign.runs
-    );
+    ))?;
     Ok(ExitCode::from(u8::from(!campaign.failures.is_empty() || !idle.is_empty())))
 }

@@ -14,8 +14,8 @@ use bailiff_model::outcome::Outcome;
 use bailiff_runtime::{Clock, GoDuration};
 use serde_json::{Value, json};
 
-use crate::Failure;
-use crate::bus::{Output, Shared, reach, read_all};
+use crate::bus::{Output, Shared, asked, reach, read_all};
+use crate::{Failure, out};
 
 /// How many single pods are listed: what fits a screen.
 const LISTED: usize = 10;
@@ -35,21 +35,22 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    crate::runtime()?.block_on(async {
+    let came = crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
         let (records, shards) = read_all(&bus, &clock).await?;
         let overview = overview_of(&records);
         match args.shared.output {
-            Output::Text => print!("{}", text(&overview, &shards)),
-            Output::Json => println!("{}", object(&overview, &shards)),
+            Output::Text => out::print(text(&overview, &shards))?,
+            Output::Json => out::line(object(&overview, &shards))?,
         }
         let is_fine = Topic::ALL
             .iter()
             .all(|topic| shards.iter().any(|shard| shard.topic == *topic) && ShardStatus::is_topic_complete(*topic, &shards))
             && shards.iter().all(|shard| shard.live);
         Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    })
+    });
+    asked(&args.shared.bus, came)
 }
 
 fn overview_of(records: &[Record]) -> Overview {

@@ -19,8 +19,8 @@ use bailiff_model::{Mono, Topic};
 use bailiff_runtime::{Clock, Shutdown};
 use serde_json::json;
 
-use crate::Failure;
-use crate::bus::{Output, Shared, listen, next_since, reach};
+use crate::bus::{Output, Shared, asked, listen, next_since, reach};
+use crate::{Failure, out};
 use screen::{Happened, Screen};
 use view::View;
 
@@ -37,7 +37,7 @@ const REDRAWN_AFTER: Duration = Duration::from_millis(100);
   bailiff top --once                       one frame, as plain text
   bailiff top --output json | jq .zones    one object for each frame: what `bailiff status` gives
 
-Where the output is no terminal it is one frame as plain text, too, as wide as its longest line. Lists end where the screen does; the
+Where the output is no terminal it is one frame as plain text, too, as wide as its longest line. Lists end where the screen does; the \
 counts above them are of all.
 NO_COLOR takes the colours away. Times are those of the stages' clocks.
 Exit code 1: the bus cannot be asked, or the terminal cannot be used.")]
@@ -52,7 +52,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
-    crate::runtime()?.block_on(async {
+    let came = crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);
         // What is lost later is waited for.
@@ -60,15 +60,13 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let is_once = args.once || (args.shared.output == Output::Text && !std::io::stdout().is_terminal());
         follower.begin().await?;
         match (args.shared.output, is_once) {
-            (output, true) => {
-                let text = follower.plain(output);
-                std::io::stdout().lock().write_all(text.as_bytes())?;
-            }
+            (output, true) => out::print(follower.plain(output))?,
             (Output::Json, false) => lines(follower).await?,
             (Output::Text, false) => live(follower).await?,
         }
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    asked(&args.shared.bus, came)
 }
 
 /// The view, and what keeps it up with the bus.

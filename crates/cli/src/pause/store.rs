@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::Failure;
 use crate::cluster::nodes;
+use crate::{Failure, out};
 
 /// Attempts at a change that somebody else's came between. People pause by hand: five in a row are not met.
 const ATTEMPTS: u32 = 5;
@@ -226,7 +226,9 @@ impl Store {
             });
             let collection = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
             if let Err(error) = self.api.create::<IgnoredAny>(&collection, &event).await {
-                eprintln!("warning: it is done, but the Event that says so was not written: {error}");
+                out::note(format_args!(
+                    "warning: it is done, but the Event that says so was not written: {error}"
+                ));
             }
         }
     }

@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bailiff_runtime::shutdown::chain;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
+
+use crate::out;
 
 /// Who owns what is applied. What a file no longer says goes, as with every server-side apply.
 const MANAGER: &str = "bailiff-sandbox";
@@ -43,14 +46,23 @@ pub enum Error {
         /// What it lacks.
         why: String,
     },
+    /// There is nothing in it.
+    #[error("{} has no object", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
     /// The sandbox does not know such objects, or refused this one.
-    #[error("{what} was not applied")]
+    #[error("{what} was not applied: {why}")]
     Refused {
         /// Kind and name.
         what: String,
-        /// Why.
-        source: Box<kube::Error>,
+        /// What the sandbox said.
+        why: String,
     },
+    /// It is done, and cannot be said.
+    #[error(transparent)]
+    Unwritten(#[from] out::Unwritten),
     /// No answer came.
     #[error("{what}: no answer within {DEADLINE:?}")]
     Silent {
@@ -77,13 +89,22 @@ pub async fn apply(client: &kube::Client, file: &Path) -> Result<(), Error> {
         let what = format!("{} {}", applied.kind.kind, applied.name);
         let answer = tokio::time::timeout(DEADLINE, send(client, &applied)).await;
         let answer = answer.map_err(|_| Error::Silent { what: what.clone() })?;
-        answer.map_err(|source| Error::Refused {
+        answer.map_err(|error| Error::Refused {
             what: what.clone(),
-            source: source.into(),
+            why: why(&applied, error),
         })?;
-        println!("{what} applied");
+        out::line(format_args!("{what} applied"))?;
     }
     Ok(())
+}
+
+/// Why it was refused, in the words of the sandbox where it had any.
+fn why(applied: &Applied, error: kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message,
+        kube::Error::Discovery(_) => format!("the sandbox knows no {} of {}", applied.kind.kind, applied.kind.api_version()),
+        error => chain(&error),
+    }
 }
 
 fn objects(file: &Path, text: &str) -> Result<Vec<Applied>, Error> {
@@ -99,7 +120,11 @@ fn objects(file: &Path, text: &str) -> Result<Vec<Applied>, Error> {
             why,
         })
     };
-    documents.map(one).collect()
+    let objects: Vec<Applied> = documents.map(one).collect::<Result<_, _>>()?;
+    if objects.is_empty() {
+        return Err(Error::Empty { file: file.to_owned() });
+    }
+    Ok(objects)
 }
 
 fn object(document: Value) -> Result<Applied, String> {
@@ -145,6 +170,7 @@ mod tests {
         for (text, wanted) in [
             ("a: [", "f.yaml is no YAML"),
             ("metadata: {name: a}", "f.yaml, document 1: it has no apiVersion"),
+            ("# nothing", "f.yaml has no object"),
             (
                 "apiVersion: v1\nkind: Pod\nmetadata: {}",
                 "document 1: it has no metadata.name",
@@ -180,6 +206,20 @@ mod tests {
             std::fs::write(&file, map(data)).expect("written");
             apply(&client, &file).await.expect("applied");
             assert_eq!(maps.get("m").await.expect("there").data["data"].to_string(), wanted);
+        }
+        for (text, wanted) in [
+            (
+                "apiVersion: v1\nkind: Foo\nmetadata: {name: f}",
+                "Foo f was not applied: the sandbox knows no Foo of v1",
+            ),
+            (
+                "apiVersion: v1\nkind: Pod\nmetadata: {name: p}",
+                "Pod p was not applied: Pod \"p\" is invalid: spec.containers: Required value",
+            ),
+        ] {
+            std::fs::write(&file, text).expect("written");
+            let error = apply(&client, &file).await.expect_err(text);
+            assert_eq!(chain(&error), wanted);
         }
     }
 }

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use crate::Failure;
 use crate::cluster::{self, Node, Target, pick};
+use crate::{Failure, out};
 
 /// Attempts at a change that somebody else's came between. A node that a failure is played on is written by a few controllers at once.
 const ATTEMPTS: u32 = 10;
@@ -131,7 +131,7 @@ pub async fn set(api: &Api, target: &Target, settings: &[Setting]) -> Result<(),
     for node in meant(api, target).await? {
         let patch = Patch::Merge(json!({"metadata": {"uid": node.uid, "annotations": annotations}}));
         api.patch::<IgnoredAny>(&path(&node), &patch).await?;
-        println!("{}: {}", node.name, said.join(", "));
+        out::line(format_args!("{}: {}", node.name, said.join(", ")))?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ pub async fn taint(api: &Api, target: &Target, change: &TaintChange) -> Result<(
     };
     for node in meant(api, target).await? {
         taint_one(api, &node, change).await?;
-        println!("{}: {said}", node.name);
+        out::line(format_args!("{}: {said}", node.name))?;
     }
     Ok(())
 }

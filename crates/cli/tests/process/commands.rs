@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Serving, bailiff, field};
+use crate::support::{ApiServer, Serving, bailiff, bailiff_unheard, bailiff_unread, field};
 
 /// A port that nobody listens on: it is reserved.
 const NOBODY: &str = "--bus=127.0.0.1:1";
@@ -71,11 +71,17 @@ fn the_bus_and_each_stage_are_commands() {
 fn what_fails_ends_with_1_and_says_why() {
     for args in [
         &["bus", NOBODY, "status", "--output=json"][..],
+        &["bus", "status", "--output=json", NOBODY],
         &["bus", NOBODY, "reset-epoch", "node-health", "0"],
+        &["status", NOBODY],
+        &["events", NOBODY],
+        &["explain", "node", "n", NOBODY],
+        &["diff", "--stage=zone-evictor", NOBODY],
     ] {
         let ended = bailiff(args);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{args:?}: {ended:?}");
-        assert!(ended.stderr.starts_with("error: the bus refused"), "{args:?}: {ended:?}");
+        let wanted = "error: cannot reach the event bus at '127.0.0.1:1' (--bus): Connection refused";
+        assert!(ended.stderr.starts_with(wanted), "{args:?}: {ended:?}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("--listen={}", taken.local_addr().unwrap());
@@ -101,11 +107,150 @@ fn what_is_wrong_with_what_a_command_is_given_ends_with_64_and_names_it() {
             "--token-auth-file",
         ),
         (vec!["certs", directory.path().to_str().unwrap()], "'<DIR>'"),
+        // Of a variable that is not set.
+        (vec!["pause", "--node=", "--for=1h", "--reason=r"], "--node"),
+        (vec!["explain", "zone", "a"], "<region>:<zone>"),
     ];
     for (args, name) in cases {
         let ended = bailiff(&args);
         assert_eq!(ended.code, Some(64), "{args:?}: {ended:?}");
         assert!(ended.stderr.contains(name), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_api_server_that_cannot_be_reached_is_named_by_what_leads_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", file.display());
+    let commands = [
+        &["pauses", &kubeconfig][..],
+        &["pause", "--node=n", "--for=1h", "--reason=r", &kubeconfig],
+        &["resume", "--all", &kubeconfig],
+        &["sandbox", "set", "--all", "alive-", &kubeconfig],
+    ];
+    for args in commands {
+        let ended = bailiff(args);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{args:?}: {ended:?}");
+        let wanted = format!("error: cannot reach the API server of '{}' (--kubeconfig): ", file.display());
+        assert!(ended.stderr.starts_with(&wanted), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn what_is_told_to_be_typed_next_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    let made = bailiff(&["certs", certs.to_str().unwrap()]);
+    let bus = ["event-bus", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"];
+    let line = |command: &str| {
+        let line = made
+            .stdout
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("bailiff ")?.strip_prefix(command));
+        line.unwrap().split_whitespace().collect::<Vec<_>>()
+    };
+    let serving = Serving::start(&[&bus[..], &line("event-bus ")].concat());
+    let bus = format!("--bus={}", field(&serving.until("Event bus is open"), "address"));
+    let status = bailiff(&[&["bus", "status", &bus][..], &line("bus status ")].concat());
+    assert_eq!(status.code, Some(0), "{status:?}");
+    let plain = bailiff(&["status", &bus]);
+    assert!(
+        plain.stderr.contains("one that speaks TLS wants --tls-cert-file"),
+        "{plain:?}"
+    );
+    let other = directory.path().join("other");
+    assert_eq!(bailiff(&["certs", other.to_str().unwrap()]).code, Some(0));
+    let strange: Vec<String> = line("bus status ")
+        .iter()
+        .map(|word| word.replace("/certs/", "/other/"))
+        .collect();
+    let strange: Vec<&str> = strange.iter().map(String::as_str).collect();
+    let status = bailiff(&[&["bus", "status", &bus][..], &strange].concat());
+    assert!(
+        status.stderr.contains("are --tls-ca-file and --tls-server-name"),
+        "{status:?}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let below = file.join("directory").display().to_string();
+    let cases = [
+        vec!["certs", &below],
+        vec!["conformance", "zone-evictor", "--logs", &below, "--", "true"],
+    ];
+    for args in cases {
+        let ended = bailiff(&args);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{args:?}: {ended:?}");
+        let wanted = format!("error: cannot write {below}: Not a directory");
+        assert!(ended.stderr.starts_with(&wanted), "{args:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn whoever_stops_reading_stops_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, certs) = (directory.path().join("kubeconfig"), directory.path().join("certs"));
+    let made = bailiff_unread(&["certs", certs.to_str().unwrap()]);
+    assert_eq!((made.code, made.stderr.as_str()), (Some(0), ""));
+    assert!(certs.join("operator.key").exists(), "the last of them");
+
+    let (write, read) = ["--write-kubeconfig", "--kubeconfig"]
+        .map(|flag| format!("{flag}={}", file.display()))
+        .into();
+    let sandbox = Serving::start(&["sandbox", "--listen=127.0.0.1:0", "--nodes=3", "--zones=1", &write]);
+    sandbox.until("Served the sandbox");
+    let set = bailiff_unread(&["sandbox", "set", "--all", "alive=false", &read]);
+    assert_eq!((set.code, set.stderr.as_str()), (Some(0), ""));
+    let nodes = ApiServer::of(&file).request("GET", "/api/v1/nodes", "application/json", &Value::Null);
+    for node in nodes["items"].as_array().unwrap() {
+        assert_eq!(
+            node["metadata"]["annotations"]["sandbox.bailiff.dev/alive"], "false",
+            "{node}"
+        );
+    }
+
+    let serving = Serving::start_service("event-bus", &["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"]);
+    let bus = format!("--bus={}", field(&serving.until("Event bus is open"), "address"));
+    let commands = [
+        (&["bus", "status", &bus][..], 0),
+        (&["bus", "status", "--output=json", &bus], 0),
+        (&["status", &bus], 1),
+        (&["explain", "node", "n", &bus], 1),
+        (&["top", &bus], 0),
+        (&["pauses", &read], 0),
+        (&["scenario", "soak", "--seed=1"], 0),
+    ];
+    for (args, code) in commands {
+        let ended = bailiff_unread(args);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(code), ""), "{args:?}");
+    }
+    assert_eq!(bailiff_unheard(&["status", NOBODY]).code, Some(1), "nobody is told why");
+}
+
+#[test]
+fn what_is_waited_for_and_was_not_said_is_a_failure() {
+    let serving = Serving::start_service("event-bus", &["--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"]);
+    let bus = format!("--bus={}", field(&serving.until("Event bus is open"), "address"));
+    let is_heard = || {
+        let status = bailiff(&["bus", "status", "--output=json", &bus]).json().remove(0);
+        status["topics"][0]["subscribers"] == 1
+    };
+    for (flag, code) in [("--follow", 0), ("--until=never", 1)] {
+        let events = Serving::start(&["events", flag, &bus]);
+        while !is_heard() {}
+        assert_eq!(events.stop(), Some(code), "{flag}");
+        while is_heard() {}
     }
 }
 

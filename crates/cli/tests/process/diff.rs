@@ -235,7 +235,7 @@ fn what_cannot_be_meant_is_refused() {
         (
             &["diff", "--stage=zone-evictor", "--listen=0.0.0.0:0", "--bus=127.0.0.1:1"],
             1,
-            "the bus",
+            "cannot reach the event bus",
         ),
     ];
     for (args, code, wanted) in cases {

@@ -34,15 +34,32 @@ pub struct Ended {
 
 /// Runs a command to its end.
 pub fn bailiff(args: &[&str]) -> Ended {
-    let output = command(args).output().unwrap();
-    Ended {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).unwrap(),
-        stderr: String::from_utf8(output.stderr).unwrap(),
-    }
+    Ended::of(command(args).stdout(Stdio::piped()).stderr(Stdio::piped()))
+}
+
+/// The same, where nobody reads its output.
+pub fn bailiff_unread(args: &[&str]) -> Ended {
+    let (_, closed) = std::io::pipe().unwrap();
+    Ended::of(command(args).stdout(closed).stderr(Stdio::piped()))
+}
+
+/// The same, where nobody reads its errors either.
+pub fn bailiff_unheard(args: &[&str]) -> Ended {
+    let (_, closed) = std::io::pipe().unwrap();
+    Ended::of(command(args).stdout(closed.try_clone().unwrap()).stderr(closed))
 }
 
 impl Ended {
+    fn of(command: &mut Command) -> Self {
+        let child = command.spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
     /// Its standard output, one JSON value per line.
     pub fn json(&self) -> Vec<Value> {
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
