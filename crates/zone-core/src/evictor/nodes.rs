@@ -393,8 +393,10 @@ impl Evictor {
         self.confirm.gone.remove(&name);
         self.register_zone(&facts.zone);
         let node = self.nodes.entry(name.clone()).or_default();
-        if replaced {
-            node.unhealthy_since = node.health.as_ref().and_then(|health| health.unhealthy_since(None));
+        if node.facts.is_none() {
+            // Its place is by what was said of itself; that of another one of its name is none of its own.
+            let own = node.health.as_ref().filter(|health| health.uid == facts.uid);
+            node.unhealthy_since = own.and_then(|health| health.unhealthy_since(None));
         }
         if node.facts.is_none() && facts.health_taints().next().is_some() {
             node.upstream.get_or_insert_default().had_one(&facts.zone);

@@ -76,6 +76,27 @@ fn a_verdict_that_comes_before_its_node_counts_when_that_comes() {
     assert_eq!(world.zone_status("a").voting, 4);
 }
 
+/// NL-035, NL-036: another node of the name takes no place in the queue over, whether its predecessor was seen to go or not.
+#[test]
+fn another_node_of_the_name_waits_behind_who_waited_before_it() {
+    let nodes = ["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"].map(|name| (name, "a"));
+    for is_seen_to_go in [true, false] {
+        let mut world = World::new(mk_config(|_| ()), &nodes);
+        for name in ["n1", "n2", "n3"] {
+            world.fall_silent(&[name]);
+            world.pass(secs(1));
+        }
+        world.is_watch_stalled = !is_seen_to_go;
+        world.delete_node("n2");
+        world.is_watch_stalled = false;
+        world.add_node("n2", "a");
+        world.fall_silent(&["n2"]);
+        world.pass(secs(30));
+        let order: Vec<&str> = world.isolations().iter().map(|(name, _)| *name).collect();
+        assert_eq!(order, ["n1", "n3", "n2"], "seen to go: {is_seen_to_go}");
+    }
+}
+
 /// NL-036: a verdict about the dead incarnation does not isolate its namesake, however new the intent is.
 #[test]
 fn a_verdict_about_the_dead_does_not_isolate_the_living() {
