@@ -249,6 +249,23 @@ mod tests {
                 "{standing}"
             );
         }
+        // Times may have been cut to whole seconds on their way, which is no more than one.
+        let node = mk_node(ReadyStatus::True, &[("short", "")]);
+        for (since, wanted) in [(991, Ok(())), (992, Err(RefusedReason::Tolerated))] {
+            let cause = EvictionCause::Taints {
+                taints: vec![Taint {
+                    time_added: at(since),
+                    ..mk_taint("short", "")
+                }],
+                tolerations: tolerations.clone(),
+            };
+            let intent = PodEviction {
+                due_at,
+                ..mk_intent(cause)
+            };
+            let found = judge(&intent, Some(&node), Some(&tolerations), Profile::Bailiff);
+            assert_eq!(found, wanted, "since {since}");
+        }
     }
 
     /// Design §1: what opens no way around the brake. Cause: unreachable, tolerated for 300 s that are over, and another taint.

@@ -10,7 +10,7 @@ use crate::world::{Happened, World, mk_config, mk_toleration, secs};
 
 const NODES: [(&str, &str); 2] = [("n1", "a"), ("n2", "a")];
 const THEN_DELETE: EvictionMethod = EvictionMethod::EvictThenDelete {
-    after: Duration::from_secs(600),
+    after: Duration::from_secs(615),
 };
 
 /// A world with a pod that nothing keeps on its node.
@@ -113,7 +113,7 @@ fn what_a_budget_forbids_for_too_long_is_deleted() {
     let (mut world, pod) = mk_world(THEN_DELETE);
     forbid(&mut world, &pod, Some(10_000));
     world.due(&pod);
-    world.pass(secs(599));
+    world.pass(secs(614));
     assert_eq!(world.happened(), []);
     assert_eq!(world.pod_state(&pod), Some(&blocked()));
     world.pass(secs(1));

@@ -344,6 +344,23 @@ fn a_record_that_is_not_understood_holds_what_depends_on_its_key() {
     world.health("a1", Verdict::Unreachable);
     world.wish("a1", HealthTaint::Unreachable);
     assert_eq!(world.isolated(), ["a1"].into());
+    // A swap too.
+    world.change_node("a1", |facts| {
+        facts.ready = bailiff_model::ReadyStatus::False;
+        facts
+            .taints
+            .push(bailiff_model::Taint::new(HealthTaint::NotReady.key(), Effect::NoSchedule));
+    });
+    world.health("a1", Verdict::NotReady);
+    cannot_read(&mut world, Topic::NodeHealth, "a1");
+    world.wish("a1", HealthTaint::NotReady);
+    assert_eq!(
+        (world.is_isolated_as("a1", HealthTaint::NotReady), world.node_held("a1")),
+        (false, held)
+    );
+    world.health("a1", Verdict::NotReady);
+    world.wish("a1", HealthTaint::NotReady);
+    assert!(world.is_isolated_as("a1", HealthTaint::NotReady));
 }
 
 /// The same for a pod's own key, whatever the cause; and it is not gone either.

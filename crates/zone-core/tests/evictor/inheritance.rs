@@ -66,6 +66,17 @@ fn a_later_grant_that_is_told_before_the_beginning_counts() {
     }
 }
 
+/// NL-034, NL-093: the rate that an earlier instance told of is told until one is decided, and no longer.
+#[test]
+fn a_rate_that_is_remembered_is_told_until_there_is_one() {
+    let mut world = mk_world(EvictionMode::Taint);
+    world.fall_silent(&["n1", "n2", "n3", "n4"]);
+    world.restart();
+    assert_eq!(world.zone_status("a").rate_per_second, 0.0, "partially disrupted");
+    world.come_back(&["n1", "n2", "n3"]);
+    assert_eq!(world.zone_status("a").rate_per_second, 0.1);
+}
+
 /// The node is silent and due.
 fn fall_due(world: &mut World, name: &str) {
     world.mark_unknown(name);
