@@ -3,7 +3,7 @@
 use bailiff_model::ReadyStatus;
 use bailiff_node_health_core::{Config, Effect, Input, Measurement};
 
-use crate::support::{World, check};
+use crate::support::{Answers, World, check};
 
 /// NL-099
 #[test]
@@ -25,6 +25,7 @@ fn leaving_gives_silent_nodes_a_fresh_grace_and_leaves_unknown_ones_so() {
         "node mode counts its timeout from here (NL-207)"
     );
     assert_eq!(world.ready("n2"), ReadyStatus::Unknown);
+    assert!(world.record("n2").late_since.is_some(), "before it was judged");
     world.pass_alive(49.0, &["n1"]);
     assert_eq!(
         world.ready("n3"),
@@ -47,6 +48,25 @@ fn leaving_makes_late_nodes_healthy() {
     assert_eq!(world.verdict("n2"), "late");
     world.post("n3", ReadyStatus::True);
     assert_eq!(world.verdict("n2"), "healthy");
+}
+
+/// NL-099: who waits to be read at that moment is watched again, also one that never posted a status.
+#[test]
+fn leaving_forgets_nobody_who_waits_to_be_read() {
+    let mut world = World::running(Config::default(), &[]);
+    for nth in 1..=9 {
+        world.create(&format!("m{nth}"), "u1", ReadyStatus::Absent);
+    }
+    world.answers = Answers::Later;
+    world.pass(60.1);
+    assert_eq!((world.pending.len(), world.monitor.summary().waiting), (8, 1));
+    world.create("n1", "u2", ReadyStatus::True);
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    world.pass_alive(59.0, &["n1"]);
+    assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 0));
+    world.pass_alive(2.0, &["n1"]);
+    assert_eq!(world.monitor.summary().verdicts[3], ("unreachable", 9));
 }
 
 /// NL-096: nobody votes: nothing happens.

@@ -107,6 +107,18 @@ fn a_write_whose_answer_was_lost_is_still_told() {
     assert_eq!(world.verdict("n1"), "unreachable");
 }
 
+/// NL-086: who spoke after a write whose end is not known is not told of as if that had succeeded, should others write the same.
+#[test]
+fn what_others_write_after_a_failed_write_and_a_sign_of_life_is_theirs() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::FailsWrites;
+    world.pass(50.1);
+    world.renew("n1");
+    world.story();
+    world.change("n1", |facts| facts.ready.status = ReadyStatus::Unknown);
+    check(&mut world, &["50.1 n1 unreachable"]);
+}
+
 /// 429 with Retry-After.
 #[test]
 fn the_server_may_ask_for_a_longer_pause() {

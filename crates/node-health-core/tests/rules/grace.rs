@@ -187,6 +187,16 @@ fn a_late_node_that_speaks_is_healthy_again() {
     assert_eq!(world.record("n1").late_since, None);
 }
 
+/// Who said no before it fell silent is told to be not ready, and not late.
+#[test]
+fn who_is_not_ready_is_not_late() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.post("n1", ReadyStatus::False);
+    world.pass(40.0);
+    world.change("n1", |facts| facts.excluded = true);
+    assert_eq!((world.verdict("n1"), world.record("n1").late_since), ("not_ready", None));
+}
+
 /// Design §10: a lost process or a stopped machine is not a dead node.
 #[test]
 fn after_the_process_stood_still_nothing_is_late_until_inputs_were_taken_in() {

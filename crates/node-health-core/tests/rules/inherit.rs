@@ -67,6 +67,22 @@ fn the_first_sight_of_a_lease_is_no_sign_of_life() {
     assert_eq!(["n1", "n2", "n3"].map(|node| heard(&world, node)), [false, false, true]);
 }
 
+/// Design §8: however long the silence was that is inherited, two periods are left of the grace.
+#[test]
+fn of_a_short_grace_two_periods_are_left() {
+    let config = Config {
+        grace: secs(20.0),
+        ..Config::default()
+    };
+    let mut world = World::running(config, &["n1"]);
+    world.pass(18.0);
+    world.restart(config);
+    world.pass(9.9);
+    assert_eq!((world.verdict("n1"), world.ready("n1")), ("late", ReadyStatus::True));
+    world.pass(0.2);
+    assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+}
+
 /// Design §8: judged nodes are inherited, with the moment their silence began and with their trace.
 #[test]
 fn a_judged_node_is_inherited() {

@@ -117,6 +117,18 @@ fn what_counts_as_a_sign_of_life() {
     }
 }
 
+/// NL-044: Ready that appears as Unknown was written by a monitor, and is no sign of life.
+#[test]
+fn a_first_status_that_is_unknown_is_no_sign_of_life() {
+    let mut world = World::running(Config::default(), &[]);
+    world.create("new", "u", ReadyStatus::Absent);
+    let counted_from = world.record("new").counted_from;
+    world.pass(30.0);
+    world.post("new", ReadyStatus::Unknown);
+    let record = world.record("new");
+    assert_eq!((record.last_sign_of_life, record.counted_from), (None, counted_from));
+}
+
 /// NL-047, NL-049
 #[test]
 fn the_first_sight_of_a_lease_is_a_sign_however_old_it_is() {
