@@ -25,8 +25,10 @@ use make::{Hosts, Made};
   bailiff certs certs
   bailiff certs certs --days 7 --host bus.example.com --host 10.0.0.7
   bailiff certs certs --etcd-host etcd.bailiff-system.svc --etcd-host '*.etcd.bailiff-system.svc'
-  bailiff event-bus --tls-cert-file certs/event-bus.crt --tls-private-key-file certs/event-bus.key --tls-ca-file certs/ca.crt
-  bailiff bus status --tls-cert-file certs/viewer.crt --tls-private-key-file certs/viewer.key --tls-ca-file certs/ca.crt
+  bailiff event-bus --tls-cert-file certs/event-bus.crt \\
+    --tls-private-key-file certs/event-bus.key --tls-ca-file certs/ca.crt
+  bailiff bus status --tls-cert-file certs/viewer.crt \\
+    --tls-private-key-file certs/viewer.key --tls-ca-file certs/ca.crt
 
 The CA's key is in the directory as well: these are certificates to try with.")]
 pub struct Args {

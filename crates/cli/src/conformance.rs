@@ -26,8 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[command(after_help = "Examples:
   bailiff conformance zone-evictor -- bailiff zone-evictor
   bailiff conformance zone-evictor -- python3 examples/maintenance-window/evictor.py
-  bailiff conformance taint-manager --only node-is-tainted --logs /tmp/logs -- ./my-taint-manager --verbose
-  bailiff conformance zone-evictor --output json -- ./mine | jq '.items[] | select(.verdict != \"kept\")'
+  bailiff conformance taint-manager --only node-is-tainted --logs logs -- ./mine --verbose
+  bailiff conformance zone-evictor -o json -- ./mine | jq '.items[] | select(.verdict != \"kept\")'
 
 The program is started once for each situation, with an API server (KUBECONFIG) and a bus (BAILIFF_BUS) of its own on loopback, and is \
 judged by what it writes and publishes there; docs/contract.md says what is expected. Exit code 0 if it conforms, 1 if it does not.")]

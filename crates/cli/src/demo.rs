@@ -15,7 +15,7 @@ use crate::Failure;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   bailiff demo                          in real time, over loopback sockets; takes about a minute
-  bailiff demo --fast --seed 7          in virtual time; the same seed gives the same log, byte for byte
+  bailiff demo --fast --seed 7          in virtual time; the same seed gives the same log
   bailiff demo --fast --output json     one JSON object per line, the figures last
 
 Exit code 0: all as expected. 1: something did not converge; the last lines say what.")]

@@ -42,12 +42,12 @@ const STAGES: [(&str, Topic); 4] = [
 /// Flags of `bailiff diff`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  bailiff diff --stage zone-evictor -- ./my-evictor           a program of yours beside the zone-evictor that works
+  bailiff diff --stage zone-evictor -- ./mine    a program of yours beside the one that works
   bailiff diff --stage zone-evictor -- bailiff zone-evictor --profile upstream
   bailiff diff --stage zone-evictor --listen 127.0.0.1:7461   and, elsewhere:
-                                   bailiff zone-evictor --observe --leader-elect=false --bus 127.0.0.1:7461
+                       bailiff zone-evictor --observe --leader-elect=false --bus 127.0.0.1:7461
   bailiff diff --against-cluster                              with, elsewhere:
-                                   bailiff run --observe --leader-elect=false --bus-listen 127.0.0.1:7460
+                       bailiff run --observe --leader-elect=false --bus-listen 127.0.0.1:7460
   bailiff diff --stage taint-manager --for 1h --min-agreement 0.99 --output json -- ./mine
 
 The second one hears the real bus, and what it publishes goes to a bus of its own. What is started here reaches the API server on a \

@@ -20,7 +20,7 @@ use crate::{Failure, out};
   bailiff events --follow                             and every change from now on
   bailiff events --follow --topic eviction-outcomes
   bailiff events --follow --grep web-1                lines about one pod, node or zone
-  bailiff events --until 'worker-7 is isolated'       and every change until it is so, which it may be already
+  bailiff events --until 'worker-7 is isolated'       and every change until it is so
   bailiff events --follow --output json | jq .says
 
 Without --follow it ends with what the bus knows. With it, it goes on until it is interrupted, over restarts of the bus too.

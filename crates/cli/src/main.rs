@@ -40,7 +40,7 @@ static ALLOCATOR: Allocator = Allocator;
     after_help = "Examples:
   bailiff demo                               a zone of a sandbox cluster dies and comes back
   bailiff run --kubeconfig ~/.kube/config --bus-listen 127.0.0.1:7460
-                                             beside a kube-controller-manager that leaves this work to it
+                                             where kube-controller-manager leaves this to it
   bailiff status                             how it stands
   bailiff explain pod web-1                  why a pod goes, or stays"
 )]
@@ -58,8 +58,8 @@ enum Command {
     /// The event bus: carries decisions from stage to stage
     #[command(after_help = "Examples:
   bailiff event-bus
-  bailiff event-bus --listen 0.0.0.0:7460 --tls-cert-file certs/event-bus.crt --tls-private-key-file certs/event-bus.key \\
-    --tls-ca-file certs/ca.crt")]
+  bailiff event-bus --listen 0.0.0.0:7460 --tls-cert-file certs/event-bus.crt \\
+    --tls-private-key-file certs/event-bus.key --tls-ca-file certs/ca.crt")]
     EventBus(Box<bailiff_event_bus::service::Args>),
     #[command(about = NodeHealthMonitor::ABOUT, after_help = "Examples:
   bailiff node-health-monitor --kubeconfig ~/.kube/config --bus 127.0.0.1:7460
@@ -170,6 +170,9 @@ mod tests {
             help.starts_with("Example") && help.contains(&format!("\n  {name}")),
             "{name}: {help}"
         );
+        // Longer ones are broken, and cannot be typed as they stand.
+        let longest = help.lines().filter(|line| line.starts_with("  ")).map(str::len).max();
+        assert!(longest <= Some(100), "{name}: {help}");
         let output = command.get_arguments().find(|arg| arg.get_id() == "output");
         assert!(output.is_none_or(|arg| arg.get_short() == Some('o')), "{name}");
         for command in command.get_subcommands().filter(|command| command.get_name() != "help") {

@@ -24,7 +24,7 @@ use crate::Failure;
   bailiff run --kubeconfig ~/.kube/config
   bailiff run --controllers='*,-daemonset-controller' --node-monitor-grace-period=40s
   bailiff run --leader-elect=false --profile upstream
-  bailiff run --observe              beside kube-controller-manager: what would be done, and nothing is
+  bailiff run --observe              beside kube-controller-manager: what would be done
 
 The cluster's kube-controller-manager must not do the same work:
   --controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-daemonset-controller")]
