@@ -118,7 +118,8 @@ impl Set {
             return Vec::new();
         }
         let mut pods = facts.pods.to_vec();
-        for look in pods.iter_mut().filter(|look| look.work == Work::Asked) {
+        // Pods that have ended go all the same. As if nothing were asked of them, they might keep others.
+        for look in pods.iter_mut().filter(|look| is_asked(&&**look)) {
             look.work = Work::None;
         }
         let judgement = pair::judge(

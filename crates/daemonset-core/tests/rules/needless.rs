@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::model::Cluster;
+use crate::model::{Cluster, merge, path_of};
 use crate::retries::{CASES, HOUR, assert_paced, moments};
 use crate::rollout::mk;
 
@@ -112,6 +112,25 @@ fn an_old_pod_whose_successor_fails_is_not_deleted() {
         cluster.settle();
         assert_eq!(cluster.waiting(), waiting, "ready: {ready}");
     }
+}
+
+/// DS-105, DS-136: a failed pod beside an old one that is to go is on its way out itself, and no reason to let the other stay: what is
+/// asked for would be taken back and asked for again without end.
+#[test]
+fn a_failed_pod_that_waits_to_go_keeps_no_other() {
+    let mut cluster = mk(1, json!(1), json!(0));
+    cluster.is_slow = true;
+    let pod = cluster.on("n0").remove(0);
+    let mut failed = cluster.objects[&path_of(&pod)].clone();
+    let patch = json!({"metadata": {"name": "failed", "uid": "failed"}, "status": {"phase": "Failed"}});
+    merge(&mut failed, &patch);
+    cluster.put("pods/failed", failed);
+    cluster.set_phase(&pod, "Running", false);
+    cluster.settle();
+    assert_eq!(cluster.waiting(), 1);
+    cluster.set_image("v2");
+    cluster.settle();
+    assert_eq!((cluster.waiting(), cluster.called_off), (2, 0));
 }
 
 /// Exclude-unready-nodes: a rollout that halts takes back what it has not begun.
