@@ -153,7 +153,8 @@ impl Set {
             if pair.judgement.reason != judgement.reason {
                 pair.since = judgement.reason.is_some().then(|| cx.now.wall.into());
             }
-            if pair.judgement.old {
+            // One that stays at its place stays where it was when it was judged, on either side of the boundary.
+            if pair.judgement.old && !(judgement.old && judgement.rank == pair.judgement.rank) {
                 self.partition.remove(&Place::of(node, &pair.judgement));
             }
             self.tally.change(node, &pair.judgement, &judgement);

@@ -7,7 +7,7 @@ use bailiff_model::rollout::WhyNot;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::model::{Cluster, path_of};
+use crate::model::{Cluster, merge, path_of};
 use crate::properties::Dice;
 use crate::rollout::{finish_deletes, make_ready, mk, step};
 
@@ -171,6 +171,24 @@ fn other_annotations_move_no_partition() {
     cluster.settle();
     let pod = cluster.on("n1").remove(0);
     cluster.change(&path_of(&pod), json!({"metadata": {"labels": {"poke": "1"}}}));
+    cluster.rest();
+    assert_eq!(updated(&cluster), 3);
+}
+
+/// Rollout-partition: a node that is let go counts as that, whatever else changes with the number.
+#[test]
+fn a_partition_that_shrinks_lets_nodes_go_that_change_otherwise() {
+    let mut cluster = mk(4, json!(4), json!(0));
+    annotate(&mut cluster, "rollout-partition", json!("2"));
+    cluster.set_image("v2");
+    cluster.rest();
+    assert_eq!(updated(&cluster), 2);
+    // No pod is available any more, the old ones of n2 and n3 neither.
+    let mut ds = cluster.objects["daemonsets/ds"].clone();
+    let annotations = json!({"bailiff.dev/rollout-partition": "1"});
+    let patch = json!({"metadata": {"generation": 9, "annotations": annotations}, "spec": {"minReadySeconds": 3600}});
+    merge(&mut ds, &patch);
+    cluster.put("daemonsets/ds", ds);
     cluster.rest();
     assert_eq!(updated(&cluster), 3);
 }
