@@ -203,7 +203,7 @@ impl Evictor {
 
     fn granted_zone(&self, name: &NodeName) -> Option<Zone> {
         let granted = |entry: &super::super::zones::Entry| entry.granted.as_ref().is_some_and(|grant| grant.node == *name);
-        // A grant is looked up in the node's zone first; only a node that moved while it was granted costs the walk.
+        // A grant is looked up in the node's zone first. A node that moved since, or has none, costs a walk over the zones.
         let home = self
             .nodes
             .get(name)
