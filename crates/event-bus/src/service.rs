@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bailiff_runtime::args::{DEFAULT_BUS_PORT, TlsArgs, exit_invalid, go_bool, listen_address};
 use bailiff_runtime::port::{self, Bounds, Port};
-use bailiff_runtime::shutdown::chain;
+use bailiff_runtime::shutdown::complain;
 use bailiff_runtime::{
     Clock, CommonArgs, DeathPolicy, Metrics, Readiness, Seed, Shutdown, Tasks, Ticks, Tls, admin, parse_or_exit, single_threaded,
     telemetry,
@@ -99,7 +99,7 @@ pub fn serve(args: Args) -> ExitCode {
         Err(source) => Err(Error::Runtime(source)),
     };
     served.unwrap_or_else(|error| {
-        eprintln!("error: {}", chain(&error));
+        complain(&error);
         ExitCode::FAILURE
     })
 }

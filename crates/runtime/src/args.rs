@@ -116,7 +116,7 @@ fn parse<T: Parser>(command: Command, arguments: Vec<OsString>) -> Result<T, Ins
 /// Ends the process because of a configuration that was found wrong after parsing.
 pub fn exit_invalid(error: &(dyn std::error::Error + 'static)) -> ! {
     crate::telemetry::lines::send();
-    eprintln!("error: {}", crate::shutdown::chain(error));
+    crate::shutdown::complain(error);
     std::process::exit(EXIT_CONFIGURATION)
 }
 

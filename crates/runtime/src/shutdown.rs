@@ -134,6 +134,11 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
+/// Says to standard error why the process ends. Nobody may read it; the exit code tells all the same.
+pub fn complain(error: &(dyn std::error::Error + 'static)) {
+    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("error: {}\n", chain(error)));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use bailiff_runtime::args::{Error as FlagError, exit_invalid, go_bool, listen_ad
 use bailiff_runtime::client::Limiter;
 use bailiff_runtime::port::{self, Bounds, Port};
 use bailiff_runtime::{
-    BusArgs, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, parse_or_exit, shutdown::chain,
+    BusArgs, CommonArgs, DeathPolicy, KubeArgs, LeaderElectionArgs, Leadership, Wakes, client, parse_or_exit, shutdown::complain,
     single_threaded,
 };
 use clap::{ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
@@ -147,7 +147,7 @@ pub fn serve<S: Stage>(args: Args<S::Options>) -> ExitCode {
 }
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> ExitCode {
-    eprintln!("error: {}", chain(error));
+    complain(error);
     ExitCode::FAILURE
 }
 
