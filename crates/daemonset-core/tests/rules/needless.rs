@@ -133,6 +133,28 @@ fn a_failed_pod_that_waits_to_go_keeps_no_other() {
     assert_eq!((cluster.waiting(), cluster.called_off), (2, 0));
 }
 
+/// DS-133, DS-134, DS-138: two old pods of a node that is gone are left alone, and none is taken for the only one because the other is
+/// asked for: both would be asked for and taken back without end.
+#[test]
+fn two_old_pods_of_a_node_that_is_gone_are_left_alone() {
+    for (unavailable, surge) in [(1, 0), (0, 1)] {
+        let mut cluster = mk(1, json!(unavailable), json!(surge));
+        let mut twin = cluster.objects[&path_of(&cluster.on("n0")[0])].clone();
+        merge(&mut twin, &json!({"metadata": {"name": "twin", "uid": "twin"}}));
+        cluster.is_slow = true;
+        cluster.set_image("v2");
+        cluster.rest();
+        cluster.remove("nodes/n0");
+        cluster.settle();
+        assert_eq!(cluster.waiting(), 1, "{surge}");
+        cluster.put("pods/twin", twin);
+        cluster.settle();
+        assert_eq!((cluster.waiting(), cluster.called_off), (0, 1), "{surge}");
+        cluster.pass(60);
+        assert_eq!((cluster.waiting(), deletes(&cluster)), (0, 0), "{surge}");
+    }
+}
+
 /// Exclude-unready-nodes: a rollout that halts takes back what it has not begun.
 #[test]
 fn a_rollout_that_halts_deletes_nothing_more() {
