@@ -62,7 +62,7 @@ pub struct Run {
     pub situations: Vec<Played>,
     /// How many pods of tainted nodes went a second, over how many whoever measures could evict in the same time with the same requests.
     pub share_of_plain_rate: Option<f64>,
-    /// What came before its time before the first situation, between two, or after the last: nothing may.
+    /// What came before its time before the first situation, between two, after the last, or in one that did not come about: nothing may.
     pub early_between: Vec<String>,
 }
 
