@@ -45,10 +45,10 @@ impl Bench {
         (client, conversation)
     }
 
-    /// Opens a watch over HTTP/2, and grants it the 64 KiB that a client does that says nothing.
-    async fn watch(&self) -> (DuplexStream, JoinHandle<bool>) {
+    /// Opens a watch over HTTP/2 for so many seconds, and grants it the 64 KiB that a client does that says nothing.
+    async fn watch(&self, seconds: u64) -> (DuplexStream, JoinHandle<bool>) {
         let (mut client, conversation) = self.connect();
-        let path = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=86400";
+        let path = format!("/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds={seconds}");
         // GET http: the indexed fields 2 and 6, and texts for :path and :authority.
         let mut head = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
         head.extend_from_slice(path.as_bytes());
@@ -62,6 +62,13 @@ impl Bench {
         assert!(!linger(&mut client, Instant::now() + Duration::from_secs(1)).await);
         assert_eq!(self.sandbox.store().streams(), 1);
         (client, conversation)
+    }
+
+    /// Creates an object that is more than a client takes that says nothing.
+    fn write_large(&self) {
+        let large = serde_json::json!({"metadata": {"name": "large"}, "data": {"filler": "x".repeat(500_000)}});
+        let maps = "/api/v1/namespaces/default/configmaps";
+        self.sandbox.request(&User::admin(), Verb::Create, maps, &large).unwrap();
     }
 
     fn write(&self, turn: usize) {
@@ -168,7 +175,7 @@ async fn grant(client: &mut DuplexStream, bytes: u32) {
 #[tokio::test(start_paused = true)]
 async fn a_watch_of_a_connection_that_nobody_reads_is_ended_alone() {
     let bench = Bench::new(Config::default());
-    let (mut client, conversation) = bench.watch().await;
+    let (mut client, conversation) = bench.watch(86400).await;
     for turn in 0..200 {
         bench.write(turn);
     }
@@ -186,14 +193,28 @@ async fn a_watch_of_a_connection_that_nobody_reads_is_ended_alone() {
     );
 }
 
+/// What it told may wait on, as long as the connection lives.
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_time_is_over_is_let_go_whatever_still_waits() {
+    let bench = Bench::new(Config::default());
+    let time = STALLED / 2;
+    let (mut client, conversation) = bench.watch(time.as_secs()).await;
+    bench.write_large();
+    let start = Instant::now();
+    assert!(!linger(&mut client, start + time + Duration::from_secs(1)).await);
+    assert_eq!(bench.sandbox.store().streams(), 0, "its time is over");
+    assert!(!conversation.is_finished(), "nothing is wrong with the connection");
+    grant(&mut client, 1_000_000).await;
+    let told = linger(&mut client, Instant::now() + Duration::from_secs(1)).await;
+    assert!(told, "the end is told");
+}
+
 /// One that is read, however slowly, stays: a large event may take longer than a client may take nothing.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_read_slowly_is_not_given_up() {
     let bench = Bench::new(Config::default());
-    let (mut client, _conversation) = bench.watch().await;
-    let large = serde_json::json!({"metadata": {"name": "large"}, "data": {"filler": "x".repeat(500_000)}});
-    let maps = "/api/v1/namespaces/default/configmaps";
-    bench.sandbox.request(&User::admin(), Verb::Create, maps, &large).unwrap();
+    let (mut client, _conversation) = bench.watch(86400).await;
+    bench.write_large();
     for _ in 0..10 {
         grant(&mut client, 1000).await;
         assert!(!linger(&mut client, Instant::now() + STALLED * 2 / 3).await);

@@ -187,6 +187,9 @@ impl<B: Body + Unpin> Body for Watched<B> {
 impl<B> Drop for Watched<B> {
     fn drop(&mut self) {
         lock(&self.unread.bodies).open.remove(&self.number);
+        // What was given may wait on, and nobody minds it any more: the body must not wait with it.
+        let body = lock(&self.held).body.take();
+        drop(body);
     }
 }
 
