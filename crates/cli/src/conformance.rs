@@ -119,7 +119,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         match args.output {
             Output::Text => crate::out::print(report.text())?,
             Output::Json => crate::out::line(report.json())?,
-        }
+        };
         Ok(if report.conforms() {
             ExitCode::SUCCESS
         } else {

@@ -1,6 +1,6 @@
 //! `bailiff demo`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use bailiff_runtime::{Clock, Seed};
@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::Failure;
+use crate::out::{Lines, one_line};
 
 /// Flags of `bailiff demo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,17 +56,18 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     } = args;
     bailiff_runtime::telemetry::init_logs(&log_level, bailiff_runtime::args::LogFormat::Text)?;
     let plan = Plan::default();
-    let printer = Printer::new(output);
+    let mut printer = Printer::new(output);
     let ending = if fast {
         demo::world(&plan, seed, |line| printer.line(&line))?
     } else {
-        crate::runtime()?.block_on(real(&plan, seed, &printer))?
+        crate::runtime()?.block_on(real(&plan, seed, &mut printer))?
     };
     printer.ending(&ending);
+    printer.lines.end()?;
     Ok(ExitCode::from(u8::from(!ending.failures.is_empty())))
 }
 
-async fn real(plan: &Plan, seed: u64, printer: &Printer) -> Result<Ending, Failure> {
+async fn real(plan: &Plan, seed: u64, printer: &mut Printer) -> Result<Ending, Failure> {
     let fixture: Fixture = demo::set_up(plan, Transport::Sockets, Clock::system(), Seed::new(seed)).await?;
     printer.endpoints(&fixture);
     Ok(demo::play(&fixture, plan, |line| printer.line(&line)).await?)
@@ -74,6 +76,7 @@ async fn real(plan: &Plan, seed: u64, printer: &Printer) -> Result<Ending, Failu
 struct Printer {
     output: Output,
     colour: bool,
+    lines: Lines,
 }
 
 impl Printer {
@@ -83,10 +86,11 @@ impl Printer {
         Self {
             output,
             colour: output == Output::Text && std::io::stdout().is_terminal() && !refused,
+            lines: Lines::default(),
         }
     }
 
-    fn endpoints(&self, fixture: &Fixture) {
+    fn endpoints(&mut self, fixture: &Fixture) {
         for (name, address) in &fixture.endpoints {
             match self.output {
                 Output::Text => self.print(&format!("         {name:<24} http://{address}")),
@@ -95,16 +99,16 @@ impl Printer {
         }
     }
 
-    fn line(&self, line: &Line) {
+    fn line(&mut self, line: &Line) {
         if self.output == Output::Json {
             return self.print(&serde_json::to_string(line).expect("a line is plain data"));
         }
         let kind = format!("{:?}", line.kind).to_lowercase();
         let kind = self.paint(colour_of(line.kind), &format!("{kind:<9}"));
-        self.print(&format!("{:>7.1}s {kind} {}", line.at.as_secs_f64(), line.text));
+        self.print(&format!("{:>7.1}s {kind} {}", line.at.as_secs_f64(), one_line(&line.text)));
     }
 
-    fn ending(&self, ending: &Ending) {
+    fn ending(&mut self, ending: &Ending) {
         if self.output == Output::Json {
             let ok = ending.failures.is_empty();
             return self.print(&json!({"figures": ending.figures, "failures": ending.failures, "ok": ok}).to_string());
@@ -129,7 +133,8 @@ impl Printer {
         }
         self.print("");
         for failure in &ending.failures {
-            self.print(&self.paint(RED, &format!("  not as expected: {failure}")));
+            let failure = self.paint(RED, &format!("  not as expected: {}", one_line(failure)));
+            self.print(&failure);
         }
     }
 
@@ -141,9 +146,12 @@ impl Printer {
         }
     }
 
-    fn print(&self, text: &str) {
-        // Nobody listens any more if this fails; the exit code still tells.
-        let _ = writeln!(std::io::stdout().lock(), "{text}");
+    fn print(&mut self, text: &str) {
+        if self.colour {
+            self.lines.painted(text);
+        } else {
+            self.lines.line(text);
+        }
     }
 }
 

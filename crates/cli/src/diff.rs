@@ -328,8 +328,9 @@ async fn compare(
         program.kill().await;
     }
     let score = comparison.score();
-    told.ends(&score);
+    let told = told.ends(&score);
     ended?;
+    told?;
     Ok(if score.suffices(terms.min_agreement) {
         ExitCode::SUCCESS
     } else {

@@ -1,6 +1,5 @@
 //! `bailiff events`: the bus as readable lines, or as JSON.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use bailiff_diff::said;
@@ -11,6 +10,7 @@ use bailiff_runtime::Clock;
 use serde_json::{Value, json};
 
 use crate::bus::{Output, Shared, asked, listen, next_since, reach, topic};
+use crate::out::Reader;
 use crate::{Failure, out};
 
 /// Flags of `bailiff events`.
@@ -53,12 +53,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let bus = reach(&args.shared.bus, &clock);
         tokio::select! {
             biased;
-            // What was waited for has not been said.
-            ended = crate::interrupted() => ended.map(|()| ExitCode::from(u8::from(args.until.is_some()))).map_err(Into::into),
+            ended = crate::interrupted() => ended.map(|()| unsaid(&args)).map_err(Into::into),
             done = print(&args, &bus, &clock) => done,
         }
     });
     asked(&args.shared.bus, came)
+}
+
+/// How it ends where nothing more is to be said: what was waited for was not.
+fn unsaid(args: &Args) -> ExitCode {
+    ExitCode::from(u8::from(args.until.is_some()))
 }
 
 async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failure> {
@@ -93,11 +97,9 @@ async fn print(args: &Args, bus: &Bus, clock: &Clock) -> Result<ExitCode, Failur
                 .map(|skipped| (&skipped.key, line_of_skipped(skipped, args.shared.output))),
         );
         let is_wanted = |text: &String| args.grep.as_ref().is_none_or(|wanted| text.contains(wanted));
-        let mut stdout = std::io::stdout().lock();
         for (_, line) in lines.filter(|(key, line)| is_wanted(key) || is_wanted(line)) {
-            if writeln!(stdout, "{}", out::plain(&line)).is_err() {
-                // Whoever read has seen enough.
-                return Ok(ExitCode::SUCCESS);
+            if out::line(out::one_line(&line))? == Reader::Gone {
+                return Ok(unsaid(args));
             }
             if args.until.as_ref().is_some_and(|wanted| line.contains(wanted)) {
                 return Ok(ExitCode::SUCCESS);

@@ -146,10 +146,10 @@ pub fn pause(args: PauseArgs) -> Result<ExitCode, Failure> {
             by: whoami(),
         };
         store.pause(&pause, now).await?;
-        out::line(format_args!(
+        out::line(out::one_line(format_args!(
             "paused {} until {:.0}: {}",
             pause.scope, pause.until, pause.reason
-        ))?;
+        )))?;
         Ok(ExitCode::SUCCESS)
     }))
 }
@@ -168,16 +168,16 @@ pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
             }
         };
         if ended {
-            out::line(format_args!("resumed {left}"))?;
+            out::line(format_args!("resumed {}", out::one_line(left)))?;
         } else {
-            out::line(format_args!("there was no pause of {left}"))?;
+            out::line(format_args!("there was no pause of {}", out::one_line(left)))?;
         }
         let found = store.read().await?;
         for (key, pause) in found.standing(now) {
-            out::line(format_args!(
+            out::line(out::one_line(format_args!(
                 "still paused: {} until {:.0} (entry {key}): {}",
                 pause.scope, pause.until, pause.reason
-            ))?;
+            )))?;
         }
         out::print(unreadable(&found))?;
         Ok(ExitCode::SUCCESS)
@@ -198,7 +198,8 @@ pub fn pauses(args: ListArgs) -> Result<ExitCode, Failure> {
 /// What pauses everything because it cannot be read, and what ends that.
 fn unreadable(found: &Pauses) -> String {
     let line = |(key, why): (&String, &String)| {
-        format!("UNREADABLE, so everything is paused: entry {key}: {why}; to remove it: bailiff resume --entry {key}\n")
+        let line = format!("UNREADABLE, so everything is paused: entry {key}: {why}; to remove it: bailiff resume --entry {key}");
+        out::one_line(line) + "\n"
     };
     found.unreadable.iter().map(line).collect()
 }
@@ -234,10 +235,11 @@ fn listing(found: &Pauses, output: Output, now: Wall) -> String {
             for (key, pause) in &found.readable {
                 let state = if pause.until <= now { "expired" } else { "paused " };
                 let line = format!(
-                    "{state} {} until {:.0} by {} (entry {key}): {}\n",
+                    "{state} {} until {:.0} by {} (entry {key}): {}",
                     pause.scope, pause.until, pause.by, pause.reason
                 );
-                text.push_str(&line);
+                text.push_str(&out::one_line(line));
+                text.push('\n');
             }
             text.push_str(&unreadable(found));
             if text.is_empty() {
@@ -404,5 +406,22 @@ mod tests {
         assert_eq!(listing(&found, Output::Text, now), wanted);
         let json: serde_json::Value = serde_json::from_str(&listing(&found, Output::Json, now)).expect("JSON");
         assert_eq!(json["unreadable"], json!([{"entry": "x", "error": "it is in binaryData"}]));
+    }
+
+    #[test]
+    fn what_somebody_wrote_says_nothing_in_a_line_of_its_own() {
+        let mut found = Pauses::default();
+        let pause = Pause {
+            scope: HoldScope::All,
+            since: None,
+            until: Wall::MAX,
+            reason: "x\nnothing is paused".to_owned(),
+            by: "b".to_owned(),
+        };
+        found.readable.insert("k".to_owned(), pause);
+        found.unreadable.insert("u".to_owned(), "y\nnothing is paused".to_owned());
+        let text = listing(&found, Output::Text, Wall::UNIX_EPOCH);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.contains("): x\\u000anothing is paused\n"), "{text}");
     }
 }

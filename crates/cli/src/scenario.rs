@@ -1,6 +1,6 @@
 //! `bailiff scenario`: recorded scenarios, played with the stages in the place of the real controllers.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use clap::{Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::out::no_file;
+use crate::out::{Lines, no_file, one_line};
 use crate::{Failure, soak};
 
 /// Flags of `bailiff scenario`.
@@ -148,6 +148,7 @@ fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         },
     );
     report.end();
+    report.lines.end()?;
     match unwritten {
         Some(error) => Err(error),
         None => Ok(ExitCode::from(u8::from(report.failed > 0))),
@@ -195,6 +196,7 @@ struct Report {
     progress: ProgressBar,
     passed: usize,
     failed: usize,
+    lines: Lines,
 }
 
 impl Report {
@@ -214,6 +216,7 @@ impl Report {
             progress,
             passed: 0,
             failed: 0,
+            lines: Lines::default(),
         }
     }
 
@@ -230,7 +233,7 @@ impl Report {
         self.print(&lines);
     }
 
-    fn end(&self) {
+    fn end(&mut self) {
         self.progress.finish_and_clear();
         let (passed, failed) = (self.passed, self.failed);
         match self.output {
@@ -240,27 +243,41 @@ impl Report {
     }
 
     fn text(&self, scenario: &Scenario, result: &Result<Played, PlayError>) -> Vec<String> {
-        let head = |word: &str, colour: &str, rest: &str| format!("{} {:<36} {rest}", self.paint(colour, word), scenario.id);
+        let head =
+            |word: &str, colour: &str, rest: &str| format!("{} {:<36} {rest}", self.paint(colour, word), one_line(&scenario.id));
         let played = match result {
             Ok(played) => played,
-            Err(error) => return vec![head("FAIL", RED, &format!("not played to its end: {}", chain(error)))],
+            Err(error) => {
+                return vec![head(
+                    "FAIL",
+                    RED,
+                    &format!("not played to its end: {}", one_line(chain(error))),
+                )];
+            }
         };
         let mut lines = match played.differences.len() {
             0 => vec![head("PASS", GREEN, "").trim_end().to_owned()],
             1 => vec![head("FAIL", RED, "1 difference")],
             count => vec![head("FAIL", RED, &format!("{count} differences"))],
         };
-        lines.extend(played.accepted.iter().map(|accepted| format!("  accepted: {accepted}")));
+        lines.extend(
+            played
+                .accepted
+                .iter()
+                .map(|accepted| format!("  accepted: {}", one_line(accepted))),
+        );
         lines.extend(shown(&played.differences, self.show));
         lines
     }
 
-    fn print(&self, lines: &[String]) {
+    fn print(&mut self, lines: &[String]) {
         self.progress.suspend(|| {
-            let mut stdout = std::io::stdout().lock();
             for line in lines {
-                // Nobody listens any more if this fails; the exit code still tells.
-                let _ = writeln!(stdout, "{line}");
+                if self.colour {
+                    self.lines.painted(line);
+                } else {
+                    self.lines.line(line);
+                }
             }
         });
     }
@@ -284,9 +301,9 @@ fn shown(differences: &[Difference], count: usize) -> Vec<String> {
     for difference in differences.iter().take(count) {
         if difference.object != object {
             object = &difference.object;
-            lines.push(format!("  {object}"));
+            lines.push(format!("  {}", one_line(object)));
         }
-        lines.push(format!("    {difference}"));
+        lines.push(format!("    {}", one_line(difference)));
     }
     if differences.len() > count {
         lines.push(format!("  and {} more", differences.len() - count));

@@ -43,7 +43,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         match args.shared.output {
             Output::Text => out::print(text(&overview, &shards))?,
             Output::Json => out::line(object(&overview, &shards))?,
-        }
+        };
         let is_fine = Topic::ALL
             .iter()
             .all(|topic| shards.iter().any(|shard| shard.topic == *topic) && ShardStatus::is_topic_complete(*topic, &shards))

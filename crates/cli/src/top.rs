@@ -10,7 +10,7 @@ mod sample;
 mod screen;
 mod view;
 
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use bailiff_runtime::{Clock, Shutdown};
 use serde_json::json;
 
 use crate::bus::{Output, Shared, asked, listen, next_since, reach};
+use crate::out::Reader;
 use crate::{Failure, out};
 use screen::{Happened, Screen};
 use view::View;
@@ -60,7 +61,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         let is_once = args.once || (args.shared.output == Output::Text && !std::io::stdout().is_terminal());
         follower.begin().await?;
         match (args.shared.output, is_once) {
-            (output, true) => out::print(follower.plain(output))?,
+            (output, true) => {
+                out::print(follower.plain(output))?;
+            }
             (Output::Json, false) => lines(follower).await?,
             (Output::Text, false) => live(follower).await?,
         }
@@ -141,8 +144,7 @@ async fn lines(mut follower: Follower) -> Result<(), Failure> {
     let shutdown = Shutdown::new();
     shutdown.on_signals()?;
     loop {
-        let line = follower.plain(Output::Json);
-        if std::io::stdout().lock().write_all(line.as_bytes()).is_err() {
+        if out::print(follower.plain(Output::Json))? == Reader::Gone {
             return Ok(());
         }
         follower.mark_shown();

@@ -1,6 +1,6 @@
 //! What is told of a comparison: lines for people, or an object on each line for programs.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use bailiff_diff::{Answer, Comparison, Finding, Key, Score, Side, run};
@@ -10,6 +10,7 @@ use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::bus::Output;
+use crate::out::{Lines, Unwritten, one_line};
 
 /// How often the figures are shown anew: people cannot read them faster.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
@@ -21,6 +22,7 @@ pub struct Told {
     candidate: &'static str,
     clock: Clock,
     bar: ProgressBar,
+    lines: Lines,
     waits: [Option<String>; 2],
     /// When the figures were shown last: adding them up costs as much as there are questions.
     shown: Mono,
@@ -41,6 +43,7 @@ impl Told {
             candidate,
             clock: clock.clone(),
             bar,
+            lines: Lines::default(),
             waits: [const { None }; 2],
             shown: Mono::ORIGIN,
         }
@@ -53,22 +56,19 @@ impl Told {
         }
     }
 
-    fn say(&self, text: &str, object: &Value) {
-        let line = match self.output {
-            // What programs say is theirs: it must not move the cursor.
-            Output::Text => text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}"),
-            Output::Json => object.to_string(),
-        };
-        // Whoever does not read any more is told by the exit code.
-        self.bar.suspend(|| {
-            let _ = writeln!(std::io::stdout(), "{line}");
+    fn say(&mut self, text: &str, object: &Value) {
+        let lines = &mut self.lines;
+        self.bar.suspend(|| match self.output {
+            Output::Text => lines.line(text),
+            Output::Json => lines.line(object),
         });
     }
 
-    /// It is over.
-    pub fn ends(&self, score: &Score) {
+    /// It is over; fails if something of it could not be told.
+    pub fn ends(mut self, score: &Score) -> Result<(), Unwritten> {
         self.bar.finish_and_clear();
         self.say(score.text().trim_end(), &json!({"found": "score", "score": score.json()}));
+        self.lines.end()
     }
 }
 
@@ -90,7 +90,7 @@ impl run::Teller for Told {
         self.waits[side as usize] = Some(why.to_owned());
         let (now, name) = (self.clock.now().wall, self.name(side));
         self.say(
-            &format!("{now:.0} nothing is judged while {name} is not heard: {why}"),
+            &format!("{now:.0} nothing is judged while {name} is not heard: {}", one_line(why)),
             &json!({"found": "waits", "at": now.to_string(), "side": word(side), "why": why}),
         );
     }
@@ -117,7 +117,7 @@ impl run::Teller for Told {
                 let (one, other) = (incumbent.as_ref(), candidate.as_ref());
                 let lines = [line(self.incumbent, one), line(self.candidate, other)].join("\n");
                 let more = json!({"incumbent": one.map(of_answer), "candidate": other.map(of_answer)});
-                ("differs", key, format!("differs: {key}\n{lines}"), more)
+                ("differs", key, format!("differs: {}\n{lines}", one_line(key)), more)
             }
             // Of interest to programs; people are told how many.
             Finding::Agrees { .. } if self.output == Output::Text => return,
@@ -128,7 +128,7 @@ impl run::Teller for Told {
             }
             Finding::Settled { key, answer, after } => {
                 let says = answer.as_ref().map_or_else(|| "nothing is wanted".to_owned(), Answer::words);
-                let text = format!("settled: {key}, after {}: {says}", GoDuration::new(*after));
+                let text = one_line(format_args!("settled: {key}, after {}: {says}", GoDuration::new(*after)));
                 let more = json!({"answer": answer.as_ref().map(of_answer), "afterSeconds": after.as_secs_f64()});
                 ("settled", key, text, more)
             }
@@ -150,7 +150,11 @@ fn line(name: &str, answer: Option<&Answer>) -> String {
         return format!("    {name} says nothing of it: nothing is wanted");
     };
     let at = answer.at.map_or_else(String::new, |at| format!(" at {at:.0}"));
-    format!("    {name}: {}{at}\n        {}", answer.words(), answer.why)
+    format!(
+        "    {name}: {}{at}\n        {}",
+        one_line(answer.words()),
+        one_line(&answer.why)
+    )
 }
 
 fn of_answer(answer: &Answer) -> Value {

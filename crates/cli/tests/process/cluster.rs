@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{ApiServer, Serving, bailiff, field, mk_pod};
+use crate::support::{ApiServer, Serving, bailiff, bailiff_on_full_disk, bailiff_unread, field, mk_pod};
 
 const NODES: &str = "/api/v1/nodes";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -121,6 +121,26 @@ fn a_silent_node_is_found_and_emptied_by_way_of_a_kubeconfig() {
     );
     let text = bailiff(&["events", &bus, "--topic=node-health"]);
     assert_eq!(text.stdout.lines().count(), 4, "{text:?}");
+
+    // Whoever waits for something is not told that it was said because nobody reads any more, or because it could not be printed.
+    assert_eq!(bailiff_unread(&["events", &bus, "--follow"]).code, Some(0));
+    assert_eq!(bailiff_unread(&["events", &bus, "--until=never"]).code, Some(1));
+    let compare = [
+        "diff",
+        "--against-cluster",
+        "--for=1s",
+        "--min-agreement=0",
+        &kubeconfig,
+        &bus,
+    ];
+    for args in [&["events", &bus, "--until=never"][..], &["events", &bus], &compare] {
+        let lost = bailiff_on_full_disk(args);
+        assert_eq!(lost.code, Some(1), "{args:?}: {lost:?}");
+        assert!(
+            lost.stderr.contains("cannot write to the standard output"),
+            "{args:?}: {lost:?}"
+        );
+    }
 
     assert_eq!(run.stop(), Some(0), "SIGTERM is a reason to end, not a failure");
     assert_eq!(sandbox.stop(), Some(0));

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{ApiServer, Serving, bailiff, bailiff_unheard, bailiff_unread, field};
+use crate::support::{ApiServer, Serving, bailiff, bailiff_on_full_disk, bailiff_unheard, bailiff_unread, field, until};
+
+/// What is said of output that was lost.
+const UNWRITTEN: &str = "error: cannot write to the standard output: ";
 
 /// A port that nobody listens on: it is reserved.
 const NOBODY: &str = "--bus=127.0.0.1:1";
@@ -185,6 +188,12 @@ fn a_file_that_cannot_be_written_is_named() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     let below = file.join("directory").display().to_string();
+    let painted = bailiff(&["certs", &format!("{below}\x1b[31m")]);
+    let wanted = format!("error: cannot write {below}\\u001b[31m: ");
+    assert!(
+        painted.stderr.starts_with(&wanted),
+        "a terminal obeys none of it: {painted:?}"
+    );
     let cases = [
         vec!["certs", &below],
         vec!["conformance", "zone-evictor", "--logs", &below, "--", "true"],
@@ -231,6 +240,9 @@ fn whoever_stops_reading_stops_nothing() {
         (&["pauses", &read], 0),
         (&["scenario", "soak", "--seed=1"], 0),
     ];
+    let lost = bailiff_on_full_disk(&["top", "--output=json", &bus]);
+    assert_eq!(lost.code, Some(1), "{lost:?}");
+    assert!(lost.stderr.starts_with(UNWRITTEN), "{lost:?}");
     for (args, code) in commands {
         let ended = bailiff_unread(args);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(code), ""), "{args:?}");
@@ -248,9 +260,9 @@ fn what_is_waited_for_and_was_not_said_is_a_failure() {
     };
     for (flag, code) in [("--follow", 0), ("--until=never", 1)] {
         let events = Serving::start(&["events", flag, &bus]);
-        while !is_heard() {}
+        until("the bus is listened to", is_heard);
         assert_eq!(events.stop(), Some(code), "{flag}");
-        while is_heard() {}
+        until("nobody listens any more", || !is_heard());
     }
 }
 
@@ -364,6 +376,15 @@ fn scenarios_pass_or_fail_by_exit_code_and_say_so_for_programs() {
         other["differences"].as_array().is_some_and(|found| !found.is_empty()),
         "{other}"
     );
+
+    for args in [
+        &["scenario", "run", "--output=json", &path("same.json")][..],
+        &["demo", "--fast", "--output=json"],
+    ] {
+        let lost = bailiff_on_full_disk(args);
+        assert_eq!(lost.code, Some(1), "{args:?}: {lost:?}");
+        assert!(lost.stderr.starts_with(UNWRITTEN), "{args:?}: {lost:?}");
+    }
 
     let broken = bailiff(&["scenario", "run", &path("broken.json")]);
     assert_eq!((broken.code, broken.stdout.as_str()), (Some(64), ""), "{broken:?}");

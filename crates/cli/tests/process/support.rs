@@ -43,6 +43,12 @@ pub fn bailiff_unread(args: &[&str]) -> Ended {
     Ended::of(command(args).stdout(closed).stderr(Stdio::piped()))
 }
 
+/// The same, where there is no room for its output.
+pub fn bailiff_on_full_disk(args: &[&str]) -> Ended {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    Ended::of(command(args).stdout(full).stderr(Stdio::piped()))
+}
+
 /// The same, where nobody reads its errors either.
 pub fn bailiff_unheard(args: &[&str]) -> Ended {
     let (_, closed) = std::io::pipe().unwrap();
@@ -126,6 +132,20 @@ impl Serving {
         let code = self.child.wait().unwrap().code();
         (code, self.log.iter().collect())
     }
+}
+
+/// Asks until it is so.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    // So that what is waited for gets its turn meanwhile.
+    const PAUSE: Duration = Duration::from_millis(20);
+    let asked = async {
+        while !is_so() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let came = runtime.block_on(async { tokio::time::timeout(DEADLINE, asked).await });
+    assert!(came.is_ok(), "{what}: not within {DEADLINE:?}");
 }
 
 /// The lines of a stream, as they come.
