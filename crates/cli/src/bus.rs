@@ -1,8 +1,9 @@
 //! `bailiff bus`.
 
 use std::error::Error;
-use std::io::{self, ErrorKind::ConnectionRefused};
+use std::io::{self, ErrorKind};
 use std::iter::successors;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -92,8 +93,9 @@ pub fn reach(args: &BusArgs, clock: &Clock) -> Bus {
 
 /// There is no bus where it was looked for, or none that understands what it is told.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot reach the event bus at '{bus}' (--bus): {why}; {advice}")]
+#[error("{what} the event bus at '{bus}' (--bus): {why}{advice}")]
 struct Unreached {
+    what: &'static str,
     bus: String,
     why: String,
     advice: String,
@@ -103,26 +105,45 @@ struct Unreached {
 
 impl Unreached {
     fn of(error: &(dyn Error + 'static), flags: &BusArgs) -> Option<Self> {
-        let bus = flags.bus.to_string();
-        let begin = format!("`bailiff event-bus` is one, and `bailiff run` has one with --bus-listen {bus}");
-        let (why, advice) = match error.downcast_ref::<BusError>()? {
-            BusError::Deadline { rpc } => (format!("no answer to {rpc}"), begin),
+        let (what, why, advice) = match error.downcast_ref::<BusError>()? {
+            BusError::Deadline { rpc } => (NO_ANSWER, format!("none to {rpc} in time"), None),
             // What the bus itself says has no cause.
             BusError::Refused { source, .. } => {
                 let cause = successors(source.source(), |cause| (*cause).source()).last()?;
-                let is_refused = cause
-                    .downcast_ref::<io::Error>()
-                    .is_some_and(|cause| cause.kind() == ConnectionRefused);
-                let advice = match flags.tls.paths() {
-                    _ if is_refused => begin,
-                    Some(_) => "are --tls-ca-file and --tls-server-name those of this bus?".to_owned(),
-                    None => "one that speaks TLS wants --tls-cert-file, --tls-private-key-file and --tls-ca-file".to_owned(),
-                };
-                (cause.to_string(), advice)
+                // What breaks a connection that stood is an error of HTTP/2, which names no other.
+                let connecting = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+                let what = connecting.map_or(NO_ANSWER, |_| "cannot reach");
+                let advice = advice(connecting, flags.tls.paths().is_some(), &flags.bus.to_string());
+                (what, cause.to_string(), advice)
             }
             BusError::Malformed { .. } => return None,
         };
-        Some(Self { bus, why, advice })
+        let bus = flags.bus.to_string();
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        Some(Self { what, bus, why, advice })
+    }
+}
+
+const NO_ANSWER: &str = "no answer from";
+
+/// What may help where this ended the attempt to connect to a bus at `bus`, or (`None`) the connection: as it is made for a question or
+/// two, most likely because its ends do not speak the same.
+fn advice(connecting: Option<ErrorKind>, is_tls: bool, bus: &str) -> Option<String> {
+    match (connecting, is_tls) {
+        (Some(ErrorKind::ConnectionRefused), _) => {
+            // It has to be one that can be listened on: no name, not several, and not another machine's.
+            let is_ours = bus.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback());
+            let run = format!(", and `bailiff run` has one with --bus-listen {bus}");
+            Some(format!("`bailiff event-bus` is one{}", if is_ours { &run } else { "" }))
+        }
+        // As rustls calls what it does not accept, and a peer that breaks off while TLS begins.
+        (Some(ErrorKind::InvalidData | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), true) => {
+            Some("are --tls-ca-file and --tls-server-name those of this bus?".to_owned())
+        }
+        // Of TLS 1.3 a client learns with the first answer that its certificate is not accepted.
+        (None, true) => Some("is --tls-cert-file of a CA that this bus knows?".to_owned()),
+        (None, false) => Some("one that speaks TLS wants --tls-cert-file, --tls-private-key-file and --tls-ca-file".to_owned()),
+        (Some(_), _) => None,
     }
 }
 
@@ -247,7 +268,7 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
             out::line("    nobody has published yet")?;
         }
         for shard in &topic.shards {
-            out::line(format_args!(
+            out::line(out::one_line(format_args!(
                 "    shard {}/{} epoch {} {} {}, lag {}, {}{}",
                 shard.shard,
                 shard.shard_count,
@@ -261,7 +282,7 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
                 } else {
                     format!(": {}", shard.detail)
                 }
-            ))?;
+            )))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -290,14 +311,56 @@ mod tests {
         let flags = BusArgs::default();
         let said = |error: BusError| asked::<()>(&flags, Err(error.into())).expect_err("it stays one").to_string();
         let silent = said(BusError::Deadline { rpc: "GetStatus" });
-        let wanted = "cannot reach the event bus at '127.0.0.1:7460' (--bus): no answer to GetStatus; `bailiff event-bus` is one";
-        assert!(silent.starts_with(wanted), "{silent}");
+        assert_eq!(
+            silent,
+            "no answer from the event bus at '127.0.0.1:7460' (--bus): none to GetStatus in time"
+        );
         let refusal = Box::new(tonic::Status::permission_denied("no"));
         let refused = said(BusError::Refused {
             rpc: "GetStatus",
             source: refusal,
         });
         assert_eq!(refused, "the bus refused GetStatus");
+    }
+
+    #[test]
+    fn advice_is_given_where_the_cause_tells_what_is_wrong() {
+        use ErrorKind::{ConnectionRefused, ConnectionReset, InvalidData, NetworkUnreachable, Other, TimedOut};
+        let (near, far) = ("127.0.0.1:7460", "10.0.0.1:7460");
+        let cases = [
+            (
+                (Some(ConnectionRefused), false, near),
+                Some("with --bus-listen 127.0.0.1:7460"),
+            ),
+            ((Some(ConnectionRefused), true, "[::1]:1"), Some("with --bus-listen [::1]:1")),
+            ((Some(ConnectionRefused), false, far), Some("`bailiff event-bus` is one")),
+            (
+                (Some(ConnectionRefused), false, "localhost:1"),
+                Some("`bailiff event-bus` is one"),
+            ),
+            (
+                (Some(ConnectionRefused), false, "127.0.0.1:1,127.0.0.1:2"),
+                Some("`bailiff event-bus` is one"),
+            ),
+            ((Some(InvalidData), true, far), Some("those of this bus?")),
+            ((Some(ConnectionReset), true, far), Some("those of this bus?")),
+            ((Some(ConnectionReset), false, far), None),
+            // A name that cannot be resolved.
+            ((Some(Other), false, "nowhere:1"), None),
+            ((Some(Other), true, "nowhere:1"), None),
+            ((Some(NetworkUnreachable), false, far), None),
+            ((Some(TimedOut), true, far), None),
+            ((None, true, far), Some("is --tls-cert-file of a CA that this bus knows?")),
+            ((None, false, far), Some("--tls-private-key-file and --tls-ca-file")),
+        ];
+        for ((connecting, is_tls, bus), wanted) in cases {
+            let given = advice(connecting, is_tls, bus);
+            let is_wanted = match (&given, wanted) {
+                (Some(given), Some(wanted)) => given.ends_with(wanted),
+                (given, wanted) => given.is_none() && wanted.is_none(),
+            };
+            assert!(is_wanted, "{connecting:?}, {is_tls}, {bus}: {given:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
