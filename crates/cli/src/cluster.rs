@@ -94,7 +94,7 @@ struct Meta {
     labels: BTreeMap<String, String>,
 }
 
-/// The API server does not answer.
+/// The API server cannot be asked.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot reach the API server of {kubeconfig}")]
 struct Unreached {
@@ -102,10 +102,29 @@ struct Unreached {
     source: Error,
 }
 
+/// A write that came to no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not answer a write, which may have been done")]
+struct Unanswered(#[source] Error);
+
+/// What a write failed with: without an answer nobody knows whether it was done.
+pub fn of_write(error: Error) -> Failure {
+    if is_unanswered(&error) {
+        Unanswered(error).into()
+    } else {
+        error.into()
+    }
+}
+
+fn is_unanswered(error: &Error) -> bool {
+    error.answered.is_none() && matches!(error.kind, Kind::Unavailable | Kind::Timeout)
+}
+
 // === impl Kube ===
 
 impl Kube {
-    /// What came of asking `ask`: of an API server that could not be reached it is said by what it was looked for.
+    /// What came of asking `ask`: of an API server that could not be reached it is said by what it was looked for. A write fails
+    /// with [`of_write`].
     pub async fn asked<T>(self, ask: impl AsyncFnOnce(Self) -> Result<T, Failure>) -> Result<T, Failure> {
         let kubeconfig = match &self.kubeconfig {
             Some(file) => format!("'{}' (--kubeconfig)", file.display()),
@@ -113,7 +132,7 @@ impl Kube {
         };
         let said = |error: Failure| -> Failure {
             match error.downcast::<Error>() {
-                Ok(source) if source.answered.is_none() && matches!(source.kind, Kind::Unavailable | Kind::Timeout) => {
+                Ok(source) if is_unanswered(&source) => {
                     let source = *source;
                     Unreached { kubeconfig, source }.into()
                 }
@@ -203,6 +222,33 @@ mod tests {
         }
         let error = pick("a", &[]).expect_err("there is none").to_string();
         assert!(error.ends_with("there are no nodes"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_write_without_an_answer_may_have_been_done() {
+        let said = async |failure: Failure| {
+            let kube = Kube { kubeconfig: None };
+            kube.asked::<()>(async |_| Err(failure))
+                .await
+                .expect_err("it fails")
+                .to_string()
+        };
+        for kind in [Kind::Timeout, Kind::Unavailable] {
+            let error = Error::new(kind, "no answer");
+            assert!(
+                said(error.clone().into())
+                    .await
+                    .starts_with("cannot reach the API server of ")
+            );
+            assert!(
+                said(of_write(error))
+                    .await
+                    .ends_with("did not answer a write, which may have been done")
+            );
+        }
+        let mut refused = Error::new(Kind::Unavailable, "later");
+        refused.answered = Some(503);
+        assert_eq!(said(of_write(refused.clone())).await, refused.to_string());
     }
 
     #[test]

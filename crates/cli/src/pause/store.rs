@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::cluster::nodes;
+use crate::cluster::{nodes, of_write};
 use crate::{Failure, out};
 
 /// Attempts at a change that somebody else's came between. People pause by hand: five in a row are not met.
@@ -168,7 +168,7 @@ impl Store {
             match self.write(found.as_ref(), data).await {
                 Ok(uid) => return Ok(Some(uid)),
                 Err(error) if is_overtaken(error.kind) && attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(of_write(error)),
             }
         }
     }

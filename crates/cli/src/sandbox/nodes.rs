@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use bailiff_cluster::error::Kind;
-use bailiff_cluster::{Api, Decode, Error, Patch};
+use bailiff_cluster::{Api, Decode, Patch};
 use bailiff_model::{Effect, Taint};
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_sandbox::kubelet::Key;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use crate::cluster::{self, Node, Target, pick};
+use crate::cluster::{self, Node, Target, of_write, pick};
 use crate::{Failure, out};
 
 /// Attempts at a change that somebody else's came between. A node that a failure is played on is written by a few controllers at once.
@@ -130,7 +130,7 @@ pub async fn set(api: &Api, target: &Target, settings: &[Setting]) -> Result<(),
         .collect();
     for node in meant(api, target).await? {
         let patch = Patch::Merge(json!({"metadata": {"uid": node.uid, "annotations": annotations}}));
-        api.patch::<IgnoredAny>(&path(&node), &patch).await?;
+        api.patch::<IgnoredAny>(&path(&node), &patch).await.map_err(of_write)?;
         out::line(format_args!("{}: {}", node.name, said.join(", ")))?;
     }
     Ok(())
@@ -150,7 +150,7 @@ pub async fn taint(api: &Api, target: &Target, change: &TaintChange) -> Result<(
     Ok(())
 }
 
-async fn taint_one(api: &Api, node: &Node, change: &TaintChange) -> Result<(), Error> {
+async fn taint_one(api: &Api, node: &Node, change: &TaintChange) -> Result<(), Failure> {
     let mut attempt = 1;
     loop {
         let found: Tainted = api.get(&path(node)).await?;
@@ -162,7 +162,7 @@ async fn taint_one(api: &Api, node: &Node, change: &TaintChange) -> Result<(), E
         match api.patch::<IgnoredAny>(&path(node), &patch).await {
             Ok(_) => return Ok(()),
             Err(error) if error.kind == Kind::Conflict && attempt < ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error),
+            Err(error) => return Err(of_write(error)),
         }
     }
 }
