@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bailiff_runtime::shutdown::chain;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
@@ -60,6 +59,14 @@ pub enum Error {
         /// What the sandbox said.
         why: String,
     },
+    /// The sandbox said nothing of it.
+    #[error("{what} was not applied")]
+    Failed {
+        /// Kind and name.
+        what: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
     /// It is done, and cannot be said.
     #[error(transparent)]
     Unwritten(#[from] out::Unwritten),
@@ -89,22 +96,23 @@ pub async fn apply(client: &kube::Client, file: &Path) -> Result<(), Error> {
         let what = format!("{} {}", applied.kind.kind, applied.name);
         let answer = tokio::time::timeout(DEADLINE, send(client, &applied)).await;
         let answer = answer.map_err(|_| Error::Silent { what: what.clone() })?;
-        answer.map_err(|error| Error::Refused {
-            what: what.clone(),
-            why: why(&applied, error),
-        })?;
+        answer.map_err(|error| unapplied(&applied, what.clone(), error))?;
         out::line(format_args!("{what} applied"))?;
     }
     Ok(())
 }
 
-/// Why it was refused, in the words of the sandbox where it had any.
-fn why(applied: &Applied, error: kube::Error) -> String {
-    match error {
+/// Why it was not applied, in the words of the sandbox where it had any.
+fn unapplied(applied: &Applied, what: String, error: kube::Error) -> Error {
+    let why = match error {
         kube::Error::Api(status) => status.message,
         kube::Error::Discovery(_) => format!("the sandbox knows no {} of {}", applied.kind.kind, applied.kind.api_version()),
-        error => chain(&error),
-    }
+        error => {
+            let source = error.into();
+            return Error::Failed { what, source };
+        }
+    };
+    Error::Refused { what, why }
 }
 
 fn objects(file: &Path, text: &str) -> Result<Vec<Applied>, Error> {
@@ -181,8 +189,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_the_sandbox_did_not_say_itself_is_the_cause() {
+        let applied = object(serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})).expect("an object");
+        let error = unapplied(&applied, "Pod p".to_owned(), kube::Error::LinesCodecMaxLineLengthExceeded);
+        assert_eq!(error.to_string(), "Pod p was not applied");
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(source, Some(kube::Error::LinesCodecMaxLineLengthExceeded.to_string()));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_object_is_created_and_then_changed_to_what_the_file_says() {
+        use bailiff_runtime::shutdown::chain;
         use bailiff_runtime::{Clock, Seed, client};
         use bailiff_sandbox::{Config, Sandbox, User};
 
