@@ -10,7 +10,8 @@
 //!
 //! Wanted properties, proven in `tests/`: all that [`Memory`](super::Memory) has; and
 //! (F) what was answered is committed in etcd; (G) replicas that have read the same log are in the same state, and that is the state of
-//! the memory engine after the same commands; (H) what one replica's lease held ends with the lease; (I) no record ever looks older than it is.
+//! the memory engine after the same commands; (H) what one replica's lease held ends with the lease; (I) no record ever looks older than
+//! it is.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

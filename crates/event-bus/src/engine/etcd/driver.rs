@@ -44,8 +44,9 @@ pub struct Config {
     pub history_for: Duration,
     /// How long a replica may say nothing before the others end its sessions.
     pub presence_for: Duration,
-    /// From when on a replica counts as cut off: an own entry has not come back for so long, and with it nothing that others wrote.
-    /// Longer than etcd takes for the election of a leader, and half of what a subscriber waits before it counts a silent bus as stale.
+    /// From when on a replica counts as cut off: an own entry has not come back for so long, or, while it does not take part, no entry of
+    /// anybody has come. Longer than etcd takes for the election of a leader, and half of what a subscriber waits before it counts a silent
+    /// bus as stale.
     pub cut_off_after: Duration,
 }
 

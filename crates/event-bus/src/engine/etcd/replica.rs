@@ -150,15 +150,15 @@ impl Replica {
         }
     }
 
-    /// For so long nothing that others write has come here: an own entry has not come back, or, while this replica does not take part and
-    /// has none, no entry at all. Each of those who do writes one every few seconds.
+    /// For so long an own entry has not come back, be it the one by which this replica takes part; or, while it does not and so may have
+    /// none, no entry at all has come. Each of those who do writes one every few seconds.
     pub(super) fn is_cut_off(&self, after: Duration, now: Now) -> bool {
         let silent_for = if self.is_member() {
-            self.standing(now.mono).waiting
+            Duration::ZERO
         } else {
             now.mono.saturating_since(self.heard_at)
         };
-        silent_for >= after
+        self.standing(now.mono).waiting.max(silent_for) >= after
     }
 
     /// The log is long enough for a snapshot. The first of the replicas writes it; the next only where the first does not.

@@ -59,3 +59,25 @@ fn a_replica_that_does_not_take_part_is_cut_off_once_it_hears_nothing() {
         sim.pass(second);
     }
 }
+
+/// It hears the others, but nothing of its own gets to them: whoever publishes here waits for nothing.
+#[test]
+fn a_replica_that_cannot_join_is_cut_off_though_it_hears_the_others() {
+    let mut sim = Sim::new(&["a", "b"]);
+    let (second, after) = (Duration::from_secs(1), Duration::from_secs(5));
+    let now = sim.now;
+    sim.replicas[0].replica.departed("b", now);
+    sim.settle();
+    let b = &mut sim.replicas[1].replica;
+    b.join(false, vec!["a".to_owned()], now);
+    b.next_append(now).expect("it asks to take part");
+    for seconds in 0..10 {
+        sim.submit(0, Command::Tick);
+        sim.commit(0);
+        while sim.deliver(0) | sim.deliver(1) {}
+        let replica = &sim.replicas[1].replica;
+        assert!(!replica.is_member());
+        assert_eq!(replica.is_cut_off(after, sim.now), seconds >= 5, "after {seconds} s");
+        sim.pass(second);
+    }
+}
