@@ -53,8 +53,8 @@ type Boxed<T> = Pin<Box<dyn futures::Stream<Item = Result<T, Status>> + Send>>;
 pub struct ServerOptions {
     /// Bounds and durations of the engine.
     pub limits: Limits,
-    /// Open subscriptions. A stage needs one or two per replica. The last quarter of them is for whoever holds less than a quarter: a role,
-    /// or over plain text a machine.
+    /// Open subscriptions. A stage needs one or two for each shard. The last quarter of them is for whoever holds less than a quarter: a
+    /// role, or over plain text a machine.
     pub subscribers: usize,
     /// Longest time between two messages of a subscription.
     pub bookmark_every: Duration,
@@ -88,7 +88,7 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
-            subscribers: 1_024,
+            subscribers: places::MOST,
             bookmark_every: Duration::from_secs(2),
             chunk_bytes: 16 * 1024,
         }

@@ -188,20 +188,25 @@ impl Hub {
         status::of_refusal(refusal)
     }
 
-    /// Says in the log who was refused what, now and then. Whom a role kept out was said before.
+    /// Says in the log who was refused what, now and then; for want of a place also who holds most. Whom a role kept out was said before.
     pub(super) fn say(&self, caller: &Caller, refused: &Status) {
         let Some(kind) = status::kind(refused).filter(|kind| *kind != DENIED) else {
             return;
         };
         let now = self.now().mono;
-        let Some(unsaid) = self.lock().said.due(kind, now) else {
+        let mut state = self.lock();
+        let Some(unsaid) = state.said.due(kind, &caller.party(), now) else {
             return;
         };
+        let greatest = state.places.greatest().filter(|_| kind == SUBSCRIBERS);
+        let greatest = greatest.map(|(party, held)| format!("{party} holds {held}"));
+        drop(state);
         tracing::warn!(
             kind,
             identity = caller.identity(),
             address = caller.address(),
             reason = refused.message(),
+            greatest,
             unsaid,
             "Call was refused"
         );

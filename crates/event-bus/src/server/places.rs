@@ -5,8 +5,14 @@
 
 use std::collections::BTreeMap;
 
-/// One of so many parts of all places is kept back for those who hold less than such a part. There are as many stages, and as many places
-/// as they have shards together if each has the most that are allowed: all fit in.
+/// Places in all. For each shard the node-health-monitor and the zone-evictor take one; the daemonset-syncer one until it knows what was
+/// said before it; the taint-manager one, and a second one until then. With the most shards that are allowed, which are 256, those are
+/// 1,280 while all begin, and 768 afterwards. No stage has more than 512, so none is ever told that the rest is for others; and over plain
+/// text, where all may come from one machine and be one party, that gets 1,536. What is left is for people, and for places of the dead,
+/// which come back after some ten seconds. A place costs a bookmark every two seconds, and room for the longest message that went through
+/// it: some 16 KiB.
+pub(super) const MOST: usize = 2_048;
+/// One of so many parts of all places is kept back for those who hold less than such a part: two places for each of 256 shards.
 const PARTS: usize = 4;
 
 /// Who holds how many places. Whoever holds none is not in it, so it is as large as the bound allows.
@@ -26,14 +32,11 @@ enum Bound {
     KeptBack,
 }
 
-/// There is no place for one more.
+/// There is no place for one more. The caller is told: of the others it says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     /// For anybody.
-    #[error(
-        "all {most} places of subscribers are taken, {held} of them by {party}, and most, {of_greatest}, by {greatest}: \
-         wait, or end subscriptions that nobody needs"
-    )]
+    #[error("all {most} places of subscribers are taken, {held} of them by {party}: wait, or end subscriptions that nobody needs")]
     All {
         /// The bound.
         most: usize,
@@ -41,10 +44,6 @@ pub(super) enum Full {
         party: String,
         /// How many it holds.
         held: usize,
-        /// Who holds most.
-        greatest: String,
-        /// How many those are.
-        of_greatest: usize,
     },
     /// For whoever holds many.
     #[error(
@@ -109,6 +108,12 @@ impl Places {
         }
     }
 
+    /// Who holds most, and how many those are: for whoever runs the bus.
+    pub(super) fn greatest(&self) -> Option<(&str, usize)> {
+        let greatest = self.by_party.iter().max_by_key(|(_, held)| **held);
+        greatest.map(|(party, held)| (party.as_str(), *held))
+    }
+
     fn held_by(&self, party: &str) -> usize {
         self.by_party.get(party).copied().unwrap_or(0)
     }
@@ -116,17 +121,7 @@ impl Places {
     fn full(&self, bound: Bound, party: &str, held: usize) -> Full {
         let (most, party) = (self.most, party.to_owned());
         match bound {
-            Bound::All => {
-                let greatest = self.by_party.iter().max_by_key(|(_, held)| **held);
-                let (greatest, of_greatest) = greatest.map_or_else(|| (party.clone(), 0), |(party, held)| (party.clone(), *held));
-                Full::All {
-                    most,
-                    party,
-                    held,
-                    greatest,
-                    of_greatest,
-                }
-            }
+            Bound::All => Full::All { most, party, held },
             Bound::KeptBack => Full::KeptBack {
                 most,
                 kept_back: kept_back(most),
@@ -147,15 +142,15 @@ mod tests {
     fn the_last_quarter_is_for_whoever_holds_less_than_a_quarter() {
         let (all, kept_back) = (Err(Bound::All), Err(Bound::KeptBack));
         for (most, taken, held, wanted) in [
-            (1_024, 0, 0, Ok(())),
-            (1_024, 767, 767, Ok(())),
-            (1_024, 768, 768, kept_back),
-            (1_024, 768, 256, kept_back),
-            (1_024, 768, 255, Ok(())),
-            (1_024, 1_023, 0, Ok(())),
-            (1_024, 1_023, 255, Ok(())),
-            (1_024, 1_024, 0, all),
-            (1_024, 1_024, 768, all),
+            (MOST, 0, 0, Ok(())),
+            (MOST, 1_535, 1_535, Ok(())),
+            (MOST, 1_536, 1_536, kept_back),
+            (MOST, 1_536, 512, kept_back),
+            (MOST, 1_536, 511, Ok(())),
+            (MOST, 2_047, 0, Ok(())),
+            (MOST, 2_047, 511, Ok(())),
+            (MOST, 2_048, 0, all),
+            (MOST, 2_048, 1_536, all),
             // Of few places none are kept back.
             (3, 2, 2, Ok(())),
             (3, 3, 0, all),
@@ -167,18 +162,36 @@ mod tests {
         }
     }
 
+    const STAGES: [&str; 4] = ["monitor", "manager", "evictor", "syncer"];
+
+    /// In whatever order they come: stage by stage, or shard by shard.
     #[test]
-    fn four_stages_of_256_shards_fit_in_beside_nobody_else() {
-        let mut places = Places::new(1_024);
-        let stages = ["monitor", "manager", "evictor", "syncer"];
-        for stage in stages {
-            for _ in 0..256 {
+    fn four_stages_of_256_shards_fit_in_with_two_places_for_each() {
+        let by_stage = STAGES.into_iter().flat_map(|stage| [stage; 512]);
+        let by_shard = (0..512).flat_map(|_| STAGES);
+        for order in [by_stage.collect::<Vec<_>>(), by_shard.collect()] {
+            let mut places = Places::new(MOST);
+            for stage in order {
                 places.take(stage).expect("a place");
             }
+            for party in STAGES.into_iter().chain(["other"]) {
+                assert!(matches!(places.take(party), Err(Full::All { .. })), "{party}");
+            }
         }
-        for party in stages.into_iter().chain(["other"]) {
-            assert!(matches!(places.take(party), Err(Full::All { .. })), "{party}");
+    }
+
+    /// What they really take, over plain text and from one machine: the taint-manager two for a shard, the others one.
+    #[test]
+    fn four_stages_of_256_shards_fit_in_though_they_are_one_party() {
+        let mut places = Places::new(MOST);
+        for _ in 0..256 {
+            for _ in 0..5 {
+                places.take("10.0.0.1").expect("a place");
+            }
         }
+        let more = (0..).take_while(|_| places.take("10.0.0.1").is_ok()).count();
+        assert_eq!(more, 256, "for people beside them");
+        places.take("10.0.0.2").expect("and some for others");
     }
 
     #[test]
@@ -196,24 +209,19 @@ mod tests {
         let refused = places.take("a").expect_err("all are taken").to_string();
         assert_eq!(
             refused,
-            "all 8 places of subscribers are taken, 1 of them by a, and most, 6, by greedy: \
-             wait, or end subscriptions that nobody needs"
+            "all 8 places of subscribers are taken, 1 of them by a: wait, or end subscriptions that nobody needs"
         );
+        assert_eq!(places.greatest(), Some(("greedy", 6)));
         places.leave("greedy");
         places.take("c").expect("the place that came back");
         places.leave("a");
         assert!(!places.by_party.contains_key("a"), "nobody is remembered who left");
         places.leave("a");
         assert_eq!(places.taken, 7, "what was not taken is not given back");
-        assert_eq!(
-            Places::new(0)
-                .take("a")
-                .expect_err("there are none")
-                .to_string()
-                .split(',')
-                .next(),
-            Some("all 0 places of subscribers are taken")
-        );
+        let mut none = Places::new(0);
+        let refused = none.take("a").expect_err("there are none").to_string();
+        assert_eq!(refused.split(',').next(), Some("all 0 places of subscribers are taken"));
+        assert_eq!(none.greatest(), None);
     }
 
     proptest! {

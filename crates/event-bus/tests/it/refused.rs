@@ -89,6 +89,8 @@ fn refusal(subscribed: Result<Response<Stream>, Status>) -> Status {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_takes_every_place_it_gets_leaves_some_for_others() {
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
     let options = ServerOptions {
         subscribers: 8,
         ..ServerOptions::default()
@@ -110,9 +112,18 @@ async fn whoever_takes_every_place_it_gets_leaves_some_for_others() {
     let first = subscribe(&world, "zone-evictor").await;
     let _second = subscribe(&world, "taint-manager").await.expect("a place is kept for it");
     let refused = refusal(subscribe(&world, "viewer").await);
-    let wanted =
-        "all 8 places of subscribers are taken, 0 of them by spiffe://bailiff/viewer, and most, 6, by spiffe://bailiff/greedy";
+    let wanted = "all 8 places of subscribers are taken, 0 of them by spiffe://bailiff/viewer: wait";
     assert!(refused.message().starts_with(wanted), "{refused:?}");
+    assert!(
+        !refused.message().contains("greedy"),
+        "who else is there is not the caller's: {refused:?}"
+    );
+    let found = warnings.take();
+    let greatest = "greatest=\"spiffe://bailiff/greedy holds 6\"";
+    assert!(
+        matches!(&found[..], [_, line] if line.contains("viewer") && line.contains(greatest)),
+        "{found:#?}"
+    );
     drop(first);
     refusal(subscribe(&world, "greedy").await);
     subscribe(&world, "viewer").await.expect("the place that came back");
@@ -147,7 +158,7 @@ async fn the_log_names_now_and_then_who_is_refused_and_why() {
     reset.expect_err("nor this one");
     let found = warnings.take();
     let [place, shard] = &found[..] else {
-        panic!("one of each kind: {found:#?}");
+        panic!("one of each kind and caller: {found:#?}");
     };
     for part in [
         "kind=\"subscribers\"",
@@ -162,11 +173,14 @@ async fn the_log_names_now_and_then_who_is_refused_and_why() {
         assert!(shard.contains(part), "{shard} lacks {part}");
     }
 
-    pass(10).await;
-    refusal(subscribe(&world, "operator").await);
-    let found = warnings.take();
-    assert!(
-        matches!(&found[..], [line] if line.contains("spiffe://bailiff/operator") && line.contains("unsaid=2")),
-        "{found:#?}"
-    );
+    // Nobody is hidden by whoever was refused before.
+    for (seconds, role, unsaid) in [(0, "operator", "unsaid=0"), (10, "viewer", "unsaid=2")] {
+        pass(seconds).await;
+        refusal(subscribe(&world, role).await);
+        let found = warnings.take();
+        assert!(
+            matches!(&found[..], [line] if line.contains(&format!("spiffe://bailiff/{role}")) && line.contains(unsaid)),
+            "{found:#?}"
+        );
+    }
 }
