@@ -151,7 +151,7 @@ impl Server {
 
     /// Identity of the bus's memory; `None` while it is down.
     pub fn incarnation(&self) -> Option<String> {
-        self.hub().map(|hub| hub.read(|engine| engine.incarnation().to_owned()))
+        self.hub()?.read(|engine| engine.incarnation().to_owned()).ok()
     }
 
     /// Ends the bus as a crash would: all streams end with UNAVAILABLE, its memory is lost, and calls fail until

@@ -21,7 +21,10 @@ use super::places::Places;
 use super::said::Said;
 use super::sending::Sending;
 use super::status::{self, DENIED};
-use crate::engine::{Answer, Command, Effect, Engine, Limits, Memory, Open, Refusal, SessionId, Ticket};
+use crate::engine::{Answer, Command, Effect, Engine, Open, Refusal, SessionId, Ticket};
+
+#[cfg(test)]
+mod tests;
 
 /// One incarnation of a bus.
 pub(super) struct Hub {
@@ -37,7 +40,8 @@ struct State {
     streams: CancellationToken,
     /// What others write does not come here.
     is_cut_off: bool,
-    engine: Box<dyn Engine>,
+    /// `None` once the hub is shut down.
+    engine: Option<Box<dyn Engine>>,
     last_ticket: Ticket,
     waiting: BTreeMap<Ticket, oneshot::Sender<Result<Answer, Refusal>>>,
     /// Whom to tell when a session is ended by the engine, and the receivers that nobody took yet.
@@ -68,6 +72,7 @@ pub(super) struct Seat {
 /// An answer that is waited for; dropping it closes a session that was opened for it and is nobody's yet.
 struct Waiting<'a> {
     hub: &'a Hub,
+    ticket: Ticket,
     answer: oneshot::Receiver<Result<Answer, Refusal>>,
 }
 
@@ -91,7 +96,7 @@ impl Hub {
             state: Mutex::new(State {
                 streams: down.child_token(),
                 is_cut_off: false,
-                engine,
+                engine: Some(engine),
                 last_ticket: 0,
                 waiting: BTreeMap::new(),
                 endings: BTreeMap::new(),
@@ -115,7 +120,7 @@ impl Hub {
     }
 
     /// The present by the engine's time, which records are of.
-    pub(super) fn time(&self) -> Now {
+    pub(super) fn time(&self) -> Result<Now, Status> {
         let now = self.now();
         self.read(|engine| engine.time(now))
     }
@@ -124,7 +129,8 @@ impl Hub {
     pub(super) fn poll(&self) {
         let now = self.now();
         let mut state = self.lock();
-        for effect in state.engine.poll(now) {
+        let effects = state.engine.as_mut().map(|engine| engine.poll(now));
+        for effect in effects.unwrap_or_default() {
             state.perform(effect, now);
         }
     }
@@ -133,8 +139,7 @@ impl Hub {
     pub(super) fn shut_down(&self) {
         self.down.cancel();
         let mut state = self.lock();
-        let nothing = Memory::new(state.engine.incarnation().to_owned(), Limits::default());
-        let engine = std::mem::replace(&mut state.engine, Box::new(nothing));
+        let engine = state.engine.take();
         let sets: Vec<_> = state.subscribers.values().filter_map(|one| one.sending.let_go()).collect();
         drop(state);
         // It takes a moment, in which it holds nobody up.
@@ -157,29 +162,36 @@ impl Hub {
         self.lock().streams.clone()
     }
 
-    /// Reads from the engine.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&dyn Engine) -> T) -> T {
-        read(&*self.lock().engine)
+    /// Reads from the engine. Of a bus that has ended nothing is told: that it is empty would be taken for the truth.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&dyn Engine) -> T) -> Result<T, Status> {
+        self.lock().engine.as_deref().map(read).ok_or_else(status::down)
     }
 
-    /// Gives the engine a command and waits for the answer, no longer than the streams last that are open now.
+    /// Gives the engine a command and waits for the answer, no longer than the streams last that are open now. Where nothing comes from
+    /// the store, no answer would, and nobody would end those that are opened from then on.
     pub(super) async fn call(&self, command: Command) -> Result<Answer, Status> {
-        let streams = self.stream_token();
-        let (tx, answer) = oneshot::channel();
-        let mut waiting = Waiting { hub: self, answer };
-        {
-            let now = self.now();
-            let mut state = self.lock();
-            let ticket = state.next_ticket();
-            state.waiting.insert(ticket, tx);
-            state.apply(ticket, command, now);
-        }
+        let (mut waiting, streams) = self.ask(command)?;
         let result = tokio::select! {
             biased;
             () = streams.cancelled() => return Err(status::down()),
             result = &mut waiting.answer => result.map_err(|_| status::down())?,
         };
         result.map_err(|refusal| self.refuse(&refusal))
+    }
+
+    /// Gives the engine a command whose answer is waited for. Whether it is cut off, and what ends when it is, are seen at one moment.
+    fn ask(&self, command: Command) -> Result<(Waiting<'_>, CancellationToken), Status> {
+        let now = self.now();
+        let mut state = self.lock();
+        if state.is_cut_off {
+            return Err(self.refuse(&Refusal::Store));
+        }
+        let ticket = state.next_ticket();
+        let (tx, answer) = oneshot::channel();
+        state.waiting.insert(ticket, tx);
+        state.apply(ticket, command, now);
+        let hub = self;
+        Ok((Waiting { hub, ticket, answer }, state.streams.clone()))
     }
 
     /// The status of a refusal, counted.
@@ -224,7 +236,9 @@ impl Hub {
         self.tell(Command::Tick);
         let now = self.now();
         self.give_up_unread(now);
-        let is_cut_off = self.read(|engine| engine.is_cut_off(now));
+        let Ok(is_cut_off) = self.read(|engine| engine.is_cut_off(now)) else {
+            return;
+        };
         let was_cut_off = std::mem::replace(&mut self.lock().is_cut_off, is_cut_off);
         if is_cut_off && !was_cut_off {
             tracing::warn!("Nothing comes from the store any more: streams end, and their owners look elsewhere");
@@ -349,7 +363,8 @@ impl State {
             Command::Close { session } => Some(*session),
             _ => None,
         };
-        for effect in self.engine.apply(ticket, command, now) {
+        let effects = self.engine.as_mut().map(|engine| engine.apply(ticket, command, now));
+        for effect in effects.unwrap_or_default() {
             self.perform(effect, now);
         }
         if let Some(session) = closed {
@@ -410,6 +425,8 @@ impl Drop for Seat {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
+        // A session that is opened for nobody is closed where the answer comes.
+        self.hub.lock().waiting.remove(&self.ticket);
         self.answer.close();
         if let Ok(Ok(Answer::Opened { session, .. })) = self.answer.try_recv() {
             self.hub.tell(Command::Close { session });

@@ -15,7 +15,6 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::Inner;
-use super::hub::Hub;
 use crate::access::Action;
 use crate::engine::Refusal;
 use crate::record::ShardStatus;
@@ -130,7 +129,12 @@ impl Collector for Sizes {
         let Some(hub) = self.0.upgrade().and_then(|inner| inner.hub()) else {
             return Ok(());
         };
-        let figures = hub.read(|engine| engine.figures());
+        let (all, now) = (BTreeSet::from(Topic::ALL), hub.now());
+        let read = hub.read(|engine| (engine.figures(), engine.shards(&all, now), engine.head().0));
+        // It has ended since.
+        let Ok((figures, shards, head)) = read else {
+            return Ok(());
+        };
         let gauge = |value: usize| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
         type Read = fn(&crate::engine::TopicFigures) -> usize;
         let per_topic: [(&str, &str, Read); 4] = [
@@ -150,15 +154,13 @@ impl Collector for Sizes {
         }
         let subscribers = encoder.encode_descriptor("subscribers", "Open subscriptions", None, MetricType::Gauge)?;
         gauge(hub.subscriber_count()).encode(subscribers)?;
-        encode_shards(&hub, &mut encoder)?;
-        encode_revision(&hub, encoder)
+        encode_shards(&shards, &mut encoder)?;
+        encode_revision(head, encoder)
     }
 }
 
 /// Whether producers are there and know what they should (design §9). A topic that nobody ever published to has no shards.
-fn encode_shards(hub: &Hub, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let (all, now) = (BTreeSet::from(Topic::ALL), hub.now());
-    let shards = hub.read(|engine| engine.shards(&all, now));
+fn encode_shards(shards: &[ShardStatus], encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
     type Read = fn(&ShardStatus) -> f64;
     let per_shard: [(&str, &str, Read); 3] = [
         (
@@ -179,7 +181,7 @@ fn encode_shards(hub: &Hub, encoder: &mut DescriptorEncoder) -> Result<(), fmt::
     ];
     for (name, help, read) in per_shard {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for status in &shards {
+        for status in shards {
             let labels = ShardLabels {
                 topic: status.topic.as_str(),
                 shard: status.shard,
@@ -190,8 +192,7 @@ fn encode_shards(hub: &Hub, encoder: &mut DescriptorEncoder) -> Result<(), fmt::
     Ok(())
 }
 
-fn encode_revision(hub: &Hub, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-    let head = hub.read(|engine| engine.head().0);
+fn encode_revision(head: u64, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
     let revision = ConstGauge::new(i64::try_from(head).unwrap_or(i64::MAX));
     revision.encode(encoder.encode_descriptor("revision", "Newest revision", None, MetricType::Gauge)?)
 }

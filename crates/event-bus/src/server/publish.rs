@@ -151,7 +151,7 @@ impl Session {
         tracing::info!(%topic, shard, producer, epoch, complete, "Session of a producer was opened");
         self.opened = Some(Opened { lease, topic });
         Ok(Answered::Opened(pb::SessionOpened {
-            incarnation: self.hub.read(|engine| engine.incarnation().to_owned()),
+            incarnation: self.hub.read(|engine| engine.incarnation().to_owned())?,
             epoch,
             complete,
         }))

@@ -55,7 +55,8 @@ pub(super) async fn open(hub: Arc<Hub>, caller: &Caller, request: pb::SubscribeR
     hub.admit_reader()?;
     // Elsewhere the reader has seen what is still to come here; it must not be shown the past. What was committed before is known
     // once this is answered, or it is lost.
-    let early = hub.read(|engine| cursor::ahead(&request.cursor, engine.incarnation(), engine.head()).filter(|_| engine.may_lag()));
+    let early =
+        hub.read(|engine| cursor::ahead(&request.cursor, engine.incarnation(), engine.head()).filter(|_| engine.may_lag()))?;
     if let Some(revision) = early {
         hub.call(Command::Witness { revision }).await?;
     }
@@ -63,7 +64,7 @@ pub(super) async fn open(hub: Arc<Hub>, caller: &Caller, request: pb::SubscribeR
         let incarnation = engine.incarnation().to_owned();
         let position = cursor::position(&request.cursor, &incarnation, engine.head(), fingerprint);
         (incarnation, position)
-    });
+    })?;
     let position = position.map_err(|refusal| hub.refuse(&refusal))?;
     let topics = selection.topics.iter().copied().collect();
     let seat = hub.seat(caller.party(), subscriber.clone(), topics)?;
@@ -161,15 +162,15 @@ impl Reader {
             if let Some(step) = self.next_chunk()? {
                 return Ok(step);
             }
-            if self.has_news() {
-                self.read();
+            if self.has_news()? {
+                self.read()?;
                 continue;
             }
             if std::mem::take(&mut self.owes_boundary) {
                 return Ok(Step::Boundary(pb::Boundary { cursor: self.cursor() }));
             }
             if self.owes_bookmark {
-                let Some(bookmark) = self.mk_bookmark() else { continue };
+                let Some(bookmark) = self.mk_bookmark()? else { continue };
                 self.owes_bookmark = false;
                 return Ok(bookmark);
             }
@@ -182,9 +183,9 @@ impl Reader {
         }
     }
 
-    fn has_news(&self) -> bool {
+    fn has_news(&self) -> Result<bool, Status> {
         // Whoever resumes is told all shards before the boundary, even if it missed nothing.
-        self.owes_shards || self.hub.read(|engine| self.is_behind(engine))
+        Ok(self.owes_shards || self.hub.read(|engine| self.is_behind(engine))?)
     }
 
     fn is_behind(&self, engine: &dyn Engine) -> bool {
@@ -195,7 +196,7 @@ impl Reader {
     }
 
     /// Takes everything there is as one set.
-    fn read(&mut self) {
+    fn read(&mut self) -> Result<(), Status> {
         let now = self.hub.now();
         let owes_shards = std::mem::take(&mut self.owes_shards);
         let set = self.hub.read(|engine| {
@@ -207,7 +208,7 @@ impl Reader {
                 },
                 _ => set,
             }
-        });
+        })?;
         let Set {
             snapshot,
             records,
@@ -223,7 +224,7 @@ impl Reader {
             }));
         } else if !owes_shards && records.is_empty() && shards.is_empty() {
             // News of other topics only.
-            return;
+            return Ok(());
         }
         self.hub.metrics.delivered(records.len());
         let pending = Pending {
@@ -233,6 +234,7 @@ impl Reader {
         };
         self.seat.sending.begin(pending, now.mono);
         self.is_in_set = true;
+        Ok(())
     }
 
     /// The next part of the set that is being sent.
@@ -240,7 +242,7 @@ impl Reader {
         if !self.is_in_set {
             return Ok(None);
         }
-        let (now, time) = (self.hub.now().mono, self.hub.time().mono);
+        let (now, time) = (self.hub.now().mono, self.hub.time()?.mono);
         let chunk = self.seat.sending.take(self.hub.options.chunk_bytes, time, now)?;
         let Some(Chunk { mut changes, upto }) = chunk else {
             return Ok(None);
@@ -254,14 +256,16 @@ impl Reader {
 
     /// All shards as they are at the reader's position; `None` if there is news, which come first: a shard that is complete says that a
     /// key which is missing is not there.
-    fn mk_bookmark(&self) -> Option<Step> {
+    fn mk_bookmark(&self) -> Result<Option<Step>, Status> {
         let now = self.hub.now();
         let shards = self
             .hub
             .read(|engine| (!self.is_behind(engine)).then(|| engine.shards(&self.selection.topics, now)))?;
-        Some(Step::Bookmark(pb::Bookmark {
-            cursor: self.cursor(),
-            shards: shards.iter().map(envelope::to_shard_status).collect(),
+        Ok(shards.map(|shards| {
+            Step::Bookmark(pb::Bookmark {
+                cursor: self.cursor(),
+                shards: shards.iter().map(envelope::to_shard_status).collect(),
+            })
         }))
     }
 

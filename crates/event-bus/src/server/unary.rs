@@ -16,8 +16,8 @@ pub(super) fn history(hub: &Hub, caller: &Caller, request: &pb::GetHistoryReques
     let topic = envelope::topic("topic", &request.topic).map_err(|error| hub.refuse_invalid(&error))?;
     caller.check(&hub.metrics, Action::Read, topic)?;
     envelope::check_key(topic, &request.key).map_err(|error| hub.refuse_invalid(&error))?;
-    let now = hub.time().mono;
-    let (records, incarnation) = hub.read(|engine| (engine.history(topic, &request.key), engine.incarnation().to_owned()));
+    let now = hub.time()?.mono;
+    let (records, incarnation) = hub.read(|engine| (engine.history(topic, &request.key), engine.incarnation().to_owned()))?;
     Ok(pb::GetHistoryResponse {
         records: records.iter().map(|record| record.to_envelope(now)).collect(),
         incarnation,
@@ -36,11 +36,11 @@ pub(super) fn status(hub: &Hub, caller: &Caller) -> Result<pb::GetStatusResponse
     }
     match refusal {
         Some(denied) if readable.is_empty() => Err(caller.refuse(&hub.metrics, &denied)),
-        _ => Ok(status_of(hub, &readable)),
+        _ => status_of(hub, &readable),
     }
 }
 
-fn status_of(hub: &Hub, topics: &BTreeSet<Topic>) -> pb::GetStatusResponse {
+fn status_of(hub: &Hub, topics: &BTreeSet<Topic>) -> Result<pb::GetStatusResponse, Status> {
     let now = hub.now();
     let (mut response, figures) = hub.read(|engine| {
         let response = pb::GetStatusResponse {
@@ -58,7 +58,7 @@ fn status_of(hub: &Hub, topics: &BTreeSet<Topic>) -> pb::GetStatusResponse {
                 (figures, shards)
             });
         (response, figures.collect::<Vec<_>>())
-    });
+    })?;
     for (figures, shards) in figures {
         response.topics.push(pb::TopicStatus {
             topic: figures.topic.to_string(),
@@ -68,7 +68,7 @@ fn status_of(hub: &Hub, topics: &BTreeSet<Topic>) -> pb::GetStatusResponse {
             shards: shards.iter().map(envelope::to_shard_status).collect(),
         });
     }
-    response
+    Ok(response)
 }
 
 pub(super) async fn reset_epoch(
