@@ -17,6 +17,7 @@ mod permissions;
 mod policies;
 mod properties;
 mod refusals;
+mod restarts;
 mod retries;
 mod rollout;
 mod routing;

@@ -351,13 +351,18 @@ impl Cluster {
     /// Binds what is unbound, runs what is bound, and finishes what is being deleted.
     pub fn kubelets(&mut self) {
         for pod in self.pods() {
-            if pod.deleting {
-                self.remove(&path_of(&pod));
-            } else if !pod.bound {
-                self.bind(&pod);
-            } else if !pod.ready && !pod.is_terminal() {
-                self.set_phase(&pod, "Running", true);
-            }
+            self.kubelet(&pod);
+        }
+    }
+
+    /// The next of these things for one pod.
+    pub fn kubelet(&mut self, pod: &Pod) {
+        if pod.deleting {
+            self.remove(&path_of(pod));
+        } else if !pod.bound {
+            self.bind(pod);
+        } else if !pod.ready && !pod.is_terminal() {
+            self.set_phase(pod, "Running", true);
         }
     }
 }

@@ -162,13 +162,8 @@ impl Story {
 
     fn kubelet(&mut self) {
         let pods = self.cluster.pods();
-        let Some(pod) = self.dice.pick(&pods) else { return };
-        if pod.deleting {
-            self.cluster.remove(&path_of(&pod));
-        } else if !pod.bound {
-            self.cluster.bind(&pod);
-        } else if !pod.ready && !pod.is_terminal() {
-            self.cluster.set_phase(&pod, "Running", true);
+        if let Some(pod) = self.dice.pick(&pods) {
+            self.cluster.kubelet(&pod);
         }
     }
 
