@@ -2,9 +2,11 @@
 
 mod kubernetes;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, pending};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bailiff_model::{Mono, ResourceVersion, Shard};
@@ -73,6 +75,8 @@ pub struct Candidates {
     metrics: Metrics,
     clock: Clock,
     seed: Seed,
+    /// One for each of them.
+    seeds: Arc<Mutex<BTreeMap<String, Seed>>>,
     board: Board,
 }
 
@@ -94,6 +98,7 @@ impl Candidates {
             metrics: metrics.clone(),
             clock: clock.clone(),
             seed: seed.clone(),
+            seeds: Arc::default(),
             board: Board::new(shards),
         }
     }
@@ -115,7 +120,7 @@ impl Candidates {
             elector: Elector::new(options.identity.clone(), options.shard, options.periods.clone()),
             status: self.metrics.status.get_or_create(&labels).clone(),
             clock: self.clock.clone(),
-            seed: self.seed.fork(&format!("lease {} {}", options.name(), options.identity)),
+            seed: self.seed_of(&options),
             board: self.board.clone(),
             asked: asked.clone(),
             last: None,
@@ -125,6 +130,17 @@ impl Candidates {
             options,
         };
         (Leadership::of(watched, slack, asked), driver.run(release))
+    }
+
+    /// What a candidate draws from. Who stands again draws on: else it would repeat the pauses of the last time, which are to keep
+    /// candidates apart.
+    fn seed_of(&self, options: &Options) -> Seed {
+        let candidate = format!("lease {} {}", options.name(), options.identity);
+        let mut seeds = self.seeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = seeds
+            .entry(candidate)
+            .or_insert_with_key(|candidate| self.seed.fork(candidate));
+        seed.clone()
     }
 }
 

@@ -345,3 +345,19 @@ async fn a_renewal_is_no_news() {
     assert!(tokio::time::timeout(60 * SECOND, watched.changed()).await.is_err());
     assert!(watched.is_leading_now(clock.now()), "renewed all the while");
 }
+
+/// The first time it draws as it always did, so that what was played can be played again.
+#[tokio::test]
+async fn a_candidate_that_stands_again_draws_other_numbers() {
+    let metrics = Metrics::register(&crate::Metrics::new());
+    let candidates = Candidates::new(Server::default().client(), 1, &metrics, &mk_clock(), &Seed::new(1));
+    let shard = Shard { index: 0, count: 1 };
+    let draw = |identity: &str| {
+        let options = Options::new(&LeaderElectionArgs::default(), "taint-manager", shard, identity.to_owned());
+        candidates.clone().seed_of(&options).uuid()
+    };
+    let first = draw("a");
+    assert_eq!(first, Seed::new(1).fork("lease taint-manager-0 a").uuid());
+    assert_ne!(draw("a"), first);
+    assert_eq!(draw("b"), Seed::new(1).fork("lease taint-manager-0 b").uuid());
+}
