@@ -3,22 +3,24 @@
 //! What is asked, and what an answer means, is `cluster`'s.
 
 mod bucket;
+mod flaw;
 mod limit;
 mod paced;
 mod transport;
 
-use std::fmt;
 use std::time::Duration;
 
-use http::Uri;
+use http::uri::Scheme;
 use kube::client::Body;
 use kube::config::{InClusterError, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::Clock;
 use crate::args::KubeArgs;
+use flaw::Plugin;
 
 pub use bucket::TokenBucket;
+pub use flaw::Flaw;
 pub use limit::Limiter;
 pub use paced::{Attention, LOOK};
 pub use transport::{Answer, Answering, Content, Room, SendError, Transport};
@@ -40,16 +42,11 @@ pub enum Error {
         /// The file.
         file: String,
         /// What is wrong with it.
-        source: KubeconfigError,
+        source: Flaw,
     },
     /// Neither a kubeconfig nor a service account was found: a matter of configuration (exit code 64).
-    #[error("no --kubeconfig, no default kubeconfig ({kubeconfig}), and not in a pod")]
-    Infer {
-        /// What is wrong with the default kubeconfig.
-        kubeconfig: KubeconfigError,
-        /// What a pod has.
-        source: InClusterError,
-    },
+    #[error("no --kubeconfig, and neither a default kubeconfig nor what a pod has can be used")]
+    Infer(#[source] Neither),
     /// The API server is to be reached through a proxy: a matter of configuration (exit code 64).
     #[error("invalid value '{url}' for 'proxy-url' of the cluster '{cluster}' in the kubeconfig: API servers are reached directly")]
     Proxy {
@@ -60,7 +57,7 @@ pub enum Error {
     },
     /// The configuration asks for what this client cannot do, such as TLS files that are none.
     #[error("what the kubeconfig or the service account says cannot be used; see '--kubeconfig'")]
-    Build(#[source] kube::Error),
+    Build(#[source] Flaw),
     /// A running process cannot go to another API server, as it may hold a Lease of the first.
     #[error("the API server was '{was}' at the start, and is '{is}' by now; a restart is needed to go there")]
     Moved {
@@ -71,13 +68,18 @@ pub enum Error {
     },
 }
 
-/// An API server.
-#[derive(PartialEq)]
-struct Server {
-    url: Uri,
-    /// The name that its certificate has, if that is not the URL's.
-    name: Option<String>,
+/// Why neither of two is of use.
+#[derive(Debug, thiserror::Error)]
+#[error("kubeconfig: {kubeconfig}; pod: {pod}")]
+pub struct Neither {
+    kubeconfig: Flaw,
+    /// kube's words have those of their causes in them.
+    pod: InClusterError,
 }
+
+/// An API server, as it is shown: two that are shown alike are the same.
+#[derive(PartialEq)]
+struct Server(String);
 
 /// A client as these flags say, which sends what it is given at once; `user` tells the API server's logs who it is. Who uses it takes the
 /// tokens of a [`Limiter`], or has a pace of its own as leader election does: one request at a time for each Lease, whose renewals must
@@ -113,7 +115,7 @@ fn renewed(first: &Config, args: &KubeArgs, user: &str, looks: Option<Clock>) ->
 }
 
 fn transport(config: &Config, looks: Option<Clock>) -> Result<Transport, Error> {
-    Transport::new(config, connector(looks)).map_err(Error::Build)
+    Transport::new(config, connector(looks)).map_err(|error| Error::Build(Plugin::of(config).flaw(error)))
 }
 
 fn connector(looks: Option<Clock>) -> paced::Connector {
@@ -155,9 +157,9 @@ fn load(args: &KubeArgs) -> Result<Config, Error> {
     let Some(file) = &args.kubeconfig else {
         return infer();
     };
-    let refuse = |source| Error::Kubeconfig {
+    let refuse = |error: KubeconfigError| Error::Kubeconfig {
         file: file.display().to_string(),
-        source,
+        source: error.into(),
     };
     let kubeconfig = Kubeconfig::read_from(file).map_err(refuse)?;
     require_direct(&kubeconfig)?;
@@ -170,7 +172,12 @@ fn infer() -> Result<Config, Error> {
     if let Ok(kubeconfig) = &kubeconfig {
         require_direct(kubeconfig)?;
     }
-    let in_cluster = |kubeconfig| Config::incluster().map_err(|source| Error::Infer { kubeconfig, source });
+    let in_cluster = |error: KubeconfigError| {
+        Config::incluster().map_err(|pod| {
+            let kubeconfig = error.into();
+            Error::Infer(Neither { kubeconfig, pod })
+        })
+    };
     let mut config = kubeconfig.and_then(direct).or_else(in_cluster)?;
     config.apply_debug_overrides();
     Ok(config)
@@ -211,11 +218,19 @@ fn require_direct(kubeconfig: &Kubeconfig) -> Result<(), Error> {
 // === impl Server ===
 
 impl Server {
+    /// Without what it is told of who asks, and with what a URL may leave out left out.
     fn of(config: &Config) -> Self {
-        Self {
-            url: config.cluster_url.clone(),
-            name: config.tls_server_name.clone(),
-        }
+        let url = &config.cluster_url;
+        let usual = if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+        let scheme = url.scheme_str().unwrap_or_default();
+        let host = url.host().unwrap_or_default().to_ascii_lowercase();
+        let port = url.port_u16().filter(|port| *port != usual);
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
+        let path = url.path().trim_end_matches('/');
+        // Its certificate has another name.
+        let name = config.tls_server_name.as_ref();
+        let name = name.map_or_else(String::new, |name| format!(" as {name}"));
+        Self(format!("{scheme}://{host}{port}{path}{name}"))
     }
 
     /// Refuses a configuration that says another one.
@@ -225,23 +240,9 @@ impl Server {
             return Ok(());
         }
         Err(Error::Moved {
-            was: self.to_string(),
-            is: now.to_string(),
+            was: self.0.clone(),
+            is: now.0,
         })
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.url.scheme_str().unwrap_or_default();
-        // Without what it is told of who asks.
-        let authority = self.url.authority().map_or("", |authority| authority.as_str());
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        write!(f, "{scheme}://{host}{}", self.url.path().trim_end_matches('/'))?;
-        match &self.name {
-            Some(name) => write!(f, " as {name}"),
-            None => Ok(()),
-        }
     }
 }
 

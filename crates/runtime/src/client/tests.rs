@@ -1,8 +1,12 @@
 //! What is read of kubeconfigs.
 
+use std::env::VarError;
 use std::process::Command;
 
+use serde_json::json;
+
 use super::*;
+use crate::shutdown::chain;
 
 /// A kubeconfig whose clusters say this.
 fn mk_kubeconfig(cluster: &str) -> String {
@@ -36,7 +40,7 @@ fn a_proxy_is_refused_by_the_name_of_its_field_and_without_its_password() {
     assert_eq!(config.cluster_url, "https://192.0.2.1");
 }
 
-/// The variables are set in a process of its own: this very test. What is no URL is nobody's business either.
+/// The variables are set in a process of its own: this very test. What is no URL, or no list of hosts, is nobody's business either.
 #[test]
 fn a_proxy_of_the_environment_is_not_gone_through() {
     const NAME: &str = "client::tests::a_proxy_of_the_environment_is_not_gone_through";
@@ -45,11 +49,16 @@ fn a_proxy_of_the_environment_is_not_gone_through() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kubeconfig");
         std::fs::write(&file, mk_kubeconfig("")).unwrap();
-        for proxy in ["http://192.0.2.8:3128", "no URL"] {
+        for (proxy, besides) in [
+            ("http://192.0.2.8:3128", ""),
+            ("no URL", ""),
+            ("http://192.0.2.8:3128", "no host,"),
+        ] {
             let mut command = Command::new(&tests);
             command
                 .args(["--exact", NAME])
                 .env("HTTPS_PROXY", proxy)
+                .env("NO_PROXY", besides)
                 .env("KUBECONFIG", &file);
             let output = command.output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -65,17 +74,111 @@ fn a_proxy_of_the_environment_is_not_gone_through() {
     }
 }
 
+/// What must not be shown: a kubeconfig and what a plugin says are full of such.
+const SECRET: &str = "s3cr3t";
+
+/// An error as it is logged and as it is printed.
+fn shown(error: &Error) -> String {
+    let shown = chain(error);
+    assert!(!format!("{shown} {error:?}").contains(SECRET), "{shown} {error:?}");
+    shown
+}
+
 #[test]
-fn a_server_is_another_one_if_its_url_or_its_name_is() {
+fn a_kubeconfig_that_cannot_be_read_is_told_by_its_place_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    for (text, place) in [
+        (
+            format!("users:\n- name: u\n  user:\n    token: {SECRET}\n   broken: [\n"),
+            "line 5, column 4",
+        ),
+        (format!("apiVersion: v1\nusers: {SECRET}\n"), "line 2, column 8"),
+        (format!("users:\n- name: u\n  user: [{SECRET}]\n"), "line 3, column 9"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let args = KubeArgs {
+            kubeconfig: Some(file.clone()),
+            ..KubeArgs::default()
+        };
+        let refused = shown(&config(&args, "test").unwrap_err());
+        let message = format!(
+            "invalid value '{}' for '--kubeconfig': failed to parse kubeconfig YAML at {place}",
+            file.display()
+        );
+        assert_eq!(refused, message);
+    }
+}
+
+#[test]
+fn a_plugin_that_fails_is_told_by_its_name_alone() {
+    let fail = |command: &str, script: &str| {
+        let mut config = Config::new("http://192.0.2.1".parse().unwrap());
+        let mut exec = json!({"command": command, "args": ["-c", script], "interactiveMode": "Never"});
+        exec["env"] = json!([{"name": "TOKEN", "value": SECRET}]);
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        shown(&transport(&config, None).unwrap_err())
+    };
+    let (begin, none) = (
+        "what the kubeconfig or the service account says cannot be used; see '--kubeconfig'",
+        SECRET,
+    );
+    for (command, script, flaw) in [
+        (
+            "sh",
+            format!("echo {SECRET}; echo {SECRET} >&2; exit 3"),
+            "the credential plugin 'sh' failed: exit status: 3",
+        ),
+        (
+            "sh",
+            format!("echo 'status: {SECRET}'"),
+            "what the credential plugin 'sh' answers is no ExecCredential at line 1, column 9",
+        ),
+        (
+            "sh",
+            format!("echo 'status: {{token: t, expirationTimestamp: {SECRET}}}'"),
+            "the credential plugin 'sh' answers a time of expiry that is none",
+        ),
+        (
+            "/no/plugin",
+            none.to_owned(),
+            "the credential plugin '/no/plugin' cannot be run: No such file or directory (os error 2)",
+        ),
+    ] {
+        assert_eq!(fail(command, &script), format!("{begin}: {flaw}"));
+    }
+}
+
+#[test]
+fn who_finds_no_configuration_is_told_why_of_both_places_and_once() {
+    let neither = Neither {
+        kubeconfig: KubeconfigError::CurrentContextNotSet.into(),
+        pod: InClusterError::ReadEnvironmentVariable(VarError::NotPresent),
+    };
+    let begin = "no --kubeconfig, and neither a default kubeconfig nor what a pod has can be used";
+    let pod = "failed to read an incluster environment variable: environment variable not found";
+    let message = format!("{begin}: kubeconfig: failed to determine current context; pod: {pod}");
+    assert_eq!(chain(&Error::Infer(neither)), message);
+}
+
+#[test]
+fn a_server_is_another_one_if_it_is_shown_as_another_one() {
     let mk = |url: &str, name: Option<&str>| {
         let mut config = Config::new(url.parse().unwrap());
         config.tls_server_name = name.map(str::to_owned);
         config
     };
-    let first = Server::of(&mk("https://me:secret@192.0.2.1:6443", Some("a")));
-    assert!(first.require(&mk("https://me:secret@192.0.2.1:6443/", Some("a"))).is_ok());
+    for (first, same) in [
+        ("https://me:secret@192.0.2.1:6443", "https://192.0.2.1:6443/"),
+        ("https://192.0.2.1", "https://me@192.0.2.1:443"),
+        ("http://192.0.2.1:80/k/", "http://192.0.2.1/k"),
+        ("https://[2001:db8::1]:443/", "https://[2001:DB8::1]"),
+    ] {
+        Server::of(&mk(first, None)).require(&mk(same, None)).unwrap();
+    }
+    let first = Server::of(&mk("https://me:secret@192.0.2.1:6443/", Some("a")));
     for (now, name, is) in [
-        ("https://192.0.2.1", Some("a"), "https://192.0.2.1 as a"),
+        ("https://192.0.2.1:443", Some("a"), "https://192.0.2.1 as a"),
         ("http://me:secret@192.0.2.1:6443", Some("a"), "http://192.0.2.1:6443 as a"),
         (
             "https://me:secret@192.0.2.1:6443/k/",
@@ -83,6 +186,7 @@ fn a_server_is_another_one_if_its_url_or_its_name_is() {
             "https://192.0.2.1:6443/k as a",
         ),
         ("https://me:secret@192.0.2.1:6443", None, "https://192.0.2.1:6443"),
+        ("https://[2001:db8::1]:6443", Some("a"), "https://[2001:db8::1]:6443 as a"),
     ] {
         let moved = first.require(&mk(now, name)).unwrap_err().to_string();
         let was = "the API server was 'https://192.0.2.1:6443 as a' at the start";

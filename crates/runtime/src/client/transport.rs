@@ -38,6 +38,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
+use super::flaw::{Flaw, Plugin};
 use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
 pub use content::Content;
@@ -71,7 +72,7 @@ enum Reading {
 /// A request under way: dropping it calls it off.
 pub struct Answering {
     answer: Answered,
-    /// What is to be told if it is refused for its credentials.
+    /// What is to be told if it is refused for its credentials, or has none.
     renewal: Option<Arc<Renewal>>,
     _waiting: Waiting,
 }
@@ -172,12 +173,14 @@ impl Transport {
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from);
+        let plugin = Plugin::of(config);
         let send = move |lane, request| {
             let sending = Sending {
                 pools: Arc::clone(&pools),
                 lane: Some(lane),
             };
-            layers.service(sending).oneshot(request).map_err(SendError).boxed()
+            let (sent, plugin) = (layers.service(sending).oneshot(request), plugin.clone());
+            sent.map_err(move |error| SendError(plugin.told(error))).boxed()
         };
         Ok(Self::from(Ways {
             send: Box::new(send),
@@ -391,9 +394,12 @@ impl Future for Answering {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let answered = self.answer.as_mut().poll(context);
-        if let (Poll::Ready(Ok(answer)), Some(renewal)) = (&answered, &self.renewal)
-            && answer.status() == StatusCode::UNAUTHORIZED
-        {
+        let is_refused = match &answered {
+            Poll::Ready(Ok(answer)) => answer.status() == StatusCode::UNAUTHORIZED,
+            Poll::Ready(Err(SendError(error))) => error.is::<Flaw>(),
+            Poll::Pending => false,
+        };
+        if is_refused && let Some(renewal) = &self.renewal {
             Renewal::refused(renewal);
         }
         answered

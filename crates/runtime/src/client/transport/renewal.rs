@@ -1,8 +1,9 @@
 //! Credentials that an API server does not accept any more are read again, from where they were read at the start.
 //!
 //! A token in a file is read again by itself, before it ends. A certificate, a kubeconfig that was written anew, or what a plugin
-//! answered without saying for how long, ends unannounced: all that tells is the server's 401. What is sent afterwards goes the new ways;
-//! what is under way on the old ones, or has room there, ends there.
+//! answered without saying for how long, ends unannounced: all that tells is the server's 401. A plugin that said for how long is asked
+//! again where a request is sent, which fails with it: that is taken for a refusal, too, as the kubeconfig may say another way by now. What
+//! is sent afterwards goes the new ways; what is under way on the old ones, or has room there, ends there.
 //!
 //! Who reads may have to wait for a plugin, for as long as that likes. So a thread of its own does, which owns nothing that others wait
 //! for, and which the end of the process does not wait for either. It needs no runtime: connections come about where a request is sent,
@@ -17,8 +18,9 @@ use super::{Present, Transport};
 use crate::client::Error;
 use crate::shutdown::chain;
 
-/// From one reading to the next, and from one line of the log about it to the next: a plugin is a program that may ask others, and whoever
-/// has no credentials is refused with each request.
+/// From one reading to the next, and from one line of the log about it to the next: a plugin is a program that may ask others, runs
+/// twice for each reading, as kube asks it for a certificate and then for a token, and whoever has no credentials is refused with each
+/// request. A plugin that fails only the first time gives no certificate, and nobody hears of it but from the next refusal.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Makes the ways anew. It may block.
@@ -37,7 +39,7 @@ pub(super) struct Renewal {
 #[derive(Debug, Default)]
 struct State {
     not_before: Option<Instant>,
-    is_read: bool,
+    is_reading: bool,
 }
 
 /// What a refusal leads to.
@@ -75,7 +77,7 @@ impl Transport {
 // === impl Renewal ===
 
 impl Renewal {
-    /// A request was refused for its credentials. Nobody waits for what comes of that.
+    /// A request was refused for its credentials, or had none. Nobody waits for what comes of that.
     pub(super) fn refused(renewal: &Arc<Self>) {
         let next = renewal.state().refused(Instant::now());
         match next {
@@ -83,7 +85,7 @@ impl Renewal {
             Next::Read => Reading(Arc::clone(renewal)).begin(),
             Next::Overdue => tracing::warn!(
                 client = renewal.user,
-                "Credentials that the API server refused are still being read; a plugin that does not answer?"
+                "Credentials that failed are still being read again; a plugin that does not answer?"
             ),
         }
     }
@@ -101,7 +103,7 @@ impl State {
             return Next::Nothing;
         }
         self.not_before = Some(now + EVERY);
-        if std::mem::replace(&mut self.is_read, true) {
+        if std::mem::replace(&mut self.is_reading, true) {
             Next::Overdue
         } else {
             Next::Read
@@ -119,7 +121,7 @@ impl Reading {
             tracing::warn!(
                 client = renewal.user,
                 error = %chain(&error),
-                "No thread to read credentials that the API server refused"
+                "No thread to read credentials again that failed"
             );
         }
     }
@@ -129,12 +131,12 @@ impl Reading {
         match (renewal.read)() {
             Ok(transport) => {
                 renewal.ways.set(transport.ways.get());
-                tracing::info!(client = renewal.user, "Read credentials again that the API server refused");
+                tracing::info!(client = renewal.user, "Read credentials again, as the last ones failed");
             }
             Err(error) => tracing::warn!(
                 client = renewal.user,
                 error = %chain(&error),
-                "Credentials that the API server refused could not be read again"
+                "Credentials that failed could not be read again"
             ),
         }
     }
@@ -142,7 +144,7 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.0.state().is_read = false;
+        self.0.state().is_reading = false;
     }
 }
 

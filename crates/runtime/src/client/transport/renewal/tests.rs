@@ -4,6 +4,7 @@ use std::sync::mpsc;
 
 use http::{Request, StatusCode};
 use kube::Config;
+use kube::config::KubeconfigError;
 use tokio::runtime::Builder;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -12,8 +13,8 @@ use super::*;
 use crate::Clock;
 use crate::args::KubeArgs;
 use crate::client::transport::tests::server::{BOTH, Server, mk_server, until};
-use crate::client::transport::{Content, Room};
-use crate::client::{connect_paced, connector};
+use crate::client::transport::{Attention, Content, Room};
+use crate::client::{self, connect_paced};
 use crate::tls::tests::pki::Files;
 
 async fn send(transport: &Transport, room: Room) -> StatusCode {
@@ -28,7 +29,7 @@ async fn ask(transport: &Transport) -> StatusCode {
 /// What is answered, and after what came of it.
 async fn ask_twice(transport: &Transport) -> [u16; 2] {
     let first = ask(transport).await;
-    until(|| !transport.renewal.as_ref().unwrap().state().is_read).await;
+    until(|| !transport.renewal.as_ref().unwrap().state().is_reading).await;
     [first, ask(transport).await].map(|status| status.as_u16())
 }
 
@@ -42,7 +43,7 @@ async fn pass() {
 fn mk_transport(config: &Config, token: &str) -> Result<Transport, Error> {
     let mut config = config.clone();
     config.auth_info.token = Some(token.to_owned().into());
-    Transport::new(&config, connector(None)).map_err(Error::Build)
+    client::transport(&config, None)
 }
 
 fn want(server: &Server, shown: &[u8]) {
@@ -65,7 +66,7 @@ fn they_are_read_once_a_minute_at_most_and_once_at_a_time() {
         (559_999, true, Next::Nothing),
         (560_000, true, Next::Read),
     ] {
-        state.is_read &= !has_ended;
+        state.is_reading &= !has_ended;
         assert_eq!(state.refused(begin + millis(after)), next, "after {after} ms");
     }
 }
@@ -83,7 +84,7 @@ async fn requests_are_refused_until_credentials_were_read_that_are_not() {
                 .unwrap()
                 .renewed_by("test", move || match count.fetch_add(1, Ordering::SeqCst) {
                     0 => mk_transport(&config, "second"),
-                    1 => Err(Error::Build(kube::Error::Service("it cannot be read".into()))),
+                    1 => Err(Error::Build(KubeconfigError::FindPath.into())),
                     2 => panic!("nobody thought of this"),
                     _ => mk_transport(&config, "third"),
                 });
@@ -116,7 +117,7 @@ fn who_reads_without_an_end_holds_up_nothing() {
     let read = move || {
         count.fetch_add(1, Ordering::SeqCst);
         let _ = never.lock().unwrap().recv();
-        Err(Error::Build(kube::Error::Service("it was too late".into())))
+        Err(Error::Build(KubeconfigError::FindPath.into()))
     };
     std::thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -198,4 +199,27 @@ async fn another_server_is_not_gone_to() {
     assert_eq!(there.connections(), 0);
     write(&here, "", "new");
     assert_eq!(ask_twice(&transport).await, [401, 200]);
+}
+
+/// What a plugin answered is over, so it is asked again by a request, which fails with it: no server says so.
+#[tokio::test]
+async fn a_request_that_gets_no_credentials_of_a_plugin_is_as_good_as_refused() {
+    let server = mk_server(None).await;
+    want(&server, b"Bearer new");
+    let directory = tempfile::tempdir().unwrap();
+    let [kubeconfig, answer] = ["kubeconfig", "answer"].map(|name| directory.path().join(name));
+    let answers = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","#;
+    let status = r#""status":{"token":"new","expirationTimestamp":"2000-01-01T00:00:00Z"}}"#;
+    std::fs::write(&answer, format!("{answers}{status}")).unwrap();
+    let plugin = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never","command":"cat","args":["#;
+    write_kubeconfig(&kubeconfig, &server, "", &format!("{plugin}{answer:?}]}}"));
+    let transport = connect(&kubeconfig).await;
+    assert_eq!(ask_twice(&transport).await, [200, 200]);
+    std::fs::remove_file(&answer).unwrap();
+    write_kubeconfig(&kubeconfig, &server, "", r#""token":"new""#);
+    let request = Request::get("/api").body(Content::default()).unwrap();
+    let failed = transport.open(request, Attention::Usual).await.unwrap_err();
+    assert_eq!(failed.to_string(), "the credential plugin 'cat' failed: exit status: 1");
+    until(|| !transport.renewal.as_ref().unwrap().state().is_reading).await;
+    assert_eq!(ask(&transport).await, StatusCode::OK);
 }

@@ -1,0 +1,80 @@
+//! What is wrong with how a client asks, without what is secret: a kubeconfig holds tokens and keys, and so does what a plugin says.
+
+use std::sync::Arc;
+
+use kube::Config;
+use kube::client::AuthError;
+use kube::config::KubeconfigError;
+use tower::BoxError;
+
+/// In kube's words, which have those of their causes in them, but for those that quote.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Flaw(String);
+
+/// Who is asked for credentials, by the name that the configuration has for it.
+#[derive(Clone, Debug)]
+pub(super) struct Plugin(Arc<str>);
+
+// === impl Flaw ===
+
+impl From<KubeconfigError> for Flaw {
+    fn from(error: KubeconfigError) -> Self {
+        Self(match error {
+            // It shows the lines around, and what stands where something else is expected.
+            KubeconfigError::Parse(error) => format!("failed to parse kubeconfig YAML{}", place(&error)),
+            error => error.to_string(),
+        })
+    }
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    pub(super) fn of(config: &Config) -> Self {
+        let exec = config.auth_info.exec.as_ref().and_then(|exec| exec.command.as_ref());
+        let provider = config.auth_info.auth_provider.as_ref().map(|provider| &provider.name);
+        Self(provider.or(exec).map_or("", String::as_str).into())
+    }
+
+    /// What keeps a client from being.
+    pub(super) fn flaw(&self, error: kube::Error) -> Flaw {
+        match error {
+            kube::Error::Auth(error) => self.failed(&error),
+            kube::Error::InferKubeconfig(error) => Flaw::from(error),
+            error => Flaw(error.to_string()),
+        }
+    }
+
+    /// The error of a request: a [`Flaw`] if there were no credentials to send it with.
+    pub(super) fn told(&self, error: BoxError) -> BoxError {
+        match error.downcast::<AuthError>() {
+            Ok(error) => self.failed(&error).into(),
+            Err(error) => error,
+        }
+    }
+
+    fn failed(&self, error: &AuthError) -> Flaw {
+        let Self(name) = self;
+        Flaw(match error {
+            AuthError::AuthExecStart(error) => format!("the credential plugin '{name}' cannot be run: {error}"),
+            // It shows the plugin's arguments and environment, and what it wrote.
+            AuthError::AuthExecRun { out, .. } => format!("the credential plugin '{name}' failed: {}", out.status),
+            AuthError::AuthExecParse(error) => {
+                format!(
+                    "what the credential plugin '{name}' answers is no ExecCredential{}",
+                    place(error)
+                )
+            }
+            AuthError::MalformedTokenExpirationDate(_) => {
+                format!("the credential plugin '{name}' answers a time of expiry that is none")
+            }
+            error => error.to_string(),
+        })
+    }
+}
+
+fn place(error: &serde_saphyr::Error) -> String {
+    let place = error.location();
+    place.map_or_else(String::new, |at| format!(" at line {}, column {}", at.line(), at.column()))
+}
