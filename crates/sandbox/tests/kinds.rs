@@ -3,11 +3,13 @@
 use bailiff_sandbox::User;
 use serde_json::{Value, json};
 
+#[path = "kinds/scales.rs"]
+mod scales;
 #[path = "refusals/server.rs"]
 #[allow(dead_code, reason = "another file uses the rest")]
 mod server;
 
-use server::{MERGE, PODS, STRATEGIC, Server, causes, pod};
+use server::{MERGE, PODS, Server, causes, pod};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
@@ -286,89 +288,47 @@ async fn whoever_may_only_patch_creates_nothing() {
     assert_eq!(server.send_as(bob(), "PATCH", &applied, apply, &given).await.0, 200);
 }
 
+/// The key is that of a real server, whose names of old some kinds keep.
 #[tokio::test(start_paused = true)]
-async fn custom_resources_have_a_scale_where_their_definition_says() {
+async fn an_update_of_another_object_is_told_where_this_one_is_kept() {
     let server = Server::new();
-    let paths =
-        json!({"specReplicasPath": ".spec.wanted", "statusReplicasPath": ".status.found", "labelSelectorPath": ".status.sel"});
-    let version = json!({
-        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}, "scale": paths},
-        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-    });
+    let names = json!({"plural": "ws", "kind": "W"});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
     let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.org"},
-        "spec": {
-            "group": "example.org", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"}, "versions": [version],
-        },
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "ws.e.org"},
+        "spec": {"group": "e.org", "scope": "Cluster", "names": names, "versions": [version]},
     });
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    assert_eq!(server.post(definitions, &definition).await.0, 201);
-    let widgets = "/apis/example.org/v1/namespaces/default/widgets";
-    let widget = |name: &str, spec: Value| json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec});
-    assert_eq!(server.post(widgets, &widget("a", json!({"wanted": 3}))).await.0, 201);
-    assert_eq!(server.post(widgets, &widget("b", json!({}))).await.0, 201);
-    let (_, scale) = server.get(&format!("{widgets}/a/scale")).await;
-    assert_eq!((&scale["kind"], &scale["spec"]["replicas"]), (&json!("Scale"), &json!(3)));
-    let change = |replicas: i64| json!({"spec": {"replicas": replicas}});
-    let (_, scale) = server.patch(&format!("{widgets}/a/scale"), MERGE, change(5)).await;
-    assert_eq!(scale["spec"]["replicas"], 5);
-    let (_, found) = server.get(&format!("{widgets}/a")).await;
-    assert_eq!(
-        (&found["spec"]["wanted"], &found["metadata"]["generation"]),
-        (&json!(5), &json!(2))
-    );
-    for (path, media, replicas, expected) in [
-        (format!("{widgets}/a/scale"), MERGE, -1, 422),
-        (format!("{widgets}/a/scale"), STRATEGIC, 1, 415),
-        (format!("{widgets}/none/scale"), MERGE, 1, 404),
+    let named = |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
+    let mut service = named("v1", "Service");
+    service["spec"] = json!({"ports": [{"port": 1}]});
+    for (path, object, key) in [
+        (MAPS, map("a", json!({})), "configmaps/default/a"),
+        (LEASES, lease(json!({"name": "a"})), "leases/default/a"),
+        ("/api/v1/nodes", named("v1", "Node"), "minions/a"),
+        ("/api/v1/namespaces", named("v1", "Namespace"), "namespaces/a"),
+        ("/api/v1/namespaces/default/services", service, "services/specs/default/a"),
+        (
+            "/api/v1/namespaces/default/endpoints",
+            named("v1", "Endpoints"),
+            "services/endpoints/default/a",
+        ),
+        (
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            definition,
+            "apiextensions.k8s.io/customresourcedefinitions/ws.e.org",
+        ),
+        ("/apis/e.org/v1/ws", named("e.org/v1", "W"), "e.org/ws/a"),
     ] {
-        let (code, answer) = server.patch(&path, media, change(replicas)).await;
-        assert_eq!(code, expected, "{path} {answer}");
-    }
-    assert_eq!(server.get(&format!("{widgets}/b/scale")).await.0, 500);
-    assert_eq!(server.get(&format!("{widgets}/a/none")).await.1["details"]["kind"], "widgets");
-    let (_, list) = server.get(widgets).await;
-    assert_eq!(
-        (&list["items"][0]["kind"], &list["metadata"]["continue"]),
-        (&json!("Widget"), &json!(""))
-    );
-}
-
-/// What was sent is read before it is looked what there is to scale; only what is wrong with a patch is told afterwards.
-#[tokio::test(start_paused = true)]
-async fn a_scale_is_read_as_any_object_is() {
-    let server = Server::new();
-    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template});
-    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec});
-    assert_eq!(server.post(DEPLOYMENTS, &deployment).await.0, 201);
-    let scale =
-        |metadata: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": 3}});
-    let change = json!({"spec": {"replicas": 3}});
-    for (method, name, media, body, expected) in [
-        ("PUT", "none", JSON, json!([]), 400),
-        ("PUT", "none", JSON, scale(json!({})), 400),
-        ("PUT", "none", JSON, scale(json!({"name": "d"})), 400),
-        ("PUT", "none", JSON, scale(json!({"name": "none"})), 404),
-        ("PUT", "d", JSON, scale(json!({"name": "d", "namespace": "other"})), 400),
-        ("PUT", "d", JSON, scale(json!({"name": "d", "resourceVersion": "1"})), 409),
-        ("PATCH", "none", JSON, change.clone(), 415),
-        ("PATCH", "none", MERGE, json!([]), 404),
-        ("PATCH", "d", MERGE, json!([]), 400),
-        ("PATCH", "d", MERGE, json!({"spec": 7}), 422),
-    ] {
-        let (code, _, answer) = server
-            .send(method, &format!("{DEPLOYMENTS}/{name}/scale"), media, &body)
-            .await;
-        assert_eq!(code, expected, "{method} {name} {media} {body}: {answer}");
-    }
-    // A dry run shows what would be, and leaves what is.
-    for (query, stored) in [("?dryRun=All", 2), ("", 3)] {
-        let path = format!("{DEPLOYMENTS}/d/scale{query}");
-        let (code, answer) = server.patch(&path, MERGE, change.clone()).await;
-        assert_eq!((code, &answer["spec"]["replicas"]), (200, &json!(3)), "{answer}");
-        let (_, found) = server.get(&format!("{DEPLOYMENTS}/d")).await;
-        assert_eq!(found["spec"]["replicas"], stored);
+        let (code, mut object) = server.post(path, &object).await;
+        assert_eq!(code, 201, "{object}");
+        object["metadata"]["uid"] = "other".into();
+        let path = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+        let (code, _, answer) = server.send("PUT", &path, JSON, &object).await;
+        let told = answer["message"].as_str().unwrap_or_default();
+        assert!(
+            code == 409 && told.contains(&format!(" Key: /registry/{key}, ")),
+            "{path}: {code} {told}"
+        );
     }
 }
 

@@ -18,10 +18,18 @@ use crate::{Status, go_json};
 
 const APPLY: &str = "application/apply-patch+yaml";
 
+/// A format of patches that are merged into what there is, whoever owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Json,
+    Merge,
+    Strategic,
+}
+
 /// A patch as it was sent. What is wrong with it is told once it is known that there is something to patch.
 #[derive(Debug)]
-pub struct Patch<'c> {
-    media: &'c str,
+pub struct Patch {
+    format: Format,
     value: Result<Value, Status>,
     oddities: Oddities,
 }
@@ -31,28 +39,20 @@ pub struct Patch<'c> {
 /// # Errors
 /// The refusal.
 pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
-    let media = media(call)?;
-    options::check_write(&call.request.query, "PatchOptions", media == APPLY)?;
-    if media == APPLY {
+    if media(call) == APPLY {
+        options::check_write(&call.request.query, "PatchOptions", true)?;
         return crate::apply::patch(call);
     }
-    let given = read(call)?;
+    let Patch { format, value, oddities } = read(call)?;
     let mut store = call.store();
     let current = call.current(&store)?;
-    let mut patch = given.value?;
-    if media == "application/json-patch+json" && patch.is_null() {
-        patch = Value::Array(Vec::new());
-    }
-    if media == "application/json-patch+json" && !patch.is_array() {
-        let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
-        return Err(Status::bad_request(why));
-    }
+    let patch = value?;
     let old = current.value();
     let served = call.kind.rules.converts().then(|| call.kind.rules.to_served(old.clone()));
     let apply = || -> Result<Value, Status> {
         let before = served.as_ref().unwrap_or(&old);
-        let mut patched = apply(media, call.kind.schema, before, &patch).map_err(refusal)?;
-        if media == "application/strategic-merge-patch+json" {
+        let mut patched = apply(format, call.kind.schema, before, &patch).map_err(refusal)?;
+        if format == Format::Strategic {
             // What it is was settled before the patch was merged.
             patched["kind"] = call.kind.kind.as_str().into();
             patched["apiVersion"] = call.kind.api_version().into();
@@ -60,64 +60,57 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         Ok(patched)
     };
     let patched = apply()?;
-    let shown = || shown(media, &patch, apply);
-    let mut change = result(call, patched, shown, given.oddities, &current)?;
-    if media == "application/strategic-merge-patch+json" {
+    let shown = || shown(format, &patch, apply);
+    let mut change = result(call, patched, shown, oddities, &current)?;
+    if format == Format::Strategic {
         change.raw = raw::rewritten(call, &mut change.object);
     }
     call.commit(&mut store, &current, &old, change)
 }
 
-/// The format of the request's patch.
-///
-/// # Errors
-/// 415 when the kind has no patches of such a format.
-fn media<'c>(call: &'c Call<'_>) -> Result<&'c str, Status> {
+/// What the request says that its patch is.
+fn media<'c>(call: &'c Call<'_>) -> &'c str {
     let given = call.request.content_type.as_deref().unwrap_or_default();
-    let media = given.split(';').next().unwrap_or_default().trim();
-    let known = [
-        "application/json-patch+json",
-        "application/merge-patch+json",
-        "application/strategic-merge-patch+json",
-        APPLY,
-    ];
-    let typed = !call.kind.schema.is_empty();
-    if !known.contains(&media) || (!typed && media == "application/strategic-merge-patch+json") {
-        return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", ""));
-    }
-    Ok(media)
+    given.split(';').next().unwrap_or_default().trim()
 }
 
-/// Reads the request's patch. That takes as long as the body is large, and others wait for the store: whoever reads does not hold it.
+/// Reads the request's patch, if it is none to be applied. That takes as long as the body is large, and others wait for the store: whoever
+/// reads does not hold it.
 ///
 /// # Errors
-/// 415 when the kind has no patches of such a format.
-pub fn read<'c>(call: &'c Call<'_>) -> Result<Patch<'c>, Status> {
-    let media = media(call)?;
+/// 415 when the kind has no patches of such a format, 422 for its options.
+pub fn read(call: &Call<'_>) -> Result<Patch, Status> {
+    let format = match media(call) {
+        "application/json-patch+json" => Format::Json,
+        "application/merge-patch+json" => Format::Merge,
+        "application/strategic-merge-patch+json" if !call.kind.schema.is_empty() => Format::Strategic,
+        _ => return Err(Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").about("", "", "")),
+    };
+    options::check_write(&call.request.query, "PatchOptions", false)?;
     let mut oddities = Oddities::default();
     let value = parse(&call.request.body, &mut oddities);
-    Ok(Patch { media, value, oddities })
+    Ok(Patch { format, value, oddities })
 }
 
 /// A value of a named type with a patch applied, for subresources that are no view of an object.
 ///
 /// # Errors
 /// The refusal.
-pub fn patched(patch: Patch<'_>, before: &Value, schema: &str) -> Result<Value, Status> {
+pub fn patched(patch: Patch, before: &Value, schema: &str) -> Result<Value, Status> {
     let Patch {
-        media,
+        format,
         value,
         mut oddities,
     } = patch;
     let value = value?;
-    let apply = || apply(media, schema, before, &value).map_err(refusal);
+    let apply = || apply(format, schema, before, &value).map_err(refusal);
     let patched = decode::normal(apply()?, schema, &mut oddities);
-    patched.map_err(|why| unfit(&shown(media, &value, apply), &why))
+    patched.map_err(|why| unfit(&shown(format, &value, apply), &why))
 }
 
 /// What a refusal shows of a patch that leaves no object of its kind: what it leaves, or a strategic merge patch itself.
-fn shown(media: &str, patch: &Value, patched: impl FnOnce() -> Result<Value, Status>) -> String {
-    if media == "application/strategic-merge-patch+json" {
+fn shown(format: Format, patch: &Value, patched: impl FnOnce() -> Result<Value, Status>) -> String {
+    if format == Format::Strategic {
         return go_json::printed(patch);
     }
     patched().unwrap_or_default().to_string()
@@ -147,26 +140,34 @@ fn unread(error: &serde_json::Error) -> String {
     error.to_string()
 }
 
-fn apply(media: &str, schema: &str, before: &Value, patch: &Value) -> Result<Value, Error> {
-    match media {
-        "application/json-patch+json" => patch::json::apply(before, patch),
-        "application/merge-patch+json" => {
-            if !patch.is_object() {
-                let what = match patch {
-                    Value::Array(_) => "array",
-                    Value::String(_) => "string",
-                    Value::Bool(_) => "bool",
-                    _ => "number",
-                };
-                let why =
-                    format!("error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}");
-                return Err(Error::Malformed(why));
-            }
-            let mut patched = before.clone();
-            patch::merge::apply(&mut patched, patch);
-            Ok(patched)
+fn apply(format: Format, schema: &str, before: &Value, patch: &Value) -> Result<Value, Error> {
+    match format {
+        // Without operations.
+        Format::Json if patch.is_null() => Ok(before.clone()),
+        Format::Json if !patch.is_array() => {
+            let why = "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp";
+            Err(Error::Malformed(why.to_owned()))
         }
-        _ => patch::strategic::apply(before, patch, schema),
+        Format::Json => patch::json::apply(before, patch),
+        Format::Merge => {
+            let what = match patch {
+                Value::Object(_) => {
+                    let mut patched = before.clone();
+                    patch::merge::apply(&mut patched, patch);
+                    return Ok(patched);
+                }
+                // It can be read as an object without fields, but not be merged.
+                Value::Null => return Err(Error::Malformed("Invalid JSON Patch".to_owned())),
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                Value::Number(_) => "number",
+            };
+            let why =
+                format!("error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}");
+            Err(Error::Malformed(why))
+        }
+        Format::Strategic => patch::strategic::apply(before, patch, schema),
     }
 }
 

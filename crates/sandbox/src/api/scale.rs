@@ -8,7 +8,7 @@ use super::negotiate::Shape;
 use super::patching::{self, Patch};
 use super::reply::Reply;
 use super::write::Change;
-use super::{Call, input, pods, table};
+use super::{Call, input, options, pods, table};
 use crate::Status;
 use crate::rules::text;
 use crate::status::Cause;
@@ -40,9 +40,9 @@ impl Paths {
 
 /// What a scale is to become.
 #[derive(Debug)]
-enum Asked<'c> {
+enum Asked {
     /// What a patch makes of it.
-    Patched(Patch<'c>),
+    Patched(Patch),
     /// This.
     Put(Value),
 }
@@ -83,7 +83,7 @@ fn unset(call: &Call<'_>) -> Status {
 }
 
 /// Carries out a change of the scale of an object, and leaves the object as it is then.
-fn change(call: &Call<'_>, store: &mut Store, current: &Arc<Object>, object: &mut Value, asked: Asked<'_>) -> Result<(), Status> {
+fn change(call: &Call<'_>, store: &mut Store, current: &Arc<Object>, object: &mut Value, asked: Asked) -> Result<(), Status> {
     let before = shown(call, object);
     let wanted = match asked {
         Asked::Patched(patch) => patching::patched(patch, &before, "Scale")?,
@@ -122,6 +122,7 @@ fn negative(call: &Call<'_>, replicas: &Value) -> Status {
 
 /// The Scale that was sent.
 fn given(call: &Call<'_>) -> Result<Value, Status> {
+    options::check_write(&call.request.query, "UpdateOptions", false)?;
     let given = pods::body(call, "Scale")?;
     let (version, kind) = (text(&given, "/apiVersion"), text(&given, "/kind"));
     if !matches!(version, "" | "autoscaling/v1") || !matches!(kind, "" | "Scale") {

@@ -71,15 +71,34 @@ fn put_missing(call: &Call<'_>, mut input: input::Input) -> Result<Reply, Status
 }
 
 fn wrong_uid(call: &Call<'_>, given: &str, found: &str) -> Status {
-    let (resource, namespace, name) = (&call.kind.resource, &call.target.namespace, &call.target.name);
-    // Only what a definition brought is kept by group.
-    let group = match &call.kind.custom {
-        Some(_) => format!("{}/", call.kind.group),
-        None => String::new(),
-    };
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{group}{resource}/{namespace}/{name}, ResourceVersion: 0, \
-         AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
+        "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in \
+         precondition: {given}, UID in object meta: {found}",
+        storage_key(call)
     );
-    call.conflict(name, &why)
+    call.conflict(&call.target.name, &why)
+}
+
+/// Where a real server keeps the object that the path names.
+fn storage_key(call: &Call<'_>) -> String {
+    let kind = call.kind;
+    let place = match kind.storage.as_str() {
+        "endpoints" => "services/endpoints",
+        "nodes" => "minions",
+        "services" => "services/specs",
+        _ => kind.resource.as_str(),
+    };
+    // Only definitions, and what they brought, are kept by group.
+    let group = if kind.custom.is_some() || kind.group == "apiextensions.k8s.io" {
+        format!("/{}", kind.group)
+    } else {
+        String::new()
+    };
+    let key = call.key();
+    let namespace = if kind.namespaced {
+        format!("/{}", key.namespace)
+    } else {
+        String::new()
+    };
+    format!("/registry{group}/{place}{namespace}/{}", key.name)
 }
