@@ -164,10 +164,6 @@ impl Call<'_> {
         if self.kind.virtual_ {
             return reviews::serve(self);
         }
-        // Reading an object is judged by nobody; connecting to one is.
-        if method != "GET" || !target.subresource.is_empty() {
-            self.prepare_policies();
-        }
         if self.kind.namespaced && target.namespace.is_empty() && !(method == "GET" && target.name.is_empty()) {
             return Err(Status::method_not_allowed());
         }
@@ -205,6 +201,13 @@ impl Call<'_> {
         let mut store = self.sandbox.store();
         store.attribute(&self.user.name);
         store
+    }
+
+    /// The same for a write or a connection, which policies are to judge. Compiling these takes as long as they are, and others wait for
+    /// the store, so it is done before.
+    pub fn judged_store(&self) -> MutexGuard<'_, Store> {
+        self.prepare_policies();
+        self.store()
     }
 
     /// What rules may look at.

@@ -30,7 +30,7 @@ use managers::{Entry, Managers};
 pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     // Reading takes as long as the body is large, and others wait for the store.
     let applied = read(call);
-    let mut store = call.store();
+    let mut store = call.judged_store();
     let found = store.get(&call.kind.storage, &call.key()).cloned();
     if found.is_none() && call.about_status() {
         return Err(call.not_found());

@@ -97,8 +97,7 @@ impl Call<'_> {
         })
     }
 
-    /// Compiles the policies that are to judge the request. That takes as long as they are, and others wait for the store, so it is done
-    /// before the store is taken for the request.
+    /// Compiles the policies that are to judge the request, as far as they are not yet, while others are served.
     pub fn prepare_policies(&self) {
         let (before, stored) = {
             let store = self.sandbox.store();
@@ -160,6 +159,9 @@ impl Call<'_> {
 
     /// Compiles what is stored, as far as it is not what was there before, and remembers it unless somebody was faster with newer ones.
     fn compile(&self, stored: &Stored, before: &Policies) -> Arc<Policies> {
+        // In no test does a policy change while a request is served.
+        #[cfg(test)]
+        assert!(self.sandbox.shared.store.try_lock().is_ok(), "the store is held");
         let policies = Arc::new(Policies::of(&stored.policies, &stored.bindings, before));
         let mut compiled = self.sandbox.compiled().lock().unwrap_or_else(PoisonError::into_inner);
         if compiled.from < stored.at {
@@ -358,22 +360,64 @@ mod tests {
         sandbox.compiled().lock().expect("nobody panicked").policies.clone()
     }
 
+    /// What compiles fails where the store is held.
     #[test]
     fn policies_are_compiled_before_the_store_is_taken() {
         let sandbox = mk_sandbox("a");
-        assert!(compiled(&sandbox).list.is_empty(), "nothing was to be judged yet");
-        // What cannot be read is refused before the store is looked at, let alone judged.
-        let request = Request {
-            method: "POST".to_owned(),
-            path: MAPS.to_owned(),
-            body: Body::Bytes("[".into()),
-            ..Request::default()
-        };
-        assert_eq!(handle(&sandbox, &request, Some(&User::admin())).status, 400);
+        make(&sandbox, MAPS, &json!({"metadata": {"name": "m"}}));
         let before = compiled(&sandbox);
         assert_eq!(before.list.len(), 1);
-        make(&sandbox, MAPS, &json!({"metadata": {"name": "m"}}));
+        make(&sandbox, MAPS, &json!({"metadata": {"name": "n"}}));
         assert!(Arc::ptr_eq(&before, &compiled(&sandbox)), "they are as they were");
+    }
+
+    #[test]
+    fn policies_are_compiled_for_what_they_judge_alone() {
+        let pods = "/api/v1/namespaces/default/pods";
+        let pod = format!("{pods}/p");
+        let scale = "/apis/apps/v1/namespaces/default/deployments/p/scale";
+        for (method, path, judged) in [
+            ("GET", pod.clone(), false),
+            ("GET", format!("{pod}/status"), false),
+            ("GET", format!("{pod}/log"), false),
+            ("GET", scale.to_owned(), false),
+            ("POST", pod.clone(), false),
+            ("POST", format!("{pod}/unknown"), false),
+            ("GET", format!("{pod}/exec"), true),
+            ("POST", format!("{pod}/attach"), true),
+            ("POST", format!("{pod}/eviction"), true),
+            ("POST", format!("{pod}/binding"), true),
+            ("POST", "/api/v1/namespaces/default/bindings".to_owned(), true),
+            ("POST", "/api/v1/namespaces/default/serviceaccounts/p/token".to_owned(), true),
+            ("POST", pods.to_owned(), true),
+            ("PUT", pod.clone(), true),
+            ("PUT", format!("{pod}/status"), true),
+            ("PUT", scale.to_owned(), true),
+            ("PUT", "/api/v1/namespaces/p/finalize".to_owned(), true),
+            ("PATCH", pod.clone(), true),
+            ("PATCH", scale.to_owned(), true),
+            ("DELETE", pod, true),
+        ] {
+            let sandbox = mk_sandbox("a");
+            let body = json!({"metadata": {"name": "p"}, "target": {"name": "n"}});
+            let request = Request {
+                method: method.to_owned(),
+                path: path.clone(),
+                content_type: (method == "PATCH").then(|| "application/merge-patch+json".to_owned()),
+                body: if method == "DELETE" {
+                    Body::default()
+                } else {
+                    Body::Value(body)
+                },
+                ..Request::default()
+            };
+            let answer = handle(&sandbox, &request, Some(&User::admin()));
+            assert_eq!(
+                compiled(&sandbox).list.len(),
+                usize::from(judged),
+                "{method} {path}: {answer:?}"
+            );
+        }
     }
 
     #[test]

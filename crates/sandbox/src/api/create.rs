@@ -62,7 +62,7 @@ pub fn store_new(call: &Call<'_>, input: Input, managers: Option<Managers>) -> R
         ));
     }
     input::place(call, &mut object)?;
-    let mut store = call.store();
+    let mut store = call.judged_store();
     custom::check(call)?;
     check_namespace(call, &store, text(&object, "/metadata/name"))?;
     section(&mut object, "metadata").shift_remove("managedFields");

@@ -50,7 +50,7 @@ pub fn delete(call: &Call<'_>) -> Result<Reply, Status> {
         return Err(Status::forbidden(&call.kind.group, "priorityclasses", &call.target.name, why));
     }
     let options = options(call)?;
-    let mut store = call.store();
+    let mut store = call.judged_store();
     let current = call.current(&store)?;
     match remove(call, &mut store, &current, &options)? {
         Outcome::Pending(object) => encode::object(call, 200, object),
@@ -87,7 +87,7 @@ pub fn collection(call: &Call<'_>) -> Result<Reply, Status> {
     };
     // One by one, as others are served meanwhile: what is gone by then needs no deleting, and what changed goes as it is then.
     for object in &page.chosen {
-        let mut store = call.store();
+        let mut store = call.judged_store();
         let current = store.get(&call.kind.storage, object.key()).cloned();
         if let Some(current) = current.filter(|current| current.uid() == object.uid()) {
             remove(call, &mut store, &current, &options)?;

@@ -44,7 +44,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
         return crate::apply::patch(call);
     }
     let Patch { format, value, oddities } = read(call)?;
-    let mut store = call.store();
+    let mut store = call.judged_store();
     let current = call.current(&store)?;
     let patch = value?;
     let old = current.value();

@@ -103,7 +103,7 @@ pub fn bind(call: &Call<'_>, name: &str, binding: &Value) -> Result<Reply, Statu
     if node.is_empty() {
         return Err(Status::new(500, "", "target.name: Required value"));
     }
-    let mut store = call.store();
+    let mut store = call.judged_store();
     call.admit_other(&store, "CREATE", &named(binding, "v1", "Binding"), &Value::Null)?;
     let key = Key::new(&call.target.namespace, name);
     let current = store
@@ -192,7 +192,7 @@ fn evict(call: &Call<'_>) -> Result<Reply, Status> {
     }
     let mut options = DeleteOptions::of_body(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
     options.dry_run |= call.dry_run();
-    let mut store = call.store();
+    let mut store = call.judged_store();
     call.admit_other(&store, "CREATE", &named(&eviction, "policy/v1", "Eviction"), &Value::Null)?;
     let current = call.current(&store)?;
     let pod = current.value();
@@ -352,7 +352,7 @@ fn finalize(call: &Call<'_>) -> Result<Reply, Status> {
         return Err(input::nameless(call));
     }
     input::place(call, &mut input.object)?;
-    let mut store = call.store();
+    let mut store = call.judged_store();
     let current = call.current(&store)?;
     let revision = text(&input.object, "/metadata/resourceVersion");
     if !revision.is_empty() && revision != current.revision().to_string() {

@@ -21,7 +21,7 @@ pub fn process(call: &Call<'_>, what: &str) -> Result<Reply, Status> {
     if what == "portforward" {
         check_ports(call)?;
     }
-    let store = call.store();
+    let store = if what == "log" { call.store() } else { call.judged_store() };
     if what != "log" {
         call.admit_other(&store, "CONNECT", &connection(call, what), &Value::Null)?;
     }

@@ -58,7 +58,7 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
         "PATCH" => Some(Asked::Patched(patching::read(call)?)),
         _ => Some(Asked::Put(given(call)?)),
     };
-    let mut store = call.store();
+    let mut store = if asked.is_none() { call.store() } else { call.judged_store() };
     let current = call.current(&store)?;
     let mut object = call.kind.rules.to_served(current.value());
     match asked {

@@ -31,7 +31,7 @@ pub fn request(call: &Call<'_>) -> Result<Reply, Status> {
             "{kind} in version \"v1\" cannot be handled as a TokenRequest: {why}"
         )));
     }
-    let store = call.store();
+    let store = call.judged_store();
     let account = call.current(&store)?;
     check_bound(&store, account.namespace(), &request)?;
     let sent = super::pods::named(&request, "authentication.k8s.io/v1", "TokenRequest");

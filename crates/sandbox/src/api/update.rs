@@ -20,7 +20,7 @@ pub fn put(call: &Call<'_>) -> Result<Reply, Status> {
         return Err(input::nameless(call));
     }
     input::place(call, &mut input.object)?;
-    let mut store = call.store();
+    let mut store = call.judged_store();
     let Some(current) = store.get(&call.kind.storage, &call.key()).cloned() else {
         drop(store);
         return put_missing(call, input);
