@@ -9,6 +9,9 @@ use crate::rules::text;
 
 /// The parameters to evaluate a policy with, each in turn. Null stands for none.
 ///
+/// Nothing bounds what this takes: all objects that are meant are read, whatever reads them, and are there at a time, for each binding
+/// anew. Budgets begin where an expression looks at one.
+///
 /// # Errors
 /// Why there are none, if that is a fault.
 pub fn collect(policy: &Policy, binding: &Binding, namespace: &str, world: &dyn World) -> Result<Vec<Value>, String> {

@@ -44,6 +44,8 @@ impl<'a> Sight<'a> {
     }
 
     fn found(&self, form: &Form, name: &str) -> Result<Cel, EvalError> {
+        #[cfg(test)]
+        super::tests::count_made();
         match name {
             "object" => Cel::from_json(&form.object),
             "oldObject" => Cel::from_json(&form.old),
