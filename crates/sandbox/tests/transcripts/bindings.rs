@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// Values that placeholders were bound to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Bindings {
     values: BTreeMap<String, String>,
     /// Order of revisions: the number in `<rv:N>` to the value.
