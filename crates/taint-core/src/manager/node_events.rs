@@ -42,8 +42,8 @@ impl Manager {
     /// A Node of a list; `first` as in [`Manager::node_seen`].
     fn node_listed(&mut self, facts: NodeFacts, first: bool) {
         let name = facts.node.name.clone();
-        // A Node that was made and declared silent between two lists: nobody here saw it Ready before (NL-085).
-        let fell_unseen = !first && facts.ready.is_silent() && !self.is_known(&facts);
+        // One that became silent between two lists may have been Ready before, unseen here (NL-085).
+        let fell_unseen = !first && facts.ready.is_silent() && !self.sees_fall(&facts);
         self.node_writes.listed(&name);
         self.node_seen(facts, first);
         if fell_unseen {
@@ -51,10 +51,15 @@ impl Manager {
         }
     }
 
-    /// True if this very Node, not another of its name, is known.
-    fn is_known(&self, facts: &NodeFacts) -> bool {
+    /// True if this very Node, not another of its name, is known as Ready, or as silent since the same time.
+    fn sees_fall(&self, facts: &NodeFacts) -> bool {
         let known = self.nodes.get(&facts.node.name).filter(|node| node.present);
-        known.is_some_and(|node| node.facts.node.uid == facts.node.uid)
+        known
+            .filter(|node| node.facts.node.uid == facts.node.uid)
+            .is_some_and(|node| {
+                let ready = node.facts.ready;
+                ready.status == ReadyStatus::True || (ready.is_silent() && ready.since == facts.ready.since)
+            })
     }
 
     /// A Node as the watch shows it; `first` in the first list of this process.

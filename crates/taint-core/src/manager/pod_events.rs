@@ -78,6 +78,10 @@ impl Manager {
         let uid = facts.pod.uid.clone();
         let (ready, ready_since) = (facts.ready, facts.ready_since);
         if matches!(ready, ReadyStatus::False | ReadyStatus::Absent) {
+            // What follows may still be of before the silence.
+            if let Some(pod) = self.pods.get_mut(&uid) {
+                pod.spared |= pod.mark;
+            }
             self.clear_mark(&uid);
         }
         if self.pods.update(facts) {

@@ -271,3 +271,57 @@ fn marks_under_way_are_bounded() {
     }
     assert_eq!((h.marks.len(), h.events.len(), h.manager.stats().marked), (1000, 1000, 1000));
 }
+
+/// NL-085: what happened to a Node between two lists is not shown. One that was not ready in the first, and is silent in the second, may
+/// have been Ready in between, and silent twice; one that is silent since the same time was not.
+#[test]
+fn a_fall_between_two_lists_is_found() {
+    let mk = |status, second| {
+        let mut facts = mk_node("n1", &[]);
+        facts.ready = mk_ready(status);
+        facts.ready.since = Some(wall(second).into());
+        facts
+    };
+    let silent = mk(ReadyStatus::Unknown, 5);
+    let cases = [
+        (mk(ReadyStatus::False, 1), 1),
+        (mk(ReadyStatus::Absent, 1), 1),
+        (mk(ReadyStatus::Unknown, 1), 1),
+        (silent.clone(), 0),
+    ];
+    for (before, marks) in cases {
+        let text = format!("{before:?}");
+        let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], Vec::new());
+        h.pod(mk_pod_ready("p", ReadyStatus::False));
+        h.node(before);
+        h.pod(mk_pod_ready("p", ReadyStatus::True));
+        assert_eq!(h.marks, [], "{text}");
+        h.apply(Input::Nodes(vec![silent.clone()].into()));
+        assert_eq!(h.marks.len(), marks, "{text}");
+    }
+}
+
+/// NL-085, NL-088: a pod that was to be marked is shown as not ready, and then as ready again, both of before its node fell silent: its
+/// watch is behind that of nodes. It is marked all the same; one that became ready afterwards is not.
+#[test]
+fn a_pod_that_was_ready_again_before_the_silence_is_marked() {
+    for (ready_since, is_marked) in [(4, true), (6, false)] {
+        let mut h = Harness::begun(
+            Profile::Bailiff,
+            vec![mk_node("n1", &[])],
+            vec![mk_pod_ready("p", ReadyStatus::True)],
+        );
+        let mut silent = mk_node("n1", &[]);
+        silent.ready = mk_ready(ReadyStatus::Unknown);
+        silent.ready.since = Some(wall(5).into());
+        h.at(7).node(silent);
+        assert_eq!(h.marks.len(), 1);
+        h.pod(mk_pod_ready("p", ReadyStatus::False));
+        let mut ready = mk_pod_ready("p", ReadyStatus::True);
+        ready.ready_since = Some(wall(ready_since));
+        h.pod(ready);
+        answer(&mut h, "p", FAILED);
+        h.at(9);
+        assert_eq!(h.reads.iter().any(|read| read == "pod/p"), is_marked, "{ready_since}");
+    }
+}
