@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::deadlines::{Deadlines, Timer};
 use crate::effect::Effect;
 use crate::held::{HeldZones, WaitingMarks};
-use crate::input::Input;
+use crate::input::{HealthRecord, Input};
 use crate::markings::Markings;
 use crate::nodes::Node;
 use crate::pods::Pods;
@@ -75,6 +75,8 @@ struct Health {
     known: BTreeSet<NodeName>,
     /// Those of them whose newest record is not understood.
     unreadable: BTreeSet<NodeName>,
+    /// Records that change nothing by themselves, of nodes of which it is not known yet what was wished before this process.
+    undecided: BTreeMap<NodeName, HealthRecord>,
     /// A missing key means something.
     complete: bool,
     /// It was complete before in this process's life: what comes now is news, not history.

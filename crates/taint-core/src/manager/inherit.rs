@@ -41,7 +41,7 @@ pub(super) struct Remembered {
 impl Manager {
     /// What the own topic held when this process came to it. Later snapshots of it are this process's own words.
     pub(super) fn inherit(&mut self, records: Vec<Inherited>) {
-        if self.progress.begun.is_some() || self.progress.inherited.is_some() {
+        if self.knows_past() {
             return;
         }
         let mut pods = Vec::new();
@@ -63,6 +63,12 @@ impl Manager {
             }
         }
         self.progress.inherited = Some(pods);
+        self.health.undecided.clear();
+    }
+
+    /// True once it is known what was said before this process.
+    pub(super) fn knows_past(&self) -> bool {
+        self.progress.begun.is_some() || self.progress.inherited.is_some()
     }
 
     /// Begins to decide intents once Nodes, Pods and the past are known; says so when all that there is to say is said.

@@ -87,6 +87,7 @@ impl Manager {
     pub(super) fn health_changed(&mut self, snapshot: bool, complete: bool, records: Vec<HealthRecord>) {
         if snapshot {
             self.health.known.clear();
+            self.health.undecided.clear();
         }
         self.note_holds(snapshot, complete, &records);
         self.health.known.extend(self.health.unreadable.iter().cloned());
@@ -99,6 +100,7 @@ impl Manager {
                 .map_or(&record.name, |(name, _)| name)
                 .clone();
             self.health.unreadable.remove(&name);
+            self.health.undecided.remove(&name);
             match &record.health {
                 Some(health) => {
                     self.health.known.insert(name.clone());
@@ -138,6 +140,10 @@ impl Manager {
         let taint = match (stand(health), &before) {
             (Stand::Wanted(taint), _) => taint,
             (Stand::AsBefore, Some(wish)) => wish.taint,
+            (Stand::AsBefore, None) if !self.knows_past() => {
+                self.health.undecided.insert(name.clone(), record.clone());
+                return self.unwish(name);
+            }
             (Stand::AsBefore, None) | (Stand::Unwanted, _) => return self.unwish(name),
         };
         let as_before = matches!(stand(health), Stand::AsBefore);
@@ -273,8 +279,9 @@ impl Manager {
             _ => return,
         };
         let readable = !self.health.unreadable.contains(&node.name);
+        let undecided = self.health.undecided.remove(&node.name).filter(|_| readable);
         let known = readable && (self.health.complete || self.health.known.contains(&node.name));
-        if known || !self.config.duties.node_lifecycle || !self.config.shard.owns(&node.name) {
+        if (known && undecided.is_none()) || !self.config.duties.node_lifecycle || !self.config.shard.owns(&node.name) {
             return;
         }
         self.wish(Wish {
@@ -288,6 +295,9 @@ impl Manager {
             trace,
             orphaned: false,
         });
+        if let Some((record, health)) = undecided.as_ref().and_then(|record| Some((record, record.health.as_ref()?))) {
+            self.judge_health(&record.name, record, health);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use bailiff_model::{Taint, Verdict};
 use bailiff_taint_core::{Effect, Inherited, Input, NodeFacts, Profile};
 
 use crate::harness::{
-    Harness, mk_config, mk_health, mk_node, mk_origin, mk_pod, mk_taint, mk_toleration, recreated, seconds, wall,
+    Harness, mk_config, mk_health, mk_node, mk_origin, mk_pod, mk_taint, mk_toleration, mk_tombstone, recreated, seconds, wall,
 };
 use IntentState::{Due, Scheduled};
 
@@ -374,4 +374,41 @@ fn a_taint_put_on_while_nobody_looked_counts_from_its_own_time() {
     after.at(60).begin(vec![node], vec![pod("p"), late], before.memory_at(60));
     after.assert_state("q", Scheduled, 75);
     after.assert_state("p", Scheduled, 500);
+}
+
+/// NL-034, NL-073: a verdict that changes nothing by itself leaves what was wished before this process, whichever of the two comes first
+#[test]
+fn a_verdict_that_changes_nothing_does_not_end_an_inherited_wish() {
+    let mut before = Harness::begun(Profile::Bailiff, Vec::new(), Vec::new());
+    before.health(vec![mk_health("n1", 3, Verdict::Unreachable, 0, 2)]);
+    let record = |revision, verdict| mk_health("n1", revision, verdict, 0, 2);
+    let end = |records: Vec<bailiff_taint_core::HealthRecord>, inherits_first: bool| {
+        let mut after = Harness::new(mk_config(Profile::Bailiff));
+        let mut memory = vec![Input::Inherit(before.memory())];
+        if inherits_first {
+            after.apply(memory.remove(0));
+        }
+        for record in records {
+            after.health(vec![record]);
+        }
+        for input in memory {
+            after.apply(input);
+        }
+        after.published
+    };
+    for first in [true, false] {
+        let wishes = end(vec![record(9, Verdict::NoStatus)], first);
+        assert_eq!(wishes["node/n1"].derived_from, mk_origin(9), "{first}");
+        assert_eq!(wishes["node/n1"].intent, before.published["node/n1"].intent, "{first}");
+        assert_eq!(
+            end(vec![record(9, Verdict::NoStatus), record(10, Verdict::Healthy)], first).len(),
+            0,
+            "{first}"
+        );
+        assert_eq!(
+            end(vec![record(9, Verdict::NoStatus), mk_tombstone("n1", 10)], first).len(),
+            0,
+            "{first}"
+        );
+    }
 }
