@@ -410,7 +410,11 @@ fn roll(rules: &Rules<'_>, facts: &Facts<'_>, grouped: &[Look<'_>], staying: &[L
         judgement.class = roll_plain(rules, facts, &new, &old);
     }
     // Where manage takes none of several away, one after the other would be asked for, and taken back for the other's sake.
-    if facts.node.is_none() && grouped.iter().any(|look| look.work == Work::Asked) {
+    let deletes = matches!(
+        judgement.class,
+        Class::Replace(_) | Class::Candidate(_) | Class::DeleteLate(_)
+    );
+    if deletes && facts.node.is_none() && grouped.iter().any(|look| look.work == Work::Asked) {
         judgement.class = if rules.surging { Class::Surged } else { Class::Unavailable };
     }
     if new.is_empty() && !old.is_empty() {

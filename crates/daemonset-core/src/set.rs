@@ -61,6 +61,11 @@ impl Cx<'_> {
     pub(crate) fn is_held(&self, node: &NodeName) -> bool {
         self.world.is_held(node, self.holds)
     }
+
+    /// What holds all of the DaemonSet, if anything does.
+    pub(crate) fn held_as_a_whole(&self) -> Option<&Hold> {
+        self.held.or(self.holds.on_everything())
+    }
 }
 
 /// Effects, and what their answers will mean.
@@ -355,7 +360,7 @@ impl Set {
             self.claim(cx);
             self.advance_history(cx);
         } else {
-            self.hold_adoptions(cx.out);
+            self.hold_back(cx.out);
         }
         if self.settled {
             self.judge_touched(cx);
@@ -373,6 +378,15 @@ impl Set {
         }
         self.report(cx);
         self.arm(cx.now.mono);
+    }
+
+    /// Amid a list nothing is decided, and nothing is told but what holds it: what is known is of two times.
+    pub(crate) fn bide(&mut self, cx: &mut Cx<'_>) {
+        if self.ds.deleting {
+            return self.call_off_all(cx.out);
+        }
+        self.hold_back(cx.out);
+        self.report_hold(cx);
     }
 
     fn fire_timers(&mut self, cx: &Cx<'_>) {

@@ -429,8 +429,8 @@ impl Syncer {
         self.woken.insert(key);
     }
 
-    /// False of a revision that is in no list since it was asked about: perhaps it was gone by then, and no watch would say so. If not, the
-    /// watch tells of it, or the next answer.
+    /// False of one that is not known although revisions were listed since it was asked about: perhaps it was gone by then, and no watch
+    /// would say so. If not, the watch tells of it, or the next answer.
     fn may_be_there(&self, revision: &Revision, asked: RequestId) -> bool {
         self.world.has_revision(revision) || Some(asked) > self.sent_before_revisions
     }

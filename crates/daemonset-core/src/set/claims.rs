@@ -85,7 +85,7 @@ enum Stage {
     Unseen,
     /// Failed; a pause runs.
     Paused,
-    /// Failed as what nobody waits for (DS-065); a pause runs.
+    /// Failed as what nobody waits for (DS-065), so it ends no pass (DS-066); a pause runs.
     Refused,
     /// The answer was lost: it may have been done. A pause runs, in which the watch shows it.
     Lost,
@@ -327,8 +327,8 @@ impl Set {
         }
     }
 
-    /// Takes back what was not sent of what a DaemonSet that goes does not do: deletions, adoptions, and clean-ups of its history (DS-190,
-    /// DS-191).
+    /// Takes back what was not sent of what a DaemonSet that goes does not do, nor one of which what is known may be of the past: deletions,
+    /// adoptions, and clean-ups of its history (DS-190, DS-191).
     pub(crate) fn call_off_all(&mut self, out: &mut Out) {
         out.effects.extend(self.history.cleaning.take().map(Effect::CallOff));
         for work in self.claims.works.values_mut() {
@@ -374,16 +374,13 @@ impl Set {
         if work.is_going() {
             self.deletes.outstanding -= 1;
         }
-        // A conflict says that another pod has the name, if it is the API server that says so: the watch will tell.
-        let is_conflict = failure == FailureKind::Conflict && work.kind == Kind::Delete;
-        let is_lost = failure == FailureKind::Unknown || is_conflict;
-        let is_refused = failure == FailureKind::Invalid && work.kind == Kind::Release;
-        work.stage = match (is_lost, is_refused) {
-            (true, _) => Stage::Lost,
-            (_, true) => Stage::Refused,
+        work.stage = match (failure, work.kind) {
+            // A conflict says that another pod has the name, if it is the API server that says so: the watch will tell.
+            (FailureKind::Unknown, _) | (FailureKind::Conflict, Kind::Delete) => Stage::Lost,
+            (FailureKind::Invalid, Kind::Release) => Stage::Refused,
             _ => Stage::Paused,
         };
-        let pause = pause.max(is_lost.then_some(AMBIGUOUS));
+        let pause = pause.max((work.stage == Stage::Lost).then_some(AMBIGUOUS));
         let until = work.retry.fail(cx.now.mono, pause);
         self.timers.set(&Timer::Pod(uid.clone()), Some(until));
     }

@@ -97,18 +97,13 @@ impl Set {
         reasons
     }
 
-    /// Amid a list nothing is decided, and nothing is told but what holds it: what is known is of two times.
-    pub(crate) fn bide(&mut self, cx: &mut Cx<'_>) {
-        if self.ds.deleting {
-            self.call_off_all(cx.out);
-        } else if cx.held.is_some() {
-            self.hold_adoptions(cx.out);
-        }
-        let held = cx.held.or(cx.holds.on_everything());
-        let last = self.report.last.as_mut().map(|(_, last)| last);
-        if let Some(last) = last.filter(|last| last.held.as_ref() != held) {
+    /// Publishes what holds it if that changed, at once, beside what was published last: nothing else is known to be so.
+    pub(super) fn report_hold(&mut self, cx: &mut Cx<'_>) {
+        let held = cx.held_as_a_whole();
+        let Some((at, last)) = &mut self.report.last else { return };
+        if last.held.as_ref() != held {
             last.held = held.cloned();
-            last.synced_at = cx.now.wall;
+            *at = cx.now.mono;
             cx.out.effects.push(Effect::Publish(Box::new(last.clone())));
         }
     }
@@ -143,7 +138,7 @@ impl Set {
             counts: self.tally.counts(),
             reasons: self.reasons_told(),
             nodes: nodes.take(DaemonSetSync::MAX_NODES).collect(),
-            held: cx.held.or(cx.holds.on_everything()).cloned(),
+            held: cx.held_as_a_whole().cloned(),
             synced_at: now.wall,
             revision_since: Some(self.since),
             rolled_out_at: None,

@@ -164,6 +164,61 @@ fn a_pod_that_was_created_amid_a_list_is_not_made_again() {
     assert_eq!(creates.count(), 1, "{:?}", cluster.writes);
 }
 
+/// What waits for its turn was decided by what may be past amid a list, or while a watch is stale: it is taken back, and whatever was
+/// changed meanwhile counts.
+#[test]
+fn what_was_not_sent_is_taken_back_while_what_is_known_may_be_past() {
+    for is_stale in [false, true] {
+        for (edit, wanted) in [
+            (
+                json!({"metadata": {"annotations": {"bailiff.dev/rollout-paused": "true"}}}),
+                0,
+            ),
+            (
+                json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}),
+                0,
+            ),
+            (json!({"metadata": {"labels": {"changed": "yes"}}}), 3),
+        ] {
+            let mut cluster = mk(3, json!("100%"), json!(0));
+            cluster.is_slow = true;
+            cluster.set_image("v2");
+            cluster.settle();
+            assert_eq!(cluster.waiting(), 3);
+            let pods = cluster.pods();
+            if is_stale {
+                cluster.feed(mk_stale(Watched::Pods(scope())));
+            } else {
+                let input = first(&cluster);
+                cluster.feed(input);
+            }
+            cluster.change("daemonsets/ds", edit.clone());
+            cluster.settle();
+            assert_eq!(cluster.waiting(), 0, "{is_stale} {edit}");
+            cluster.feed(all_pods(pods));
+            if is_stale {
+                cluster.feed(Input::WatchFresh(Watched::Pods(scope())));
+            }
+            cluster.settle();
+            assert_eq!(cluster.waiting(), wanted, "{is_stale} {edit}");
+        }
+    }
+}
+
+/// Nobody works on a DaemonSet that is being deleted, so nobody would say that it is held no longer.
+#[test]
+fn a_daemonset_that_goes_is_not_told_to_be_held() {
+    let mut cluster = Cluster::at_rest(2, json!({}));
+    let meta = json!({"deletionTimestamp": "2024-01-01T00:00:00Z"});
+    cluster.change("daemonsets/ds", json!({"metadata": meta}));
+    cluster.settle();
+    let nodes = vec![mk_node("n9")];
+    cluster.feed(Input::SomeNodes { first: true, nodes });
+    cluster.feed(mk_stale(Watched::Nodes));
+    cluster.pass(60);
+    assert_eq!(cluster.published.as_ref().and_then(|sync| sync.held.as_ref()), None);
+}
+
 /// DS-190: what waits for its turn is taken back amid a list, too, when the DaemonSet goes.
 #[test]
 fn a_daemonset_that_goes_amid_a_list_deletes_nothing_more() {

@@ -14,6 +14,7 @@ struct Pairing<'a> {
     bad_since: Option<i64>,
     backoff: Option<PodBackoff>,
     trouble: Option<Trouble>,
+    is_gone: bool,
 }
 
 fn plain() -> Pairing<'static> {
@@ -26,6 +27,7 @@ fn plain() -> Pairing<'static> {
         bad_since: None,
         backoff: None,
         trouble: None,
+        is_gone: false,
     }
 }
 
@@ -47,7 +49,7 @@ impl Pairing<'_> {
             .map(|(pod, (_, work))| Look { pod, work: *work })
             .collect();
         let facts = Facts {
-            node: Some(Standing { bad_since }),
+            node: (!self.is_gone).then_some(Standing { bad_since }),
             verdict: self.verdict,
             pods: &looks,
             creating: self.creating,
@@ -89,7 +91,11 @@ fn of_old_pods_the_bound_one_is_kept_while_surging() {
 /// DS-134, DS-138: whatever nothing can be said of yet uses up the budget, and one whose old pod is only waiting to go does not.
 #[test]
 fn what_is_unsure_uses_up_the_budget() {
-    use Work::{Busy, None};
+    use Work::{Asked, Busy, None};
+    let gone = |pairing| Pairing {
+        is_gone: true,
+        ..pairing
+    };
     let blocked = |pairing| Pairing {
         blocked: true,
         ..pairing
@@ -135,6 +141,18 @@ fn what_is_unsure_uses_up_the_budget() {
             surge(),
             &[("old ready", Busy), ("young ready", None)],
             Class::Idle,
+        ),
+        (
+            "old waits to go from a node that is gone",
+            gone(surge()),
+            &[("old ready", Asked), ("young ready", None)],
+            Class::Idle,
+        ),
+        (
+            "one of two waits to go from a node that is gone",
+            gone(plain()),
+            &[("old ready", Asked), ("old young ready", None)],
+            Class::Unavailable,
         ),
     ];
     for (name, pairing, pods, wanted) in cases {

@@ -43,14 +43,12 @@ impl Set {
         }
     }
 
-    /// Writes are held: what was allowed is asked about once more when they are not, and what was not sent is taken back. Nobody sees
-    /// meanwhile whether the DaemonSet goes, and what a DaemonSet that is gone has adopted goes with it.
-    pub(in crate::set) fn hold_adoptions(&mut self, out: &mut Out) {
+    /// What was decided may be of the past: adoptions that were allowed are asked about once more when it is not, and what was not sent is
+    /// taken back. Nobody sees meanwhile whether the DaemonSet goes, and what a DaemonSet that is gone has adopted goes with it; nor whether
+    /// its rollout is paused, or another one by now.
+    pub(in crate::set) fn hold_back(&mut self, out: &mut Out) {
         self.claims.allowed = false;
         self.claims.orphans.append(&mut self.claims.candidates);
-        let adoptions = self.claims.works.values_mut().filter(|work| work.kind == Kind::Adopt);
-        for work in adoptions {
-            work.call_off(out);
-        }
+        self.call_off_all(out);
     }
 }
