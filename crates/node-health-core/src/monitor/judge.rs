@@ -135,13 +135,18 @@ impl Monitor {
                     self.postpone(&name, asked, None, now, out);
                 }
                 // Of what was known when it was asked for nothing can be newer, unless the server itself went back.
-                Read::Found { node, lease } => {
+                Read::Found { node: found, lease } => {
                     if let Some(lease) = lease {
                         let went_back = lease.resource_version.is_older_than(&suspicion.lease);
+                        let is_present = node.lease.is_present();
                         self.take_lease(lease, went_back, now, out);
+                        // Whether it is there the watch says alone: it may have been deleted since it was read.
+                        if !is_present {
+                            self.forget_lease(&name);
+                        }
                     }
-                    let went_back = node.resource_version.is_older_than(&suspicion.node.resource_version);
-                    self.take_node(*node, went_back, now, out);
+                    let went_back = found.resource_version.is_older_than(&suspicion.node.resource_version);
+                    self.take_node(*found, went_back, now, out);
                     self.judge(&name, *suspicion, now, out);
                 }
             }

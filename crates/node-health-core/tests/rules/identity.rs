@@ -3,7 +3,7 @@
 use bailiff_model::{Listed, ReadyStatus, Zone};
 use bailiff_node_health_core::{Config, EventKind, Input, NodeEvent};
 
-use crate::support::{Answers, World, check};
+use crate::support::{Answers, Pending, World, check, name};
 
 /// NL-031, NL-032, NL-034
 #[test]
@@ -196,4 +196,28 @@ fn nothing_happens_before_leadership_and_snapshots() {
         "a bus that does not answer is not waited for"
     );
     check(&mut world, &["10 event RegisteredNode n1 u1", "10 n1 healthy", "10 complete"]);
+}
+
+/// NL-041: the lease of a node that is gone was deleted while it was read. It is not the lease of the next node of that name, whose grace
+/// is counted from its creation.
+#[test]
+fn a_lease_that_was_deleted_while_it_was_read_is_gone() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    world.answers = Answers::Later;
+    world.pass_alive(50.1, &["n2"]);
+    let Some(Pending::Read(asked, by, nodes)) = world.pending.pop() else {
+        panic!("it is read");
+    };
+    let answer = world.read_now(asked, by, nodes);
+    world.leases.remove("n1");
+    world.give(Input::LeaseDeleted(name("n1")));
+    world.give(answer);
+    world.answers = Answers::AtOnce;
+    world.answer_pending();
+    world.delete("n1");
+    world.put_node("n1", "u2", ReadyStatus::Absent);
+    world.pass_alive(30.0, &["n2"]);
+    world.give(Input::NodeApplied(world.nodes["n1"].clone()));
+    world.pass_alive(31.0, &["n2"]);
+    assert_eq!(world.verdict("n1"), "unreachable");
 }
