@@ -58,6 +58,29 @@ async fn publish_subscribe_and_resume_work_over_tcp() {
     serving.await.unwrap();
 }
 
+/// As many streams as one process has that leads 256 shards. The client waits with those for which a connection has no room, and takes
+/// the bus for lost.
+#[tokio::test]
+async fn one_connection_has_room_for_a_session_and_two_subscriptions_of_each_of_256_shards() {
+    let (clock, seed) = (Clock::system(), Seed::new(1));
+    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let bus = Bus::connect(&format!("http://{}", listener.local_addr().unwrap()));
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    let mut open = Vec::new();
+    for number in 0..3 * 256 {
+        let options = mk_following("follower", &[Topic::NodeHealth]);
+        let mut follower = Follower::new(subscribe(&bus, options, &clock, &seed));
+        follower.step().await;
+        assert_eq!((follower.snapshots, follower.lost), (1, 0), "of {number}");
+        open.push(follower);
+    }
+    drop(open);
+    stop.cancel();
+    serving.await.unwrap();
+}
+
 #[test]
 fn plain_text_beyond_this_machine_is_refused_with_exit_code_64() {
     let ended = std::process::Command::new(env!("CARGO_BIN_EXE_event-bus"))

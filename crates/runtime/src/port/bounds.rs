@@ -53,7 +53,9 @@ impl Bounds {
         connections_per_address: 128,
         // Three round trips to the far side of the world, with retransmissions.
         handshake: Duration::from_secs(5),
-        streams: 256,
+        // A process that leads all of 256 shards, with a session and up to two subscriptions for each. One that waits for its turn is not
+        // answered in time, and where they last, never.
+        streams: 1024,
         // Metadata of a call: a path, a trace context, a few words.
         head: 16 * 1024,
         // A client of the bus has a stream open, or is a command that has its answer.
