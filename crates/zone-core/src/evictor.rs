@@ -212,6 +212,7 @@ impl Evictor {
             self.plan(&name, now);
         }
         if self.is_complete(Topic::EvictionIntents) {
+            self.inherited.forget_evicted();
             self.close_waits(now);
         }
         self.grant(now);

@@ -91,6 +91,11 @@ impl Inherited {
         self.finished.clear();
     }
 
+    /// All intents are known, and every node was looked at: who is not wished away any more may be evicted again at its turn only.
+    pub(super) fn forget_evicted(&mut self) {
+        self.evicted.clear();
+    }
+
     /// True, once, if this incarnation of the node was evicted by an earlier instance.
     pub(super) fn take_evicted(&mut self, name: &NodeName, uid: &NodeUid) -> bool {
         self.evicted.remove(name).is_some_and(|evicted| evicted == *uid)

@@ -39,7 +39,7 @@ impl Evictor {
         }
         let hold = self.eviction_hold(name);
         if let Some(zone) = self.nodes.get(name).and_then(|node| node.zone()).cloned() {
-            self.register_zone(&zone);
+            self.register_zone_late(&zone, now);
         }
         self.enter_queue(name, hold.is_none(), now);
         self.say(name, hold.map_or(Said::Queued, Said::Held), now);

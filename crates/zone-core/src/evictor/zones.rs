@@ -210,6 +210,18 @@ impl Evictor {
         self.changed_zones.insert(zone.clone());
     }
 
+    /// The same when zones were judged and gates were looked at already: whatever stops the others stops it too.
+    pub(super) fn register_zone_late(&mut self, zone: &Zone, now: Now) {
+        if self.zones.contains_key(zone) {
+            return;
+        }
+        self.register_zone(zone);
+        if let Some(entry) = self.zones.get_mut(zone).filter(|_| self.all_down) {
+            entry.bucket.set_rate(0.0, now.mono);
+        }
+        self.hold_zone(zone, now);
+    }
+
     /// States and rates follow the votes, once all of them are known (NL-092, NL-093, NL-096).
     pub(super) fn judge_zones(&mut self, now: Now) {
         if !self.begun || !self.is_complete(Topic::NodeHealth) {

@@ -185,3 +185,26 @@ fn an_intent_for_a_whole_node_is_nobodys_in_taint_mode() {
         assert_eq!(world.pod_state(&pod).is_some(), theirs, "{mode} {duty}");
     }
 }
+
+/// NL-205: a node that is gone, and with it the last of its zone, does not have its turn while everything is held.
+#[test]
+fn a_deleted_node_alone_in_its_zone_is_held_as_others_are() {
+    let mut world = mk_world(0.1);
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: world.now.wall,
+        until: None,
+    };
+    let holds: Holds = [(HoldScope::All, hold)].into_iter().collect();
+    world.tell(Input::Braked(holds.clone()));
+    world.add_node("lone", "b");
+    world.change_node("lone", |_| ());
+    fall_due(&mut world, "lone");
+    world.delete_node("lone");
+    world.stop();
+    world.tell(Input::Braked(holds));
+    world.show_everything();
+    world.pass(secs(60));
+    assert_eq!(world.node_held("lone"), Some(HoldReason::Paused));
+}

@@ -353,3 +353,17 @@ fn pods_of_an_evicted_node_that_the_monitor_calls_ready_wait_for_a_read() {
     assert_eq!((deleted(&world), world.reads), (vec!["p-n1".to_owned()], before + 1));
     assert_ne!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
 }
+
+/// NL-204: who recovered while nobody looked is marked no more, and waits for its turn when it is silent again.
+#[test]
+fn who_recovered_while_nobody_looked_waits_for_its_turn_again() {
+    let mut world = mk_world(0.1);
+    fall_due(&mut world, "n1");
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+    world.stop();
+    world.come_back(&["n1"]);
+    world.show_everything();
+    fall_due(&mut world, "n1");
+    let state = world.node_state("n1");
+    assert!(matches!(state, Some(NodeOutcomeState::Queued { .. })), "{state:?}");
+}
