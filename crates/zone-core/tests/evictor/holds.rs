@@ -1,7 +1,7 @@
 //! Silence never evicts: what is held, by what, and that it ends by itself.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Mono, Topic, Verdict, ZoneState};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Mono, ReadyStatus, Topic, Verdict, ZoneState};
 use bailiff_zone_core::{Body, Input};
 
 use crate::world::{World, mk_config, mk_toleration, secs, zone};
@@ -424,4 +424,24 @@ fn a_loss_that_the_monitor_holds_holds_its_zone() {
     world.health("a3", Verdict::Healthy);
     world.pass(secs(1));
     assert_eq!((world.zone_held("a"), world.deleted()), (None, 2));
+}
+
+/// Design §1: who only observes asks for no swap either, and says why.
+#[test]
+fn an_observer_swaps_no_taints() {
+    let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a")]);
+    world.fall_silent(&["n1"]);
+    let hold = Hold {
+        reason: HoldReason::Observing,
+        detail: "as the test wanted".to_owned(),
+        since: world.now.wall,
+        until: None,
+    };
+    world.tell(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
+    world.change_node("n1", |facts| facts.ready = ReadyStatus::False);
+    world.health("n1", Verdict::NotReady);
+    world.wish("n1", HealthTaint::NotReady);
+    world.pass(secs(60));
+    assert!(world.is_isolated_as("n1", HealthTaint::Unreachable));
+    assert_eq!(world.node_held("n1"), Some(HoldReason::Observing));
 }

@@ -38,6 +38,22 @@ fn what_belongs_to_another_shard_is_neither_done_nor_told() {
     assert_eq!(owners, 1);
 }
 
+/// Design §8: what was said of a node is taken back once it is gone, by who said it, whoever works on nodes without a zone.
+#[test]
+fn what_was_said_of_a_node_that_is_gone_is_taken_back() {
+    let shards = (0..COUNT).map(|index| Shard { index, count: COUNT });
+    for shard in shards.filter(|shard| !shard.owns_zone(&zone(""))) {
+        let here = zone_of(shard, true);
+        let nodes = [("n1", here), ("n2", here), ("n3", here)];
+        let mut world = World::new(mk_config(|config| config.shard = shard), &nodes);
+        world.fall_silent(&["n1"]);
+        world.unwish("n1");
+        assert!(world.node_state("n1").is_some(), "{shard:?}");
+        world.delete_node("n1");
+        assert_eq!(world.node_state("n1"), None, "{shard:?}");
+    }
+}
+
 /// Design §8: a node that moves to a zone of another shard takes its pods along, however far this shard has got: what waits for its turn
 /// or under the client's limit is not done any more, and what was sent is not gone on with. When the node comes back, so does the work.
 #[test]

@@ -23,7 +23,12 @@ impl Evictor {
             }
         } else {
             self.leave_queue(name, now);
-            self.leave_saying(name, now);
+            if self.nodes.get(name).is_some_and(|node| node.zone().is_some()) {
+                self.leave_saying(name, now);
+            } else {
+                // It is in nobody's zone any more, so nobody else takes back what was said here.
+                self.unsay(name, now);
+            }
         }
         self.pods.look_again_at_node(name);
         if self.nodes.get(name).is_some_and(|node| node.is_empty()) {
@@ -118,6 +123,7 @@ impl Evictor {
             .or_else(|| self.unreadable_hold(name))
             .map(|hold| hold.reason);
         let hold = hold.or_else(|| node.is_wish_outdated(taint).then_some(HoldReason::OutdatedIntent));
+        let hold = hold.or_else(|| self.observer_hold().map(|hold| hold.reason));
         if let Some(reason) = hold {
             self.blocked.insert(name.clone());
             return self.say(name, Said::Held(reason), now);
