@@ -16,17 +16,21 @@ const RATE_INTERVAL: u64 = 10;
 const NODES: [&str; 9] = ["a1", "a2", "a3", "a4", "a5", "b1", "b2", "b3", "c1"];
 
 /// xorshift64*: one line of state, the same everywhere.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 }
@@ -45,7 +49,7 @@ impl History {
         let nodes = NODES.map(|name| (name, &name[..1]));
         Self {
             world: World::new(mk_config(|_| ()), &nodes),
-            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random: Random::new(seed),
             verdicts: NODES.into_iter().map(|name| (name, Verdict::Healthy)).collect(),
             withdrawn: BTreeMap::new(),
             all_down_checked: 0,

@@ -1,5 +1,6 @@
 //! The evictor against a small model of the API and of the stages before it.
 
+mod afresh;
 mod budgets;
 mod conflicts;
 mod echoes;

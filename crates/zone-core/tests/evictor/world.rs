@@ -1,6 +1,7 @@
 //! A cluster in a few maps: it answers the evictor's requests, shows their effects to its watch, and remembers what happened when.
 
 mod driver;
+mod late;
 mod stages;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,6 +20,8 @@ use bailiff_zone_core::{
     Block, Body, Config, Count, DaemonSetFacts, Draft, Effect, Event, EvictionMode, Evictor, Failure, FailureKind, Input, Mark,
     NODE_LOST, NodeFacts, PodAnswer, PodFacts, Purpose, Record, ShardStatus, Span, Ticket,
 };
+
+pub use late::Late;
 
 pub const START: i64 = 1_000_000;
 
@@ -78,6 +81,11 @@ pub struct World {
     revision: u64,
     /// When the record of each revision was made.
     made_at: BTreeMap<Revision, Mono>,
+    pub late: Late,
+    /// Pods that are due as the evictor was shown.
+    shown_due: BTreeSet<PodUid>,
+    /// What the evictor said since it began.
+    mentioned: BTreeSet<String>,
     /// The bus tells how old its records are.
     pub tells_age: bool,
     /// Of the bus.
@@ -161,6 +169,9 @@ impl World {
             version: 100,
             revision: 0,
             made_at: BTreeMap::new(),
+            late: Late::default(),
+            shown_due: BTreeSet::new(),
+            mentioned: BTreeSet::new(),
             tells_age: true,
             incarnation: "bus-1",
         }

@@ -50,6 +50,8 @@ impl World {
         self.bus.values_mut().for_each(|record| record.is_echo = false);
         self.unanswered.clear();
         self.called_off.clear();
+        self.late.forget();
+        self.mentioned.clear();
         self.wake_at = None;
         self.completed = false;
     }
@@ -61,11 +63,13 @@ impl World {
 
     pub fn watch(&mut self, input: Input) {
         if self.completed && !self.is_watch_stalled {
-            self.tell(input);
+            self.late.watch.push_back(input);
+            self.catch_up();
         }
     }
 
     pub fn tell(&mut self, input: Input) {
+        self.note_told(&input);
         let effects = self.evictor.apply(input, self.now);
         self.perform(effects);
     }
@@ -95,10 +99,11 @@ impl World {
             match effect {
                 Effect::Publish(draft) => self.heed(draft),
                 Effect::Remove { key } => {
+                    self.mentioned.remove(&key);
                     self.bus.remove(&(Topic::EvictionOutcomes, key.clone()));
                     self.outcomes.remove(&key);
                 }
-                Effect::Complete => self.completed = true,
+                Effect::Complete => self.complete(),
                 Effect::Emit(event) => self.events.push(event),
                 Effect::Count(count) => self.counts.push(count),
                 Effect::Span(span) => self.spans.push(span),
@@ -110,6 +115,7 @@ impl World {
             }
         }
         for request in requests {
+            self.assert_is_allowed(&request);
             if self.is_slow {
                 self.unanswered.push(request);
             } else {
@@ -120,6 +126,7 @@ impl World {
 
     fn heed(&mut self, draft: Draft) {
         self.published += 1;
+        self.mentioned.insert(draft.key.clone());
         let body = Some(Body::Outcome(draft.outcome.clone()));
         let record = Record {
             is_echo: true,
@@ -148,7 +155,7 @@ impl World {
 
     fn answer(&mut self, request: Effect) {
         if let Some(answer) = self.called_off(&request).filter(|_| self.is_unsent) {
-            return self.tell(answer);
+            return self.tell_answer(answer);
         }
         self.requests += 1;
         let failure = self.failures.pop_front().map(|kind| Failure {
@@ -161,7 +168,7 @@ impl World {
             Effect::WriteTaints(write) => {
                 let result = failure.map_or_else(|| self.write_taints(&write.node, write.taints, write.purpose), Err);
                 let shown = result.as_ref().ok().cloned();
-                self.tell(Input::NodeAnswer {
+                self.tell_answer(Input::NodeAnswer {
                     ticket: write.ticket,
                     result,
                 });
@@ -176,7 +183,7 @@ impl World {
                     || self.nodes.get(&node).cloned().ok_or_else(|| mk_failure(FailureKind::Gone)),
                     Err,
                 );
-                self.tell(Input::NodeAnswer { ticket, result });
+                self.tell_answer(Input::NodeAnswer { ticket, result });
             }
             Effect::ReadPod { ticket, pod } => {
                 let found = self
@@ -188,19 +195,19 @@ impl World {
                     || found.map(PodAnswer::Facts).ok_or_else(|| mk_failure(FailureKind::Gone)),
                     Err,
                 );
-                self.tell(Input::PodAnswer { ticket, result });
+                self.tell_answer(Input::PodAnswer { ticket, result });
             }
             Effect::MarkPod { ticket, pod, mark } => {
                 let result = failure.map_or_else(|| self.mark(&pod, &mark), Err);
-                self.tell(Input::PodAnswer { ticket, result });
+                self.tell_answer(Input::PodAnswer { ticket, result });
             }
             Effect::DeletePod { ticket, pod } => {
                 let result = failure.map_or_else(|| self.delete(&pod), Err);
-                self.tell(Input::PodAnswer { ticket, result });
+                self.tell_answer(Input::PodAnswer { ticket, result });
             }
             Effect::EvictPod { ticket, pod } => {
                 let result = failure.map_or_else(|| self.evict(&pod), Err);
-                self.tell(Input::PodAnswer { ticket, result });
+                self.tell_answer(Input::PodAnswer { ticket, result });
             }
             other => unreachable!("{other:?} is no request"),
         }

@@ -219,10 +219,11 @@ impl World {
             }
         }
         if self.published_to() {
-            self.tell(Input::Changes {
+            self.late.bus.push_back(Input::Changes {
                 records,
                 shards: Vec::new(),
             });
+            self.catch_up();
         }
     }
 
