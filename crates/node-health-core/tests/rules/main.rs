@@ -10,6 +10,7 @@ mod batch;
 mod everything_down;
 mod failures;
 mod grace;
+mod history;
 mod identity;
 mod incidents;
 mod inherit;

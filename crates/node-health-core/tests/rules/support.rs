@@ -2,12 +2,13 @@
 
 mod answers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bailiff_model::{
-    Hold, HoldReason, HoldScope, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall, Zone,
+    Hold, HoldReason, HoldScope, Holds, Mono, NodeHealth, NodeName, NodeUid, Now, ReadyStatus, ResourceVersion, TraceContext, Wall,
+    Zone,
 };
 use bailiff_node_health_core::{
     Config, Effect, Inherited, Input, LeaseFacts, LossNews, Measurement, Monitor, NodeFacts, Pressures, ReadBy, ReadyFacts,
@@ -47,8 +48,14 @@ pub struct World {
     pub log: Vec<String>,
     /// The own topic.
     pub topic: BTreeMap<NodeName, Inherited>,
+    /// Who was published since the topic was inherited; the others' records go once all are.
+    told_anew: BTreeSet<NodeName>,
     /// The watches deliver nothing.
     pub watch_stalled: bool,
+    /// What the watches of nodes and of leases have yet to deliver, if they lag.
+    pub lagging: Option<[VecDeque<Input>; 2]>,
+    /// What is held from outside.
+    pub holds: Holds,
     version: u64,
     wake: Option<Mono>,
     inbox: VecDeque<Input>,
@@ -91,7 +98,10 @@ impl World {
             pending: Vec::new(),
             log: Vec::new(),
             topic: BTreeMap::new(),
+            told_anew: BTreeSet::new(),
             watch_stalled: false,
+            lagging: None,
+            holds: Holds::NONE,
             version: 1,
             wake: None,
             inbox: VecDeque::new(),
@@ -121,20 +131,31 @@ impl World {
     /// Gives the monitor everything there is and leadership.
     pub fn start(&mut self) {
         self.list();
-        self.give(Input::Leading(true));
+        self.lead();
         let records = self.topic.values().cloned().collect();
         self.give(Input::Topic(TopicNews::Snapshot { records, complete: true }));
     }
 
+    /// The monitor gets the leadership.
+    pub fn lead(&mut self) {
+        self.told_anew.clear();
+        self.give(Input::Leading(true));
+    }
+
     /// Another process takes over: a new monitor, the topic survives. Its monotonic clock begins anew.
     pub fn restart(&mut self, config: Config) {
+        self.replace(config);
+        self.start();
+    }
+
+    /// The same, before it is told anything.
+    pub fn replace(&mut self, config: Config) {
         self.monitor = Monitor::new(config);
         self.now.mono = Mono::from_origin(secs(1.0));
         self.start = Mono::ORIGIN;
         self.pending.clear();
         self.wake = None;
         self.say("-- restart".to_owned());
-        self.start();
     }
 
     fn next_version(&mut self) -> ResourceVersion {
@@ -232,13 +253,16 @@ impl World {
         self.give_watched(Input::LeaseApplied(lease));
     }
 
-    fn tell_node(&mut self, node: &str) {
+    pub fn tell_node(&mut self, node: &str) {
         let facts = self.nodes[node].clone();
         self.give_watched(Input::NodeApplied(facts));
     }
 
-    fn give_watched(&mut self, input: Input) {
-        if !self.watch_stalled {
+    pub fn give_watched(&mut self, input: Input) {
+        let of_leases = matches!(input, Input::LeaseApplied(_) | Input::LeaseDeleted(_));
+        if let Some(watches) = &mut self.lagging {
+            watches[usize::from(of_leases)].push_back(input);
+        } else if !self.watch_stalled {
             self.give(input);
         }
     }
@@ -286,7 +310,13 @@ impl World {
             since: self.now.wall,
             until: None,
         };
-        self.give(Input::Braked(on.then_some((HoldScope::All, hold)).into_iter().collect()));
+        self.hold(on.then_some((HoldScope::All, hold)).into_iter().collect());
+    }
+
+    /// These holds are in force.
+    pub fn hold(&mut self, holds: Holds) {
+        self.holds = holds.clone();
+        self.give(Input::Braked(holds));
     }
 
     pub fn give(&mut self, input: Input) {
@@ -339,7 +369,7 @@ impl World {
                 self.say(format!("retract {node}"));
             }
             Effect::Complete => {
-                self.topic.retain(|node, _| self.nodes.contains_key(node));
+                self.topic.retain(|node, _| self.told_anew.contains(node));
                 self.say("complete".to_owned());
             }
             Effect::Event(event) => self.say(format!(
@@ -364,6 +394,7 @@ impl World {
             self.said += 1;
             self.say(format!("{} {}", health.node.name, health.verdict.as_str()));
         }
+        self.told_anew.insert(health.node.name.clone());
         self.topic.insert(health.node.name.clone(), Inherited { health, trace });
     }
 
