@@ -129,7 +129,11 @@ impl Evictor {
         }
         let node = self.nodes.entry(name.clone()).or_default();
         node.unhealthy_since = match &health {
-            Some(health) => health.unhealthy_since(node.unhealthy_since),
+            // What was said of another one of the name before is none of its own.
+            Some(health) => {
+                let is_own = node.health.as_ref().is_none_or(|before| before.is_of_the_same(health));
+                health.unhealthy_since(node.unhealthy_since.filter(|_| is_own))
+            }
             // That the monitor forgets a node takes nobody's place away: one that is deleted keeps it (NL-205).
             None => node.unhealthy_since.filter(|_| node.place.is_some()),
         };

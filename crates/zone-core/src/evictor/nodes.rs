@@ -194,6 +194,10 @@ impl Health {
         self.is_not_ready().then(|| before.unwrap_or(self.since))
     }
 
+    pub(super) fn is_of_the_same(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+
     pub(super) fn is_not_ready(&self) -> bool {
         self.vote == Vote::NotReady
     }

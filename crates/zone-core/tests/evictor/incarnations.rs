@@ -97,6 +97,29 @@ fn another_node_of_the_name_waits_behind_who_waited_before_it() {
     }
 }
 
+/// NL-035, NL-036: not by a record about its predecessor either that comes when it is known already.
+#[test]
+fn a_late_record_about_a_predecessor_gives_no_place_away() {
+    let mut world = World::new(
+        mk_config(|_| ()),
+        &["n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"].map(|name| (name, "a")),
+    );
+    world.fall_silent(&["n1", "n2"]);
+    let late = world.mk_health("n2", Verdict::NotReady);
+    world.pass(secs(1));
+    world.fall_silent(&["n3"]);
+    world.pass(secs(1));
+    world.delete_node("n2");
+    world.add_node("n2", "a");
+    world.publish(vec![late]);
+    world.change_node("n2", |facts| facts.ready = ReadyStatus::False);
+    world.health("n2", Verdict::NotReady);
+    world.wish("n2", HealthTaint::NotReady);
+    world.pass(secs(30));
+    let order: Vec<&str> = world.isolations().iter().map(|(name, _)| *name).collect();
+    assert_eq!(order, ["n1", "n3", "n2"]);
+}
+
 /// NL-036: a verdict about the dead incarnation does not isolate its namesake, however new the intent is.
 #[test]
 fn a_verdict_about_the_dead_does_not_isolate_the_living() {
