@@ -111,6 +111,7 @@ fn a_late_record_about_a_predecessor_gives_no_place_away() {
     world.pass(secs(1));
     world.delete_node("n2");
     world.add_node("n2", "a");
+    world.change_node("n2", |_| ());
     world.publish(vec![late]);
     world.change_node("n2", |facts| facts.ready = ReadyStatus::False);
     world.health("n2", Verdict::NotReady);
