@@ -135,54 +135,66 @@ impl Losses {
     pub(crate) fn enter(&mut self, limit: &LossLimit, subject: Subject<'_>, now: Now) {
         self.since.insert(subject.name.clone(), subject.at);
         for (scope, of) in subject.scopes() {
-            let loss = self.scopes.entry(scope.clone()).or_default();
-            loss.lost.insert((subject.at, subject.name.clone()));
-            if loss.held.is_some() {
-                continue;
-            }
-            loss.forget_before(limit.window);
-            if loss.is_beyond(limit, of) {
-                let until = now.mono + limit.hold;
-                let detail = format!(
-                    "{} of {of} leases of {} stopped within {:?}",
-                    loss.lost.len(),
-                    name(&scope),
-                    limit.window
-                );
-                let hold = Hold {
-                    reason: HoldReason::CorrelatedLoss,
-                    detail,
-                    since: now.wall,
-                    until: Some(now.wall_of(until)),
-                };
-                loss.held = Some(Held { hold, until });
-                self.changed.insert(scope.clone());
-                let state = LossState::Held {
-                    until: now.wall_of(until),
-                };
-                self.news.push(loss.news(scope, of, state));
-            }
+            self.enter_scope(limit, scope, of, subject, now);
+        }
+    }
+
+    fn enter_scope(&mut self, limit: &LossLimit, scope: Scope, of: usize, subject: Subject<'_>, now: Now) {
+        let loss = self.scopes.entry(scope.clone()).or_default();
+        loss.lost.insert((subject.at, subject.name.clone()));
+        if loss.held.is_some() {
+            return;
+        }
+        loss.forget_before(limit.window);
+        if loss.is_beyond(limit, of) {
+            let until = now.mono + limit.hold;
+            let detail = format!(
+                "{} of {of} leases of {} stopped within {:?}",
+                loss.lost.len(),
+                name(&scope),
+                limit.window
+            );
+            let hold = Hold {
+                reason: HoldReason::CorrelatedLoss,
+                detail,
+                since: now.wall,
+                until: Some(now.wall_of(until)),
+            };
+            loss.held = Some(Held { hold, until });
+            self.changed.insert(scope.clone());
+            let state = LossState::Held {
+                until: now.wall_of(until),
+            };
+            self.news.push(loss.news(scope, of, state));
         }
     }
 
     /// A node spoke, or is gone.
     pub(crate) fn leave(&mut self, limit: &LossLimit, subject: Subject<'_>) {
         self.since.remove(subject.name);
-        let key = (subject.at, subject.name.clone());
         for (scope, of) in subject.scopes() {
-            let Some(loss) = self.scopes.get_mut(&scope) else {
-                continue;
-            };
-            loss.lost.remove(&key);
-            // Where there may be fewer nodes than are counted, it waits for the next to speak.
-            let is_sure = !subject.sizes.may_be_less || loss.lost.is_empty();
-            if loss.held.is_some() && is_sure && !loss.is_beyond(limit, of) {
-                loss.held = None;
-                self.changed.insert(scope.clone());
-                self.news.push(loss.news(scope.clone(), of, LossState::Returned));
-            }
-            self.forget_if_empty(&scope);
+            self.leave_scope(limit, scope, of, subject);
         }
+    }
+
+    fn leave_scope(&mut self, limit: &LossLimit, scope: Scope, of: usize, subject: Subject<'_>) {
+        let Some(loss) = self.scopes.get_mut(&scope) else { return };
+        loss.lost.remove(&(subject.at, subject.name.clone()));
+        // Where there may be fewer nodes than are counted, it waits for the next to speak.
+        let is_sure = !subject.sizes.may_be_less || loss.lost.is_empty();
+        if loss.held.is_some() && is_sure && !loss.is_beyond(limit, of) {
+            loss.held = None;
+            self.changed.insert(scope.clone());
+            self.news.push(loss.news(scope.clone(), of, LossState::Returned));
+        }
+        self.forget_if_empty(&scope);
+    }
+
+    /// A node is in another zone than before, which has so many nodes without it. To the cluster it is as lost as it was.
+    pub(crate) fn change_zone(&mut self, limit: &LossLimit, (from, of): (&Zone, usize), subject: Subject<'_>, now: Now) {
+        self.leave_scope(limit, Some(from.clone()), of, subject);
+        let to = Some(subject.zone.clone());
+        self.enter_scope(limit, to, subject.sizes.in_zone, subject, now);
     }
 
     fn forget_if_empty(&mut self, scope: &Scope) {

@@ -74,19 +74,23 @@ impl Monitor {
 
     /// The node is gone from its zone, and from the cluster.
     pub(super) fn leave_loss(&mut self, name: &NodeName, zone: &Zone) {
-        self.leave_loss_in(name, zone);
-        if let Some(limit) = self.config.loss {
-            self.end_wait(&limit, name);
-        }
-    }
-
-    /// The node is gone from this zone. If it is silent, it counts for that it is in by now from when it is looked at next.
-    pub(super) fn leave_loss_in(&mut self, name: &NodeName, zone: &Zone) {
-        if let Some(limit) = self.config.loss
-            && let Some(at) = self.losses.since.get(name).copied()
-        {
+        let Some(limit) = self.config.loss else { return };
+        if let Some(at) = self.losses.since.get(name).copied() {
             let sizes = self.sizes(zone);
             self.losses.leave(&limit, Subject { name, zone, at, sizes });
+        }
+        self.end_wait(&limit, name);
+    }
+
+    /// The node is in another zone than this by now.
+    pub(super) fn change_zone_of_loss(&mut self, name: &NodeName, from: &Zone, now: Now) {
+        if let Some(limit) = self.config.loss
+            && let Some(at) = self.losses.since.get(name).copied()
+            && let Some(node) = self.nodes.get(name)
+        {
+            let left = (from, self.interner.nodes_in(from));
+            let subject = subject(name, node, at, self.sizes(&node.zone));
+            self.losses.change_zone(&limit, left, subject, now);
         }
     }
 

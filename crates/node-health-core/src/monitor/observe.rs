@@ -99,7 +99,7 @@ impl Monitor {
         node.ready.heartbeat = facts.ready.heartbeat.map(Stamp::from);
         node.ready.since = facts.ready.since.map(Stamp::from);
         if let Some(zone) = left {
-            self.leave_loss_in(name, &zone);
+            self.change_zone_of_loss(name, &zone, now);
         }
         if !self.running {
             return;

@@ -167,6 +167,23 @@ fn a_lost_node_that_leaves_its_zone_leaves_both_numbers() {
     }
 }
 
+/// To the cluster a lost node that is in another zone by now is as lost as before, also one that was judged already.
+#[test]
+fn a_lost_node_that_changes_its_zone_stays_lost_to_the_cluster() {
+    let mut world = World::running(mk_config(), &NODES);
+    world.pass_alive(45.0, &NODES[4..]);
+    let (before, summary) = (world.losses.len(), world.monitor.summary().losses_held);
+    assert_eq!((held(&world, &NODES[..4]), summary), (vec![true; 4], 2));
+    world.change("n1", |facts| facts.zone = Zone::new("r", "b"));
+    world.change("n2", |facts| {
+        facts.zone = Zone::new("r", "b");
+        facts.ready.status = ReadyStatus::Unknown;
+    });
+    let everywhere = world.losses[before..].iter().filter(|news| news.scope.is_none());
+    assert_eq!(everywhere.count(), 0, "its hold did not end");
+    assert_eq!(held(&world, &NODES[..4]), [true; 4]);
+}
+
 /// Nodes that were judged long ago are no loss of now, after a restart either.
 #[test]
 fn old_verdicts_are_no_correlated_loss() {
