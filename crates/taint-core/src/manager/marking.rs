@@ -87,14 +87,18 @@ impl Manager {
         if !std::mem::take(&mut pod.spared) {
             return;
         }
-        let node = self
-            .nodes
-            .get(&pod.node)
-            .filter(|node| node.present && node.facts.ready.is_silent());
-        let silent_since = node.and_then(|node| node.facts.ready.since).map(Stamp::wall);
-        if ready_since.zip(silent_since).is_some_and(|(ready, silent)| ready < silent) {
+        let node = pod.node.clone();
+        if self.is_before_silence(&node, ready_since) {
             self.want_mark(uid);
         }
+    }
+
+    /// True if the node is silent, and this was earlier, by the times of both conditions.
+    pub(super) fn is_before_silence(&self, node: &NodeName, at: Option<Wall>) -> bool {
+        let node = self.nodes.get(node);
+        let node = node.filter(|node| node.present && node.facts.ready.is_silent());
+        let silent_since = node.and_then(|node| node.facts.ready.since).map(Stamp::wall);
+        at.zip(silent_since).is_some_and(|(at, silent)| at < silent)
     }
 
     /// Notes that there is nothing to mark at a pod of a node that fell silent.
@@ -251,6 +255,8 @@ impl Manager {
                 self.stats.marked += 1;
                 let Some(pod) = self.pods.get_mut(uid) else { return };
                 pod.mark = false;
+                // Whatever is shown of before it is not there any more.
+                pod.spared = false;
                 let node = pod.node.clone();
                 let trace = self.wishes.get(&node).and_then(|wish| wish.trace);
                 let about = About::node(&node).traced(trace);

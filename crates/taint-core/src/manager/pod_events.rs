@@ -78,9 +78,10 @@ impl Manager {
         let uid = facts.pod.uid.clone();
         let (ready, ready_since) = (facts.ready, facts.ready_since);
         if matches!(ready, ReadyStatus::False | ReadyStatus::Absent) {
-            // What follows may still be of before the silence.
+            // If this is of before the silence, what follows may be, too. Our own mark is not.
+            let is_early = ready == ReadyStatus::Absent || self.is_before_silence(&facts.node, ready_since);
             if let Some(pod) = self.pods.get_mut(&uid) {
-                pod.spared |= pod.mark;
+                pod.spared |= pod.mark && is_early;
             }
             self.clear_mark(&uid);
         }

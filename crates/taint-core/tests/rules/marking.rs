@@ -301,6 +301,13 @@ fn a_fall_between_two_lists_is_found() {
     }
 }
 
+fn mk_pod_ready_since(uid: &str, ready: ReadyStatus, since: i64) -> PodFacts {
+    PodFacts {
+        ready_since: Some(wall(since)),
+        ..mk_pod_ready(uid, ready)
+    }
+}
+
 /// NL-085, NL-088: a pod that was to be marked is shown as not ready, and then as ready again, both of before its node fell silent: its
 /// watch is behind that of nodes. It is marked all the same; one that became ready afterwards is not.
 #[test]
@@ -316,12 +323,40 @@ fn a_pod_that_was_ready_again_before_the_silence_is_marked() {
         silent.ready.since = Some(wall(5).into());
         h.at(7).node(silent);
         assert_eq!(h.marks.len(), 1);
-        h.pod(mk_pod_ready("p", ReadyStatus::False));
-        let mut ready = mk_pod_ready("p", ReadyStatus::True);
-        ready.ready_since = Some(wall(ready_since));
-        h.pod(ready);
+        h.pod(mk_pod_ready_since("p", ReadyStatus::False, 3));
+        h.pod(mk_pod_ready_since("p", ReadyStatus::True, ready_since));
         answer(&mut h, "p", FAILED);
         h.at(9);
         assert_eq!(h.reads.iter().any(|read| read == "pod/p"), is_marked, "{ready_since}");
+    }
+}
+
+/// NL-085, NL-088: a kubelet that sets a marked pod ready again is left alone, also if it says that it was all along, and whether the watch
+/// shows the mark before or after its answer, and whether that gets lost.
+#[test]
+fn what_a_kubelet_sets_back_is_not_marked_again() {
+    for (answered_first, is_done) in [(true, true), (false, true), (false, false)] {
+        let mut h = Harness::begun(
+            Profile::Bailiff,
+            vec![mk_node("n1", &[])],
+            vec![mk_pod_ready_since("p", ReadyStatus::True, 4)],
+        );
+        let mut silent = mk_node("n1", &[]);
+        silent.ready = mk_ready(ReadyStatus::Unknown);
+        silent.ready.since = Some(wall(5).into());
+        h.at(7).node(silent);
+        assert_eq!(h.marks.len(), 1);
+        let said = if is_done { done("2") } else { FAILED };
+        if answered_first {
+            answer(&mut h, "p", said.clone());
+        }
+        h.pod(mk_pod_ready_since("p", ReadyStatus::False, 7));
+        if !answered_first {
+            answer(&mut h, "p", said);
+        }
+        h.pod(mk_pod_ready_since("p", ReadyStatus::True, 4));
+        h.at(60);
+        let asked = h.reads.iter().filter(|read| *read == "pod/p").count();
+        assert_eq!((h.marks.len(), asked), (1, 0), "{answered_first} {is_done}");
     }
 }
