@@ -56,14 +56,14 @@ pub(crate) struct Cx<'a> {
     pub(crate) out: &'a mut Out,
 }
 
-impl Cx<'_> {
+impl<'a> Cx<'a> {
     /// True if pods that run on the node may not be deleted at the moment.
     pub(crate) fn is_held(&self, node: &NodeName) -> bool {
         self.world.is_held(node, self.holds)
     }
 
     /// What holds all of the DaemonSet, if anything does.
-    pub(crate) fn held_as_a_whole(&self) -> Option<&Hold> {
+    pub(crate) fn held_as_a_whole(&self) -> Option<&'a Hold> {
         self.held.or(self.holds.on_everything())
     }
 }
@@ -353,7 +353,7 @@ impl Set {
         }
         self.complain(cx);
         if self.ds.deleting || self.ds.selector.is_idle() {
-            return self.call_off_all(cx.out);
+            return self.rest(cx);
         }
         let may_write = cx.held.is_none();
         if may_write {
@@ -383,10 +383,16 @@ impl Set {
     /// Amid a list nothing is decided, and nothing is told but what holds it: what is known is of two times.
     pub(crate) fn bide(&mut self, cx: &mut Cx<'_>) {
         if self.ds.deleting {
-            return self.call_off_all(cx.out);
+            return self.rest(cx);
         }
         self.hold_back(cx.out);
-        self.report_hold(cx);
+        self.report_hold(cx.held_as_a_whole(), cx);
+    }
+
+    /// Nobody works on it any more, so nothing holds it either: nobody would say when that ends.
+    fn rest(&mut self, cx: &mut Cx<'_>) {
+        self.call_off_all(cx.out);
+        self.report_hold(None, cx);
     }
 
     fn fire_timers(&mut self, cx: &Cx<'_>) {

@@ -327,8 +327,8 @@ impl Set {
         }
     }
 
-    /// Takes back what was not sent of what a DaemonSet that goes does not do, nor one of which what is known may be of the past: deletions,
-    /// adoptions, and clean-ups of its history (DS-190, DS-191).
+    /// Takes back what was not sent of deletions, adoptions, and clean-ups of the history: the DaemonSet goes (DS-190, DS-191), or what is
+    /// known of it may be past.
     pub(crate) fn call_off_all(&mut self, out: &mut Out) {
         out.effects.extend(self.history.cleaning.take().map(Effect::CallOff));
         for work in self.claims.works.values_mut() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bailiff_model::rollout::{DaemonSetSync, NodeReason, WhyNot};
-use bailiff_model::{Mono, NodeName};
+use bailiff_model::{Hold, Mono, NodeName};
 
 use super::{Cx, Set};
 use crate::effect::Effect;
@@ -98,8 +98,7 @@ impl Set {
     }
 
     /// Publishes what holds it if that changed, at once, beside what was published last: nothing else is known to be so.
-    pub(super) fn report_hold(&mut self, cx: &mut Cx<'_>) {
-        let held = cx.held_as_a_whole();
+    pub(super) fn report_hold(&mut self, held: Option<&Hold>, cx: &mut Cx<'_>) {
         let Some((at, last)) = &mut self.report.last else { return };
         if last.held.as_ref() != held {
             last.held = held.cloned();

@@ -208,15 +208,26 @@ fn what_was_not_sent_is_taken_back_while_what_is_known_may_be_past() {
 /// Nobody works on a DaemonSet that is being deleted, so nobody would say that it is held no longer.
 #[test]
 fn a_daemonset_that_goes_is_not_told_to_be_held() {
-    let mut cluster = Cluster::at_rest(2, json!({}));
-    let meta = json!({"deletionTimestamp": "2024-01-01T00:00:00Z"});
-    cluster.change("daemonsets/ds", json!({"metadata": meta}));
-    cluster.settle();
-    let nodes = vec![mk_node("n9")];
-    cluster.feed(Input::SomeNodes { first: true, nodes });
-    cluster.feed(mk_stale(Watched::Nodes));
-    cluster.pass(60);
-    assert_eq!(cluster.published.as_ref().and_then(|sync| sync.held.as_ref()), None);
+    for goes_first in [true, false] {
+        let mut cluster = Cluster::at_rest(2, json!({}));
+        let meta = json!({"deletionTimestamp": "2024-01-01T00:00:00Z"});
+        let go = json!({ "metadata": meta });
+        if goes_first {
+            cluster.change("daemonsets/ds", go.clone());
+            cluster.settle();
+        }
+        let nodes = vec![mk_node("n9")];
+        cluster.feed(Input::SomeNodes { first: true, nodes });
+        cluster.feed(mk_stale(Watched::Nodes));
+        cluster.pass(60);
+        let is_held = |cluster: &Cluster| cluster.published.as_ref().is_some_and(|sync| sync.held.is_some());
+        assert_eq!(is_held(&cluster), !goes_first);
+        if !goes_first {
+            cluster.change("daemonsets/ds", go);
+            cluster.settle();
+        }
+        assert!(!is_held(&cluster), "{goes_first}");
+    }
 }
 
 /// DS-190: what waits for its turn is taken back amid a list, too, when the DaemonSet goes.

@@ -44,8 +44,8 @@ impl Set {
     }
 
     /// What was decided may be of the past: adoptions that were allowed are asked about once more when it is not, and what was not sent is
-    /// taken back. Nobody sees meanwhile whether the DaemonSet goes, and what a DaemonSet that is gone has adopted goes with it; nor whether
-    /// its rollout is paused, or another one by now.
+    /// taken back. Nobody sees meanwhile whether the DaemonSet goes, and what one that is gone has adopted goes with it; nor whether its
+    /// rollout is paused, or another one by now.
     pub(in crate::set) fn hold_back(&mut self, out: &mut Out) {
         self.claims.allowed = false;
         self.claims.orphans.append(&mut self.claims.candidates);
