@@ -441,6 +441,11 @@ fn an_observer_swaps_no_taints() {
     world.change_node("n1", |facts| facts.ready = ReadyStatus::False);
     world.health("n1", Verdict::NotReady);
     world.wish("n1", HealthTaint::NotReady);
+    assert_eq!(
+        world.node_held("n1"),
+        Some(HoldReason::TaintOrder),
+        "whoever acts would wait, too"
+    );
     world.pass(secs(60));
     assert!(world.is_isolated_as("n1", HealthTaint::Unreachable));
     assert_eq!(world.node_held("n1"), Some(HoldReason::Observing));

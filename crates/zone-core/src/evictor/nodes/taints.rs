@@ -123,7 +123,6 @@ impl Evictor {
             .or_else(|| self.unreadable_hold(name))
             .map(|hold| hold.reason);
         let hold = hold.or_else(|| node.is_wish_outdated(taint).then_some(HoldReason::OutdatedIntent));
-        let hold = hold.or_else(|| self.observer_hold().map(|hold| hold.reason));
         if let Some(reason) = hold {
             self.blocked.insert(name.clone());
             return self.say(name, Said::Held(reason), now);
@@ -132,6 +131,10 @@ impl Evictor {
         let taints = with_health_taint(facts, taint, since.unwrap_or_else(|| whole_seconds(now.wall)), false);
         if !facts.has_no_schedule(taint) && self.must_wait_for_order(name, now) {
             return self.say(name, Said::Held(HoldReason::TaintOrder), now);
+        }
+        if let Some(hold) = self.observer_hold() {
+            self.blocked.insert(name.clone());
+            return self.say(name, Said::Held(hold.reason), now);
         }
         if !self.must_back_off(name, Purpose::Swap, now) {
             self.write_taints(name, Purpose::Swap, taints, 0, now);
