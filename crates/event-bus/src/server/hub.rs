@@ -263,12 +263,14 @@ impl Hub {
         drop(given_up);
     }
 
-    /// Refuses what should be asked for elsewhere.
-    pub(super) fn admit_reader(&self) -> Result<(), Status> {
-        if self.lock().is_cut_off {
+    /// Refuses what should be asked for elsewhere; answers what is cancelled when a stream that is admitted has to end. Both are seen at one
+    /// moment, as in [`Hub::ask`].
+    pub(super) fn admit_reader(&self) -> Result<CancellationToken, Status> {
+        let state = self.lock();
+        if state.is_cut_off {
             return Err(self.refuse(&Refusal::Store));
         }
-        Ok(())
+        Ok(state.streams.clone())
     }
 
     /// Opens a session.

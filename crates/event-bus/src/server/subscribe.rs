@@ -52,7 +52,7 @@ pub(super) async fn open(hub: Arc<Hub>, caller: &Caller, request: pb::SubscribeR
     let subscriber = scalar::identity("subscriber", request.subscriber).map_err(|error| hub.refuse_invalid(&error))?;
     let selection = selection(request.topics, request.filters, request.except).map_err(|error| hub.refuse_invalid(&error))?;
     let fingerprint = selection.fingerprint();
-    hub.admit_reader()?;
+    let ended = hub.admit_reader()?;
     // Elsewhere the reader has seen what is still to come here; it must not be shown the past. What was committed before is known
     // once this is answered, or it is lost.
     let early =
@@ -71,7 +71,7 @@ pub(super) async fn open(hub: Arc<Hub>, caller: &Caller, request: pb::SubscribeR
     let bookmark = hub.ticks(hub.options.bookmark_every);
     tracing::debug!(subscriber, ?position, "Subscription was opened");
     let reader = Reader {
-        ended: hub.stream_token(),
+        ended,
         hub,
         seat,
         selection,

@@ -43,7 +43,7 @@ pub struct Bounds {
 impl Bounds {
     /// Of the event bus: each replica of each stage has one connection, with a stream for each shard and subscription.
     pub const BUS: Self = Self {
-        // 4 stages × 3 replicas on 80 control planes; each costs some 100 KiB while it works.
+        // 4 stages × 3 replicas on 80 control planes; each costs some 100 KiB while it works, and 16 KiB more for each subscription.
         connections: 1024,
         // There are none.
         strangers: 0,

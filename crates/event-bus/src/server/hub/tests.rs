@@ -112,6 +112,16 @@ async fn nobody_is_remembered_who_waits_no_more() {
     assert_eq!(hub.lock().waiting.len(), 0);
 }
 
+/// A subscription is opened in several steps. If the streams end amid them, it does too.
+#[tokio::test(start_paused = true)]
+async fn who_was_admitted_before_streams_end_is_not_left_behind() {
+    let hub = mk_silent(false);
+    let ended = hub.admit_reader().expect("it is not cut off");
+    hub.disconnect();
+    let next = hub.admit_reader().expect("it is not cut off");
+    assert_eq!((ended.is_cancelled(), next.is_cancelled()), (true, false));
+}
+
 /// It was there when they came in, and they are not told that it is empty.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_told_of_a_bus_that_has_ended() {
