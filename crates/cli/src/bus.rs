@@ -107,11 +107,8 @@ impl Unreached {
     fn of(error: &(dyn Error + 'static), flags: &BusArgs) -> Option<Self> {
         let (what, why, advice) = match error.downcast_ref::<BusError>()? {
             BusError::Deadline { rpc } => (NO_ANSWER, format!("none to {rpc} in time"), None),
-            // What the bus itself says has no cause.
             BusError::Refused { source, .. } => {
-                let cause = successors(source.source(), |cause| (*cause).source()).last()?;
-                // What breaks a connection that stood is an error of HTTP/2, which names no other.
-                let connecting = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+                let (cause, connecting) = (last_cause(&**source)?, broken_by(&**source)?);
                 let what = connecting.map_or(NO_ANSWER, |_| "cannot reach");
                 let advice = advice(connecting, flags.tls.paths().is_some(), &flags.bus.to_string());
                 (what, cause.to_string(), advice)
@@ -155,7 +152,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         match command {
             Command::Status { output } => status(&bus, output).await,
             Command::ResetEpoch { topic, shard } => {
-                let before = bus.reset_epoch(topic, shard).await?;
+                let before = bus.reset_epoch(topic, shard).await.map_err(of_reset)?;
                 out::line(format_args!(
                     "epoch of {topic}, shard {shard}, was {before} and is 0 now; its sessions were ended"
                 ))?;
@@ -164,6 +161,32 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
     });
     asked(&flags, came)
+}
+
+/// A write that nobody answered.
+#[derive(Debug, thiserror::Error)]
+#[error("the event bus did not answer ResetEpoch, which may have been done: see the epochs by `bailiff bus status`")]
+struct Unanswered(#[source] BusError);
+
+/// What a reset failed with: without an answer of the bus nobody knows whether it was done, unless nothing could be asked.
+fn of_reset(error: BusError) -> Failure {
+    let is_lost = match &error {
+        BusError::Deadline { .. } => true,
+        BusError::Refused { source, .. } => matches!(broken_by(&**source), Some(None)),
+        BusError::Malformed { .. } => false,
+    };
+    if is_lost { Unanswered(error).into() } else { error.into() }
+}
+
+/// What broke the connection, if it is not the bus that answered this: `None` in it if that stood by then.
+fn broken_by(status: &dyn Error) -> Option<Option<ErrorKind>> {
+    // What the bus itself says has no cause. What breaks a connection that stood is an error of HTTP/2, which names no other.
+    let cause = last_cause(status)?;
+    Some(cause.downcast_ref::<io::Error>().map(io::Error::kind))
+}
+
+fn last_cause(status: &dyn Error) -> Option<&(dyn Error + 'static)> {
+    successors(status.source(), |cause| (*cause).source()).last()
 }
 
 /// What came of asking the bus of these flags: of one that could not be reached it is said where it was looked for.
@@ -321,6 +344,26 @@ mod tests {
             source: refusal,
         });
         assert_eq!(refused, "the bus refused GetStatus");
+    }
+
+    #[test]
+    fn a_reset_without_an_answer_may_have_been_done() {
+        let said = |error: BusError| of_reset(error).to_string();
+        let of = |status: tonic::Status| BusError::Refused {
+            rpc: "ResetEpoch",
+            source: Box::new(status),
+        };
+        let lost = tonic::Status::from_error(Box::new(std::fmt::Error));
+        let unconnected = tonic::Status::from_error(Box::new(io::Error::from(ErrorKind::ConnectionRefused)));
+        for (error, may_be_done) in [
+            (BusError::Deadline { rpc: "ResetEpoch" }, true),
+            (of(lost), true),
+            (of(unconnected), false),
+            (of(tonic::Status::invalid_argument("no")), false),
+        ] {
+            let text = said(error);
+            assert_eq!(text.contains("which may have been done"), may_be_done, "{text}");
+        }
     }
 
     #[test]

@@ -62,11 +62,11 @@ fn overview_of(records: &[Record]) -> Overview {
 }
 
 fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
-    let mut out = String::from("STAGES\n");
+    let mut text = String::from("STAGES\n");
     for topic in Topic::ALL {
         let of_topic: Vec<&ShardStatus> = shards.iter().filter(|shard| shard.topic == topic).collect();
         if of_topic.is_empty() {
-            let _ = writeln!(out, "  {:<18} nobody has published yet", topic.as_str());
+            let _ = writeln!(text, "  {:<18} nobody has published yet", topic.as_str());
         }
         for shard in of_topic {
             let (index, count) = (shard.shard, shard.shard_count);
@@ -79,51 +79,52 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
                 u64::try_from(shard.lag.as_millis()).unwrap_or(u64::MAX) / 100 * 100,
             ));
             let _ = write!(
-                out,
+                text,
                 "  {:<18} {index}/{count} {state}, lag {lag}, {}",
                 topic.as_str(),
                 shard.producer
             );
-            let _ = writeln!(out, "{}{}", if shard.detail.is_empty() { "" } else { ": " }, shard.detail);
+            let detail = out::one_line(&shard.detail);
+            let _ = writeln!(text, "{}{detail}", if detail.is_empty() { "" } else { ": " });
         }
     }
     let judged = Verdict::ALL.map(|verdict| (verdict.as_str(), overview.nodes_judged(verdict)));
-    let _ = writeln!(out, "NODES\n  {}\n  {}", listed(&judged), listed(&isolation(overview)));
+    let _ = writeln!(text, "NODES\n  {}\n  {}", listed(&judged), listed(&isolation(overview)));
     for node in overview.waiting().take(LISTED) {
         let _ = writeln!(
-            out,
+            text,
             "  {}",
             sentence::sentence(Said::Outcome(&Outcome::Node(Box::new(node.clone()))))
         );
     }
-    out.push_str("ZONES\n");
+    text.push_str("ZONES\n");
     for zone in overview.zones() {
         let _ = writeln!(
-            out,
+            text,
             "  {}",
             sentence::sentence(Said::Outcome(&Outcome::Zone(Box::new(zone.clone()))))
         );
     }
     let pods = pods(overview);
-    let _ = writeln!(out, "PODS\n  {}", listed(&pods));
+    let _ = writeln!(text, "PODS\n  {}", listed(&pods));
     for next in overview.next_due().take(LISTED) {
-        let _ = writeln!(out, "  at {:.0} {}", next.due_at, next.text());
+        let _ = writeln!(text, "  at {:.0} {}", next.due_at, next.text());
     }
     for stuck in overview.stuck().take(LISTED) {
         let _ = writeln!(
-            out,
+            text,
             "  {}",
             sentence::sentence(Said::Outcome(&Outcome::Pod(Box::new(stuck.clone()))))
         );
     }
-    out.push_str("DAEMONSETS\n");
+    text.push_str("DAEMONSETS\n");
     for sync in overview.rollouts() {
-        let _ = writeln!(out, "  {}", sentence::sentence(Said::Rollout(sync)));
+        let _ = writeln!(text, "  {}", sentence::sentence(Said::Rollout(sync)));
     }
     if overview.rollouts().next().is_none() {
-        out.push_str("  none\n");
+        text.push_str("  none\n");
     }
-    out
+    text
 }
 
 /// How many nodes are not well, and how their isolation stands.

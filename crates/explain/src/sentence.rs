@@ -14,8 +14,12 @@ use bailiff_model::{PodRef, Taint, Wall, Zone};
 
 use crate::Said;
 
-/// What it says, without a full stop.
+/// What it says, without a full stop. It is one line: what others wrote of it, such as why something is held, ends none.
 pub fn sentence(said: Said<'_>) -> String {
+    words(said).replace(char::is_control, " ")
+}
+
+fn words(said: Said<'_>) -> String {
     match said {
         Said::Health(health) => of_health(health),
         Said::Intent(Intent::Isolation(isolation)) => of_isolation(isolation),

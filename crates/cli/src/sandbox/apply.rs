@@ -60,7 +60,7 @@ pub enum Error {
         why: String,
     },
     /// The sandbox said nothing of it.
-    #[error("{what} was not applied")]
+    #[error("the sandbox did not say that {what} was applied, which it may have been")]
     Failed {
         /// Kind and name.
         what: String,
@@ -71,7 +71,7 @@ pub enum Error {
     #[error(transparent)]
     Unwritten(#[from] out::Unwritten),
     /// No answer came.
-    #[error("{what}: no answer within {DEADLINE:?}")]
+    #[error("{what}: no answer within {DEADLINE:?}; it may have been applied")]
     Silent {
         /// Kind and name.
         what: String,
@@ -193,7 +193,10 @@ mod tests {
     fn what_the_sandbox_did_not_say_itself_is_the_cause() {
         let applied = object(serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})).expect("an object");
         let error = unapplied(&applied, "Pod p".to_owned(), kube::Error::LinesCodecMaxLineLengthExceeded);
-        assert_eq!(error.to_string(), "Pod p was not applied");
+        assert_eq!(
+            error.to_string(),
+            "the sandbox did not say that Pod p was applied, which it may have been"
+        );
         let source = std::error::Error::source(&error).map(ToString::to_string);
         assert_eq!(source, Some(kube::Error::LinesCodecMaxLineLengthExceeded.to_string()));
     }

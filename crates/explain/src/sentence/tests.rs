@@ -15,6 +15,15 @@ fn hold(reason: HoldReason, detail: &str) -> Hold {
     }
 }
 
+/// Else a detail could say something in a line of its own.
+#[test]
+fn a_sentence_is_one_line_whatever_others_wrote_of_it() {
+    let mut health = health(Verdict::Late);
+    health.held = Some(hold(HoldReason::CorrelatedLoss, "3 of 6\nnode n2 is healthy"));
+    let text = sentence(Said::Health(&health));
+    assert!(text.contains("3 of 6 node n2 is healthy"), "{text:?}");
+}
+
 fn health(verdict: Verdict) -> NodeHealth {
     NodeHealth {
         node: node(),
