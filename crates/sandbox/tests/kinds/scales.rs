@@ -33,7 +33,10 @@ async fn custom_resources_have_a_scale_where_their_definition_says() {
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     assert_eq!(server.post(definitions, &definition).await.0, 201);
     let widgets = "/apis/example.org/v1/namespaces/default/widgets";
-    let widget = |name: &str, spec: Value| json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec});
+    let widget = |name: &str, spec: Value| {
+        let meta = json!({"name": name});
+        json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": meta, "spec": spec})
+    };
     assert_eq!(server.post(widgets, &widget("a", json!({"wanted": 3}))).await.0, 201);
     assert_eq!(server.post(widgets, &widget("b", json!({}))).await.0, 201);
     let (_, scale) = server.get(&format!("{widgets}/a/scale")).await;
