@@ -24,7 +24,7 @@ struct Line {
 
 impl Said {
     /// Of a refusal that is to be said now: how many of its kind and party were not, since the last that was. Where there is no room for
-    /// one more party, those that come are one.
+    /// one more party, those that come are one, and what was not said of those that make room is not told.
     pub(super) fn due(&mut self, kind: &str, party: &str, now: Mono) -> Option<u64> {
         let mut about = (kind.to_owned(), party.to_owned());
         if self.0.len() >= MOST && !self.0.contains_key(&about) {
