@@ -138,8 +138,11 @@ fn advice(connecting: Option<ErrorKind>, is_tls: bool, bus: &str) -> Option<Stri
             Some("are --tls-ca-file and --tls-server-name those of this bus?".to_owned())
         }
         // Of TLS 1.3 a client learns with the first answer that its certificate is not accepted.
-        (None, true) => Some("is --tls-cert-file of a CA that this bus knows?".to_owned()),
-        (None, false) => Some("one that speaks TLS wants --tls-cert-file, --tls-private-key-file and --tls-ca-file".to_owned()),
+        (None | Some(ErrorKind::BrokenPipe), true) => Some("is --tls-cert-file of a CA that this bus knows?".to_owned()),
+        // Whoever speaks TLS breaks off; which of these that is here is a matter of when.
+        (None | Some(ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), false) => {
+            Some("one that speaks TLS wants --tls-cert-file, --tls-private-key-file and --tls-ca-file".to_owned())
+        }
         (Some(_), _) => None,
     }
 }
@@ -172,7 +175,13 @@ struct Unanswered(#[source] BusError);
 fn of_reset(error: BusError) -> Failure {
     let is_lost = match &error {
         BusError::Deadline { .. } => true,
-        BusError::Refused { source, .. } => matches!(broken_by(&**source), Some(None)),
+        BusError::Refused { source, .. } => {
+            use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            matches!(
+                broken_by(&**source),
+                Some(None | Some(BrokenPipe | ConnectionReset | UnexpectedEof))
+            )
+        }
         BusError::Malformed { .. } => false,
     };
     if is_lost { Unanswered(error).into() } else { error.into() }
@@ -355,8 +364,10 @@ mod tests {
         };
         let lost = tonic::Status::from_error(Box::new(std::fmt::Error));
         let unconnected = tonic::Status::from_error(Box::new(io::Error::from(ErrorKind::ConnectionRefused)));
+        let reset = tonic::Status::from_error(Box::new(io::Error::from(ErrorKind::ConnectionReset)));
         for (error, may_be_done) in [
             (BusError::Deadline { rpc: "ResetEpoch" }, true),
+            (of(reset), true),
             (of(lost), true),
             (of(unconnected), false),
             (of(tonic::Status::invalid_argument("no")), false),
@@ -368,7 +379,7 @@ mod tests {
 
     #[test]
     fn advice_is_given_where_the_cause_tells_what_is_wrong() {
-        use ErrorKind::{ConnectionRefused, ConnectionReset, InvalidData, NetworkUnreachable, Other, TimedOut};
+        use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, InvalidData, NetworkUnreachable, Other, TimedOut};
         let (near, far) = ("127.0.0.1:7460", "10.0.0.1:7460");
         let cases = [
             (
@@ -387,7 +398,14 @@ mod tests {
             ),
             ((Some(InvalidData), true, far), Some("those of this bus?")),
             ((Some(ConnectionReset), true, far), Some("those of this bus?")),
-            ((Some(ConnectionReset), false, far), None),
+            (
+                (Some(ConnectionReset), false, far),
+                Some("--tls-private-key-file and --tls-ca-file"),
+            ),
+            (
+                (Some(BrokenPipe), false, far),
+                Some("--tls-private-key-file and --tls-ca-file"),
+            ),
             // A name that cannot be resolved.
             ((Some(Other), false, "nowhere:1"), None),
             ((Some(Other), true, "nowhere:1"), None),
