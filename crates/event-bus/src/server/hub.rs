@@ -263,8 +263,8 @@ impl Hub {
         drop(given_up);
     }
 
-    /// Refuses what should be asked for elsewhere; answers what is cancelled when a stream that is admitted has to end. Both are seen at one
-    /// moment, as in [`Hub::ask`].
+    /// Refuses what should be asked for elsewhere; answers what is cancelled when a stream that is admitted has to end. Both are seen at
+    /// one moment, as in [`Hub::ask`].
     pub(super) fn admit_reader(&self) -> Result<CancellationToken, Status> {
         let state = self.lock();
         if state.is_cut_off {
