@@ -139,12 +139,18 @@ fn advice(connecting: Option<ErrorKind>, is_tls: bool, bus: &str) -> Option<Stri
         }
         // Of TLS 1.3 a client learns with the first answer that its certificate is not accepted.
         (None | Some(ErrorKind::BrokenPipe), true) => Some("is --tls-cert-file of a CA that this bus knows?".to_owned()),
-        // Whoever speaks TLS breaks off; which of these that is here is a matter of when.
-        (None | Some(ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), false) => {
+        // Whoever speaks TLS breaks off.
+        (kind, false) if is_broken_off(kind) => {
             Some("one that speaks TLS wants --tls-cert-file, --tls-private-key-file and --tls-ca-file".to_owned())
         }
-        (Some(_), _) => None,
+        _ => None,
     }
+}
+
+/// Whether somebody broke off who was connected to: as what that shows is a matter of when.
+fn is_broken_off(connecting: Option<ErrorKind>) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    connecting.is_none_or(|kind| matches!(kind, BrokenPipe | ConnectionReset | UnexpectedEof))
 }
 
 /// Runs the command.
@@ -175,13 +181,7 @@ struct Unanswered(#[source] BusError);
 fn of_reset(error: BusError) -> Failure {
     let is_lost = match &error {
         BusError::Deadline { .. } => true,
-        BusError::Refused { source, .. } => {
-            use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-            matches!(
-                broken_by(&**source),
-                Some(None | Some(BrokenPipe | ConnectionReset | UnexpectedEof))
-            )
-        }
+        BusError::Refused { source, .. } => broken_by(&**source).is_some_and(is_broken_off),
         BusError::Malformed { .. } => false,
     };
     if is_lost { Unanswered(error).into() } else { error.into() }

@@ -204,8 +204,8 @@ pub enum Urgency {
     Routine,
 }
 
-/// Names a request. Unique within the life of a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Names a request. Unique within the life of a core; the default is older than all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
 /// The DaemonSet that something is done for.

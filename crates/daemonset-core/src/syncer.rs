@@ -47,7 +47,7 @@ pub struct Syncer {
     sets: BTreeMap<Key, Set>,
     listed: Seen,
     /// The last request that had been sent when revisions were listed last.
-    sent_before_revisions: Option<RequestId>,
+    sent_before_revisions: RequestId,
     unlisted_nodes: Unlisted<NodeName>,
     scopes: Scopes,
     /// Namespaces in which a DaemonSet came or went by this input.
@@ -340,7 +340,7 @@ impl Syncer {
 
     fn revisions_listed(&mut self, revisions: Listed<Revision, Arc<str>>) {
         self.listed.revisions = true;
-        self.sent_before_revisions = Some(self.out.last());
+        self.sent_before_revisions = self.out.last();
         let read = revisions.all.iter().map(|revision| &revision.uid);
         let uids: BTreeSet<&Arc<str>> = read.chain(&revisions.unreadable).collect();
         let gone: Vec<Revision> = self
@@ -432,7 +432,7 @@ impl Syncer {
     /// False of one that is not known although revisions were listed since it was asked about: perhaps it was gone by then, and no watch
     /// would say so. If not, the watch tells of it, or the next answer.
     fn may_be_there(&self, revision: &Revision, asked: RequestId) -> bool {
-        self.world.has_revision(revision) || Some(asked) > self.sent_before_revisions
+        self.world.has_revision(revision) || asked > self.sent_before_revisions
     }
 
     fn set_of(&self, owner: &crate::effect::Owner) -> Option<&Set> {

@@ -112,14 +112,14 @@ impl Set {
 
     /// Running pods of a pair whose deletion was asked for, and would not be if that were to be decided now.
     fn needless(&self, rules: &Rules<'_>, facts: &Facts<'_>) -> Vec<PodUid> {
-        let is_asked = |look: &&Look<'_>| look.work == Work::Asked && !look.pod.is_terminal();
-        let asked: Vec<&Look<'_>> = facts.pods.iter().filter(is_asked).collect();
+        let is_asked = |look: &Look<'_>| look.work == Work::Asked && !look.pod.is_terminal();
+        let asked: Vec<&Look<'_>> = facts.pods.iter().filter(|look| is_asked(look)).collect();
         if asked.is_empty() {
             return Vec::new();
         }
         let mut pods = facts.pods.to_vec();
         // Pods that have ended go all the same. As if nothing were asked of them, they might keep others.
-        for look in pods.iter_mut().filter(|look| is_asked(&&**look)) {
+        for look in pods.iter_mut().filter(|look| is_asked(look)) {
             look.work = Work::None;
         }
         let judgement = pair::judge(

@@ -99,8 +99,8 @@ impl Monitor {
     pub(super) fn tell_losses(&mut self, now: Now, out: &mut Vec<Effect>) {
         let scopes = std::mem::take(&mut self.losses.changed);
         if !scopes.is_empty() {
-            let everywhere = scopes.contains(&None);
-            let is_concerned = |node: &Node| everywhere || scopes.contains(&Some(Zone::clone(&node.zone)));
+            let is_of = |node: &Node, scope: &Option<Zone>| scope.as_ref().is_none_or(|zone| *zone == *node.zone);
+            let is_concerned = |node: &Node| scopes.iter().any(|scope| is_of(node, scope));
             for name in self.unhealthy.clone() {
                 if let Some(node) = self.nodes.get_mut(&name).filter(|node| is_concerned(node)) {
                     node.changed = true;
