@@ -8,6 +8,7 @@ use bailiff_cluster::{Api, Decode, Error, Kind};
 use bailiff_model::Zone;
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_runtime::{KubeArgs, client};
+use bailiff_sandbox::api::names::is_subdomain;
 use clap::builder::NonEmptyStringValueParser;
 use serde::Deserialize;
 
@@ -44,14 +45,8 @@ pub struct Target {
 /// A name that a node can have. Of an empty one, as of a variable that is not set, or one with a slash, the path to ask for it would lead
 /// elsewhere, and an entry of pauses that says it could not be read, which pauses everything.
 fn node_name(text: &str) -> Result<String, String> {
-    let is_outer = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &[u8]| {
-        let ends = [label.first(), label.last()];
-        ends.iter().all(|end| end.is_some_and(|byte| is_outer(*byte))) && label.iter().all(|byte| is_outer(*byte) || *byte == b'-')
-    };
-    let is_name = text.len() <= 253 && text.as_bytes().split(|byte| *byte == b'.').all(is_label);
     let allowed = "allowed is the name of a node: lower-case letters, digits, '-' and '.'";
-    is_name.then(|| text.to_owned()).ok_or_else(|| allowed.to_owned())
+    is_subdomain(text).then(|| text.to_owned()).ok_or_else(|| allowed.to_owned())
 }
 
 /// A node of the cluster.
