@@ -43,8 +43,8 @@ use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
 pub use content::Content;
 use content::Kept;
-use renewal::Renewal;
-use shared::{Held, Place, Receiving, Sent, Shared};
+use renewal::{Renewal, is_distrust};
+use shared::{Held, Place, Receiving, Sent, Shared, Unconnected};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
 /// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
@@ -72,7 +72,7 @@ enum Reading {
 /// A request under way: dropping it calls it off.
 pub struct Answering {
     answer: Answered,
-    /// What is to be told if it is refused for its credentials, or has none.
+    /// What is to be told if it is refused for its credentials, or has none, or if the server is not trusted.
     renewal: Option<Arc<Renewal>>,
     _waiting: Waiting,
 }
@@ -195,7 +195,14 @@ impl Transport {
     pub async fn room(&self, is_urgent: bool) -> Result<Room, SendError> {
         let ways = self.ways.get();
         let place = match &ways.shared {
-            Some(shared) => shared.place(is_urgent).await.map_err(|error| SendError(error.into()))?,
+            Some(shared) => {
+                let place = shared.place(is_urgent).await;
+                place.map_err(|error| {
+                    let error = SendError(error.into());
+                    self.renew_if(error.is_of_ways());
+                    error
+                })?
+            }
             None => None,
         };
         let lane = place.map_or(Lane::Pool(Attention::Usual), Lane::Shared);
@@ -220,6 +227,12 @@ impl Transport {
             answer: (ways.send)(lane, request),
             renewal: self.renewal.clone(),
             _waiting: Waiting::begin(),
+        }
+    }
+
+    fn renew_if(&self, is_of_ways: bool) {
+        if is_of_ways && let Some(renewal) = &self.renewal {
+            Renewal::refused(renewal);
         }
     }
 
@@ -385,6 +398,16 @@ impl SendError {
         }
         false
     }
+
+    /// True if others may be of use: there were no credentials to send it with, or the server is not trusted.
+    fn is_of_ways(&self) -> bool {
+        self.0.is::<Flaw>()
+            || self
+                .0
+                .downcast_ref()
+                .is_some_and(|Unconnected { is_distrust, .. }| *is_distrust)
+            || is_distrust(&*self.0)
+    }
 }
 
 // === impl Answering ===
@@ -396,7 +419,7 @@ impl Future for Answering {
         let answered = self.answer.as_mut().poll(context);
         let is_refused = match &answered {
             Poll::Ready(Ok(answer)) => answer.status() == StatusCode::UNAUTHORIZED,
-            Poll::Ready(Err(SendError(error))) => error.is::<Flaw>(),
+            Poll::Ready(Err(error)) => error.is_of_ways(),
             Poll::Pending => false,
         };
         if is_refused && let Some(renewal) = &self.renewal {

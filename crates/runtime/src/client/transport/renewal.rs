@@ -1,18 +1,24 @@
-//! Credentials that an API server does not accept any more are read again, from where they were read at the start.
+//! Credentials that an API server does not accept any more are read again, from where they were read at the start, and so is the CA that
+//! does not vouch for the server any more.
 //!
 //! A token in a file is read again by itself, before it ends. A certificate, a kubeconfig that was written anew, or what a plugin
 //! answered without saying for how long, ends unannounced: all that tells is the server's 401. A plugin that said for how long is asked
 //! again where a request is sent, which fails with it: that is taken for a refusal, too, as the kubeconfig may say another way by now. What
 //! is sent afterwards goes the new ways; what is under way on the old ones, or has room there, ends there.
 //!
+//! A CA is replaced as unannounced as a certificate: connections go on, and the next one meets a server whose certificate is of another.
+//! kube reads the one of a pod again each minute, and none that a kubeconfig names.
+//!
 //! Who reads may have to wait for a plugin, for as long as that likes. So a thread of its own does, which owns nothing that others wait
 //! for, and which the end of the process does not wait for either. It needs no runtime: connections come about where a request is sent,
 //! and are driven there.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_rustls::rustls::{self, CertificateError};
 
 use super::{Present, Transport};
 use crate::client::Error;
@@ -55,10 +61,28 @@ enum Next {
 /// They are being read, until this is dropped.
 struct Reading(Arc<Renewal>);
 
+/// True if a server was turned away because nobody who is trusted vouches for it.
+pub(super) fn is_distrust(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(rustls::Error::InvalidCertificate(flaw)) = error.downcast_ref() {
+            // A new CA of the old name has another key.
+            return matches!(flaw, CertificateError::UnknownIssuer | CertificateError::BadSignature);
+        }
+        // An error of I/O passes over the one in it when it is asked for its source.
+        let inner = error.downcast_ref().and_then(io::Error::get_ref);
+        cause = match inner {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    false
+}
+
 // === impl Transport ===
 
 impl Transport {
-    /// The same, whose ways are those that `read` makes once the server refuses the credentials of these.
+    /// The same, whose ways are those that `read` makes once the server refuses the credentials of these, or is not trusted by them.
     #[must_use]
     pub(in crate::client) fn renewed_by(self, user: &str, read: impl Fn() -> Result<Self, Error> + Send + Sync + 'static) -> Self {
         let renewal = Renewal {
@@ -77,7 +101,8 @@ impl Transport {
 // === impl Renewal ===
 
 impl Renewal {
-    /// A request was refused for its credentials, or had none. Nobody waits for what comes of that.
+    /// A request was refused for its credentials, or had none, or would have gone to whom nobody vouches for. Nobody waits for what comes of
+    /// that.
     pub(super) fn refused(renewal: &Arc<Self>) {
         let next = renewal.state().refused(Instant::now());
         match next {
@@ -85,7 +110,7 @@ impl Renewal {
             Next::Read => Reading(Arc::clone(renewal)).begin(),
             Next::Overdue => tracing::warn!(
                 client = renewal.user,
-                "Credentials that failed are still being read again; a plugin that does not answer?"
+                "Credentials and CAs of which some failed are still being read again; a plugin that does not answer?"
             ),
         }
     }
@@ -121,7 +146,7 @@ impl Reading {
             tracing::warn!(
                 client = renewal.user,
                 error = %chain(&error),
-                "No thread to read credentials again that failed"
+                "No thread to read credentials and CAs again of which some failed"
             );
         }
     }
@@ -131,12 +156,12 @@ impl Reading {
         match (renewal.read)() {
             Ok(transport) => {
                 renewal.ways.set(transport.ways.get());
-                tracing::info!(client = renewal.user, "Read credentials again, as the last ones failed");
+                tracing::info!(client = renewal.user, "Read credentials and CAs again, as some failed");
             }
             Err(error) => tracing::warn!(
                 client = renewal.user,
                 error = %chain(&error),
-                "Credentials that failed could not be read again"
+                "Credentials and CAs of which some failed could not be read again"
             ),
         }
     }

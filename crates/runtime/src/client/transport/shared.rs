@@ -22,6 +22,7 @@ use tower::{BoxError, ServiceExt as _};
 pub(super) use self::connection::Receiving;
 use self::connection::{Sender, Unanswered};
 use self::further::{Further, Line};
+use super::renewal::is_distrust;
 use super::{Content, Secured};
 use crate::shutdown::chain;
 
@@ -62,8 +63,12 @@ type Opening = futures::future::Shared<BoxFuture<'static, Result<Option<Sender>,
 
 /// There is no connection.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Unconnected(Arc<str>);
+#[error("{why}")]
+pub(super) struct Unconnected {
+    why: Arc<str>,
+    /// Whoever answered is not trusted.
+    pub(super) is_distrust: bool,
+}
 
 /// A place on one of them, for one request; clones share it.
 #[derive(Clone)]
@@ -170,9 +175,9 @@ impl Shared {
                 tokio::select! {
                     biased;
                     permit = Arc::clone(urgent_places).acquire_owned(), if is_urgent => {
-                        Some(Taken::new(permit.map_err(Unconnected::because)?, None, None))
+                        Some(Taken::new(permit.map_err(|error| Unconnected::because(&error))?, None, None))
                     }
-                    permit = Arc::clone(places).acquire_owned() => self.on_any(permit.map_err(Unconnected::because)?),
+                    permit = Arc::clone(places).acquire_owned() => self.on_any(permit.map_err(|error| Unconnected::because(&error))?),
                 }
             };
             if let Some(taken) = taken {
@@ -208,8 +213,8 @@ impl Shared {
     fn open(&self) -> Opening {
         let inner = Arc::clone(&self.0);
         // Whoever waits for it may go. It ends by the connector's deadline.
-        let connecting = tokio::spawn(async move { inner.connect().await.map_err(|error| Unconnected(chain(&*error).into())) });
-        let connected = connecting.map(|ended| ended.unwrap_or_else(|error| Err(Unconnected::because(error))));
+        let connecting = tokio::spawn(async move { inner.connect().await.map_err(|error| Unconnected::because(&*error)) });
+        let connected = connecting.map(|ended| ended.unwrap_or_else(|error| Err(Unconnected::because(&error))));
         let opening = connected.boxed().shared();
         // What came of it is there for the next also if nobody waited; those who waited may be more than it has places for.
         let (came, shared) = (opening.clone(), self.clone());
@@ -318,8 +323,11 @@ impl Drop for Taken {
 // === impl Unconnected ===
 
 impl Unconnected {
-    fn because(error: impl std::error::Error + 'static) -> Self {
-        Self(chain(&error).into())
+    fn because(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self {
+            why: chain(error).into(),
+            is_distrust: is_distrust(error),
+        }
     }
 }
 

@@ -177,6 +177,35 @@ async fn certificates_in_files_are_read_again() {
     assert_eq!(ask_twice(&transport).await, [401, 200]);
 }
 
+/// Over connections that requests share, and over those of streams.
+#[tokio::test]
+async fn a_ca_in_a_file_is_read_again_if_it_does_not_vouch_for_the_server() {
+    let (server, other) = (mk_server(Some(BOTH)).await, mk_server(Some(BOTH)).await);
+    let directory = tempfile::tempdir().unwrap();
+    let [kubeconfig, ca] = ["kubeconfig", "ca.crt"].map(|name| directory.path().join(name));
+    write_kubeconfig(&kubeconfig, &server, r#","certificate-authority":"ca.crt""#, "");
+    for is_stream in [false, true] {
+        std::fs::write(&ca, other.root()).unwrap();
+        let transport = connect(&kubeconfig).await;
+        let fails = || async {
+            let failed = if is_stream {
+                let request = Request::get("/api").body(Content::default()).unwrap();
+                transport.open(request, Attention::Usual).await.is_err()
+            } else {
+                transport.room(false).await.is_err()
+            };
+            until(|| !transport.renewal.as_ref().unwrap().state().is_reading).await;
+            failed
+        };
+        assert!(fails().await);
+        std::fs::write(&ca, server.root()).unwrap();
+        assert!(fails().await, "it is not read again at once");
+        pass().await;
+        assert!(fails().await);
+        assert!(!fails().await, "is_stream: {is_stream}");
+    }
+}
+
 /// Whoever holds a Lease on one server must not write to another.
 #[tokio::test]
 async fn another_server_is_not_gone_to() {
