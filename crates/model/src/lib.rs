@@ -4,7 +4,7 @@
 //! ([`NodeName`], [`NodeUid`], [`PodRef`], …), where it is ([`Zone`]), what keeps pods away ([`Taint`], [`Toleration`] and the one
 //! implementation of toleration matching), and the domain form of what crosses the bus ([`health`], [`intent`], [`outcome`],
 //! [`rollout`]). Wire types stop at the event bus, which converts to and from these. [`decode`] is what decoding of API objects has in
-//! common, in cores and in shells.
+//! common, in cores and in shells; [`names`] is what the API lets names look like.
 
 pub mod about;
 pub mod backoff;
@@ -16,6 +16,7 @@ pub mod hold;
 pub mod ids;
 pub mod intent;
 pub mod listed;
+pub mod names;
 pub mod outcome;
 pub mod rollout;
 pub mod selector;
