@@ -89,6 +89,8 @@ struct Progress {
     nodes_listed: bool,
     pods_listed: bool,
     inherited: Option<Vec<Remembered>>,
+    /// Until both are listed: since when pods are not ready, by their condition.
+    unready: BTreeMap<PodUid, Wall>,
     /// Since when Nodes and Pods are listed; marking that an earlier process began was taken up then.
     listed: Option<Mono>,
     /// Pods are marked; before, it is not known what the monitor holds.

@@ -48,13 +48,30 @@ impl Manager {
             node.present && (ready.is_silent() || (upstream && is_not_ready))
         });
         let silent: Vec<NodeName> = silent.map(|(name, _)| name.clone()).collect();
+        let unready = std::mem::take(&mut self.progress.unready);
         for name in silent {
             let Some(node) = self.nodes.get(&name) else { continue };
-            // One that is not ready may have been marked already.
             for uid in &self.pods.at(&node.pods) {
                 self.want_mark(uid);
+                let Some(pod) = self.pods.get(uid) else { continue };
+                // One that is not ready may have been marked already.
+                let is_early = self.is_early(&name, pod.ready, unready.get(uid).copied());
+                if let Some(pod) = self.pods.get_mut(uid) {
+                    pod.spared |= is_early;
+                }
             }
         }
+    }
+
+    /// Keeps since when a pod of the first lists is not ready, until its node is known.
+    pub(super) fn note_unready(&mut self, facts: &PodFacts) {
+        if self.progress.listed.is_some() || !self.config.shard.owns(&facts.node) {
+            return;
+        }
+        match facts.ready_since.filter(|_| facts.ready == ReadyStatus::False) {
+            Some(since) => self.progress.unready.insert(facts.pod.uid.clone(), since),
+            None => self.progress.unready.remove(&facts.pod.uid),
+        };
     }
 
     /// Marks wait until all of `node-health` is known, and with it what the monitor holds, but no longer than [`Effect::Complete`] does.
@@ -94,11 +111,20 @@ impl Manager {
     }
 
     /// True if the node is silent, and this was earlier, by the times of both conditions.
-    pub(super) fn is_before_silence(&self, node: &NodeName, at: Option<Wall>) -> bool {
+    fn is_before_silence(&self, node: &NodeName, at: Option<Wall>) -> bool {
         let node = self.nodes.get(node);
         let node = node.filter(|node| node.present && node.facts.ready.is_silent());
         let silent_since = node.and_then(|node| node.facts.ready.since).map(Stamp::wall);
         at.zip(silent_since).is_some_and(|(at, silent)| at < silent)
+    }
+
+    /// True if a pod was not ready before its node fell silent: what is shown of it next may be of before, too. A mark never is.
+    pub(super) fn is_early(&self, node: &NodeName, ready: ReadyStatus, since: Option<Wall>) -> bool {
+        match ready {
+            ReadyStatus::Absent => true,
+            ReadyStatus::False => self.is_before_silence(node, since),
+            ReadyStatus::True | ReadyStatus::Unknown => false,
+        }
     }
 
     /// Notes that there is nothing to mark at a pod of a node that fell silent.

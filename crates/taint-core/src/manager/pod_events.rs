@@ -43,6 +43,7 @@ impl Manager {
     pub(super) fn pod_seen(&mut self, facts: PodFacts, first: bool) {
         let uid = facts.pod.uid.clone();
         let known_on = self.pods.get(&uid).map(|pod| pod.node.clone());
+        self.note_unready(&facts);
         match known_on {
             // An assignment is for life, so this is another pod in all but its uid.
             Some(node) if node != facts.node => {
@@ -78,8 +79,7 @@ impl Manager {
         let uid = facts.pod.uid.clone();
         let (ready, ready_since) = (facts.ready, facts.ready_since);
         if matches!(ready, ReadyStatus::False | ReadyStatus::Absent) {
-            // If this is of before the silence, what follows may be, too. Our own mark is not.
-            let is_early = ready == ReadyStatus::Absent || self.is_before_silence(&facts.node, ready_since);
+            let is_early = self.is_early(&facts.node, ready, ready_since);
             if let Some(pod) = self.pods.get_mut(&uid) {
                 pod.spared |= pod.mark && is_early;
             }

@@ -226,6 +226,43 @@ fn a_pod_whose_watch_is_behind_is_marked() {
     }
 }
 
+/// NL-084, NL-085: a process that starts finds a pod that is not ready on a silent node, since before the silence: its list is behind that of
+/// nodes. Shown as ready of before the silence too, it is marked; one that became not ready only afterwards may have been marked already.
+#[test]
+fn a_pod_whose_first_list_is_behind_is_marked() {
+    let mut silent = mk(Unknown);
+    silent.ready.since = Some(wall(5).into());
+    let cases = [
+        (Absent, Some(3), 4, 1),
+        (Absent, None, 4, 1),
+        (Absent, Some(3), 6, 0),
+        (False, Some(3), 4, 1),
+        (False, Some(3), 6, 0),
+        (False, Some(7), 4, 0),
+        (False, None, 4, 0),
+    ];
+    for (ready, since, ready_since, wanted) in cases {
+        let young = PodFacts {
+            ready_since: since.map(wall),
+            ..mk_pod_ready("p", ready)
+        };
+        let nodes = || vec![Input::Nodes(vec![silent.clone()].into())];
+        let pods = || vec![Input::Pods(vec![young.clone()].into())];
+        let watched = || vec![Input::Pods(Vec::new().into()), Input::Pod(young.clone())];
+        for lists in [[nodes(), pods()], [pods(), nodes()], [watched(), nodes()]] {
+            let mut h = Harness::new(Config::default());
+            h.at(8);
+            for input in lists.into_iter().flatten() {
+                h.apply(input);
+            }
+            h.health(Vec::new());
+            assert_eq!(h.marks, [], "{ready:?} {since:?}");
+            h.pod(mk_pod_ready_since("p", True, ready_since));
+            assert_eq!(h.marks.len(), wanted, "{ready:?} {since:?} {ready_since}");
+        }
+    }
+}
+
 /// NL-085: what its kubelet sets ready again after it was marked is left alone, whatever time it says, and so is what was not ready
 /// when this process began.
 #[test]
