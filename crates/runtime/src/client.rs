@@ -6,10 +6,12 @@ mod bucket;
 mod flaw;
 mod limit;
 mod paced;
+mod plugin;
 mod transport;
 
 use std::time::Duration;
 
+use bailiff_model::Wall;
 use http::uri::Scheme;
 use kube::client::Body;
 use kube::config::{InClusterError, Kubeconfig, KubeconfigError};
@@ -17,7 +19,7 @@ use kube::{Client, Config};
 
 use crate::Clock;
 use crate::args::KubeArgs;
-use flaw::Plugin;
+use flaw::Provider;
 
 pub use bucket::TokenBucket;
 pub use flaw::Flaw;
@@ -89,7 +91,7 @@ struct Server(String);
 /// The configuration cannot be read or used. Nothing is sent: an API server that is down is no error here.
 pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
     let config = config(args, user)?;
-    let transport = renewed(&config, args, user, None)?;
+    let transport = renewed(&config, args, user, &Clock::system(), None)?;
     Ok(Client::new(transport.into_service(), config.default_namespace))
 }
 
@@ -99,23 +101,25 @@ pub async fn connect(args: &KubeArgs, user: &str) -> Result<Client, Error> {
 /// # Errors
 /// As [`connect`].
 pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result<Transport, Error> {
-    renewed(&config(args, user)?, args, user, Some(clock.clone()))
+    renewed(&config(args, user)?, args, user, clock, Some(clock.clone()))
 }
 
-/// The way that this configuration says, which is read again if its credentials are refused.
-fn renewed(first: &Config, args: &KubeArgs, user: &str, looks: Option<Clock>) -> Result<Transport, Error> {
-    let (server, transport) = (Server::of(first), transport(first, looks.clone())?);
+/// The way that this configuration says, which is read again if what it says is refused, or ends.
+fn renewed(first: &Config, args: &KubeArgs, user: &str, clock: &Clock, looks: Option<Clock>) -> Result<Transport, Error> {
+    let (server, transport) = (Server::of(first), transport(first, looks.clone(), clock.wall())?);
     let (args, by) = (args.clone(), user.to_owned());
-    let again = move || {
+    let again = move |now| {
         let config = config(&args, &by)?;
         server.require(&config)?;
-        self::transport(&config, looks.clone())
+        self::transport(&config, looks.clone(), now)
     };
-    Ok(transport.renewed_by(user, again))
+    Ok(transport.renewed_by(user, clock, again))
 }
 
-fn transport(config: &Config, looks: Option<Clock>) -> Result<Transport, Error> {
-    Transport::new(config, connector(looks)).map_err(|error| Error::Build(Plugin::of(config).flaw(error)))
+fn transport(config: &Config, looks: Option<Clock>, now: Wall) -> Result<Transport, Error> {
+    let (config, ends) = plugin::ask(config).map_err(Error::Build)?;
+    let renew_from = ends.map(|ends| transport::renew_from(now, ends));
+    Transport::new(&config, connector(looks), renew_from).map_err(|error| Error::Build(Provider::of(&config).flaw(error)))
 }
 
 fn connector(looks: Option<Clock>) -> paced::Connector {

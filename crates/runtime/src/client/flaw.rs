@@ -12,11 +12,17 @@ use tower::BoxError;
 #[error("{0}")]
 pub struct Flaw(String);
 
-/// Who is asked for credentials, by the name that the configuration has for it.
+/// Who is asked for credentials by kube, by the name that the configuration has for it (`auth-provider`).
 #[derive(Clone, Debug)]
-pub(super) struct Plugin(Arc<str>);
+pub(super) struct Provider(Arc<str>);
 
 // === impl Flaw ===
+
+impl Flaw {
+    pub(super) fn new(flaw: impl Into<String>) -> Self {
+        Self(flaw.into())
+    }
+}
 
 impl From<KubeconfigError> for Flaw {
     fn from(error: KubeconfigError) -> Self {
@@ -28,13 +34,12 @@ impl From<KubeconfigError> for Flaw {
     }
 }
 
-// === impl Plugin ===
+// === impl Provider ===
 
-impl Plugin {
+impl Provider {
     pub(super) fn of(config: &Config) -> Self {
-        let exec = config.auth_info.exec.as_ref().and_then(|exec| exec.command.as_ref());
-        let provider = config.auth_info.auth_provider.as_ref().map(|provider| &provider.name);
-        Self(provider.or(exec).map_or("", String::as_str).into())
+        let provider = config.auth_info.auth_provider.as_ref();
+        Self(provider.map_or("", |provider| &provider.name).into())
     }
 
     /// What keeps a client from being.
@@ -57,24 +62,14 @@ impl Plugin {
     fn failed(&self, error: &AuthError) -> Flaw {
         let Self(name) = self;
         Flaw(match error {
-            AuthError::AuthExecStart(error) => format!("the credential plugin '{name}' cannot be run: {error}"),
-            // It shows the plugin's arguments and environment, and what it wrote.
-            AuthError::AuthExecRun { out, .. } => format!("the credential plugin '{name}' failed: {}", out.status),
-            AuthError::AuthExecParse(error) => {
-                format!(
-                    "what the credential plugin '{name}' answers is no ExecCredential{}",
-                    place(error)
-                )
-            }
-            AuthError::MalformedTokenExpirationDate(_) => {
-                format!("the credential plugin '{name}' answers a time of expiry that is none")
-            }
+            // It shows the program's arguments, and what it wrote.
+            AuthError::AuthExecRun { out, .. } => format!("the program of the auth-provider '{name}' failed: {}", out.status),
             error => error.to_string(),
         })
     }
 }
 
-fn place(error: &serde_saphyr::Error) -> String {
+pub(super) fn place(error: &serde_saphyr::Error) -> String {
     let place = error.location();
     place.map_or_else(String::new, |at| format!(" at line {}, column {}", at.line(), at.column()))
 }

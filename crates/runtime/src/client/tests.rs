@@ -117,7 +117,7 @@ fn a_plugin_that_fails_is_told_by_its_name_alone() {
         let mut exec = json!({"command": command, "args": ["-c", script], "interactiveMode": "Never"});
         exec["env"] = json!([{"name": "TOKEN", "value": SECRET}]);
         config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
-        shown(&transport(&config, None).unwrap_err())
+        shown(&transport(&config, None, Wall::UNIX_EPOCH).unwrap_err())
     };
     let (begin, none) = (
         "what the kubeconfig or the service account says cannot be used; see '--kubeconfig'",
@@ -140,6 +140,17 @@ fn a_plugin_that_fails_is_told_by_its_name_alone() {
             "the credential plugin 'sh' answers a time of expiry that is none",
         ),
         (
+            "sh",
+            format!("echo 'status: {{token: \"\", clientCertificateData: {SECRET}}}'"),
+            "the credential plugin 'sh' answers neither a token nor a certificate with its key",
+        ),
+        ("sh", "echo '{}'".to_owned(), "the credential plugin 'sh' answers no status"),
+        (
+            "sh",
+            format!(r#"printf %s 'status: {{token: "{SECRET}\n"}}'"#),
+            "the token has a character that none can have, such as the end of a line",
+        ),
+        (
             "/no/plugin",
             none.to_owned(),
             "the credential plugin '/no/plugin' cannot be run: No such file or directory (os error 2)",
@@ -147,6 +158,42 @@ fn a_plugin_that_fails_is_told_by_its_name_alone() {
     ] {
         assert_eq!(fail(command, &script), format!("{begin}: {flaw}"));
     }
+}
+
+/// kube panics on one.
+#[test]
+fn a_token_that_cannot_be_sent_is_a_flaw() {
+    let mut config = Config::new("http://192.0.2.1".parse().unwrap());
+    config.auth_info.token = Some(format!("{SECRET}\n").into());
+    let refused = shown(&transport(&config, None, Wall::UNIX_EPOCH).unwrap_err());
+    assert!(
+        refused.ends_with(": the token has a character that none can have, such as the end of a line"),
+        "{refused}"
+    );
+}
+
+/// As a plugin of another program than a shell would find it.
+#[test]
+fn a_plugin_is_told_of_the_cluster_and_of_whether_anybody_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("told");
+    let mut config = configure("").unwrap();
+    let plugin = config.auth_info.exec.as_mut().unwrap();
+    let script = r#"printf %s "$KUBERNETES_EXEC_INFO" > "$0"; echo "status: {token: $TOKEN}""#;
+    plugin.command = Some("sh".to_owned());
+    plugin.args = Some(["-c", script, file.to_str().unwrap()].map(str::to_owned).to_vec());
+    plugin.env = serde_json::from_value(json!([{"name": "TOKEN", "value": "t"}])).unwrap();
+    plugin.interactive_mode = Some(kube::config::ExecInteractiveMode::Never);
+    let (asked, ends) = plugin::ask(&config).unwrap();
+    assert_eq!(ends, None);
+    assert!(asked.auth_info.token.is_some() && asked.auth_info.exec.is_none());
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let spec = json!({"interactive": false, "cluster": {"server": "https://192.0.2.1"}});
+    let wanted = json!({"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "spec": spec});
+    assert_eq!(told, wanted);
+    // A token that the kubeconfig has goes before it.
+    config.auth_info.token = Some("t".to_owned().into());
+    assert!(plugin::ask(&config).unwrap().0.auth_info.exec.is_some());
 }
 
 #[test]

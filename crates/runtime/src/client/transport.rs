@@ -9,6 +9,7 @@
 //! may still be sent is asked at the last moment, when its connection takes it: that may be long after it was handed over, in a process
 //! that stood still meanwhile. It is written a moment later; a process that stands still just then sends it when it goes on.
 
+mod causes;
 mod content;
 mod renewal;
 mod shared;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bailiff_model::Wall;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
@@ -38,13 +40,13 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use super::flaw::{Flaw, Plugin};
+use super::flaw::Provider;
 use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
 pub use content::Content;
-use content::Kept;
-use renewal::{Renewal, is_distrust};
-use shared::{Held, Place, Receiving, Sent, Shared, Unconnected};
+use renewal::Renewal;
+pub(super) use renewal::renew_from;
+use shared::{Held, Place, Receiving, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
 /// watch lasts; hyper's own bound is 400 KiB. A head has some hundred bytes.
@@ -117,6 +119,8 @@ struct Present(Arc<Mutex<Arc<Ways>>>);
 struct Ways {
     send: Box<dyn Fn(Lane, Request<Content>) -> Answered + Send + Sync>,
     shared: Option<Shared>,
+    /// When others are to come about, if these end.
+    renew_from: Option<Wall>,
 }
 
 /// How a connection comes about.
@@ -144,8 +148,8 @@ struct Sending {
 
 impl Transport {
     /// As kube builds a client by itself, but for the connections, and without spans of its own: what a request means is told by who sends
-    /// it. Connections of streams come about by `connector`.
-    pub(super) fn new(config: &Config, connector: Connector) -> Result<Self, kube::Error> {
+    /// it. Connections of streams come about by `connector`. Others are to come about from `renew_from` on.
+    pub(super) fn new(config: &Config, connector: Connector, renew_from: Option<Wall>) -> Result<Self, kube::Error> {
         let tls = trusting(config).rustls_client_config()?;
         let single = connector.clone().without_looks();
         let shared = match config.cluster_url.scheme() {
@@ -173,18 +177,19 @@ impl Transport {
             .option_layer(config.auth_layer()?)
             .layer(config.extra_headers_layer()?)
             .map_err(BoxError::from);
-        let plugin = Plugin::of(config);
+        let provider = Provider::of(config);
         let send = move |lane, request| {
             let sending = Sending {
                 pools: Arc::clone(&pools),
                 lane: Some(lane),
             };
-            let (sent, plugin) = (layers.service(sending).oneshot(request), plugin.clone());
-            sent.map_err(move |error| SendError(plugin.told(error))).boxed()
+            let (sent, provider) = (layers.service(sending).oneshot(request), provider.clone());
+            sent.map_err(move |error| SendError(provider.told(error))).boxed()
         };
         Ok(Self::from(Ways {
             send: Box::new(send),
             shared,
+            renew_from,
         }))
     }
 
@@ -193,7 +198,7 @@ impl Transport {
     /// # Errors
     /// When there is no connection.
     pub async fn room(&self, is_urgent: bool) -> Result<Room, SendError> {
-        let ways = self.ways.get();
+        let ways = self.present();
         let place = match &ways.shared {
             Some(shared) => {
                 let place = shared.place(is_urgent).await;
@@ -219,7 +224,16 @@ impl Transport {
 
     /// Opens a stream, on a connection of its own that is looked at so often; answers when its head is here.
     pub fn open(&self, request: Request<Content>, attention: Attention) -> Answering {
-        self.answering(&self.ways.get(), Lane::Pool(attention), request)
+        self.answering(&self.present(), Lane::Pool(attention), request)
+    }
+
+    /// The ways of now, which others come after if they end soon.
+    fn present(&self) -> Arc<Ways> {
+        let ways = self.ways.get();
+        if let (Some(from), Some(renewal)) = (ways.renew_from, &self.renewal) {
+            Renewal::ends_soon(renewal, from);
+        }
+        ways
     }
 
     fn answering(&self, ways: &Ways, lane: Lane, request: Request<Content>) -> Answering {
@@ -271,6 +285,7 @@ impl From<Client> for Transport {
         Self::from(Ways {
             send: Box::new(send),
             shared: None,
+            renew_from: None,
         })
     }
 }
@@ -381,32 +396,6 @@ impl Present {
 impl fmt::Debug for Ways {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ways").finish_non_exhaustive()
-    }
-}
-
-// === impl SendError ===
-
-impl SendError {
-    /// True if the request was not sent because it might not be any more ([`Content::only_while`]).
-    pub fn was_kept(&self) -> bool {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&*self.0);
-        while let Some(error) = cause {
-            if error.is::<Kept>() {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
-    }
-
-    /// True if others may be of use: there were no credentials to send it with, or the server is not trusted.
-    fn is_of_ways(&self) -> bool {
-        self.0.is::<Flaw>()
-            || self
-                .0
-                .downcast_ref()
-                .is_some_and(|Unconnected { is_distrust, .. }| *is_distrust)
-            || is_distrust(&*self.0)
     }
 }
 

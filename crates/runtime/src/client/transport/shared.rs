@@ -22,7 +22,7 @@ use tower::{BoxError, ServiceExt as _};
 pub(super) use self::connection::Receiving;
 use self::connection::{Sender, Unanswered};
 use self::further::{Further, Line};
-use super::renewal::is_distrust;
+use super::causes::is_distrust;
 use super::{Content, Secured};
 use crate::shutdown::chain;
 

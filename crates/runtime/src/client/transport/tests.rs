@@ -258,7 +258,7 @@ async fn what_failed_for_others_is_not_told_to_the_next() {
     let server = mk_server(Some(NEWER)).await;
     let relay = mk_relay(&server).await;
     relay.is_dead.send(true).unwrap();
-    let transport = Transport::new(&relay.config, connector(None)).unwrap();
+    let transport = Transport::new(&relay.config, connector(None), None).unwrap();
     let mut room = Box::pin(transport.room(false));
     assert!(futures::poll!(&mut room).is_pending());
     drop(room);
@@ -274,12 +274,13 @@ async fn what_failed_for_others_is_not_told_to_the_next() {
 async fn a_dead_connection_is_noticed_within_the_time_of_a_request() {
     let server = mk_server(Some(NEWER)).await;
     let relay = mk_relay(&server).await;
-    let transport = Transport::new(&relay.config, connector(None)).unwrap();
+    let transport = Transport::new(&relay.config, connector(None), None).unwrap();
     ask(&transport).await.unwrap();
     relay.is_dead.send(true).unwrap();
     tokio::time::pause();
     let began = tokio::time::Instant::now();
-    ask(&transport).await.unwrap_err();
+    let error = ask(&transport).await.unwrap_err();
+    assert!(!error.is_unconnected(), "the server may have read it: {error:?}");
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     tokio::time::resume();
     relay.is_dead.send(false).unwrap();
@@ -383,7 +384,7 @@ async fn a_busy_stream_is_looked_at_as_often_as_it_is_wanted() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
         let pouring = tokio::spawn(pour(listener));
-        let transport = Transport::new(&config, connector(Some(Clock::system()))).unwrap();
+        let transport = Transport::new(&config, connector(Some(Clock::system())), None).unwrap();
         let request = Request::get("/api").body(Content::default()).unwrap();
         let mut stream = transport.open(request, attention).await.unwrap().into_body();
         let (mut last, mut shortest) = (Instant::now(), Duration::MAX);
@@ -410,12 +411,14 @@ async fn nobody_there_is_an_error_that_says_so() {
     drop(listener);
     for scheme in ["http", "https"] {
         let config = Config::new(format!("{scheme}://{address}").parse().unwrap());
-        let transport = Transport::new(&config, connector(None)).unwrap();
+        let transport = Transport::new(&config, connector(None), None).unwrap();
         let error = ask(&transport).await.unwrap_err();
         assert!(
-            !error.was_kept() && crate::shutdown::chain(&error).contains("refused"),
+            !error.was_kept() && error.is_unconnected() && crate::shutdown::chain(&error).contains("refused"),
             "{error:?}"
         );
+        // As what wraps it says, too.
+        assert!(SendError(error.into()).is_unconnected());
     }
 }
 

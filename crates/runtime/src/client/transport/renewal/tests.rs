@@ -1,4 +1,5 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -43,7 +44,7 @@ async fn pass() {
 fn mk_transport(config: &Config, token: &str) -> Result<Transport, Error> {
     let mut config = config.clone();
     config.auth_info.token = Some(token.to_owned().into());
-    client::transport(&config, None)
+    client::transport(&config, None, Wall::UNIX_EPOCH)
 }
 
 fn want(server: &Server, shown: &[u8]) {
@@ -67,7 +68,7 @@ fn they_are_read_once_a_minute_at_most_and_once_at_a_time() {
         (560_000, true, Next::Read),
     ] {
         state.is_reading &= !has_ended;
-        assert_eq!(state.refused(begin + millis(after)), next, "after {after} ms");
+        assert_eq!(state.want(begin + millis(after)), next, "after {after} ms");
     }
 }
 
@@ -79,15 +80,16 @@ async fn requests_are_refused_until_credentials_were_read_that_are_not() {
         want(&server, b"Bearer third");
         let (config, reads) = (server.config.clone(), Arc::new(AtomicUsize::new(0)));
         let count = Arc::clone(&reads);
-        let transport =
-            mk_transport(&config, "first")
-                .unwrap()
-                .renewed_by("test", move || match count.fetch_add(1, Ordering::SeqCst) {
+        let transport = mk_transport(&config, "first")
+            .unwrap()
+            .renewed_by("test", &Clock::system(), move |_| {
+                match count.fetch_add(1, Ordering::SeqCst) {
                     0 => mk_transport(&config, "second"),
                     1 => Err(Error::Build(KubeconfigError::FindPath.into())),
                     2 => panic!("nobody thought of this"),
                     _ => mk_transport(&config, "third"),
-                });
+                }
+            });
         let early = transport.room(false).await.unwrap();
         for times in 1..=3 {
             assert_eq!(ask_twice(&transport).await, [401, 401]);
@@ -114,7 +116,7 @@ fn who_reads_without_an_end_holds_up_nothing() {
     let (is_over, over) = mpsc::channel();
     let (never, reads) = (Mutex::new(never), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&reads);
-    let read = move || {
+    let read = move |_| {
         count.fetch_add(1, Ordering::SeqCst);
         let _ = never.lock().unwrap().recv();
         Err(Error::Build(KubeconfigError::FindPath.into()))
@@ -124,7 +126,7 @@ fn who_reads_without_an_end_holds_up_nothing() {
         runtime.block_on(async {
             let server = mk_server(None).await;
             want(&server, b"Bearer nobody");
-            let transport = server.transport().renewed_by("test", read);
+            let transport = server.transport().renewed_by("test", &Clock::system(), read);
             for _ in 0..3 {
                 assert_eq!(ask(&transport).await, StatusCode::UNAUTHORIZED);
                 until(|| reads.load(Ordering::SeqCst) > 0).await;
@@ -150,11 +152,15 @@ fn write_kubeconfig(file: &Path, server: &Server, cluster: &str, user: &str) {
 }
 
 async fn connect(kubeconfig: &Path) -> Transport {
+    connect_by(kubeconfig, &Clock::system()).await
+}
+
+async fn connect_by(kubeconfig: &Path, clock: &Clock) -> Transport {
     let args = KubeArgs {
         kubeconfig: Some(kubeconfig.to_owned()),
         ..KubeArgs::default()
     };
-    connect_paced(&args, "test", &Clock::system()).await.unwrap()
+    connect_paced(&args, "test", clock).await.unwrap()
 }
 
 #[tokio::test]
@@ -230,25 +236,161 @@ async fn another_server_is_not_gone_to() {
     assert_eq!(ask_twice(&transport).await, [401, 200]);
 }
 
-/// What a plugin answered is over, so it is asked again by a request, which fails with it: no server says so.
+#[test]
+fn what_ends_is_read_again_before_that_and_not_at_once() {
+    let now = Wall::from_second(1_000_000).unwrap();
+    let at = |seconds: i64| Wall::from_second(1_000_000 + seconds).unwrap();
+    for (ends, from) in [
+        (3_600, 3_480),
+        (240, 120),
+        (180, 90),
+        (60, 30),
+        (12, 6),
+        (8, 5),
+        (0, 5),
+        (-1_000_000, 5),
+    ] {
+        assert_eq!(renew_from(now, at(ends)), at(from), "it ends after {ends} s");
+    }
+    assert_eq!(renew_from(Wall::MAX, Wall::MAX), Wall::MAX);
+    assert!(renew_from(Wall::MIN, Wall::MAX) < Wall::MAX);
+}
+
+/// A plugin that answers what is in a file, and how often it was run.
+struct Plugin {
+    answer: PathBuf,
+    runs: PathBuf,
+    /// The user of a kubeconfig who is asked for by it.
+    user: String,
+}
+
+impl Plugin {
+    fn new(directory: &Path) -> Self {
+        let [answer, runs] = ["answer", "runs"].map(|name| directory.join(name));
+        let script = r#"echo >> "$1"; cat "$0""#;
+        let args = serde_json::json!(["-c", script, answer, runs]);
+        let plugin = r#""apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never","command":"sh""#;
+        let user = format!(r#""exec":{{{plugin},"args":{args}}}"#);
+        Self { answer, runs, user }
+    }
+
+    fn answers(&self, status: &serde_json::Value) {
+        let answer =
+            serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status});
+        std::fs::write(&self.answer, answer.to_string()).unwrap();
+    }
+
+    /// From here on it waits until somebody opens the file to write an answer.
+    fn hang(&self) {
+        std::fs::remove_file(&self.answer).unwrap();
+        assert!(Command::new("mkfifo").arg(&self.answer).status().unwrap().success());
+    }
+
+    fn runs(&self) -> usize {
+        std::fs::read(&self.runs).unwrap().len()
+    }
+}
+
 #[tokio::test]
-async fn a_request_that_gets_no_credentials_of_a_plugin_is_as_good_as_refused() {
+async fn a_plugin_is_run_once_for_each_reading() {
+    let server = mk_server(Some(BOTH)).await;
+    let directory = tempfile::tempdir().unwrap();
+    let [kubeconfig, ca] = ["kubeconfig", "ca.crt"].map(|name| directory.path().join(name));
+    std::fs::write(&ca, server.root()).unwrap();
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, r#","certificate-authority":"ca.crt""#, &plugin.user);
+    let [old, new] = [server.sign(), server.sign()];
+    want(&server, &CertificateDer::from_pem_slice(new.certificate.as_bytes()).unwrap());
+    plugin.answers(&serde_json::json!({"clientCertificateData": old.certificate, "clientKeyData": old.key}));
+    let transport = connect(&kubeconfig).await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 401], 2));
+    plugin.answers(&serde_json::json!({"clientCertificateData": new.certificate, "clientKeyData": new.key, "token": "t"}));
+    pass().await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 200], 3));
+    want(&server, b"Bearer t");
+    assert_eq!(ask_twice(&transport).await, [200, 200]);
+}
+
+/// What it answered is used meanwhile, for as long as the server takes it.
+#[tokio::test]
+async fn a_plugin_is_asked_before_what_it_answered_ends_and_holds_up_nothing() {
+    let server = mk_server(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
+    let begin = Wall::from_second(1_000_000).unwrap();
+    let token =
+        |token: &str, seconds| serde_json::json!({"token": token, "expirationTimestamp": begin + Duration::from_secs(seconds)});
+    plugin.answers(&token("old", 100));
+    want(&server, b"Bearer old");
+    let transport = connect_by(&kubeconfig, &Clock::virtual_from(begin)).await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 1));
+
+    plugin.hang();
+    pass().await;
+    for _ in 0..3 {
+        // For as long as a test may hang.
+        let asked = tokio::time::timeout(Duration::from_secs(60), ask(&transport)).await;
+        assert_eq!(asked, Ok(StatusCode::OK));
+    }
+    until(|| plugin.runs() == 2).await;
+    want(&server, b"Bearer new");
+    assert_eq!(ask(&transport).await, StatusCode::UNAUTHORIZED, "it is not there yet");
+    plugin.answers(&token("new", 130));
+    until(|| !transport.renewal.as_ref().unwrap().state().is_reading).await;
+    assert_eq!(ask(&transport).await, StatusCode::OK);
+
+    // It fails, and the kubeconfig says another way by now.
+    std::fs::remove_file(&plugin.answer).unwrap();
+    pass().await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
+    write_kubeconfig(&kubeconfig, &server, "", r#""token":"new""#);
+    pass().await;
+    want(&server, b"Bearer new");
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
+    assert_eq!(transport.ways.get().renew_from, None);
+}
+
+/// As one may that does not last for long: half of it is over, and the last reading is not a minute ago.
+#[tokio::test]
+async fn what_ends_soon_is_read_again_as_soon() {
+    let server = mk_server(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
+    plugin.answers(&serde_json::json!({"token": "t", "expirationTimestamp": Wall::UNIX_EPOCH}));
+    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    for runs in 2..5 {
+        tokio::time::pause();
+        tokio::time::advance(AT_LEAST).await;
+        tokio::time::resume();
+        assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], runs));
+    }
+}
+
+/// kube asks the program of an `auth-provider` itself, when a request is sent, which fails with it: no server says so.
+#[tokio::test]
+async fn a_request_that_gets_no_credentials_of_a_provider_is_as_good_as_refused() {
     let server = mk_server(None).await;
     want(&server, b"Bearer new");
     let directory = tempfile::tempdir().unwrap();
     let [kubeconfig, answer] = ["kubeconfig", "answer"].map(|name| directory.path().join(name));
-    let answers = r#"{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","#;
-    let status = r#""status":{"token":"new","expirationTimestamp":"2000-01-01T00:00:00Z"}}"#;
-    std::fs::write(&answer, format!("{answers}{status}")).unwrap();
-    let plugin = r#""exec":{"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never","command":"cat","args":["#;
-    write_kubeconfig(&kubeconfig, &server, "", &format!("{plugin}{answer:?}]}}"));
+    std::fs::write(&answer, r#"{"token":"new","ends":"2000-01-01T00:00:00Z"}"#).unwrap();
+    let by = serde_json::json!({"cmd-path": "cat", "cmd-args": answer, "token-key": "{.token}", "expiry-key": "{.ends}"});
+    let provider = serde_json::json!({"name": "gcp", "config": by});
+    write_kubeconfig(&kubeconfig, &server, "", &format!(r#""auth-provider":{provider}"#));
     let transport = connect(&kubeconfig).await;
     assert_eq!(ask_twice(&transport).await, [200, 200]);
     std::fs::remove_file(&answer).unwrap();
     write_kubeconfig(&kubeconfig, &server, "", r#""token":"new""#);
     let request = Request::get("/api").body(Content::default()).unwrap();
     let failed = transport.open(request, Attention::Usual).await.unwrap_err();
-    assert_eq!(failed.to_string(), "the credential plugin 'cat' failed: exit status: 1");
+    assert_eq!(
+        failed.to_string(),
+        "the program of the auth-provider 'gcp' failed: exit status: 1"
+    );
     until(|| !transport.renewal.as_ref().unwrap().state().is_reading).await;
     assert_eq!(ask(&transport).await, StatusCode::OK);
 }

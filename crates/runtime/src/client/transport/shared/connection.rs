@@ -24,7 +24,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::super::{Content, Kept};
+use super::super::Content;
+use super::super::content::Kept;
 use crate::Timer;
 
 /// Answers that may come before they are read, of one request and of all: as hyper has it.

@@ -61,7 +61,7 @@ pub(in crate::client::transport) struct Seen {
 
 impl Server {
     pub(in crate::client::transport) fn transport(&self) -> Transport {
-        Transport::new(&self.config, connector(None)).unwrap()
+        Transport::new(&self.config, connector(None), None).unwrap()
     }
 
     /// The certificate of a client.
