@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bailiff_model::PodName;
+use bailiff_model::names::is_subdomain;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -207,15 +208,6 @@ fn generate_name(name: &str) -> String {
     let mut masked: String = dashed.chars().take(dashed.chars().count().saturating_sub(2)).collect();
     masked.push('a');
     if is_subdomain(&masked) { dashed } else { name.to_owned() }
-}
-
-/// RFC 1123 subdomain, as pod names are.
-pub(crate) fn is_subdomain(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && label.bytes().all(is_inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.split('.').all(is_label)
 }
 
 /// Adds the automatic tolerations to a pod spec (DS-091, DS-092); what is no object becomes one.

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bailiff_model::NodeName;
+use bailiff_model::names::{is_label_value, is_qualified_name};
 
 use crate::facts::Node;
-use crate::template::is_subdomain;
-
-/// Longest label value, and longest name of a label.
-const LONGEST: usize = 63;
 
 /// Most digits of a value that is ordered as a number: what surely fits.
 const DIGITS: usize = 18;
@@ -55,12 +52,12 @@ impl Order {
             Some((key, values)) => (key, Some(values)),
             None => (text, None),
         };
-        if !is_label_key(key) {
+        if !is_qualified_name(key) {
             return None;
         }
         let mut listed = BTreeMap::new();
         for (place, value) in (0..).zip(values.into_iter().flat_map(|values| values.split(','))) {
-            if !is_name(value) || listed.insert(value.to_owned(), place).is_some() {
+            if value.is_empty() || !is_label_value(value) || listed.insert(value.to_owned(), place).is_some() {
                 return None;
             }
         }
@@ -82,23 +79,4 @@ impl Order {
             _ => Rank::Text(value),
         }
     }
-}
-
-/// A qualified name: perhaps a DNS subdomain and a slash, then a name.
-fn is_label_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((domain, name)) => is_subdomain(domain) && is_name(name),
-        None => is_name(key),
-    }
-}
-
-/// The name part of a label key, or a label value that is not empty: the API has the same rule for both.
-fn is_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_outer = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-    let bytes = text.as_bytes();
-    text.len() <= LONGEST
-        && bytes.iter().copied().all(is_inner)
-        && is_outer(bytes.first().copied())
-        && is_outer(bytes.last().copied())
 }
