@@ -365,7 +365,8 @@ pub(crate) fn surplus<'a>(view: &View<'a>, revisions: impl Iterator<Item = &'a R
     if old.len() <= view.ds.history_limit {
         return None;
     }
-    old.sort_by_key(|revision| (revision.number, revision.name.clone()));
+    // Numbers may be equal, if somebody else made them; upstream's order of those is unspecified.
+    old.sort_by_key(|revision| (revision.number, revision.created, revision.name.clone()));
     let is_live = |revision: &Revision| revision.hash().is_some_and(|hash| view.pods_by_hash.contains_key(hash));
     let superfluous = old.into_iter().find(|revision| !is_live(revision))?;
     let (name, uid) = (superfluous.name.clone(), superfluous.uid.clone());

@@ -113,6 +113,26 @@ fn a_history_limit_of_nothing_keeps_live_revisions_only() {
     assert_eq!((numbers(&cluster), of_generation(&cluster, "3").len()), (vec![3], 3));
 }
 
+/// DS-161: of revisions with the same number the one that was made first goes first, whatever they are called.
+#[test]
+fn of_equal_numbers_the_oldest_revision_goes_first() {
+    for names in [["a", "b"], ["b", "a"]] {
+        let mut cluster = mk(1, json!(1), json!(0));
+        let mut twin = cluster.objects[&format!("controllerrevisions/{}", cluster.revisions()[0].name)].clone();
+        for name in names {
+            let labels = json!({"app": "ds", "controller-revision-hash": name});
+            let patch = json!({"metadata": {"name": name, "uid": null, "labels": labels}, "data": {"is": name}, "revision": 0});
+            merge(&mut twin, &patch);
+            cluster.put(&format!("controllerrevisions/{name}"), twin.clone());
+            cluster.pass(1);
+        }
+        cluster.edit(json!({"revisionHistoryLimit": 1}));
+        cluster.rest();
+        let is_left = |name: &str| cluster.objects.contains_key(&format!("controllerrevisions/{name}"));
+        assert_eq!(names.map(is_left), [false, true], "{names:?}");
+    }
+}
+
 /// DS-131, DS-132: a percentage of few nodes is rounded up, so that 1 % surges one node at a time; and 100 % all of them.
 #[test]
 fn a_small_percentage_surges_one_node_at_a_time() {
