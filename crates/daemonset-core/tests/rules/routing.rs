@@ -124,21 +124,29 @@ fn no_more_than_250_deletes_are_under_way() {
             cluster.set_phase(&pod, "Succeeded", false);
         }
     }
+    fn intolerant(cluster: &mut Cluster) {
+        for index in 0..260 {
+            let taints = json!([{"key": "k", "effect": "NoSchedule"}]);
+            cluster.change(&format!("nodes/n{index}"), json!({"spec": {"taints": taints}}));
+        }
+        cluster.set_image("v2");
+    }
     let misplaced = |cluster: &mut Cluster| cluster.edit(json!({"template": {"spec": {"nodeSelector": {"a": "b"}}}}));
-    let cases: [(&str, &str, Change); 4] = [
-        ("unready", "1%", unready),
-        ("succeeded", "1%", succeeded),
-        ("misplaced", "1%", misplaced),
-        ("within the budget", "100%", |cluster| cluster.set_image("v2")),
+    let cases: [(&str, &str, i32, Change); 5] = [
+        ("unready", "1%", 0, unready),
+        ("succeeded", "1%", 0, succeeded),
+        ("misplaced", "1%", 0, misplaced),
+        ("within the budget", "100%", 0, |cluster| cluster.set_image("v2")),
+        ("not needed any more", "0%", 1, intolerant),
     ];
-    for (name, limit, change) in cases {
-        let strategy = json!({"rollingUpdate": {"maxUnavailable": limit}});
+    for (name, limit, surge, change) in cases {
+        let strategy = json!({"rollingUpdate": {"maxUnavailable": limit, "maxSurge": surge}});
         let mut cluster = Cluster::at_rest(260, json!({"updateStrategy": strategy}));
         change(&mut cluster);
         for _ in 0..260 {
             cluster.deliver(PODS);
         }
-        deliver_only(&mut cluster, &[DAEMONSETS, REVISIONS, ANSWERS]);
+        deliver_only(&mut cluster, &[NODES, DAEMONSETS, REVISIONS, ANSWERS]);
         assert_eq!(count(&cluster, "delete pods"), 250, "{name}");
         cluster.settle();
         assert_eq!(count(&cluster, "delete pods"), 260, "{name}: what is seen to go makes room");
