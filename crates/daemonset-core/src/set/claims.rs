@@ -162,7 +162,16 @@ impl Set {
         }
         let did = shown.old.as_ref().is_some_and(|(key, old)| self.detach(*key, old));
         let does = new.is_some_and(|(key, pod)| self.attach(key, pod, world));
+        if let Some((_, old)) = shown.old.as_ref().filter(|_| !does) {
+            // It is gone, or somebody else's: nothing that was done to it is waited for.
+            self.end_work(&old.uid, |work| work.stage != Stage::Asked);
+        }
         did || does
+    }
+
+    /// True of a pod that is there and is ours, or is to be.
+    fn concerns(&self, uid: &PodUid, world: &World) -> bool {
+        world.pod(uid).is_some_and(|pod| self.role(pod) != Role::Stranger)
     }
 
     /// True of a change that leaves a pod where it is, as nearly every one does.
@@ -251,11 +260,6 @@ impl Set {
         }
     }
 
-    /// A pod is gone for good: nothing that was done to it is waited for.
-    pub(crate) fn forget(&mut self, uid: &PodUid) {
-        self.end_work(uid, |work| work.stage != Stage::Asked);
-    }
-
     fn end_work(&mut self, uid: &PodUid, is_over: impl Fn(&PodWork) -> bool) {
         let Some(work) = self.claims.works.get(uid).filter(|work| is_over(work)) else {
             return;
@@ -277,7 +281,8 @@ impl Set {
 
     /// The time to see it, or the pause, is over.
     pub(super) fn stop_waiting_for_pod(&mut self, uid: &PodUid, world: &World) {
-        self.end_work(uid, |work| work.stage == Stage::Unseen);
+        let is_ours = self.concerns(uid, world);
+        self.end_work(uid, |work| work.stage == Stage::Unseen || !is_ours);
         let is_paused = |work: &&mut PodWork| matches!(work.stage, Stage::Paused | Stage::Refused | Stage::Lost);
         if let Some(work) = self.claims.works.get_mut(uid).filter(is_paused) {
             work.stage = Stage::Ready;
@@ -367,7 +372,7 @@ impl Set {
 
     /// A request about a pod failed: it may be tried again after a pause.
     pub(super) fn pod_failed(&mut self, uid: &PodUid, failure: FailureKind, pause: Option<Duration>, cx: &Cx<'_>) {
-        if cx.world.pod(uid).is_none() {
+        if !self.concerns(uid, cx.world) {
             return self.end_work(uid, |_| true);
         }
         let Some(work) = self.claims.works.get_mut(uid) else { return };
@@ -388,7 +393,7 @@ impl Set {
     /// A request about a pod was not sent because it was taken back: no failure, and what is to be done now is decided anew.
     pub(super) fn pod_called_off(&mut self, uid: &PodUid, world: &World) {
         let is_news = |work: &PodWork| work.retry == Retry::default();
-        if world.pod(uid).is_none() || self.claims.works.get(uid).is_some_and(is_news) {
+        if !self.concerns(uid, world) || self.claims.works.get(uid).is_some_and(is_news) {
             return self.end_work(uid, |_| true);
         }
         let Some(work) = self.claims.works.get_mut(uid) else { return };
@@ -465,3 +470,6 @@ impl Set {
 pub(super) fn is_moot(failure: &Failure) -> bool {
     failure.kind == FailureKind::NotFound
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,14 +128,8 @@ impl Syncer {
         let Some((key, pod)) = self.world.remove_pod(uid) else {
             return;
         };
-        let keys = self.concerned(&pod);
         let (old, key) = (Some((key, pod)), None);
         self.pod_changed(&Shown { old, key });
-        for key in keys {
-            if let Some(set) = self.sets.get_mut(&key) {
-                set.forget(uid);
-            }
-        }
     }
 
     /// Shows the DaemonSets that a pod concerns or concerned how it is now.
