@@ -62,6 +62,11 @@ impl<'a> Cx<'a> {
         self.world.is_held(node, self.holds)
     }
 
+    /// True of a pod that runs on such a node. One that has ended already is no loss to anybody.
+    pub(crate) fn keeps(&self, node: &NodeName, uid: &PodUid) -> bool {
+        self.is_held(node) && self.world.is_running(uid)
+    }
+
     /// What holds all of the DaemonSet, if anything does.
     pub(crate) fn held_as_a_whole(&self) -> Option<&'a Hold> {
         self.held.or(self.holds.on_everything())

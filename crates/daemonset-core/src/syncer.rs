@@ -202,10 +202,8 @@ impl Syncer {
         }
         let (world, holds) = (&self.world, &self.holds);
         let is_held = |op: &Op| {
-            op.deletes().is_some_and(|(uid, node)| {
-                let is_running = world.pod(uid).is_some_and(|pod| !pod.is_terminal());
-                is_running && world.is_held(node, holds)
-            })
+            op.deletes()
+                .is_some_and(|(uid, node)| world.is_held(node, holds) && world.is_running(uid))
         };
         let held = self.out.asked.iter().filter(|(_, (_, op))| is_held(op));
         let held: Vec<Effect> = held.map(|(id, _)| Effect::CallOff(*id)).collect();

@@ -63,6 +63,11 @@ impl World {
         self.pod_at(self.key_of(uid)?)
     }
 
+    /// True of a pod that is there and has not ended.
+    pub(crate) fn is_running(&self, uid: &PodUid) -> bool {
+        self.pod(uid).is_some_and(|pod| !pod.is_terminal())
+    }
+
     fn key_of(&self, uid: &PodUid) -> Option<PodKey> {
         let is_it = |key: &PodKey| self.pod_at(*key).is_some_and(|pod| pod.uid == *uid);
         self.keys.find(self.hasher.hash_one(uid), is_it).copied()

@@ -28,9 +28,7 @@ impl Set {
 
     /// Deletes what manage wants gone.
     pub(super) fn delete_unwanted(&mut self, cx: &mut Cx<'_>) {
-        // A pod that has ended already is no loss to anybody.
-        let may_go = |node: &NodeName, cause: Cause| cause != Cause::Plain || !cx.is_held(node);
-        let unwanted = self.tally.delete.iter().filter(|(_, (node, cause))| may_go(node, *cause));
+        let unwanted = self.tally.delete.iter().filter(|(uid, (node, _))| !cx.keeps(node, uid));
         let unwanted = unwanted.take(self.room_for_deletes());
         let unwanted: Vec<(PodUid, NodeName, Cause)> = unwanted
             .map(|(uid, (node, cause))| (uid.clone(), node.clone(), *cause))
@@ -130,7 +128,7 @@ impl Set {
 
     /// Old pods that go at once, as far as there is room.
     fn replaceable(&self, room: usize, cx: &Cx<'_>) -> Vec<(Place, PodUid)> {
-        let replace = self.tally.replace.iter().filter(|(place, _)| !cx.is_held(&place.node));
+        let replace = self.tally.replace.iter().filter(|(place, uid)| !cx.keeps(&place.node, uid));
         replace.take(room).map(|(place, uid)| (place.clone(), uid.clone())).collect()
     }
 
@@ -141,7 +139,7 @@ impl Set {
         }
         let Some((place, uid)) = candidates(self)
             .iter()
-            .find(|(place, _)| !cx.is_held(&place.node))
+            .find(|(place, uid)| !cx.keeps(&place.node, uid))
             .map(|(place, uid)| (place.clone(), uid.clone()))
         else {
             return false;

@@ -148,6 +148,33 @@ fn deletes_of_misplaced_pods_are_taken_back_and_those_of_ended_ones_are_not() {
     assert_eq!(cluster.waiting(), 0);
 }
 
+/// Pods that have ended are no loss to anybody, also where they are misplaced or old: they are deleted all the same.
+#[test]
+fn ended_pods_of_what_is_held_are_deleted_for_whatever_reason() {
+    type Change = fn(&mut Cluster);
+    let changes: [(&str, Change); 2] = [
+        ("misplaced", |cluster| {
+            let taint = json!([{"key": "k", "effect": "NoExecute"}]);
+            cluster.change("nodes/n0", json!({"spec": {"taints": taint}}));
+        }),
+        ("old", |cluster| cluster.set_image("v2")),
+    ];
+    for (name, change) in changes {
+        let mut cluster = mk(1, json!(1), json!(0));
+        pause(&mut cluster, &HoldScope::All);
+        for _ in 0..2 {
+            let pod = cluster.on("n0").remove(0);
+            cluster.bind(&pod);
+            cluster.set_phase(&pod, "Failed", false);
+            cluster.settle();
+        }
+        assert_eq!(deletes(&cluster), 1, "{name}: the second waits for a second");
+        change(&mut cluster);
+        cluster.settle();
+        assert_eq!(deletes(&cluster), 2, "{name}");
+    }
+}
+
 /// What failed before it was taken back is tried again no sooner than it would have been.
 #[test]
 fn failures_before_a_hold_are_remembered() {
