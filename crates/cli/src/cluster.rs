@@ -102,9 +102,9 @@ struct Unreached {
 #[error("the API server did not answer a write, which may have been done")]
 struct Unanswered(#[source] Error);
 
-/// What a write failed with: without an answer nobody knows whether it was done.
+/// What a write failed with: without an answer nobody knows whether it was done, unless there was nobody to do it.
 pub fn of_write(error: Error) -> Failure {
-    if is_unanswered(&error) {
+    if is_unanswered(&error) && !error.is_unconnected {
         Unanswered(error).into()
     } else {
         error.into()
@@ -241,6 +241,13 @@ mod tests {
                     .ends_with("did not answer a write, which may have been done")
             );
         }
+        let mut unconnected = Error::new(Kind::Unavailable, "connection refused");
+        unconnected.is_unconnected = true;
+        assert!(
+            said(of_write(unconnected))
+                .await
+                .starts_with("cannot reach the API server of ")
+        );
         let mut refused = Error::new(Kind::Unavailable, "later");
         refused.answered = Some(503);
         assert_eq!(said(of_write(refused.clone())).await, refused.to_string());

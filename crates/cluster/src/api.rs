@@ -422,7 +422,10 @@ fn called_off() -> Error {
 
 fn unanswered(error: &SendError) -> Error {
     let kind = if error.was_kept() { Kind::NotSent } else { Kind::Unavailable };
-    Error::new(kind, chain(error))
+    Error {
+        is_unconnected: error.is_unconnected(),
+        ..Error::new(kind, chain(error))
+    }
 }
 
 /// The head of an answer; an error answer is read and returned as an error.

@@ -94,6 +94,8 @@ pub struct Error {
     pub causes: Vec<(String, String)>,
     /// The HTTP status of the answer; `None` if there was none.
     pub answered: Option<u16>,
+    /// There was no connection: nobody can have done what was asked.
+    pub is_unconnected: bool,
 }
 
 impl Error {
@@ -105,6 +107,7 @@ impl Error {
             retry_after: None,
             causes: Vec::new(),
             answered: None,
+            is_unconnected: false,
         }
     }
 
@@ -147,6 +150,7 @@ impl Error {
             retry_after,
             causes,
             answered: Some(code),
+            is_unconnected: false,
         }
     }
 

@@ -1,15 +1,18 @@
 //! Gate, turns, deadlines, preconditions.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bailiff_cluster::watch::{Source, read_collection};
-use bailiff_cluster::{Api, Encoded, Error, Kind, Patch, Precondition};
+use bailiff_cluster::{Api, Encoded, Error, Kind, Metrics, Patch, Precondition};
 use bailiff_model::Mono;
-use bailiff_runtime::Seed;
 use bailiff_runtime::client::Limiter;
+use bailiff_runtime::{Clock, Seed};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{Answer, Server};
@@ -53,6 +56,24 @@ async fn a_collection_is_read_as_far_as_it_goes() {
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> Kind {
     result.expect_err("refused").kind
+}
+
+/// Whoever has to tell what became of a write has to know.
+#[tokio::test]
+async fn a_write_that_found_nobody_was_not_done_and_one_that_broke_off_may_have_been() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let config = kube::Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
+    let metrics = bailiff_runtime::metrics::Metrics::new().register("", Metrics::register);
+    let api = Api::new(kube::Client::try_from(config).unwrap(), Clock::system(), metrics);
+    let (broken, ()) = tokio::join!(patch(&api), async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let read = stream.read(&mut [0; 1_024]).await.unwrap();
+        assert_ne!(read, 0, "it was asked");
+    });
+    drop(listener);
+    let told = [broken, patch(&api).await].map(|ended| ended.map_err(|error| (error.kind, error.answered, error.is_unconnected)));
+    let [broken, refused] = [false, true].map(|is_unconnected| Err((Kind::Unavailable, None, is_unconnected)));
+    assert_eq!(told, [broken, refused]);
 }
 
 #[tokio::test(start_paused = true)]
