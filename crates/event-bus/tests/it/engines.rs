@@ -1,22 +1,24 @@
 //! The engines that the same tests run on.
 
-use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bailiff_event_bus::ShardStatus;
 use bailiff_event_bus::engine::etcd::{Config, connect};
-use bailiff_event_bus::engine::{
-    Command, Effect, Engine, Etcd, Kept, Limits, Memory, Position, Selection, Set, Ticket, TopicFigures,
-};
-use bailiff_model::{Now, Revision, Topic};
+use bailiff_event_bus::engine::{Command, Effect, Engine, Etcd, Limits, Memory, Ticket};
+use bailiff_event_bus::{ShardStatus, engine};
+use bailiff_model::Now;
 use bailiff_runtime::Seed;
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
 use crate::etcd_process::Cluster;
+
+#[path = "../shared/handing_on.rs"]
+pub mod handing_on;
+
+use self::handing_on::{Handing, HandsOn};
 
 /// An engine to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +74,7 @@ impl Kind {
     pub fn engine(self, incarnation: String, limits: &Limits, now: Now) -> Box<dyn Engine> {
         match self {
             Self::Memory => Box::new(Memory::new(incarnation, limits.clone())),
-            Self::Etcd => Box::new(Synchronous::new(limits.clone(), now)),
+            Self::Etcd => Box::new(Handing(Synchronous::new(limits.clone(), now))),
         }
     }
 }
@@ -141,7 +143,17 @@ impl Drop for Synchronous {
     }
 }
 
-impl Engine for Synchronous {
+impl HandsOn for Synchronous {
+    type To = Etcd;
+
+    fn to(&self) -> &Etcd {
+        &self.engine
+    }
+
+    fn to_mut(&mut self) -> &mut Etcd {
+        &mut self.engine
+    }
+
     fn apply(&mut self, ticket: Ticket, command: Command, now: Now) -> Vec<Effect> {
         let mut effects = self.engine.poll(now);
         effects.extend(self.engine.apply(ticket, command, now));
@@ -152,40 +164,13 @@ impl Engine for Synchronous {
         effects
     }
 
-    fn poll(&mut self, now: Now) -> Vec<Effect> {
-        self.engine.poll(now)
+    /// Nobody else writes to it.
+    fn may_lag(&self) -> bool {
+        false
     }
 
-    fn time(&self, now: Now) -> Now {
-        self.engine.time(now)
-    }
-
-    fn incarnation(&self) -> &str {
-        self.engine.incarnation()
-    }
-
-    fn head(&self) -> Revision {
-        self.engine.head()
-    }
-
-    fn oldest_resumable(&self) -> Revision {
-        self.engine.oldest_resumable()
-    }
-
-    fn read(&self, selection: &Selection, position: Position, now: Now) -> Set {
-        self.engine.read(selection, position, now)
-    }
-
-    fn shards(&self, topics: &BTreeSet<Topic>, now: Now) -> Vec<ShardStatus> {
-        self.engine.shards(topics, now)
-    }
-
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
-        self.engine.history(topic, key)
-    }
-
-    fn figures(&self) -> Vec<TopicFigures> {
-        self.engine.figures()
+    fn is_cut_off(&self, _: Now) -> bool {
+        false
     }
 }
 

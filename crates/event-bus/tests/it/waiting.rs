@@ -1,14 +1,13 @@
 //! What becomes of callers that wait for the answer of an engine, and of engines that callers do not let go.
 
-use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use bailiff_event_bus::engine::{Command, Effect, Engine, Kept, Limits, Memory, Position, Selection, Set, Ticket, TopicFigures};
-use bailiff_event_bus::{Bus, Server, ServerOptions, ShardStatus, publish};
-use bailiff_model::{Now, Revision, Topic, Wall};
+use bailiff_event_bus::engine::{Command, Effect, Engine as _, Kept, Limits, Memory, Position, Selection, Set, Ticket};
+use bailiff_event_bus::{Bus, Server, ServerOptions, publish};
+use bailiff_model::{Now, Topic, Wall};
 use bailiff_proto::v1 as pb;
 use bailiff_proto::v1::publish_request::Step;
 use bailiff_runtime::{Clock, Seed};
@@ -16,6 +15,7 @@ use futures::channel::mpsc::{UnboundedSender, unbounded};
 use tokio::sync::Notify;
 use tonic::{Code, Status, Streaming};
 
+use crate::engines::handing_on::{Handing, HandsOn};
 use crate::support::{mk_draft, mk_publishing, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
@@ -31,7 +31,17 @@ struct Slow {
     held: Vec<Effect>,
 }
 
-impl Engine for Slow {
+impl HandsOn for Slow {
+    type To = Memory;
+
+    fn to(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn to_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
     fn apply(&mut self, ticket: Ticket, command: Command, now: Now) -> Vec<Effect> {
         let effects = self.memory.apply(ticket, command, now);
         self.held.extend(effects);
@@ -45,39 +55,11 @@ impl Engine for Slow {
         std::mem::take(&mut self.held)
     }
 
-    fn time(&self, now: Now) -> Now {
-        self.memory.time(now)
-    }
-
-    fn incarnation(&self) -> &str {
-        self.memory.incarnation()
-    }
-
-    fn head(&self) -> Revision {
-        self.memory.head()
-    }
-
-    fn oldest_resumable(&self) -> Revision {
-        self.memory.oldest_resumable()
-    }
-
     fn read(&self, selection: &Selection, position: Position, now: Now) -> Set {
         let set = self.memory.read(selection, position, now);
         let given = set.records.iter().map(Arc::downgrade);
         self.given.lock().unwrap().extend(given);
         set
-    }
-
-    fn shards(&self, topics: &BTreeSet<Topic>, now: Now) -> Vec<ShardStatus> {
-        self.memory.shards(topics, now)
-    }
-
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
-        self.memory.history(topic, key)
-    }
-
-    fn figures(&self) -> Vec<TopicFigures> {
-        self.memory.figures()
     }
 }
 
@@ -103,7 +85,7 @@ impl Rig {
             is_held: Arc::clone(&is_held),
             held: Vec::new(),
         };
-        server.install(Box::new(engine), Some(Arc::clone(&wake)));
+        server.install(Box::new(Handing(engine)), Some(Arc::clone(&wake)));
         Self {
             server,
             clock,

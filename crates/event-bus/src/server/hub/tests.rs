@@ -1,17 +1,20 @@
 //! A hub at its end, and one to which nothing comes.
 
-use std::collections::BTreeSet;
-
-use bailiff_model::{Revision, Wall};
+use bailiff_model::Wall;
 use bailiff_proto::v1 as pb;
 use futures::FutureExt as _;
 use tonic::{Code, Request};
 
 use super::*;
-use crate::engine::{Kept, Limits, Memory, Position, Selection, Set, TopicFigures};
+use crate::engine::{self, Limits, Memory};
 use crate::record::ShardStatus;
 use crate::server::gate::Gate;
 use crate::server::{subscribe, unary};
+
+#[path = "../../../tests/shared/handing_on.rs"]
+mod handing_on;
+
+use self::handing_on::{Handing, HandsOn};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
@@ -21,41 +24,23 @@ struct Silent {
     is_cut_off: bool,
 }
 
-impl Engine for Silent {
+impl HandsOn for Silent {
+    type To = Memory;
+
+    fn to(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn to_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
     fn apply(&mut self, _: Ticket, _: Command, _: Now) -> Vec<Effect> {
         Vec::new()
     }
 
-    fn incarnation(&self) -> &str {
-        self.memory.incarnation()
-    }
-
     fn is_cut_off(&self, _: Now) -> bool {
         self.is_cut_off
-    }
-
-    fn head(&self) -> Revision {
-        self.memory.head()
-    }
-
-    fn oldest_resumable(&self) -> Revision {
-        self.memory.oldest_resumable()
-    }
-
-    fn read(&self, selection: &Selection, position: Position, now: Now) -> Set {
-        self.memory.read(selection, position, now)
-    }
-
-    fn shards(&self, topics: &BTreeSet<Topic>, now: Now) -> Vec<ShardStatus> {
-        self.memory.shards(topics, now)
-    }
-
-    fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
-        self.memory.history(topic, key)
-    }
-
-    fn figures(&self) -> Vec<TopicFigures> {
-        self.memory.figures()
     }
 }
 
@@ -75,7 +60,7 @@ fn mk_hub(engine: impl Engine + 'static) -> Arc<Hub> {
 
 fn mk_silent(is_cut_off: bool) -> Arc<Hub> {
     let memory = mk_memory();
-    mk_hub(Silent { memory, is_cut_off })
+    mk_hub(Handing(Silent { memory, is_cut_off }))
 }
 
 fn mk_open() -> Command {
