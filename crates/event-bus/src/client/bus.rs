@@ -10,6 +10,7 @@ use bailiff_proto::v1::event_bus_client::EventBusClient;
 use bailiff_runtime::Seed;
 use bailiff_runtime::args::{self, Address, BusFlags};
 use bailiff_runtime::tls::{Connector, Tls};
+use futures::future;
 use tonic::transport::Endpoint;
 use tonic::{Code, Response, Status, Streaming};
 
@@ -27,6 +28,7 @@ const PING_AFTER: Duration = Duration::from_secs(8);
 const PONG_WITHIN: Duration = SILENT_AFTER.saturating_sub(PING_AFTER);
 
 const GET_HISTORY: &str = "GetHistory";
+const GET_STATUS: &str = "GetStatus";
 
 /// Why a question to a bus was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -210,6 +212,27 @@ impl Bus {
         within(rpc, call(bus.client())).await
     }
 
+    /// The same bus, beginning with the address that is the first to answer a question: for what is better not asked twice.
+    async fn answering(&self) -> Result<Self, Error> {
+        if self.clients.len() == 1 {
+            return Ok(self.clone());
+        }
+        let looking = (0..self.clients.len()).map(|current| {
+            let clients = Arc::clone(&self.clients);
+            Box::pin(Self { clients, current }.answers())
+        });
+        Ok(future::select_ok(looking).await?.0)
+    }
+
+    /// This bus, once the address in use has answered. What it says does not matter, nor whether this role may know it.
+    async fn answers(self) -> Result<Self, Error> {
+        let mut client = self.client();
+        match within(GET_STATUS, client.get_status(pb::GetStatusRequest {})).await {
+            Err(error) if error.is_passing() => Err(error),
+            _ => Ok(self),
+        }
+    }
+
     /// The records kept of a key, oldest first; without their ages.
     ///
     /// # Errors
@@ -258,19 +281,20 @@ impl Bus {
     /// # Errors
     /// No answer, or a refusal.
     pub async fn status(&self) -> Result<BusStatus, Error> {
-        const RPC: &str = "GetStatus";
         let call = |mut client: EventBusClient<Route>| async move { client.get_status(pb::GetStatusRequest {}).await };
-        let response = self.ask(RPC, call).await?;
+        let response = self.ask(GET_STATUS, call).await?;
         let topics = wire::list("topics", response.topics, usize::MAX);
         Ok(BusStatus {
             incarnation: response.incarnation,
             revision: Revision(response.revision),
             oldest_resumable: Revision(response.oldest_resumable_revision),
-            topics: topics.map_err(|source| Error::Malformed { rpc: RPC, source })?,
+            topics: topics.map_err(|source| Error::Malformed { rpc: GET_STATUS, source })?,
         })
     }
 
     /// Sets a shard's epoch back to zero, ends its session, and answers the epoch it had. Break-glass.
+    ///
+    /// An address that does not answer is asked last: whoever waited for it in vain would not know what became of it.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -283,7 +307,7 @@ impl Bus {
             let request = request.clone();
             async move { client.reset_epoch(request).await }
         };
-        let response = self.ask("ResetEpoch", call).await?;
+        let response = self.answering().await?.ask("ResetEpoch", call).await?;
         Ok(response.previous_epoch)
     }
 }
@@ -325,6 +349,7 @@ impl TryFrom<Wire<pb::TopicStatus>> for TopicStatus {
 mod tests {
     use bailiff_model::Wall;
     use bailiff_runtime::Clock;
+    use futures::FutureExt as _;
 
     use super::*;
     use crate::ServerOptions;
@@ -354,5 +379,25 @@ mod tests {
         );
         let other = Bus::over([mk_route(0), mk_route(1)]);
         other.subscribe_raw(request).await.expect("the second has a place");
+    }
+
+    /// It is not asked of one that says nothing, which might do it all the same.
+    #[tokio::test(start_paused = true)]
+    async fn an_epoch_is_reset_where_somebody_answers() {
+        let (clock, seed) = (Clock::virtual_from(Wall::UNIX_EPOCH), Seed::new(1));
+        let server = Server::new(ServerOptions::default(), &clock, &seed);
+        // Who connects to it is never heard.
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let unheard = Endpoint::from_shared(format!("http://{address}")).expect("a URL");
+        let bus = Bus::over([Route::Channel(unheard.connect_lazy()), Route::InProcess(server.service())]);
+        let answer = bus
+            .reset_epoch(Topic::NodeHealth, 0)
+            .now_or_never()
+            .expect("it waits for nobody");
+        assert!(
+            matches!(&answer, Err(Error::Refused { source, .. }) if source.code() == Code::InvalidArgument),
+            "there is no epoch yet: {answer:?}"
+        );
     }
 }
