@@ -20,8 +20,9 @@ use super::status;
 use crate::engine::{Command, Engine, Position, Selection, Set, SnapshotReason, Speaker, cursor};
 use crate::wire::{self, envelope, scalar};
 
-/// Most routes in one filter. Routes are zones: far more than any cluster has, and still a small message.
-const ROUTES_MAX: usize = 10_000;
+/// Most routes in all filters of a subscription, which are kept for as long as it lasts. Routes are zones: more than any cluster has, and
+/// of the longest names a quarter of a megabyte.
+const ROUTES_MAX: usize = 1_000;
 
 /// The stream of a subscription.
 pub(super) type Stream = super::Boxed<pb::SubscribeResponse>;
@@ -106,9 +107,10 @@ fn selection(topics: Vec<String>, filters: Vec<pb::RouteFilter>, except: Option<
             return Err(wire::Error::new(&field, text, "each topic once"));
         }
     }
-    let mut routes = BTreeMap::new();
+    let (mut routes, mut room) = (BTreeMap::new(), ROUTES_MAX);
     for (index, filter) in filters.into_iter().enumerate() {
-        let (topic, wanted) = route_filter(filter, &selected).map_err(|error| error.under(&format!("filters[{index}]")))?;
+        let filtered = route_filter(filter, &selected, &mut room);
+        let (topic, wanted) = filtered.map_err(|error| error.under(&format!("filters[{index}]")))?;
         if routes.insert(topic, wanted).is_some() {
             let field = format!("filters[{index}].topic");
             return Err(wire::Error::new(&field, topic.as_str(), "one filter per topic"));
@@ -131,15 +133,21 @@ fn speaker(speaker: pb::Speaker) -> Result<Speaker, wire::Error> {
     })
 }
 
-fn route_filter(filter: pb::RouteFilter, selected: &BTreeSet<Topic>) -> Result<(Topic, BTreeSet<String>), wire::Error> {
+/// One filter, whose routes take of the room that all have.
+fn route_filter(
+    filter: pb::RouteFilter,
+    selected: &BTreeSet<Topic>,
+    room: &mut usize,
+) -> Result<(Topic, BTreeSet<String>), wire::Error> {
     let topic = envelope::topic("topic", &filter.topic)?;
     if !selected.contains(&topic) {
         return Err(wire::Error::new("topic", topic.as_str(), "a topic subscribed to"));
     }
-    if filter.routes.len() > ROUTES_MAX {
-        let found = filter.routes.len();
-        return Err(wire::Error::new("routes", found, format!("at most {ROUTES_MAX}")));
-    }
+    let found = filter.routes.len();
+    *room = room.checked_sub(found).ok_or_else(|| {
+        let found = format_args!("{found} routes");
+        wire::Error::new("routes", found, format!("at most {ROUTES_MAX} in all filters"))
+    })?;
     let mut routes = BTreeSet::new();
     for (index, route) in filter.routes.into_iter().enumerate() {
         routes.insert(scalar::token(&format!("routes[{index}]"), route, 1, scalar::NAME_MAX)?);

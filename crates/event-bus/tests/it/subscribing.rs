@@ -404,6 +404,19 @@ async fn bad_requests_are_refused_with_the_field_and_what_is_allowed(kind: Kind)
             with(&|request| request.filters = vec![filter("node-health", &["a"]); 2]),
             "filters[1].topic: ",
         ),
+        (
+            with(&|request| request.filters.push(filter("node-health", &["a"; 1_001]))),
+            "filters[0].routes: 1001 routes is not allowed, wanted at most 1000 in all filters",
+        ),
+        (
+            with(&|request| {
+                request.topics.push("daemon-rollouts".to_owned());
+                request.filters = ["node-health", "daemon-rollouts"]
+                    .map(|topic| filter(topic, &["a"; 501]))
+                    .into();
+            }),
+            "filters[1].routes: 501 routes is not allowed, wanted at most 1000 in all filters",
+        ),
     ];
     for (request, wanted) in cases {
         let Err(status) = world.server.subscribe(tonic::Request::new(request)).await else {
@@ -413,7 +426,12 @@ async fn bad_requests_are_refused_with_the_field_and_what_is_allowed(kind: Kind)
         assert!(status.message().starts_with(wanted), "{:?} for {wanted:?}", status.message());
         assert!(status.message().contains("wanted"), "{:?}", status.message());
     }
-    assert!(world.server.subscribe(tonic::Request::new(good)).await.is_ok());
+    for good in [
+        with(&|request| request.filters.push(filter("node-health", &["a"; 1_000]))),
+        good.clone(),
+    ] {
+        assert!(world.server.subscribe(tonic::Request::new(good)).await.is_ok());
+    }
 }
 
 on_every_engine!(async subscribers_are_bounded_and_leave_their_place);
