@@ -208,6 +208,8 @@ pub struct TopicFigures {
     pub topic: Topic,
     /// Live keys.
     pub keys: usize,
+    /// Most live keys that it may have, by what the others have now.
+    pub most_keys: usize,
     /// Tombstones kept.
     pub tombstones: usize,
     /// Records kept, history included.

@@ -66,9 +66,10 @@ impl Memory {
         self.topics.get(&topic).expect("all topics were made at the start")
     }
 
-    /// Live keys of all topics.
-    fn keys(&self) -> usize {
-        self.topics.values().map(TopicState::live_keys).sum()
+    /// Most live keys of a topic, by what the others have.
+    fn most_keys(&self, topic: Topic) -> usize {
+        let others = self.topics.iter().filter(|(other, _)| **other != topic);
+        self.limits.most_keys(others.map(|(_, state)| state.live_keys()))
     }
 
     fn dispatch(&mut self, command: Command, now: Now, effects: &mut Vec<Effect>) -> Result<Answer, Refusal> {
@@ -151,6 +152,9 @@ impl Engine for Memory {
     }
 
     fn figures(&self) -> Vec<TopicFigures> {
-        self.topics.values().map(|topic| topic.figures(&self.sessions)).collect()
+        let topics = self.topics.iter();
+        topics
+            .map(|(topic, state)| state.figures(&self.sessions, self.most_keys(*topic)))
+            .collect()
     }
 }

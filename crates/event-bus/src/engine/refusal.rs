@@ -94,11 +94,22 @@ pub enum Refusal {
         /// Newest revision.
         head: Revision,
     },
-    /// No room for more keys.
-    #[error("the bus holds {most} keys, which is its bound")]
+    /// No room for more keys of a topic, or for more staged ones.
+    #[error(
+        "{topic}: {found} keys are not allowed, wanted at most {most} while others have what they have: all topics may have {of}, of \
+         which {share} are kept for each"
+    )]
     Keys {
-        /// The bound.
+        /// Topic.
+        topic: Topic,
+        /// Keys that it would have.
+        found: usize,
+        /// Most keys that it may have now.
         most: usize,
+        /// Most keys of all topics.
+        of: usize,
+        /// How many of those each topic is sure of.
+        share: usize,
     },
     /// No room for more sessions.
     #[error("the bus holds {most} sessions, which is its bound")]

@@ -137,8 +137,13 @@ impl Collector for Sizes {
         };
         let gauge = |value: usize| ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
         type Read = fn(&crate::engine::TopicFigures) -> usize;
-        let per_topic: [(&str, &str, Read); 4] = [
+        let per_topic: [(&str, &str, Read); 5] = [
             ("keys", "Live keys", |figures| figures.keys),
+            (
+                "keys_allowed",
+                "Live keys that the topic may have, by what the others have now",
+                |figures| figures.most_keys,
+            ),
             ("tombstones", "Tombstones kept", |figures| figures.tombstones),
             ("records", "Records kept, history included", |figures| figures.records),
             ("sessions", "Open sessions of producers", |figures| figures.sessions),

@@ -348,16 +348,25 @@ fn bounds_are_kept_and_refusals_leave_nothing_behind(kind: Kind) {
         publish(&mut rig, session, many(0, 5)),
         Err(Refusal::Batch { found: 5, most: 4 })
     );
-    assert_eq!(publish(&mut rig, session, many(0, 4)), Err(Refusal::Keys { most: 3 }));
+    let keys = |found, most| {
+        Err(Refusal::Keys {
+            topic: HEALTH,
+            found,
+            most,
+            of: 3,
+            share: 0,
+        })
+    };
+    assert_eq!(publish(&mut rig, session, many(0, 4)), keys(4, 3));
     assert!(rig.keys().is_empty(), "all or none");
     assert!(publish(&mut rig, session, many(0, 3)).is_ok());
     assert!(publish(&mut rig, session, many(0, 3)).is_ok(), "the same keys need no room");
 
     let staging = rig.session(HEALTH, (1, 4), 1, true);
     assert!(publish(&mut rig, staging, many(10, 13)).is_ok());
-    assert_eq!(publish(&mut rig, staging, many(13, 14)), Err(Refusal::Keys { most: 3 }));
+    assert_eq!(publish(&mut rig, staging, many(13, 14)), keys(4, 3));
     let end = Command::EndReplace { session: staging };
-    assert_eq!(rig.apply(end.clone()), Err(Refusal::Keys { most: 3 }));
+    assert_eq!(rig.apply(end.clone()), keys(6, 3));
     assert_eq!(rig.keys(), ["n0", "n1", "n2"]);
     assert!(publish(&mut rig, session, vec![mk_removal("n0"), mk_removal("n1"), mk_removal("n2")]).is_ok());
     assert!(rig.apply(end).is_ok(), "now there is room for what was staged");
@@ -374,5 +383,49 @@ fn bounds_are_kept_and_refusals_leave_nothing_behind(kind: Kind) {
     for (shard, shard_count) in [(0, 5), (4, 4), (0, 0)] {
         let refused = rig.open(mk_open(HEALTH, (shard, shard_count), 1, false)).unwrap_err();
         assert!(matches!(refused, Refusal::Shard { .. }), "{refused:?}");
+    }
+}
+
+on_every_engine!(no_topic_takes_the_keys_that_others_are_sure_of);
+/// Of 32 keys each topic is sure of two: one that is out of hand leaves them to the others, live ones and staged ones.
+fn no_topic_takes_the_keys_that_others_are_sure_of(kind: Kind) {
+    let limits = Limits {
+        keys: 32,
+        batch: 100,
+        ..Limits::default()
+    };
+    let mut rig = Rig::new(kind, limits);
+    let publish = |rig: &mut Rig, session, records| rig.apply(Command::Publish { session, records });
+    let nodes = |from: u32, to: u32| (from..to).map(|number| node(&format!("n{number}"), 1)).collect::<Vec<_>>();
+    let pods = |from: u32, to: u32| {
+        let pod = |number| pod(&format!("p{number}"), PodOutcomeState::Evicting);
+        (from..to).map(pod).collect::<Vec<_>>()
+    };
+    let refused = |topic, found, most| {
+        Err(Refusal::Keys {
+            topic,
+            found,
+            most,
+            of: 32,
+            share: 2,
+        })
+    };
+    for replace in [false, true] {
+        let health = rig.session(HEALTH, (0, 1), 1 + u64::from(replace), replace);
+        let outcomes = rig.session(OUTCOMES, (0, 1), 1 + u64::from(replace), replace);
+        assert_eq!(publish(&mut rig, health, nodes(0, 27)), refused(HEALTH, 27, 26));
+        assert!(publish(&mut rig, health, nodes(0, 26)).is_ok());
+        assert_eq!(publish(&mut rig, outcomes, pods(0, 3)), refused(OUTCOMES, 3, 2));
+        assert!(publish(&mut rig, outcomes, pods(0, 2)).is_ok());
+        let allowed: Vec<_> = rig
+            .engine
+            .figures()
+            .iter()
+            .map(|figures| (figures.keys, figures.most_keys))
+            .collect();
+        assert_eq!(allowed, [(26, 26), (0, 2), (2, 2), (0, 2)]);
+        for session in [health, outcomes].into_iter().filter(|_| replace) {
+            assert!(rig.apply(Command::EndReplace { session }).is_ok());
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bailiff_model::{Now, Revision};
+use bailiff_model::{Now, Revision, Topic};
 
 use super::Memory;
 use super::index::ByKey;
@@ -19,15 +19,11 @@ pub(super) type Staged = BTreeSet<ByKey<Said>>;
 impl Memory {
     /// Stages a batch. Staged keys of all sessions are bounded as the live ones are.
     pub(super) fn stage(&mut self, id: SessionId, records: Vec<Incoming>) -> Result<Answer, Refusal> {
-        let most = self.limits.keys;
-        let staged_by = |session: &Session| session.staged.as_ref().map_or(0, BTreeSet::len);
-        let staged_by_all: usize = self.sessions.values().map(staged_by).sum();
+        let topic = self.sessions.get(&id).ok_or(Refusal::Ended)?.topic;
+        self.ensure_room_to_stage(topic, records.len())?;
         let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
         let staged = session.staged.as_mut().ok_or(Refusal::NotReplacing)?;
-        if staged_by_all + records.len() > most {
-            return Err(Refusal::Keys { most });
-        }
-        let topic = self.topics.get_mut(&session.topic);
+        let topic = self.topics.get_mut(&topic);
         let topic = topic.expect("all topics were made at the start");
         for incoming in records {
             if incoming.body.is_some() {
@@ -39,24 +35,34 @@ impl Memory {
         Ok(Answer::Published { revisions: Vec::new() })
     }
 
+    fn ensure_room_to_stage(&self, topic: Topic, more: usize) -> Result<(), Refusal> {
+        let staged_by = |session: &Session| session.staged.as_ref().map_or(0, BTreeSet::len);
+        let staged_of = |topic| {
+            let sessions = self.sessions.values().filter(move |session| session.topic == topic);
+            sessions.map(staged_by).sum::<usize>()
+        };
+        let others = Topic::ALL.into_iter().filter(|other| *other != topic);
+        let most = self.limits.most_keys(others.map(staged_of));
+        self.limits.check_keys(topic, staged_of(topic) + more, most)
+    }
+
     /// Makes the staged state visible as one change, with one revision, together with the shard's completeness.
     pub(super) fn end_replace(&mut self, id: SessionId, now: Now) -> Result<Answer, Refusal> {
-        let most = self.limits.keys;
-        let keys = self.keys();
         let revision = Revision(self.head.0 + 1);
         let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
         session.heard_at = now.mono;
         let staged = session.staged.take().ok_or(Refusal::NotReplacing)?;
         let (topic, stamp) = (session.topic, session.stamp(revision));
-        let limits = self.limits.clone();
+        let (limits, most) = (self.limits.clone(), self.most_keys(topic));
         let state = self.topic_mut(topic);
 
         let unmentioned = unmentioned(state, stamp.by.shard, &staged);
         let new = staged.iter().filter(|said| !state.is_live(said.0.key())).count();
-        if keys + new > most + unmentioned.len() {
+        let found = state.live_keys() + new - unmentioned.len();
+        if let Err(refusal) = limits.check_keys(topic, found, most) {
             let session = self.sessions.get_mut(&id).ok_or(Refusal::Ended)?;
             session.staged = Some(staged);
-            return Err(Refusal::Keys { most });
+            return Err(refusal);
         }
         let mut changed = !unmentioned.is_empty();
         for latest in unmentioned {

@@ -169,11 +169,8 @@ impl Memory {
     fn ensure_room(&self, topic: Topic, records: &[Incoming]) -> Result<(), Refusal> {
         let state = self.topic(topic);
         let is_new = |incoming: &&Incoming| incoming.body.is_some() && !state.is_live(&incoming.key);
-        let most = self.limits.keys;
-        if self.keys() + records.iter().filter(is_new).count() > most {
-            return Err(Refusal::Keys { most });
-        }
-        Ok(())
+        let found = state.live_keys() + records.iter().filter(is_new).count();
+        self.limits.check_keys(topic, found, self.most_keys(topic))
     }
 
     pub(super) fn keepalive(&mut self, id: SessionId, report: &Report, now: Now) -> Result<Answer, Refusal> {

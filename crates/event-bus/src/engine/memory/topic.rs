@@ -292,10 +292,12 @@ impl TopicState {
         changed.map(to_status).collect()
     }
 
-    pub(super) fn figures(&self, sessions: &BTreeMap<SessionId, Session>) -> TopicFigures {
+    /// Figures of the topic, which may have so many keys.
+    pub(super) fn figures(&self, sessions: &BTreeMap<SessionId, Session>, most_keys: usize) -> TopicFigures {
         TopicFigures {
             topic: self.topic,
             keys: self.live_keys(),
+            most_keys,
             tombstones: self.tombstones.len(),
             records: self.entries.len() + self.superseded,
             sessions: sessions.values().filter(|session| session.topic == self.topic).count(),
