@@ -240,7 +240,7 @@ impl Set {
     }
 
     /// Takes a newer state of the same DaemonSet. A change of status alone costs no pair.
-    pub(crate) fn update(&mut self, ds: DaemonSet, world: &World) {
+    pub(crate) fn update(&mut self, ds: DaemonSet, world: &World, out: &mut Out) {
         let old = std::mem::replace(&mut self.ds, ds);
         let ds = &self.ds;
         let template_changed = old.template != ds.template;
@@ -256,6 +256,8 @@ impl Set {
         if template_changed {
             self.settled = false;
             self.history.template_changed();
+            // Those of the template before: what nodes lack is decided anew once the new revision is known.
+            self.creates.call_off_all(out);
         }
         if old.status.observed_generation != ds.status.observed_generation {
             // DS-105: a new key.

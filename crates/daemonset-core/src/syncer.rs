@@ -299,7 +299,7 @@ impl Syncer {
                 return;
             }
             if set.ds.uid == ds.uid && set.ds.selector == ds.selector {
-                set.update(ds, &self.world);
+                set.update(ds, &self.world, &mut self.out);
                 self.woken.insert(key);
                 return;
             }

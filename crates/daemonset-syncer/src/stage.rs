@@ -152,7 +152,7 @@ impl Loop {
                 Turn::End(ended) => break ended,
             }
         };
-        // Bounded by the deadline of each request; deletes that still wait for their turn are not sent.
+        // Bounded by the deadline of each request; creates and deletes that still wait for their turn are not sent.
         self.recalls.call_off_all();
         self.dispatch.drain().await;
         if ended.is_ok() {
@@ -396,7 +396,7 @@ impl Loop {
 const fn is_recallable(request: &Request) -> bool {
     matches!(
         request,
-        Request::DeletePod { .. } | Request::AdoptPod { .. } | Request::DeleteRevision { .. }
+        Request::CreatePod { .. } | Request::DeletePod { .. } | Request::AdoptPod { .. } | Request::DeleteRevision { .. }
     )
 }
 

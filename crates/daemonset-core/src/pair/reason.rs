@@ -3,7 +3,8 @@
 use bailiff_model::rollout::WhyNot;
 use bailiff_model::{Mono, Stamp};
 
-use super::{Cause, Facts, Judgement, Look, Rules, Wanted, is_available, is_kept, is_updated};
+use super::rolling::is_kept;
+use super::{Cause, Facts, Judgement, Look, Rules, Wanted, is_available, is_updated};
 use crate::facts::{Availability, Phase, Pod, Trouble};
 
 /// Why the node has no available current pod.

@@ -332,9 +332,10 @@ impl Set {
         }
     }
 
-    /// Takes back what was not sent of deletions, adoptions, and clean-ups of the history: the DaemonSet goes (DS-190, DS-191), or what is
-    /// known of it may be past.
+    /// Takes back what was not sent of creates, deletions, adoptions, and clean-ups of the history: the DaemonSet goes (DS-190, DS-191), or
+    /// what is known of it may be past.
     pub(crate) fn call_off_all(&mut self, out: &mut Out) {
+        self.creates.call_off_all(out);
         out.effects.extend(self.history.cleaning.take().map(Effect::CallOff));
         for work in self.claims.works.values_mut() {
             work.call_off(out);

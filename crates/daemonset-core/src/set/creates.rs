@@ -2,15 +2,15 @@
 
 use bailiff_model::{About, Mono, NodeName, PodName, PodUid, Profile};
 
-use super::{AMBIGUOUS, BURST, Cx, Op, Set, Timer, UNSEEN};
-use crate::effect::{Answer, Failure, FailureKind, Request, Severity, Urgency};
+use super::{AMBIGUOUS, BURST, Cx, Op, Out, Set, Timer, UNSEEN};
+use crate::effect::{Answer, Effect, Failure, FailureKind, Request, RequestId, Severity, Urgency};
 use crate::facts::Pod;
 use crate::hash;
 use crate::pair::Wanted;
 use crate::policy::Place;
 use crate::retry::Retry;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -32,6 +32,15 @@ pub(crate) struct Creates {
     /// Nodes that came to lack a pod since creates of their lane fail. Each is tried once by itself, and waits with the others if it is
     /// refused too.
     newcomers: BTreeSet<NodeName>,
+    /// What was asked for and is neither answered nor seen, by node, until it is taken back: it may wait for its turn.
+    waiting: BTreeMap<NodeName, Waiting>,
+}
+
+/// A request that may wait for its turn.
+#[derive(Debug)]
+struct Waiting {
+    id: RequestId,
+    name: PodName,
 }
 
 /// Creates of one lane.
@@ -125,6 +134,28 @@ impl Creates {
         self.missing.in_flight + self.routine.in_flight + self.fresh.in_flight > 0
     }
 
+    /// True if the pod that is being created for a node may be taken back.
+    pub(super) fn may_wait_for(&self, node: &NodeName) -> bool {
+        self.waiting.contains_key(node)
+    }
+
+    /// Nodes of pods that may be taken back.
+    pub(super) fn waiting_nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.waiting.keys()
+    }
+
+    /// Takes the pod for a node back, as far as it was not sent.
+    pub(super) fn call_off(&mut self, node: &NodeName, out: &mut Out) {
+        let waiting = self.waiting.remove(node);
+        out.effects.extend(waiting.map(|waiting| Effect::CallOff(waiting.id)));
+    }
+
+    /// The same, for all nodes.
+    pub(super) fn call_off_all(&mut self, out: &mut Out) {
+        let waiting = std::mem::take(&mut self.waiting).into_values();
+        out.effects.extend(waiting.map(|waiting| Effect::CallOff(waiting.id)));
+    }
+
     /// What failed may be tried again at once.
     pub(super) fn forgive(&mut self) {
         self.missing.retry.reset();
@@ -159,8 +190,15 @@ impl Batches {
                 self.window = 0;
                 self.retry.fail(now, pause);
             }
+            // All of it was taken back, which is no success.
+            None if self.window == 0 => {}
             None => self.retry.reset(),
         }
+    }
+
+    /// One of the batch was taken back, which proves nothing: the next is twice as large as what was answered.
+    fn took_back(&mut self) {
+        self.window = self.window.saturating_sub(1);
     }
 }
 
@@ -276,16 +314,18 @@ impl Set {
         };
         let request = Request::CreatePod {
             blueprint,
-            name,
+            name: name.clone(),
             node: node.clone(),
         };
-        cx.out.send(&self.owner, urgency, request, op);
+        let id = cx.out.send(&self.owner, urgency, request, op);
         self.judge(&node, cx);
+        self.creates.waiting.insert(node, Waiting { id, name });
     }
 
     /// A create was answered: on this node, of a pod of this name.
     pub(super) fn create_answered(&mut self, what: (&NodeName, &PodName, Lane), answer: &Answer, cx: &mut Cx<'_>) {
         let (node, name, lane) = what;
+        self.creates.waiting.remove(node);
         self.creates.lane(lane).in_flight -= 1;
         match answer {
             Answer::Created { name, uid } => {
@@ -303,6 +343,7 @@ impl Set {
                     self.wait_for_created(node, Expected::Uid(uid.clone()), UNSEEN, cx);
                 }
             }
+            Answer::Failed(failure) if failure.kind == FailureKind::CalledOff => self.create_called_off(node, lane),
             Answer::Failed(failure) => self.create_failed(what, failure, cx),
             // An answer without the pod: it will be seen.
             _ => self.wait_for_created(node, Expected::Name(name.clone()), UNSEEN, cx),
@@ -312,6 +353,16 @@ impl Set {
             batches.answered(cx.now.mono);
         }
         self.touched.insert(node.clone());
+    }
+
+    /// It was not sent because it was taken back: no failure, and what is to be done now is decided anew.
+    fn create_called_off(&mut self, node: &NodeName, lane: Lane) {
+        self.creates.lane(lane).took_back();
+        if lane == Lane::Fresh {
+            // It was not refused: if the node still lacks a pod it does not wait with the others.
+            self.creates.newcomers.insert(node.clone());
+        }
+        self.stop_waiting_for_create(node);
     }
 
     /// DS-112
@@ -381,6 +432,10 @@ impl Set {
 
     /// A pod of ours is there: is it the one that was created?
     pub(super) fn created_pod_seen(&mut self, node: &NodeName, pod: &Pod) {
+        if self.creates.waiting.get(node).is_some_and(|waiting| waiting.name == pod.name) {
+            // It was sent: there is nothing to take back.
+            self.creates.waiting.remove(node);
+        }
         let Some(pair) = self.pairs.get_mut(node) else { return };
         if pair.doubtful.as_deref() == Some(&pod.name) {
             pair.doubtful = None;

@@ -92,12 +92,14 @@ impl Set {
         self.ds.strategy == Strategy::OnDelete || is_stuck || self.policy.paused || self.is_halted()
     }
 
-    /// When a rollout comes to rest, pairs whose pods it is about to delete are judged once more: those that were not sent are taken back.
+    /// When a rollout comes to rest, pairs whose pods it is about to delete or to create are judged once more: what was not sent is taken
+    /// back.
     pub(super) fn note_rest(&mut self, cx: &mut Cx<'_>) {
         let rests = self.is_resting(cx.profile);
         let did_rest = std::mem::replace(&mut self.rests, rests);
         if rests && !did_rest {
             self.touched = self.nodes_of_deletes(cx.world);
+            self.touched.extend(self.creates.waiting_nodes().cloned());
             self.judge_touched(cx);
         }
     }

@@ -72,7 +72,7 @@ impl Set {
         }
     }
 
-    /// Judges a pair and brings counters and candidate sets up to date. Deletes that it does not want any more are taken back.
+    /// Judges a pair and brings counters and candidate sets up to date. What it does not want any more is taken back.
     pub(super) fn judge(&mut self, node: &NodeName, cx: &mut Cx<'_>) {
         let (Some(current), Some((index, _, pair))) = (&self.current, self.pairs.get_full(node)) else {
             return;
@@ -103,11 +103,25 @@ impl Set {
         let rules = self.rules(&current.hash, cx);
         let judgement = pair::judge(&rules, &facts);
         let needless = self.needless(&rules, &facts);
+        let is_create_needless = self.creates.may_wait_for(node) && !self.wants_pod(&rules, &facts);
         self.take_judgement(index, place, judgement, cx);
         self.note_held(node, cx);
         for uid in needless {
             self.call_off_delete(&uid, cx.out);
         }
+        if is_create_needless {
+            self.creates.call_off(node, cx.out);
+        }
+    }
+
+    /// True if the pod that is being created for a pair would be if that were to be decided now.
+    fn wants_pod(&self, rules: &Rules<'_>, facts: &Facts<'_>) -> bool {
+        let creating = false;
+        let facts = Facts {
+            creating,
+            ..facts.clone()
+        };
+        pair::judge(rules, &facts).wants_pod(!self.rests)
     }
 
     /// Running pods of a pair whose deletion was asked for, and would not be if that were to be decided now.

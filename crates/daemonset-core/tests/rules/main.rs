@@ -23,3 +23,4 @@ mod rollout;
 mod routing;
 mod scopes;
 mod telling;
+mod unsent;

@@ -69,6 +69,8 @@ pub struct Cluster {
     pub lists: Lists,
     /// Deletes, and adoptions of pods, wait for their turn until [`Cluster::send`].
     pub is_slow: bool,
+    /// Creates of pods do so too, whatever the others do.
+    pub creates_wait: bool,
     unsent: VecDeque<(RequestId, Arc<Owner>, Request)>,
     /// Those that were called off before they were sent.
     pub called_off: usize,
@@ -104,6 +106,7 @@ impl Cluster {
             watched: BTreeSet::new(),
             lists: Lists::AtOnce,
             is_slow: false,
+            creates_wait: false,
             unsent: VecDeque::new(),
             called_off: 0,
             inputs: 0,

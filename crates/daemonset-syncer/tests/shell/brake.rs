@@ -1,4 +1,4 @@
-//! What holds the stage from outside, over HTTP.
+//! What holds the stage from outside, over HTTP, and what is not sent because it is not wanted any more.
 
 use super::*;
 
@@ -85,5 +85,39 @@ async fn deletes_that_wait_for_their_turn_when_a_pause_begins_are_not_sent() {
         assert_eq!(world.images(), vec![image; nodes + 1], "rolled back: {rolled_back}");
         let said = world.api.events();
         assert!(!said.iter().any(|event| event.contains("FailedDelete")), "{said:?}");
+    }
+}
+
+/// DS-155, DS-190: of a hundred creates that wait for room and for their turn when the template is edited, or the DaemonSet goes, none is
+/// sent any more. What an edit wants instead follows at once.
+#[tokio::test(start_paused = true)]
+async fn creates_that_wait_for_their_turn_are_not_sent_when_they_are_not_wanted_any_more() {
+    for edited in [false, true] {
+        let nodes = 300;
+        let api = FakeApi::default();
+        for index in 0..nodes {
+            api.put(&format!("nodes/n{index}"), mk_node(&format!("n{index}")));
+        }
+        let world = World::start_limited(api, 10.0);
+        world.api.put("daemonsets/ds", mk_daemonset("v1", 1));
+        world.pass(20).await;
+        let before = world.images().len();
+        assert!((100..250).contains(&before), "{before} were created");
+        if edited {
+            let mut next = mk_daemonset("v2", 2);
+            next["status"] = world.status();
+            world.api.put("daemonsets/ds", next);
+        } else {
+            world.api.remove("daemonsets/ds");
+        }
+        // The watch brings it within the moment.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let of_v1 = || world.images().iter().filter(|image| *image == "v1").count();
+        let sent = of_v1();
+        world.pass(5).await;
+        assert!(of_v1() <= sent, "edited: {edited}");
+        assert_eq!(world.images().len() > sent, edited);
+        let said = world.api.events();
+        assert!(!said.iter().any(|event| event.contains("FailedCreate")), "{said:?}");
     }
 }

@@ -29,7 +29,7 @@ impl Cluster {
                 self.urgencies.push(*urgency);
             }
             match effect {
-                Effect::Send { id, owner, request, .. } if self.is_slow && may_wait(&request) => {
+                Effect::Send { id, owner, request, .. } if self.has_to_wait(&request) => {
                     self.unsent.push_back((id, owner, request));
                 }
                 Effect::Send { id, owner, request, .. } => self.serve(id, &owner, &request),
@@ -45,6 +45,14 @@ impl Cluster {
                 Effect::WatchPods(scopes) => self.watch_pods(scopes),
                 Effect::WakeAt(at) => self.wake = at,
             }
+        }
+    }
+
+    fn has_to_wait(&self, request: &Request) -> bool {
+        match request {
+            Request::CreatePod { .. } => self.creates_wait,
+            Request::DeletePod { .. } | Request::AdoptPod { .. } | Request::DeleteRevision { .. } => self.is_slow,
+            _ => false,
         }
     }
 
@@ -168,13 +176,6 @@ impl Cluster {
         }
         self.rest();
     }
-}
-
-fn may_wait(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::DeletePod { .. } | Request::AdoptPod { .. } | Request::DeleteRevision { .. }
-    )
 }
 
 fn has(scope: &Scope, pod: &Pod) -> bool {
