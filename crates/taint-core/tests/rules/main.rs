@@ -1,6 +1,7 @@
 //! The rules of the taint-manager, each against the whole state machine.
 
 mod accounts;
+mod afresh;
 mod harness;
 mod inheritance;
 mod marking;
