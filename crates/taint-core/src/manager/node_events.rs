@@ -51,14 +51,17 @@ impl Manager {
         }
     }
 
-    /// True if this very Node, not another of its name, is known as Ready, or as silent since the same time.
+    /// True if this very Node, not another of its name, is known as Ready, or as silent since the same time: nothing happened unseen. As
+    /// `Ready=False` too in upstream's profile: that marks no pods of a node that it knows so (NL-086), and few are Ready in between.
     fn sees_fall(&self, facts: &NodeFacts) -> bool {
         let known = self.nodes.get(&facts.node.name).filter(|node| node.present);
         known
             .filter(|node| node.facts.node.uid == facts.node.uid)
-            .is_some_and(|node| {
-                let ready = node.facts.ready;
-                ready.status == ReadyStatus::True || (ready.is_silent() && ready.since == facts.ready.since)
+            .is_some_and(|node| match node.facts.ready.status {
+                ReadyStatus::True => true,
+                ReadyStatus::False => self.config.profile == Profile::Upstream,
+                ReadyStatus::Unknown => node.facts.ready.is_silent() && node.facts.ready.since == facts.ready.since,
+                ReadyStatus::Absent => false,
             })
     }
 

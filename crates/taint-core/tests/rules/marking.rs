@@ -226,8 +226,8 @@ fn a_pod_whose_watch_is_behind_is_marked() {
     }
 }
 
-/// NL-084, NL-085: a process that starts finds a pod that is not ready on a silent node, since before the silence: its list is behind that of
-/// nodes. Shown as ready of before the silence too, it is marked; one that became not ready only afterwards may have been marked already.
+/// NL-084, NL-085: a process that starts finds a pod that is not ready on a silent node, since before the silence: its list is behind that
+/// of nodes. Shown as ready of before the silence too, it is marked; one that became not ready only afterwards may be marked already.
 #[test]
 fn a_pod_whose_first_list_is_behind_is_marked() {
     let mut silent = mk(Unknown);
@@ -309,8 +309,9 @@ fn marks_under_way_are_bounded() {
     assert_eq!((h.marks.len(), h.events.len(), h.manager.stats().marked), (1000, 1000, 1000));
 }
 
-/// NL-085: what happened to a Node between two lists is not shown. One that was not ready in the first, and is silent in the second, may
-/// have been Ready in between, and silent twice; one that is silent since the same time was not.
+/// NL-085, NL-086: what happened to a Node between two lists is not shown. One that was not ready in the first, and is silent in the
+/// second, may have been Ready in between, and silent twice; one that is silent since the same time was not. Upstream marks no pods of one
+/// whose kubelet said that it is not ready.
 #[test]
 fn a_fall_between_two_lists_is_found() {
     let mk = |status, second| {
@@ -319,22 +320,23 @@ fn a_fall_between_two_lists_is_found() {
         facts.ready.since = Some(wall(second).into());
         facts
     };
-    let silent = mk(ReadyStatus::Unknown, 5);
+    let silent = mk(Unknown, 5);
     let cases = [
-        (mk(ReadyStatus::False, 1), 1),
-        (mk(ReadyStatus::Absent, 1), 1),
-        (mk(ReadyStatus::Unknown, 1), 1),
-        (silent.clone(), 0),
+        (mk(False, 1), [1, 0]),
+        (mk(Absent, 1), [1, 1]),
+        (mk(Unknown, 1), [1, 1]),
+        (silent.clone(), [0, 0]),
     ];
-    for (before, marks) in cases {
-        let text = format!("{before:?}");
-        let mut h = Harness::begun(Profile::Bailiff, vec![mk_node("n1", &[])], Vec::new());
-        h.pod(mk_pod_ready("p", ReadyStatus::False));
-        h.node(before);
-        h.pod(mk_pod_ready("p", ReadyStatus::True));
-        assert_eq!(h.marks, [], "{text}");
-        h.apply(Input::Nodes(vec![silent.clone()].into()));
-        assert_eq!(h.marks.len(), marks, "{text}");
+    for (before, wanted) in cases {
+        for (profile, marks) in [Profile::Bailiff, Profile::Upstream].into_iter().zip(wanted) {
+            let mut h = Harness::begun(profile, vec![mk_node("n1", &[])], Vec::new());
+            h.pod(mk_pod_ready("p", False));
+            h.node(before.clone());
+            h.pod(mk_pod_ready("p", True));
+            assert_eq!(h.marks, [], "{before:?}");
+            h.apply(Input::Nodes(vec![silent.clone()].into()));
+            assert_eq!(h.marks.len(), marks, "{before:?} {profile:?}");
+        }
     }
 }
 
