@@ -117,11 +117,13 @@ fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration
     }
 }
 
-/// Goes on where the record of this very node left off: with its grace if it was late or judged; everybody else has a full one.
+/// Goes on where the record of this very node left off: with its grace if it was late or judged; everybody else has a full one. So has a
+/// judged node that spoke since, which matters once another hand than the kubelet's takes its condition away.
 fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, period: Duration) {
     let health = &record.health;
+    let spoke = spoke_since(node, record);
     let judged = node.ready.status == ReadyStatus::Unknown;
-    let late = health.verdict == Verdict::Late && node.ready.status == ReadyStatus::True && !spoke_since(node, record);
+    let late = health.verdict == Verdict::Late && node.ready.status == ReadyStatus::True && !spoke;
     if !judged && !late {
         return;
     }
@@ -131,7 +133,12 @@ fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, perio
         signal: sign.signal,
     });
     node.heard = node.sign.is_some();
-    node.count_from(Count::since(health.counted_from, now, longest_credit(grace, period)));
+    let credit = if spoke {
+        Duration::ZERO
+    } else {
+        longest_credit(grace, period)
+    };
+    node.count_from(Count::since(health.counted_from, now, credit));
     node.late_since = health.late_since.or_else(|| late.then_some(now.wall)).map(Stamp::from);
 }
 

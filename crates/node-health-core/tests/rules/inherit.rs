@@ -151,6 +151,29 @@ fn a_node_that_spoke_while_nobody_listened_is_not_late() {
     assert_eq!(world.verdict("n1"), "healthy");
 }
 
+/// The same of one that stands judged: once another hand takes its condition back, it has a full grace since the restart.
+#[test]
+fn a_judged_node_that_spoke_while_nobody_listened_has_a_full_grace() {
+    let by_hand = |world: &mut World, status| world.change("n1", |facts| facts.ready.status = status);
+    for spoke in [true, false] {
+        let mut world = World::running(Config::default(), &["n1", "n2"]);
+        by_hand(&mut world, ReadyStatus::Unknown);
+        world.pass_alive(45.0, &["n2"]);
+        if spoke {
+            world.watch_stalled = true;
+            world.renew("n1");
+            world.watch_stalled = false;
+        }
+        world.restart(Config::default());
+        by_hand(&mut world, ReadyStatus::True);
+        world.pass_alive(49.0, &["n2"]);
+        let expected = if spoke { ReadyStatus::True } else { ReadyStatus::Unknown };
+        assert_eq!(world.ready("n1"), expected, "it spoke: {spoke}");
+        world.pass_alive(2.0, &["n2"]);
+        assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
+    }
+}
+
 /// The record has the renewTime that was seen last: the kubelet's clock may be anywhere.
 #[test]
 fn a_renewal_while_nobody_listened_is_seen_whatever_the_clocks_say() {
