@@ -200,7 +200,7 @@ impl Monitor {
     }
 
     /// After the process stood still (stopped, swapped out, the machine slept), what waited may be signs of life. Nothing is found
-    /// late or judged until there was time to take it in.
+    /// late or judged until there was time to take it in, and no write is sent that was decided before.
     fn notice_stall(&mut self, now: Now, out: &mut Vec<Effect>) {
         let Some(wake) = self.wake else { return };
         if now.mono <= wake + OVERDUE {
@@ -208,6 +208,7 @@ impl Monitor {
         }
         self.settle_until = now.mono + self.config.period;
         self.wake = None;
+        self.call_off_all(out);
         out.push(Effect::Measure(Measurement::Stalled(now.mono.saturating_since(wake))));
     }
 

@@ -55,17 +55,25 @@ impl Monitor {
     /// Takes writes back about nodes of which nothing may be written by now: they may wait for their turn.
     pub(super) fn call_off_held(&mut self, out: &mut Vec<Effect>) {
         let held = self.queue.wanted_writes().filter(|node| self.is_held(&node.name));
-        let held: Vec<NodeRef> = held.cloned().collect();
-        for node in held {
-            self.queue.recalled(&node);
-            out.push(Effect::CallOff(node));
-        }
+        let held = held.cloned().collect();
+        self.call_off(held, out);
     }
 
     /// It lives: what would be written of it is not true any more, should it wait for its turn still.
     pub(super) fn call_off_write(&mut self, name: &NodeName, out: &mut Vec<Effect>) {
-        let wanted = self.queue.wanted_writes().find(|node| node.name == *name).cloned();
-        if let Some(node) = wanted {
+        let wanted = self.queue.wanted_writes().find(|node| node.name == *name);
+        let wanted = wanted.cloned().into_iter().collect();
+        self.call_off(wanted, out);
+    }
+
+    /// Nobody knows whether these are silent still: what waits for its turn follows from reads of another time.
+    pub(super) fn call_off_all(&mut self, out: &mut Vec<Effect>) {
+        let wanted = self.queue.wanted_writes().cloned().collect();
+        self.call_off(wanted, out);
+    }
+
+    fn call_off(&mut self, writes: Vec<NodeRef>, out: &mut Vec<Effect>) {
+        for node in writes {
             self.queue.recalled(&node);
             out.push(Effect::CallOff(node));
         }

@@ -260,7 +260,25 @@ fn after_the_process_stood_still_nothing_is_written_on_an_earlier_read() {
     assert_eq!(world.writes.len(), 16);
     world.answers = Answers::AtOnce;
     world.pass(0.2);
-    assert_eq!((world.writes.len(), world.verdict("n16")), (17, "unreachable"));
+    assert_eq!((world.writes.len(), world.verdict("n16")), (16 + 16, "unreachable"));
+}
+
+/// The same of one that was decided, and waits for its turn on the wire: its node may have spoken meanwhile.
+#[test]
+fn after_the_process_stood_still_what_was_not_sent_is_called_off() {
+    let mut world = World::running(Config::default(), &["n1"]);
+    world.answers = Answers::Later;
+    world.pass(50.1);
+    world.answer_pending();
+    assert_eq!((world.writes.len(), world.pending.len()), (1, 1));
+    world.stand_still(7.0);
+    world.story();
+    world.give(Input::Wake);
+    check(&mut world, &["57.1 call off n1"]);
+    world.renew("n1");
+    world.answers = Answers::AtOnce;
+    world.pass(20.0);
+    assert_eq!((world.ready("n1"), world.verdict("n1")), (ReadyStatus::True, "healthy"));
 }
 
 /// NL-065: wall clock steps move no deadline.
