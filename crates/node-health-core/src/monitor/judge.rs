@@ -240,6 +240,12 @@ impl Monitor {
                 node.phase = Phase::Watched;
                 self.refresh(&written.name, now, out);
             }
+            // A list that was made before took it back to an older state: what is stored is that of another one. It is read again.
+            WriteOutcome::Stored(_) if node.version != written.resource_version => {
+                node.phase = Phase::Watched;
+                node.doubtful = Some(was);
+                self.refresh(&written.name, now, out);
+            }
             WriteOutcome::Stored(version) => {
                 unknown::take_written(node, since, version);
                 node.changed = true;

@@ -142,6 +142,31 @@ fn a_list_does_not_take_back_what_came_after_it_began() {
     }
 }
 
+/// A list is made before it arrives: one that arrives while a node is written, and is older than what was read before, does not say what
+/// is stored then.
+#[test]
+fn what_is_stored_is_not_told_of_an_older_state() {
+    let mut world = World::running(Config::default(), &["n1", "n2"]);
+    let before = world.nodes_of(&["n1", "n2"]);
+    world.watch_stalled = true;
+    world.change("n1", |facts| facts.excluded = true);
+    world.watch_stalled = false;
+    world.pass_alive(49.0, &["n2"]);
+    world.answers = Answers::Later;
+    world.pass_alive(2.0, &["n2"]);
+    world.answer_pending();
+    world.story();
+    world.give(Input::Nodes(before.into()));
+    world.watch_stalled = true;
+    world.answer_pending();
+    check(&mut world, &["51 n1 late"]);
+    assert_ne!(world.record("n1").node.resource_version, world.nodes["n1"].resource_version);
+    world.answers = Answers::AtOnce;
+    world.pass_alive(1.0, &["n2"]);
+    check(&mut world, &["51 get n1", "51 event NodeNotReady n1 u1", "51 n1 unreachable"]);
+    assert!(world.record("n1").excluded_from_disruption);
+}
+
 /// NL-096: who is ready may be in the rest of a list, so amid one nothing is said of all nodes.
 #[test]
 fn not_everything_is_down_before_a_list_ends() {
