@@ -64,6 +64,24 @@ async fn the_kubeconfig_leads_to_a_sandbox_with_nodes() {
     running.join().await.unwrap();
 }
 
+/// It holds a token, and may replace a file that anybody could read.
+#[tokio::test]
+async fn the_kubeconfig_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let flag = format!("--write-kubeconfig={}", file.display());
+    let args = parse(&["--bare", "--listen=127.0.0.1:0", &flag]);
+    let shutdown = Shutdown::new();
+    let running = args::start(&args, Clock::system(), &Seed::new(1), &shutdown).await.unwrap();
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    shutdown.trigger();
+    running.join().await.unwrap();
+}
+
 #[tokio::test]
 async fn tokens_and_roles_mean_what_they_mean_for_kube_apiserver() {
     let directory = tempfile::tempdir().unwrap();

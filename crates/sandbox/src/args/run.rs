@@ -214,10 +214,16 @@ fn transport(args: &SandboxFlags, address: SocketAddr) -> Result<Transport, tls:
 /// Writes a kubeconfig that only its owner can read: it holds a token.
 fn write_kubeconfig(path: &Path, text: &str) -> Result<(), Error> {
     use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = options.open(path).and_then(|mut file| {
+        // One that was there before has the mode that it was made with.
+        if file.metadata()?.is_file() {
+            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        }
+        file.write_all(text.as_bytes())
+    });
     written.map_err(|source| Error::WriteKubeconfig {
         path: path.to_owned(),
         source,
