@@ -19,6 +19,7 @@ use crate::status::Cause;
 pub mod fields;
 pub mod managers;
 mod merge;
+pub mod scale;
 
 use fields::Fields;
 use managers::{Entry, Managers};
@@ -55,7 +56,23 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
     call.commit(&mut store, &current, &old, change)
 }
 
+/// What an applied object is to be.
+struct Sort<'a> {
+    api_version: String,
+    kind: &'a str,
+    schema: &'a str,
+}
+
 fn read(call: &Call<'_>) -> Result<Value, Status> {
+    let sort = Sort {
+        api_version: call.kind.api_version(),
+        kind: &call.kind.kind,
+        schema: call.kind.schema,
+    };
+    read_as(call, &sort)
+}
+
+fn read_as(call: &Call<'_>, sort: &Sort<'_>) -> Result<Value, Status> {
     let mut oddities = Oddities::default();
     let unreadable = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
     let applied = match &call.request.body {
@@ -63,7 +80,7 @@ fn read(call: &Call<'_>) -> Result<Value, Status> {
         crate::api::request::Body::Bytes(bytes) => input::yaml(bytes).map_err(unreadable)?,
     };
     let (version, kind) = (text(&applied, "/apiVersion"), text(&applied, "/kind"));
-    if version != call.kind.api_version() || kind != call.kind.kind {
+    if version != sort.api_version || kind != sort.kind {
         let shown = if version.is_empty() {
             "/".to_owned()
         } else {
@@ -80,19 +97,19 @@ fn read(call: &Call<'_>) -> Result<Value, Status> {
     place(call, &applied)?;
     let name = text(&applied, "/metadata/name");
     let untyped = |why: String| {
-        let (namespace, group) = (text(&applied, "/metadata/namespace"), &call.kind.group);
-        let version = format!("{group}/{}", call.kind.version);
-        let message = format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}");
+        let namespace = text(&applied, "/metadata/namespace");
+        let slash = if version.contains('/') { "" } else { "/" };
+        let message = format!("failed to create typed patch object ({namespace}/{name}; {slash}{version}, Kind={kind}): {why}");
         Status::new(500, "", message)
     };
-    if !call.kind.schema.is_empty() {
+    if !sort.schema.is_empty() {
         let mut bare = applied.clone();
         if let Value::Object(fields) = &mut bare {
             fields.shift_remove("kind");
             fields.shift_remove("apiVersion");
         }
-        decode::normal(bare, call.kind.schema, &mut oddities).map_err(untyped)?;
-        if let Some(path) = fields::duplicate(&applied, root(call).as_ref()) {
+        decode::normal(bare, sort.schema, &mut oddities).map_err(untyped)?;
+        if let Some(path) = fields::duplicate(&applied, named(sort.schema).as_ref()) {
             return Err(untyped(path));
         }
         if let Some(path) = oddities.unknown.first() {
@@ -123,7 +140,11 @@ fn place(call: &Call<'_>, applied: &Value) -> Result<(), Status> {
 
 /// The root type of a kind; nothing for objects without a schema.
 pub fn root(call: &Call<'_>) -> Option<Type> {
-    lookup(call.kind.schema).map(|found| Type::Struct(found.name))
+    named(call.kind.schema)
+}
+
+fn named(schema: &str) -> Option<Type> {
+    lookup(schema).map(|found| Type::Struct(found.name))
 }
 
 fn create_applied(call: &Call<'_>, mut applied: Value) -> Result<Reply, Status> {

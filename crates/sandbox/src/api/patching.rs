@@ -16,7 +16,8 @@ use crate::status::Cause;
 use crate::store::Object;
 use crate::{Status, go_json};
 
-const APPLY: &str = "application/apply-patch+yaml";
+/// What is to be applied.
+pub const APPLY: &str = "application/apply-patch+yaml";
 
 /// A format of patches that are merged into what there is, whoever owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub fn patch(call: &Call<'_>) -> Result<Reply, Status> {
 }
 
 /// What the request says that its patch is.
-fn media<'c>(call: &'c Call<'_>) -> &'c str {
+pub fn media<'c>(call: &'c Call<'_>) -> &'c str {
     let given = call.request.content_type.as_deref().unwrap_or_default();
     given.split(';').next().unwrap_or_default().trim()
 }

@@ -9,10 +9,10 @@ use super::patching::{self, Patch};
 use super::reply::Reply;
 use super::write::Change;
 use super::{Call, input, options, pods, table};
-use crate::Status;
 use crate::rules::text;
 use crate::status::Cause;
 use crate::store::{Object, Store};
+use crate::{Status, apply};
 
 /// Where a kind keeps what its scale says, as pointers.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ impl Paths {
 enum Asked {
     /// What a patch makes of it.
     Patched(Patch),
+    /// What this states. What is wrong with it is told once it is known that there is something to scale.
+    Applied(Result<Value, Status>),
     /// This.
     Put(Value),
 }
@@ -55,6 +57,10 @@ pub fn serve(call: &Call<'_>) -> Result<Reply, Status> {
     // Reading takes as long as the body is large, and others wait for the store.
     let asked = match call.request.method.as_str() {
         "GET" => None,
+        "PATCH" if patching::media(call) == patching::APPLY => {
+            options::check_write(&call.request.query, "PatchOptions", true)?;
+            Some(Asked::Applied(apply::scale::read(call)))
+        }
         "PATCH" => Some(Asked::Patched(patching::read(call)?)),
         _ => Some(Asked::Put(given(call)?)),
     };
@@ -85,9 +91,15 @@ fn unset(call: &Call<'_>) -> Status {
 /// Carries out a change of the scale of an object, and leaves the object as it is then.
 fn change(call: &Call<'_>, store: &mut Store, current: &Arc<Object>, object: &mut Value, asked: Asked) -> Result<(), Status> {
     let before = shown(call, object);
+    let mut managers = None;
     let wanted = match asked {
         Asked::Patched(patch) => patching::patched(patch, &before, "Scale")?,
         Asked::Put(scale) => scale,
+        Asked::Applied(applied) => {
+            let outcome = apply::scale::merged(call, object, &paths(call).spec, applied?)?;
+            managers = Some(outcome.managers);
+            outcome.scale
+        }
     };
     let replicas = wanted.pointer("/spec/replicas").cloned().unwrap_or(json!(0));
     input::check_revision(call, text(&wanted, "/metadata/resourceVersion"), current)?;
@@ -101,7 +113,7 @@ fn change(call: &Call<'_>, store: &mut Store, current: &Arc<Object>, object: &mu
         status: false,
         warnings: Vec::new(),
         raw: None,
-        managers: None,
+        managers,
     };
     call.commit(store, current, &current.value(), change)?;
     if !call.dry_run() {

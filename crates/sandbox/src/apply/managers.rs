@@ -36,7 +36,8 @@ impl Entry {
         }
     }
 
-    fn shown(&self) -> String {
+    /// As refusals name it.
+    pub fn shown(&self) -> String {
         let mut shown = format!("\"{}\"", self.manager);
         if !self.subresource.is_empty() {
             shown.push_str(&format!(" with subresource \"{}\"", self.subresource));
@@ -102,6 +103,12 @@ impl Managers {
             *owned = owned.minus(fields);
         }
         self.0.retain(|(_, _, fields)| !fields.is_empty());
+    }
+
+    /// Who owns any of the fields.
+    pub fn owners(&self, fields: &Fields) -> Vec<Entry> {
+        let owners = self.0.iter().filter(|(_, _, owned)| !owned.both(fields).is_empty());
+        owners.map(|(owner, _, _)| owner.clone()).collect()
     }
 
     /// Which of the fields others than `entry` own: who, and the path.

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::server::{MERGE, STRATEGIC, Server};
 use super::{DEPLOYMENTS, JSON};
 
+const APPLY: &str = "application/apply-patch+yaml";
+
 /// A server with a Deployment of two replicas.
 async fn deployed() -> Server {
     let server = Server::new();
@@ -57,6 +59,12 @@ async fn custom_resources_have_a_scale_where_their_definition_says() {
         let (code, answer) = server.patch(&path, media, change(replicas)).await;
         assert_eq!(code, expected, "{path} {answer}");
     }
+    let applied = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 7}});
+    for (query, expected) in [("fieldManager=m", 409), ("fieldManager=m&force=true", 200)] {
+        let path = format!("{widgets}/a/scale?{query}");
+        assert_eq!(server.patch(&path, APPLY, applied.clone()).await.0, expected, "{query}");
+    }
+    assert_eq!(server.get(&format!("{widgets}/a")).await.1["spec"]["wanted"], 7);
     assert_eq!(server.get(&format!("{widgets}/b/scale")).await.0, 500);
     assert_eq!(server.get(&format!("{widgets}/a/none")).await.1["details"]["kind"], "widgets");
     let (_, list) = server.get(widgets).await;
@@ -100,7 +108,7 @@ async fn a_scale_is_read_as_any_object_is() {
     }
 }
 
-/// A patch that is null is no list of operations, but none; it cannot be merged. Nothing is applied to a scale.
+/// A patch that is null is no list of operations, but none; it cannot be merged.
 #[tokio::test(start_paused = true)]
 async fn a_scale_is_patched_as_any_object_is() {
     let server = deployed().await;
@@ -124,11 +132,57 @@ async fn a_scale_is_patched_as_any_object_is() {
         }
     }
     let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
-    let path = format!("{one}/scale?fieldManager=m");
-    assert_eq!(
-        server.patch(&path, "application/apply-patch+yaml", scale.clone()).await.0,
-        415
-    );
     let path = format!("{one}/scale?fieldValidation=Never");
     assert_eq!(server.send("PUT", &path, JSON, &scale).await.0, 422);
+}
+
+/// Whoever owns the replicas of an object owns those of its scale, and the other way round.
+#[tokio::test(start_paused = true)]
+async fn a_scale_is_applied() {
+    let server = deployed().await;
+    let scale = |spec: Value| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": spec});
+    let conflict = "Apply failed with 1 conflict: conflict with \"unknown\" using autoscaling/v1: .spec.replicas";
+    let other = "Apply failed with 1 conflict: conflict with \"m\" with subresource \"scale\": .spec.replicas";
+    let version = "invalid object type: apps/v1, Kind=Scale";
+    let wrong = json!({"apiVersion": "apps/v1", "kind": "Scale", "metadata": {"name": "d"}});
+    for (what, query, body, expected, said) in [
+        ("another kind", "fieldManager=m", wrong, 400, version),
+        ("nobody", "force=true", scale(json!({"replicas": 3})), 422, "fieldManager"),
+        (
+            "an unknown field",
+            "fieldManager=m",
+            scale(json!({"size": 3})),
+            500,
+            "field not declared in schema",
+        ),
+        (
+            "less than none",
+            "fieldManager=m&force=true",
+            scale(json!({"replicas": -1})),
+            422,
+            "greater than or equal to 0",
+        ),
+        ("another's", "fieldManager=m", scale(json!({"replicas": 3})), 409, conflict),
+        ("the same", "fieldManager=n", scale(json!({"replicas": 2})), 200, "2"),
+        (
+            "by force",
+            "fieldManager=m&force=true",
+            scale(json!({"replicas": 3})),
+            200,
+            "3",
+        ),
+        ("another's again", "fieldManager=n", scale(json!({"replicas": 4})), 409, other),
+        ("its own", "fieldManager=m", scale(json!({"replicas": 5})), 200, "5"),
+        ("no more", "fieldManager=m", scale(json!({})), 200, "null"),
+    ] {
+        let (code, answer) = server.patch(&format!("{DEPLOYMENTS}/d/scale?{query}"), APPLY, body).await;
+        let replicas = &answer["spec"]["replicas"];
+        let told = answer["message"].as_str().map_or(replicas.to_string(), str::to_owned);
+        assert!(code == expected && told.contains(said), "{what}: {code} {answer}");
+        let (_, found) = server.get(&format!("{DEPLOYMENTS}/d")).await;
+        let wanted = replicas.as_i64().unwrap_or(0);
+        assert!(code != 200 || found["spec"]["replicas"] == wanted, "{what}: {found}");
+    }
+    let path = format!("{DEPLOYMENTS}/none/scale?fieldManager=m");
+    assert_eq!(server.patch(&path, APPLY, json!([])).await.0, 404);
 }
