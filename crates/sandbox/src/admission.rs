@@ -1,8 +1,8 @@
 //! Admission by policies: what ValidatingAdmissionPolicies and their bindings say about a request.
 //!
 //! [`judge`] is all of it. It is pure: what it may look at beside the request is behind [`World`]. A policy is compiled when its
-//! state is first needed, and kept while something binds it: by each of the requests that come together then, before they take the store;
-//! by one that finds it changed since, while others wait. A server that has no binding never gets here.
+//! state is first needed, and kept while something binds it: by each of the requests that come together then, before they take the store.
+//! A server that has no binding never gets here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

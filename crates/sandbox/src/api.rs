@@ -206,7 +206,21 @@ impl Call<'_> {
     /// The same for a write or a connection, which policies are to judge. Compiling these takes as long as they are, and others wait for
     /// the store, so it is done before.
     pub fn judged_store(&self) -> MutexGuard<'_, Store> {
-        self.prepare_policies();
+        self.store_after(|| self.prepare_policies())
+    }
+
+    /// The store, prepared for; anew if policies changed before it was had.
+    fn store_after(&self, mut prepare: impl FnMut()) -> MutexGuard<'_, Store> {
+        /// Whoever changes policies faster than they are compiled has others wait all the same: this ends in any case.
+        const ROUNDS: usize = 4;
+        for _ in 1..ROUNDS {
+            prepare();
+            let store = self.store();
+            if self.is_prepared(&store) {
+                return store;
+            }
+        }
+        prepare();
         self.store()
     }
 

@@ -111,6 +111,11 @@ impl Call<'_> {
         }
     }
 
+    /// Whether the policies that are to judge the request are compiled.
+    pub fn is_prepared(&self, store: &Store) -> bool {
+        !self.is_judged(store) || self.compiled(store).1.is_none()
+    }
+
     /// Whether there are policies to judge the request. None judges what makes policies: one could lock everybody out.
     fn is_judged(&self, store: &Store) -> bool {
         store.table(BINDINGS).is_some_and(|table| !table.is_empty()) && !matches!(self.kind.storage.as_str(), POLICIES | BINDINGS)
@@ -138,7 +143,7 @@ impl Call<'_> {
     fn policies(&self, store: &Store) -> Arc<Policies> {
         match self.compiled(store) {
             (policies, None) => policies,
-            // Only those that changed since the request came.
+            // They changed again and again while the request was served.
             (before, Some(stored)) => self.compile(&stored, &before),
         }
     }
@@ -159,7 +164,7 @@ impl Call<'_> {
 
     /// Compiles what is stored, as far as it is not what was there before, and remembers it unless somebody was faster with newer ones.
     fn compile(&self, stored: &Stored, before: &Policies) -> Arc<Policies> {
-        // In no test does a policy change while a request is served.
+        // In no test do policies change for longer than a request waits for them.
         #[cfg(test)]
         assert!(self.sandbox.shared.store.try_lock().is_ok(), "the store is held");
         let policies = Arc::new(Policies::of(&stored.policies, &stored.bindings, before));
@@ -369,6 +374,35 @@ mod tests {
         assert_eq!(before.list.len(), 1);
         make(&sandbox, MAPS, &json!({"metadata": {"name": "n"}}));
         assert!(Arc::ptr_eq(&before, &compiled(&sandbox)), "they are as they were");
+    }
+
+    /// The same if one changes after that, and before the store is had.
+    #[test]
+    fn policies_that_change_meanwhile_are_compiled_before_the_store_is_taken() {
+        let sandbox = mk_sandbox("a");
+        let target = super::super::path::parse(MAPS).expect("a path");
+        let kind = sandbox.kinds().find("", "v1", "configmaps").expect("it is served").clone();
+        let call = Call {
+            sandbox: &sandbox,
+            request: &Request::default(),
+            user: &User::admin(),
+            target: &target,
+            kind: &kind,
+            accepted: super::super::negotiate::Accepted::default(),
+            now: sandbox.clock().now(),
+            warnings: std::cell::RefCell::default(),
+        };
+        for changes in [0, 1, 3] {
+            let mut prepared = 0;
+            let store = call.store_after(|| {
+                call.prepare_policies();
+                if prepared < changes {
+                    add_policy(&sandbox, &format!("b{changes}{prepared}"));
+                }
+                prepared += 1;
+            });
+            assert_eq!((prepared, call.is_prepared(&store)), (changes + 1, true));
+        }
     }
 
     #[test]
