@@ -70,6 +70,8 @@ struct Story {
     calm: bool,
     /// Requests may fail all the same.
     failing: bool,
+    /// Creates wait for their turn now and then.
+    creates_wait: bool,
 }
 
 impl Story {
@@ -97,6 +99,7 @@ impl Story {
             dice,
             calm,
             failing: false,
+            creates_wait: false,
         }
     }
 
@@ -108,6 +111,9 @@ impl Story {
     }
 
     fn act_somehow(&mut self, turn: usize) {
+        if self.creates_wait && self.dice.roll(5) == 0 {
+            return self.let_creates_wait();
+        }
         match self.dice.roll(20) {
             0 => self.cluster.set_image(&format!("v{turn}")),
             1 if !self.calm => {
@@ -129,6 +135,13 @@ impl Story {
                 }
             }
         }
+    }
+
+    /// Creates wait from now on or do not, and some of those that wait are sent.
+    fn let_creates_wait(&mut self) {
+        self.cluster.creates_wait = self.dice.roll(3) > 0;
+        let most = self.dice.roll(3) as usize;
+        self.cluster.send(most);
     }
 
     fn break_something(&mut self) {
@@ -272,6 +285,26 @@ proptest! {
                 assert_no_duplicates(&story.cluster, story.surging);
             }
         }
+        story.cluster.rest_longer();
+        assert_converged(&story.cluster, story.nodes());
+    }
+
+    /// DS-100, DS-104, DS-135, DS-138: creates that wait for their turn, and are taken back, make no second pod and widen no budget.
+    #[test]
+    fn creates_that_wait_do_no_harm(seed in any::<u64>(), calm in any::<bool>()) {
+        let mut story = Story { creates_wait: true, ..Story::new(seed, calm) };
+        for turn in 0..200 {
+            if story.act(turn) {
+                assert_no_duplicates(&story.cluster, story.surging);
+                if calm {
+                    story.assert_budget();
+                }
+            }
+        }
+        story.cluster.failures.clear();
+        story.cluster.loses = None;
+        story.cluster.creates_wait = false;
+        story.cluster.send(usize::MAX);
         story.cluster.rest_longer();
         assert_converged(&story.cluster, story.nodes());
     }
