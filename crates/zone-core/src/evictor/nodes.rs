@@ -10,6 +10,7 @@
 //! again. A taint that stands is never stripped because we restarted (NL-034): only Ready=True, or full disruption, removes it.
 
 mod answers;
+mod confirm;
 mod recall;
 mod say;
 mod taints;
@@ -22,7 +23,6 @@ use bailiff_model::{
     TraceContext,
 };
 use bailiff_model::{Stamp, Wall, Zone};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::Evictor;
@@ -30,6 +30,7 @@ use crate::effect::{Purpose, Ticket};
 use crate::fact::NodeFacts;
 use crate::queue::Place;
 use crate::votes::Vote;
+pub(super) use confirm::Confirm;
 use upstream::Turns;
 use waits::{Clearing, Queued, Since};
 
@@ -147,25 +148,6 @@ pub(super) struct Node {
     /// Node mode: that its pods are deleted was said in an Event.
     pub(super) announced: bool,
     pub(super) said: Option<Box<Told>>,
-}
-
-/// Reads of nodes made to be sure: one at a time, at most one per second (design §3).
-#[derive(Clone, Debug, Default)]
-pub(super) struct Confirm {
-    /// In the order they were asked for.
-    wanted: VecDeque<NodeName>,
-    /// Failed, and not tried again before that moment.
-    later: BTreeSet<(Mono, NodeName)>,
-    /// All in `wanted` and `later`.
-    asked: BTreeSet<NodeName>,
-    /// Failures in a row.
-    failures: BTreeMap<NodeName, u32>,
-    /// One is under way, asked for at that moment.
-    under_way: Option<Mono>,
-    not_before: Mono,
-    /// Nodes with pods that are due, of which the server's store says that they do not exist. That the watch does not show a node
-    /// proves nothing: it may be one that cannot be decoded.
-    pub(super) gone: BTreeSet<NodeName>,
 }
 
 // === impl Health ===
@@ -389,12 +371,15 @@ impl Evictor {
         if same.is_some_and(is_known) {
             return;
         }
-        let replaced = node.facts.as_ref().is_some_and(|known| known.uid != facts.uid);
-        if replaced {
+        let is_another = same.is_none();
+        if is_another && node.facts.is_some() {
             self.leave_incarnation(&name, now);
             self.leave_queue(&name, now);
         }
-        self.confirm.gone.remove(&name);
+        if is_another {
+            self.confirm.came(&name);
+            self.pods.node_came(&name);
+        }
         self.register_zone(&facts.zone);
         let node = self.nodes.entry(name.clone()).or_default();
         if node.facts.is_none() {
@@ -428,6 +413,9 @@ impl Evictor {
     }
 
     fn leave_incarnation(&mut self, name: &NodeName, now: Now) {
+        if let Some(facts) = self.nodes.get(name).and_then(|node| node.facts.as_ref()) {
+            self.confirm.left(name, &facts.uid);
+        }
         self.void_grant(name, now);
         self.end_with_incarnation(name, now);
         if let Some(node) = self.nodes.get_mut(name) {

@@ -20,6 +20,7 @@
 
 mod answers;
 mod attempts;
+mod gone;
 mod lines;
 mod recall;
 mod say;
@@ -47,6 +48,7 @@ use crate::rate::Bucket;
 use crate::span::SpanEnd;
 
 use attempts::Attempts;
+use gone::Gone;
 use say::Told;
 pub(super) use spared::DaemonSets;
 use untold::{Untold, unsure};
@@ -146,6 +148,7 @@ pub(super) struct Pods {
     overdue: BTreeMap<u64, PodUid>,
     next_place: u64,
     in_flight: BTreeSet<PodUid>,
+    gone: Gone,
     pace: Bucket,
     slots: Window,
     untold: Untold,

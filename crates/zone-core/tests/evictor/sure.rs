@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{Effect as TaintEffect, ReadyStatus};
+use bailiff_model::{Effect as TaintEffect, ReadyStatus, Verdict};
 use bailiff_zone_core::{Count, FailureKind, Input};
 
 use crate::pods::{marked_and_deleted, mk_world};
@@ -159,4 +159,104 @@ fn a_node_is_gone_only_if_the_store_says_so() {
     world.pass(secs(60));
     assert_eq!((world.reads, world.deleted()), (3, 0));
     assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Refused(RefusedReason::NoTaint)));
+}
+
+/// Design §3: a node that is to be read again is, also if by then nobody waits for the read of another one that was to come first.
+#[test]
+fn a_read_that_failed_is_made_again_whoever_waits_no_more() {
+    let mut world = mk_world();
+    let pods = [world.add_pod("p", "n2", vec![]), world.add_pod("q", "n3", vec![])];
+    world.retry_after = Some(secs(3));
+    world.failures.push_back(FailureKind::NotSent);
+    for pod in &pods {
+        world.due(pod);
+    }
+    world.withdraw(&pods[1]);
+    world.pass(secs(60));
+    assert_eq!(world.reads, 2);
+    assert_eq!(
+        world.pod_state(&pods[0]),
+        Some(&PodOutcomeState::Refused(RefusedReason::NoTaint))
+    );
+}
+
+/// NL-035, NL-036, TE-034, design §3: what a read shows is as old as when it was asked for. An incarnation that was seen to go since is
+/// not there again, and one that has come since is not gone: neither evicts a pod, nor does it vote.
+#[test]
+fn a_read_that_the_watch_has_overtaken_makes_sure_of_nothing() {
+    // What the read shows is gone, or tainted; whether another node takes its name, and what becomes of the pod by the next read.
+    let replaced = PodOutcomeState::Refused(RefusedReason::NodeReplaced);
+    let cases = [
+        (true, true, replaced.clone()),
+        (false, true, replaced),
+        (false, false, PodOutcomeState::Deleted),
+    ];
+    for (shows_gone, is_replaced, wanted) in cases {
+        let case = format!("shows gone: {shows_gone}, replaced: {is_replaced}");
+        let mut world = mk_world();
+        world.is_watch_stalled = true;
+        world.taint("n2", "maintenance", TaintEffect::NoExecute);
+        let pod = world.add_pod("p", "n2", vec![]);
+        let due = world.mk_due(&pod, false);
+        let before = world.node("n2").clone();
+        if shows_gone {
+            world.delete_node("n2");
+        }
+        world.late.are_answers_late = true;
+        world.publish(vec![due]);
+        world.is_watch_stalled = false;
+        if shows_gone {
+            world.tell(Input::NodeDeleted {
+                name: before.name,
+                uid: Some(before.uid),
+            });
+        } else {
+            world.delete_node("n2");
+        }
+        if is_replaced {
+            world.add_node("n2", "a");
+            world.change_node("n2", |_| ());
+            world.health("n2", Verdict::Healthy);
+        }
+        world.late.are_answers_late = false;
+        for answer in std::mem::take(&mut world.late.answers) {
+            world.tell(answer);
+        }
+        assert_eq!((world.reads, world.deleted()), (1, 0), "{case}");
+        world.pass(secs(10));
+        assert_eq!((world.reads, world.pod_state(&pod)), (2, Some(&wanted)), "{case}");
+        assert_eq!(world.zone_status("a").voting, if is_replaced { 4 } else { 3 }, "{case}");
+    }
+}
+
+/// NL-035, TE-034: that a node was gone says nothing of another one that has its name by now, which the watch does not show yet.
+#[test]
+fn another_node_of_a_name_that_was_gone_is_read() {
+    for is_told_late in [false, true] {
+        let mut world = mk_world();
+        let pod = world.add_pod("p", "n2", vec![]);
+        let due = world.mk_due(&pod, false);
+        world.delete_node("n2");
+        world.late.are_answers_late = is_told_late;
+        world.publish(vec![due]);
+        world.pass(secs(10));
+        world.add_node("n2", "a");
+        let other = world.add_pod("q", "n2", vec![]);
+        world.due(&other);
+        world.late.are_answers_late = false;
+        for answer in std::mem::take(&mut world.late.answers) {
+            world.tell(answer);
+        }
+        world.pass(secs(10));
+        assert_eq!(
+            (world.reads, world.happened()),
+            (2, marked_and_deleted("p")),
+            "its intents stand"
+        );
+        assert_eq!(
+            world.pod_state(&other),
+            Some(&PodOutcomeState::Refused(RefusedReason::NoTaint)),
+            "told late: {is_told_late}"
+        );
+    }
 }

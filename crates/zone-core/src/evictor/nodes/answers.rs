@@ -4,9 +4,7 @@
 //! with a backoff, so that a node whose taints cannot be written does not stop its zone. A write that may have been applied is looked
 //! up first; if that fails too the token stays spent.
 
-use std::time::Duration;
-
-use bailiff_model::{Load, Mono, NodeName, Now, Zone};
+use bailiff_model::{Load, NodeName, Now, Zone};
 
 use super::super::zones::GrantEnd;
 use super::super::{Asker, Evictor, Timer};
@@ -18,9 +16,6 @@ use crate::input::{Failure, FailureKind};
 
 /// Conflicts in a row that are answered with a fresh read and another try at once, as upstream (NL-077); then it is a failure.
 const CONFLICTS: u32 = 5;
-
-/// Reads of nodes made to be sure are this far apart (design §3).
-const CONFIRM_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Evictor {
     pub(in crate::evictor) fn node_answered(
@@ -235,97 +230,5 @@ fn mk_failure(kind: FailureKind, detail: &str) -> Failure {
         retry_after: None,
         load: Load::None,
         detail: detail.to_owned(),
-    }
-}
-
-// === impl Evictor: reads to be sure ===
-
-impl Evictor {
-    /// Asks for a read of the node, made not before now.
-    pub(in crate::evictor) fn confirm_node(&mut self, name: &NodeName) {
-        if self.confirm.asked.insert(name.clone()) {
-            self.confirm.wanted.push_back(name.clone());
-        }
-    }
-
-    /// Who asked first is read first; one that could not be read goes to the end of the line after a pause of its own.
-    pub(in crate::evictor) fn read_to_be_sure(&mut self, now: Now) {
-        let (pods, confirm) = (&self.pods, &mut self.confirm);
-        confirm.gone.retain(|name| pods.has_any_of(name));
-        confirm.failures.retain(|name, _| pods.has_any_of(name));
-        while let Some((_, name)) = confirm.later.first().filter(|(at, _)| *at <= now.mono).cloned() {
-            confirm.later.pop_first();
-            confirm.wanted.push_back(name);
-        }
-        if confirm.under_way.is_some() {
-            return;
-        }
-        let next = match (confirm.wanted.front(), confirm.later.first()) {
-            (Some(_), _) => confirm.not_before,
-            (None, Some((at, _))) => *at,
-            (None, None) => return,
-        };
-        if next > now.mono {
-            return self.timers.set(Timer::Confirm, next);
-        }
-        while let Some(node) = confirm.wanted.pop_front() {
-            confirm.asked.remove(&node);
-            if !pods.wait_for_a_read_of(&node) {
-                // The watch was faster than its turn.
-                continue;
-            }
-            confirm.under_way = Some(now.mono);
-            confirm.not_before = now.mono + CONFIRM_EVERY;
-            let ticket = self.ticket(Asker::Confirm(node.clone()));
-            return self.effects.push(Effect::ReadNode { ticket, node });
-        }
-    }
-
-    fn confirm_later(&mut self, name: &NodeName, retry_after: Option<Duration>, now: Now) {
-        let failures = self.confirm.failures.entry(name.clone()).or_default();
-        *failures = failures.saturating_add(1);
-        let at = now.mono + backoff::pause(*failures, retry_after);
-        if self.confirm.asked.insert(name.clone()) {
-            self.confirm.later.insert((at, name.clone()));
-        }
-    }
-
-    pub(in crate::evictor) fn node_confirmed(&mut self, name: &NodeName, result: Result<NodeFacts, Failure>, now: Now) {
-        // What it shows may be as old as when it was asked for.
-        let asked = self.confirm.under_way.take().unwrap_or(now.mono);
-        let known = self.nodes.get(name).and_then(|node| node.facts.as_ref());
-        let confirmed: Option<Mono> = match result {
-            // Either the watch was faster than this read, or the server went back and the watch will say so with a list. Neither makes
-            // sure of anything.
-            Ok(facts)
-                if known.is_some_and(|known| {
-                    known.uid == facts.uid && facts.resource_version.is_older_than(&known.resource_version)
-                }) =>
-            {
-                self.confirm_later(name, None, now);
-                None
-            }
-            Ok(facts) => {
-                self.node_applied(facts, now);
-                Some(asked)
-            }
-            Err(failure) if failure.kind == FailureKind::Gone => {
-                self.node_deleted(name, None, now);
-                self.confirm.gone.insert(name.clone());
-                Some(asked)
-            }
-            Err(failure) => {
-                self.effects.push(Effect::Count(Count::RequestFailed { what: "node_read" }));
-                self.confirm_later(name, failure.retry_after, now);
-                None
-            }
-        };
-        if confirmed.is_some() {
-            self.confirm.failures.remove(name);
-        }
-        if let (Some(at), Some(node)) = (confirmed, self.nodes.get_mut(name)) {
-            node.confirmed_at = Some(at);
-        }
-        self.pods.look_again_at_node(name);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bailiff_model::{HoldReason, IndexMap, NodeName, Now, PodUid, Window};
 
 use super::super::{Evictor, Timer};
-use super::{Awaited, Pods, Stage, Untold};
+use super::{Awaited, Gone, Pods, Stage, Untold};
 use crate::config::Config;
 use crate::rate::Bucket;
 
@@ -22,6 +22,7 @@ impl Pods {
             overdue: BTreeMap::new(),
             next_place: 0,
             in_flight: BTreeSet::new(),
+            gone: Gone::new(),
             pace: Bucket::full(config.overdue_per_second),
             slots: Window::new(Config::default().max_evictions_in_flight, config.max_evictions_in_flight),
             untold: Untold::default(),
@@ -101,13 +102,14 @@ impl Pods {
         let Some(pod) = self.all.swap_remove(uid) else {
             return;
         };
-        let node = pod.intent.node.name;
-        if let Some(uids) = self.by_node.get_mut(&node) {
+        let node = pod.intent.node;
+        if let Some(uids) = self.by_node.get_mut(&node.name) {
             uids.remove(uid);
             if uids.is_empty() {
-                self.by_node.swap_remove(&node);
+                self.by_node.swap_remove(&node.name);
             }
         }
+        self.forget_gone(&node);
     }
 }
 

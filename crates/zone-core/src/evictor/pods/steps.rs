@@ -57,7 +57,7 @@ impl Evictor {
         }
         let name = &pod.intent.node.name;
         let node = self.nodes.get(name).and_then(|node| node.facts.as_ref());
-        if node.is_none() && !self.confirm.gone.contains(name) {
+        if node.is_none() && !self.pods.is_gone(&pod.intent.node) {
             return Err(RefusedReason::NoTaint);
         }
         judge(&pod.intent, node, pod.tolerations(), self.config.profile)
@@ -66,7 +66,7 @@ impl Evictor {
     /// True if the node was read from the store after the intent came: our cache is not behind what made it.
     pub(super) fn is_sure(&self, pod: &Pod) -> bool {
         let name = &pod.intent.node.name;
-        if self.confirm.gone.contains(name) {
+        if self.pods.is_gone(&pod.intent.node) {
             return true;
         }
         let confirmed_at = self.nodes.get(name).and_then(|node| node.confirmed_at);
