@@ -409,6 +409,7 @@ impl Evictor {
             return;
         }
         self.leave_incarnation(name, now);
+        self.look_again_at_all_refused(name, now);
         self.touched.insert(name.clone());
     }
 

@@ -260,3 +260,15 @@ fn another_node_of_a_name_that_was_gone_is_read() {
         );
     }
 }
+
+/// TE-034: what a node said before it went does not refuse any more.
+#[test]
+fn a_pod_that_its_node_refused_goes_once_that_is_gone() {
+    let mut world = mk_world();
+    let pod = world.add_pod("p", "n2", vec![]);
+    world.due(&pod);
+    assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Refused(RefusedReason::NoTaint)));
+    world.delete_node("n2");
+    world.pass(secs(10));
+    assert_eq!((world.reads, world.happened()), (2, marked_and_deleted("p")));
+}

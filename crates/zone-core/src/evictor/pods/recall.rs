@@ -119,14 +119,19 @@ impl Evictor {
     /// The node says something else by now. A pod that was refused for what it said is still due: if the node may justify it now, the pod
     /// is read, and judged as it is.
     pub(in crate::evictor) fn look_again_at_refused(&mut self, node: &NodeName, now: Now) {
-        let Some(uids) = self.pods.by_node.get(node) else {
-            return;
-        };
-        let may_go = |uid: &&PodUid| {
-            let pod = self.pods.all.get(*uid).filter(|pod| pod.is_refused_for_its_node());
-            pod.is_some_and(|pod| self.judge_pod(pod).is_ok())
-        };
-        let uids: Vec<PodUid> = uids.iter().filter(may_go).cloned().collect();
+        let may_go = |own: &Self, pod: &Pod| pod.is_refused_for_its_node() && own.judge_pod(pod).is_ok();
+        self.look_again_where(node, may_go, now);
+    }
+
+    /// The node is gone, and says nothing any more: it leaves its intents standing (TE-034).
+    pub(in crate::evictor) fn look_again_at_all_refused(&mut self, node: &NodeName, now: Now) {
+        self.look_again_where(node, |_, pod| pod.is_refused_for_its_node(), now);
+    }
+
+    fn look_again_where(&mut self, node: &NodeName, is_meant: impl Fn(&Self, &Pod) -> bool, now: Now) {
+        let uids = self.pods.by_node.get(node).into_iter().flatten();
+        let is_meant = |uid: &&PodUid| self.pods.all.get(*uid).is_some_and(|pod| is_meant(self, pod));
+        let uids: Vec<PodUid> = uids.filter(is_meant).cloned().collect();
         for uid in uids {
             if let Some(pod) = self.pods.all.get_mut(&uid) {
                 pod.target.resource_version = ResourceVersion::default();
