@@ -101,7 +101,7 @@ impl Evictor {
         })
     }
 
-    fn set_evicted(&mut self, name: &NodeName, evicted: Option<NodeUid>) {
+    pub(super) fn set_evicted(&mut self, name: &NodeName, evicted: Option<NodeUid>) {
         if let Some(node) = self.nodes.get_mut(name) {
             if evicted.is_none() {
                 node.announced = false;

@@ -315,6 +315,11 @@ impl Node {
         }
     }
 
+    /// Something was said of it that does not hold once nothing is wanted of it.
+    fn was_told_otherwise(&self) -> bool {
+        self.said.as_ref().is_some_and(|told| told.said != Said::Released)
+    }
+
     fn is_queued(&self) -> bool {
         self.place.is_some() || self.upstream.as_ref().is_some_and(|turns| turns.is_waiting())
     }
@@ -419,6 +424,10 @@ impl Evictor {
         }
         self.void_grant(name, now);
         self.end_with_incarnation(name, now);
+        if self.nodes.get(name).is_some_and(|node| !node.was_told_otherwise()) {
+            // Nobody says anything of the next one before there is something to say.
+            self.unsay(name, now);
+        }
         if let Some(node) = self.nodes.get_mut(name) {
             node.become_another();
         }

@@ -156,3 +156,18 @@ fn a_wish_that_the_node_itself_contradicts_is_held() {
     world.pass(secs(10));
     assert!(world.is_isolated_as("n1", HealthTaint::NotReady));
 }
+
+/// NL-035: of a node that was replaced unseen nothing stays said but of its successor.
+#[test]
+fn what_was_said_of_a_predecessor_is_taken_back() {
+    let mut world = mk_world();
+    world.fall_silent(&["n1"]);
+    world.come_back(&["n1"]);
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Released));
+    world.is_watch_stalled = true;
+    world.delete_node("n1");
+    world.is_watch_stalled = false;
+    world.add_node("n1", "a");
+    world.change_node("n1", |_| ());
+    assert_eq!(world.node_state("n1"), None);
+}

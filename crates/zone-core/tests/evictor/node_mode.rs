@@ -2,7 +2,7 @@
 
 use bailiff_model::outcome::{NodeOutcomeState, PodOutcomeState, RefusedReason};
 use bailiff_model::{About, HoldReason, Listed, ReadyStatus, Selector, Verdict};
-use bailiff_zone_core::{Component, Count, DaemonSetFacts, EvictionMode, Input};
+use bailiff_zone_core::{Component, Count, DaemonSetFacts, EvictionMode, Input, SpanEnd, SpanKind};
 
 use crate::world::{Happened, World, mk_config, secs, zone};
 
@@ -366,4 +366,23 @@ fn who_recovered_while_nobody_looked_waits_for_its_turn_again() {
     fall_due(&mut world, "n1");
     let state = world.node_state("n1");
     assert!(matches!(state, Some(NodeOutcomeState::Queued { .. })), "{state:?}");
+}
+
+/// NL-035, design §9: a wish that means another node of the name ends the wait of the one that is gone.
+#[test]
+fn who_waits_in_the_place_of_the_gone_has_a_wait_of_its_own() {
+    let mut world = mk_world(0.1);
+    fall_due(&mut world, "n1");
+    fall_due(&mut world, "n2");
+    world.pass(secs(2));
+    let before = world.node("n2").uid.clone();
+    world.delete_node("n2");
+    world.add_node("n2", "a");
+    let after = world.node("n2").uid.clone();
+    world.wish_evicted("n2");
+    world.pass(secs(20));
+    let waits = world.spans.iter().filter(|span| span.kind == SpanKind::QueueWait);
+    let waits = waits.filter(|span| span.node.name.as_str() == "n2");
+    let waits: Vec<_> = waits.map(|span| (span.node.uid.clone(), span.outcome)).collect();
+    assert_eq!(waits, [(before, SpanEnd::Gone), (after, SpanEnd::Granted)]);
 }

@@ -1,7 +1,8 @@
 //! Several evictors: each zone is one's, and the others neither do nor say anything about it.
 
-use bailiff_model::{Effect, HoldReason};
-use bailiff_zone_core::{FailureKind, Input, Shard, Span, SpanEnd, SpanKind};
+use bailiff_model::outcome::NodeOutcomeState;
+use bailiff_model::{Effect, HoldReason, Verdict};
+use bailiff_zone_core::{EvictionMode, FailureKind, Input, Shard, Span, SpanEnd, SpanKind};
 
 use crate::world::{World, mk_config, secs, zone};
 
@@ -141,4 +142,44 @@ fn a_node_that_moves_to_another_shard_is_not_unsaid() {
         world.published > published,
         "it is said anew: the other may have said something else"
     );
+}
+
+/// Where a node's wish has it is not where it was when it went, if it moved shortly before: who said something of it last takes that back.
+#[test]
+fn what_was_said_of_a_node_that_moved_before_it_went_is_taken_back() {
+    let shard = Shard { index: 0, count: COUNT };
+    let [here, there] = [true, false].map(|owned| zone_of(shard, owned));
+    let mut world = World::new(
+        mk_config(|config| config.shard = shard),
+        &[("n1", there), ("n2", here), ("n3", here)],
+    );
+    world.fall_silent(&["n1"]);
+    assert_eq!(world.node_state("n1"), None);
+    world.change_node("n1", |facts| facts.zone = zone(here));
+    assert!(world.node_state("n1").is_some());
+    world.delete_node("n1");
+    assert_eq!(world.node_state("n1"), None);
+}
+
+/// NL-204: node mode: whether a node recovers in a zone of another shard nobody sees here. When it is back it waits for its turn again.
+#[test]
+fn an_evicted_node_that_was_away_needs_another_turn() {
+    let shard = Shard { index: 0, count: COUNT };
+    let [here, there] = [true, false].map(|owned| zone_of(shard, owned));
+    let config = mk_config(|config| (config.shard, config.mode) = (shard, EvictionMode::Node));
+    let mut world = World::new(config, &[("n1", here), ("n2", here), ("n3", here)]);
+    let fall_due = |world: &mut World, name: &str| {
+        world.mark_unknown(name);
+        world.health(name, Verdict::Unreachable);
+        world.wish_evicted(name);
+    };
+    fall_due(&mut world, "n1");
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+    world.change_node("n1", |facts| facts.zone = zone(there));
+    world.come_back(&["n1"]);
+    fall_due(&mut world, "n1");
+    world.change_node("n1", |facts| facts.zone = zone(here));
+    assert!(matches!(world.node_state("n1"), Some(NodeOutcomeState::Queued { .. })));
+    world.pass(secs(10));
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
 }

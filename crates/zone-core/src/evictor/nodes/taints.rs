@@ -23,10 +23,11 @@ impl Evictor {
             }
         } else {
             self.leave_queue(name, now);
-            if self.nodes.get(name).is_some_and(|node| node.zone().is_some()) {
+            // Whether it recovers there, nobody here sees: when it is back, it needs another turn.
+            self.set_evicted(name, None);
+            if self.is_told_of_elsewhere(name) {
                 self.leave_saying(name, now);
             } else {
-                // It is in nobody's zone any more, so nobody else takes back what was said here.
                 self.unsay(name, now);
             }
         }
@@ -35,6 +36,14 @@ impl Evictor {
             self.nodes.swap_remove(name);
             self.timers.clear(&Timer::Node(name.clone()));
         }
+    }
+
+    /// The instance whose zone the node is in by now says what there is to say of it, and takes that back. Of one that is gone nobody
+    /// says anything, unless it is still to be evicted: where its wish has it is not where it was when it went, if it moved shortly before.
+    fn is_told_of_elsewhere(&self, name: &NodeName) -> bool {
+        let is_wanted = |node: &Node| self.config.mode == EvictionMode::Node && node.wish.is_some();
+        let node = self.nodes.get(name);
+        node.is_some_and(|node| node.facts.is_some() || is_wanted(node))
     }
 
     fn plan_taints(&mut self, name: &NodeName, now: Now) {
@@ -72,7 +81,7 @@ impl Evictor {
                 }
                 self.leave_own_queue(name, now);
                 self.want(name, None, now);
-                if !has_any && self.nodes.get(name).is_some_and(|node| was_told_otherwise(node)) {
+                if !has_any && self.nodes.get(name).is_some_and(|node| node.was_told_otherwise()) {
                     self.say(name, Said::Released, now);
                 }
             }
@@ -333,8 +342,4 @@ fn with_health_taint(facts: &NodeFacts, taint: HealthTaint, since: Wall, restamp
         None => list.push(wanted),
     }
     list
-}
-
-fn was_told_otherwise(node: &Node) -> bool {
-    node.said.as_ref().is_some_and(|told| told.said != Said::Released)
 }

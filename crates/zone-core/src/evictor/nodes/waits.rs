@@ -99,8 +99,13 @@ impl Evictor {
 // === impl Evictor: the queue ===
 
 impl Evictor {
-    /// The node is in the queue of `zone`; if it waits already it goes on waiting.
+    /// The node is in the queue of `zone`; if it waits already it goes on waiting. The wait of another one of its name ends.
     pub(super) fn begin_queue_wait(&mut self, name: &NodeName, zone: &Zone, now: Now) {
+        let uid = self.nodes.get(name).and_then(|node| node.reference()).map(|node| node.uid);
+        let waits = self.nodes.get(name).and_then(|node| node.queued.as_ref());
+        if waits.is_some_and(|queued| Some(&queued.since.node.uid) != uid.as_ref()) {
+            self.tell_queue_wait(name, zone, SpanEnd::Gone, now);
+        }
         let node = self.nodes.get(name).filter(|node| node.queued.is_none());
         let Some(place) = node.and_then(|node| node.place.as_deref()) else {
             return;
