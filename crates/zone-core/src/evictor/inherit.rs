@@ -174,11 +174,13 @@ impl Evictor {
         if std::mem::replace(&mut self.inherited.taken, true) {
             return;
         }
-        // A zone whose nodes are all gone by now still owes the interval after its last grant (NL-025).
+        // A zone whose nodes are all gone by now still owes the interval after its last grant, and the one that leaving a stop costs
+        // (NL-025, NL-082).
         let interval = interval(self.config.rates.primary).unwrap_or(Duration::MAX);
         let recent = |grant: Moment| now.mono < grant.plus(interval);
+        let nobody = Traces::default();
         let owing = self.inherited.zones.iter();
-        let owing = owing.filter(|(_, remembered)| remembered.last_grant.is_some_and(recent));
+        let owing = owing.filter(|(_, remembered)| remembered.taken_at(&nobody, now).is_some_and(recent));
         let zones: Vec<Zone> = owing.map(|(zone, _)| zone.clone()).collect();
         for zone in zones {
             self.register_zone(&zone);
@@ -215,7 +217,12 @@ impl Evictor {
     fn traces(&self, now: Now) -> BTreeMap<Zone, Traces> {
         let mut zones: BTreeMap<Zone, Traces> = BTreeMap::new();
         for node in self.nodes.values() {
-            let Some(facts) = &node.facts else { continue };
+            let Some(facts) = &node.facts else {
+                if let Some((zone, _)) = node.place.as_deref() {
+                    zones.entry(zone.clone()).or_default().waiting = true;
+                }
+                continue;
+            };
             let traces = zones.entry(facts.zone.clone()).or_default();
             // One without time, or by a clock ahead of ours, may be of now.
             let later = |wall: Wall| moment_of(wall.checked_add(TIME_RESOLUTION).unwrap_or(wall), None, now);
@@ -244,6 +251,6 @@ struct Traces {
     tainted: Option<Moment>,
     /// A node that is Ready was granted before this, if it was.
     recovered: Option<Moment>,
-    /// A node that could be isolated is not.
+    /// A node that could be isolated is not, or one that is gone waits for its turn.
     waiting: bool,
 }

@@ -210,14 +210,19 @@ impl Evictor {
         self.changed_zones.insert(zone.clone());
     }
 
-    /// The same when zones were judged and gates were looked at already: whatever stops the others stops it too.
+    /// The same, without its token, at the sight of a node that is gone: whoever saw it when it was there may have granted just now. Zones
+    /// were judged and gates were looked at already: whatever stops the others stops it too.
     pub(super) fn register_zone_late(&mut self, zone: &Zone, now: Now) {
         if self.zones.contains_key(zone) {
             return;
         }
         self.register_zone(zone);
-        if let Some(entry) = self.zones.get_mut(zone).filter(|_| self.all_down) {
-            entry.bucket.set_rate(0.0, now.mono);
+        if let Some(entry) = self.zones.get_mut(zone).filter(|_| self.begun) {
+            entry.bucket.take(now.mono);
+            entry.last_grant = Some(now.mono.into());
+            if self.all_down {
+                entry.bucket.set_rate(0.0, now.mono);
+            }
         }
         self.hold_zone(zone, now);
     }

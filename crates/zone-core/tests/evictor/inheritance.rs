@@ -112,6 +112,49 @@ fn a_place_in_the_queue_is_no_turn() {
     assert_eq!(world.node_state("n2"), Some(&NodeOutcomeState::Evicted));
 }
 
+/// NL-034, NL-082, NL-205: a zone of which only nodes that are gone are left has no token after a restart if it was stopped, or if nobody
+/// knows when it was granted last.
+#[test]
+fn a_zone_of_the_gone_has_no_token_after_a_restart() {
+    type Act = fn(&mut World);
+    let cases: [(Act, &str); 3] = [
+        (|_| (), "stopped"),
+        (
+            |world| {
+                world.come_back(&["a1"]);
+                pause(world);
+                world.pass(secs(60));
+                world.tells_age = false;
+            },
+            "held, and nobody knows how long ago that was",
+        ),
+        (|world| world.forget_outcomes(), "nothing is remembered"),
+    ];
+    for ((act, state), is_health_late) in cases.into_iter().flat_map(|case| [(case, false), (case, true)]) {
+        let case = format!("{state}, health is known late: {is_health_late}");
+        let config = mk_config(|config| config.mode = EvictionMode::Node);
+        let mut world = World::new(config, &[("a1", "a"), ("b1", "b")]);
+        fall_due(&mut world, "a1");
+        fall_due(&mut world, "b1");
+        let pod = world.add_pod("p", "b1", vec![]);
+        world.due_with_node(&pod);
+        act(&mut world);
+        assert_eq!((world.zone_status("b").last_grant, world.deleted()), (None, 0), "{case}");
+        world.stop();
+        world.come_back(&["a1"]);
+        world.delete_node("b1");
+        let gone = world.mk_record(Topic::NodeHealth, "b1".to_owned(), None);
+        world.publish(vec![gone]);
+        world.shards.insert(Topic::NodeHealth, (!is_health_late, true));
+        world.show_everything();
+        world.set_shard(Topic::NodeHealth, true, true);
+        world.pass(secs(9));
+        assert_eq!(world.deleted(), 0, "{case}");
+        world.pass(secs(2));
+        assert_eq!(world.deleted(), 1, "{case}");
+    }
+}
+
 /// Design §8: what an earlier instance was not done with is done after a restart, however far it had come.
 #[test]
 fn a_restart_goes_on_with_what_is_not_done() {
