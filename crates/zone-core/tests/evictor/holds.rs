@@ -1,7 +1,8 @@
 //! Silence never evicts: what is held, by what, and that it ends by itself.
 
 use bailiff_model::intent::HealthTaint;
-use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Mono, ReadyStatus, Topic, Verdict, ZoneState};
+use bailiff_model::outcome::NodeOutcomeState;
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, Mono, ReadyStatus, Topic, Verdict, ZoneState};
 use bailiff_zone_core::{Body, Input};
 
 use crate::world::{World, mk_config, mk_toleration, secs, zone};
@@ -426,11 +427,7 @@ fn a_loss_that_the_monitor_holds_holds_its_zone() {
     assert_eq!((world.zone_held("a"), world.deleted()), (None, 2));
 }
 
-/// Design §1: who only observes asks for no swap either, and says why.
-#[test]
-fn an_observer_swaps_no_taints() {
-    let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a")]);
-    world.fall_silent(&["n1"]);
+fn observe(world: &mut World) {
     let hold = Hold {
         reason: HoldReason::Observing,
         detail: "as the test wanted".to_owned(),
@@ -438,6 +435,14 @@ fn an_observer_swaps_no_taints() {
         until: None,
     };
     world.tell(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
+}
+
+/// Design §1: who only observes asks for no swap either, and says why.
+#[test]
+fn an_observer_swaps_no_taints() {
+    let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a")]);
+    world.fall_silent(&["n1"]);
+    observe(&mut world);
     world.change_node("n1", |facts| facts.ready = ReadyStatus::False);
     world.health("n1", Verdict::NotReady);
     world.wish("n1", HealthTaint::NotReady);
@@ -449,4 +454,19 @@ fn an_observer_swaps_no_taints() {
     world.pass(secs(60));
     assert!(world.is_isolated_as("n1", HealthTaint::Unreachable));
     assert_eq!(world.node_held("n1"), Some(HoldReason::Observing));
+}
+
+/// Design §1: nor does it ask for taints to be taken off, which is not for it to do. Once it acts it does.
+#[test]
+fn an_observer_clears_no_taints() {
+    let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a")]);
+    world.fall_silent(&["n1"]);
+    observe(&mut world);
+    let requests = world.requests;
+    world.come_back(&["n1"]);
+    world.pass(secs(60));
+    assert_eq!((world.is_isolated("n1"), world.requests), (true, requests));
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Released), "as it decides");
+    world.tell(Input::Braked(Holds::NONE));
+    assert_eq!((world.is_isolated("n1"), world.requests), (false, requests + 1));
 }

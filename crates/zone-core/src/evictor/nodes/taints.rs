@@ -88,8 +88,8 @@ impl Evictor {
         }
     }
 
-    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). Never held; on recovery the NoSchedule counterpart
-    /// goes first, or a monitor period passes.
+    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). Never held, though who only observes says so and leaves it to
+    /// whoever acts; on recovery the NoSchedule counterpart goes first, or a monitor period passes.
     fn clear(&mut self, name: &NodeName, now: Now) {
         self.forget_turns(name);
         self.leave_own_queue(name, now);
@@ -110,6 +110,10 @@ impl Evictor {
                 "upstream takes taints off in its next pass",
                 now,
             );
+        }
+        if self.observer_hold().is_some() {
+            self.blocked.insert(name.clone());
+            return self.say(name, Said::Released, now);
         }
         if !self.must_back_off(name, Purpose::Clear, now) {
             self.write_taints(name, Purpose::Clear, taints, 0, now);
