@@ -132,6 +132,25 @@ fn a_hold_between_two_writes_holds_the_second() {
     }
 }
 
+/// NL-026, pause: a node that moves between the two is held where it is by then, whatever its zone was granted where it was.
+#[test]
+fn a_node_that_moves_between_two_writes_is_held_where_it_is() {
+    let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "b")]);
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "as the test wanted".to_owned(),
+        since: world.now.wall,
+        until: None,
+    };
+    world.tell(Input::Braked([(HoldScope::Zone(zone("b")), hold)].into_iter().collect()));
+    world.is_slow = true;
+    world.fall_silent(&["n1"]);
+    world.change_node("n1", |facts| facts.zone = zone("b"));
+    world.answer_all();
+    assert!(world.isolated().is_empty());
+    assert_eq!(world.node_held("n1"), Some(HoldReason::Paused));
+}
+
 /// NL-032, NL-081: a node that is deleted while its taint is written spends its token, and keeps nobody waiting for longer.
 #[test]
 fn a_node_that_is_deleted_while_it_is_written_does_not_stop_its_zone() {

@@ -183,3 +183,17 @@ fn an_evicted_node_that_was_away_needs_another_turn() {
     world.pass(secs(10));
     assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
 }
+
+/// Design §8: a taint write that meets a node in a zone of another shard is not made again: the other grants it, or does not.
+#[test]
+fn a_node_that_moves_while_it_is_written_is_left_to_the_other() {
+    let shard = Shard { index: 0, count: COUNT };
+    let [here, there] = [true, false].map(|owned| zone_of(shard, owned));
+    let nodes = [("n1", here), ("n2", here), ("n3", here)];
+    let mut world = World::new(mk_config(|config| config.shard = shard), &nodes);
+    world.is_slow = true;
+    world.fall_silent(&["n1"]);
+    world.change_node("n1", |facts| facts.zone = zone(there));
+    world.answer_all();
+    assert!(world.isolated().is_empty());
+}

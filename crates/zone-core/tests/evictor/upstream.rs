@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::{Outcome, PodOutcomeState, RefusedReason};
-use bailiff_model::{Profile, Taint, Topic, Verdict, Wall, Zone};
-use bailiff_zone_core::{Config, FailureKind};
+use bailiff_model::{Hold, HoldReason, HoldScope, Profile, Taint, Topic, Verdict, Wall, Zone};
+use bailiff_zone_core::{Config, FailureKind, Input};
 
 use crate::world::{START, World, mk_config, mk_taint, secs};
 
@@ -108,6 +108,25 @@ fn a_node_that_moves_while_it_is_queued() {
         world.fall_silent(&["n3"]);
         world.pass(secs(60));
         assert_eq!(world.isolations(), [("n1", 0), ("n2", 4), ("n3", turn)], "{profile}");
+    }
+}
+
+/// NL-026, pause: what holds a node, or the zone that it is in by now, holds it also where it is still queued.
+#[test]
+fn a_node_that_moves_to_where_it_is_held() {
+    for scope in [HoldScope::Zone(Zone::new("", "b")), HoldScope::Node("n2".into())] {
+        let mut world = mk_world(Profile::Upstream, &SIX, |_| ());
+        world.fall_silent(&["n1", "n2"]);
+        let hold = Hold {
+            reason: HoldReason::Paused,
+            detail: "as the test wanted".to_owned(),
+            since: world.now.wall,
+            until: None,
+        };
+        world.tell(Input::Braked([(scope.clone(), hold)].into_iter().collect()));
+        world.change_node("n2", |facts| facts.zone = Zone::new("", "b"));
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), [("n1", 0)], "{scope}");
     }
 }
 

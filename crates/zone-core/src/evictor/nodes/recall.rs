@@ -33,7 +33,7 @@ impl Evictor {
     }
 
     /// Why no taint may be added to the node, rates apart.
-    fn hold_of_taints(&self, name: &NodeName) -> Option<Reason> {
+    pub(super) fn hold_of_taints(&self, name: &NodeName) -> Option<Reason> {
         let zone = self.nodes.get(name).and_then(|node| node.zone())?;
         let hold = self.external_for_node(name).or_else(|| self.health_hold(zone));
         hold.or_else(|| self.all_down_hold())

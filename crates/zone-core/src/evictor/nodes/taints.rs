@@ -191,7 +191,9 @@ impl Evictor {
     pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
         self.take_place(zone, name, now);
         let node = self.nodes.get(name);
-        let wanted = node.and_then(|node| node.taint_wanted());
+        // In upstream's profile it may be somewhere else by now.
+        let may_be = self.owns(name) && self.hold_of_taints(name).is_none();
+        let wanted = node.filter(|_| may_be).and_then(|node| node.taint_wanted());
         let (Some(taint), Some(facts)) = (wanted, node.and_then(|node| node.facts.as_ref())) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
         };
