@@ -37,7 +37,8 @@ pub(super) struct Inherited {
     /// The first view of the bus was taken in.
     taken: bool,
     zones: BTreeMap<Zone, Remembered>,
-    evicted: BTreeMap<NodeName, NodeUid>,
+    /// Which incarnation, and in which incident.
+    evicted: BTreeMap<NodeName, (NodeUid, Option<TraceContext>)>,
     /// Pods whose deletion was accepted, or that were gone; until all intents are known, by which time those that matter took it.
     finished: BTreeMap<PodUid, PodOutcomeState>,
     waits: Waits,
@@ -96,9 +97,13 @@ impl Inherited {
         self.evicted.clear();
     }
 
-    /// True, once, if this incarnation of the node was evicted by an earlier instance.
-    pub(super) fn take_evicted(&mut self, name: &NodeName, uid: &NodeUid) -> bool {
-        self.evicted.remove(name).is_some_and(|evicted| evicted == *uid)
+    /// True, once, if this incarnation of the node was evicted by an earlier instance. One that is in another incident by now was Ready in
+    /// between, which nobody saw; an incident is told by its trace, no clock has to be right.
+    pub(super) fn take_evicted(&mut self, name: &NodeName, uid: &NodeUid, trace: Option<TraceContext>) -> bool {
+        self.evicted.remove(name).is_some_and(|(evicted, of)| {
+            let is_another = of.zip(trace).is_some_and(|(of, trace)| of.trace_id() != trace.trace_id());
+            evicted == *uid && !is_another
+        })
     }
 
     /// When the zone was last granted, as far as an earlier instance said.
@@ -138,7 +143,7 @@ impl Evictor {
                 }
             }
             Outcome::Node(node) if !self.inherited.taken && node.state == NodeOutcomeState::Evicted => {
-                self.inherited.evicted.insert(node.node.name, node.node.uid);
+                self.inherited.evicted.insert(node.node.name, (node.node.uid, trace));
             }
             Outcome::Pod(pod) if !self.inherited.taken && is_finished(&pod.state) => {
                 self.pods.was_finished(&pod.pod.uid, &pod.state);

@@ -24,7 +24,8 @@ impl Evictor {
         let Some((meant, due)) = self.nodes.get(name).and_then(|node| eviction_wanted(node)) else {
             return self.unmark(name, now);
         };
-        if self.inherited.take_evicted(name, &meant) {
+        let trace = self.nodes.get(name).and_then(|node| node.trace());
+        if self.inherited.take_evicted(name, &meant, trace) {
             self.set_evicted(name, Some(meant.clone()));
         }
         if self.all_down {

@@ -1,7 +1,7 @@
 //! What the own topic remembers, and what of it is not believed.
 
 use bailiff_model::outcome::{NodeOutcomeState, Outcome, PodOutcomeState};
-use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, Topic, Verdict};
+use bailiff_model::{Effect, Hold, HoldReason, HoldScope, Holds, Topic, TraceContext, Verdict};
 use bailiff_zone_core::{Block, Body, EvictionMethod, EvictionMode, FailureKind, Input, Record};
 
 use crate::world::{World, mk_config, secs};
@@ -96,6 +96,32 @@ fn an_echo_evicts_nobody() {
     assert!(matches!(world.node_state("n1"), Some(NodeOutcomeState::Queued { .. })));
     world.pass(secs(10));
     assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+}
+
+/// NL-204: who was evicted, recovered and is due again by the time somebody looks waits for its turn: it is in another incident.
+#[test]
+fn who_is_in_another_incident_is_not_evicted_any_more() {
+    for (incident, is_evicted) in [("first", true), ("second", false)] {
+        let mut world = mk_world(EvictionMode::Node);
+        let fall_due_in = |world: &mut World, incident| {
+            fall_due(world, "n1");
+            let mut wish = world.bus[&(Topic::EvictionIntents, "node/n1".to_owned())].clone();
+            wish.trace = Some(TraceContext::derived(&[incident]));
+            world.publish(vec![wish]);
+        };
+        pause(&mut world);
+        fall_due_in(&mut world, "first");
+        world.tell(Input::Braked(Holds::NONE));
+        assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+        let said = world.bus.get_mut(&(Topic::EvictionOutcomes, "node/n1".to_owned()));
+        said.expect("it was said").trace = world.sources["node/n1"].1;
+        world.stop();
+        world.come_back(&["n1"]);
+        fall_due_in(&mut world, incident);
+        world.show_everything();
+        let state = world.node_state("n1");
+        assert_eq!(state == Some(&NodeOutcomeState::Evicted), is_evicted, "{incident}: {state:?}");
+    }
 }
 
 /// NL-202, design §2: who waited for its turn waits for it after a restart too.
