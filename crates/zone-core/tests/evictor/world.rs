@@ -2,6 +2,7 @@
 
 mod driver;
 mod late;
+mod shown;
 mod stages;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +23,7 @@ use bailiff_zone_core::{
 };
 
 pub use late::Late;
+use shown::Shown;
 
 pub const START: i64 = 1_000_000;
 
@@ -77,13 +79,13 @@ pub struct World {
     /// The evictor's Node watch shows nothing new.
     pub is_watch_stalled: bool,
     wake_at: Option<Mono>,
-    version: u64,
+    /// Of what was written last.
+    pub version: u64,
     revision: u64,
     /// When the record of each revision was made.
     made_at: BTreeMap<Revision, Mono>,
     pub late: Late,
-    /// Pods that are due as the evictor was shown.
-    shown_due: BTreeSet<PodUid>,
+    pub shown: Shown,
     /// What the evictor said since it began.
     mentioned: BTreeSet<String>,
     /// The bus tells how old its records are.
@@ -170,7 +172,7 @@ impl World {
             revision: 0,
             made_at: BTreeMap::new(),
             late: Late::default(),
-            shown_due: BTreeSet::new(),
+            shown: Shown::default(),
             mentioned: BTreeSet::new(),
             tells_age: true,
             incarnation: "bus-1",

@@ -81,7 +81,7 @@ impl Story {
         let Some(taint) = wanted else {
             // A node object that is gone leaves its intents standing in node mode (NL-205), for as long as it has pods.
             let stays = self.world.config.mode == EvictionMode::Node && !self.has(name) && !self.known_pods(name).is_empty();
-            if standing.is_some() && !stays {
+            if standing.is_some_and(|record| !stays || record.body == Some(Body::Unreadable)) {
                 self.world.unwish(name);
             }
             return;

@@ -48,8 +48,10 @@ impl Story {
             ..Config::default()
         };
         let nodes = NAMES.map(|name| (name, &name[..1]));
+        let mut world = World::new(config, &nodes);
+        world.shown.others_speak = count > 1;
         Self {
-            world: World::new(config, &nodes),
+            world,
             random,
             holds: Holds::NONE,
             monitored: BTreeSet::new(),

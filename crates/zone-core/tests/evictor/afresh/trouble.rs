@@ -156,6 +156,8 @@ impl Story {
         for topic in [Topic::NodeHealth, Topic::EvictionIntents] {
             self.world.set_shard(topic, true, true);
         }
+        // Whatever failed is tried again within five minutes.
+        self.world.pass(secs(300));
         self.settle();
     }
 

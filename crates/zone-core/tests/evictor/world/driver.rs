@@ -51,6 +51,7 @@ impl World {
         self.unanswered.clear();
         self.called_off.clear();
         self.late.forget();
+        self.shown.forget();
         self.mentioned.clear();
         self.wake_at = None;
         self.completed = false;
@@ -71,6 +72,9 @@ impl World {
     pub fn tell(&mut self, input: Input) {
         self.note_told(&input);
         let effects = self.evictor.apply(input, self.now);
+        if self.shown.others_speak {
+            self.leave_to_others();
+        }
         self.perform(effects);
     }
 

@@ -106,37 +106,16 @@ impl World {
             incarnation: self.incarnation,
             ..Self::unseen(self.config.clone())
         };
+        next.shown.others_speak = self.shown.others_speak;
         next.stop();
         next
     }
 
     pub(super) fn note_told(&mut self, input: &Input) {
-        let records = match input {
-            Input::Snapshot { records, .. } => {
-                self.shown_due.clear();
-                records
-            }
-            Input::Changes { records, .. } => records,
-            Input::Braked(holds) => {
-                self.late.is_all_held = holds.on_everything().is_some();
-                return;
-            }
-            _ => return,
-        };
-        for record in records.iter().filter(|record| record.topic == Topic::EvictionIntents) {
-            let Some(uid) = record.key.strip_prefix("pod/") else {
-                continue;
-            };
-            match &record.body {
-                Some(Body::Intent(Intent::Pod(intent))) if intent.state == IntentState::Due => {
-                    self.shown_due.insert(PodUid::from(uid));
-                }
-                Some(Body::Unreadable) => {}
-                _ => {
-                    self.shown_due.remove(&PodUid::from(uid));
-                }
-            }
+        if let Input::Braked(holds) = input {
+            self.late.is_all_held = holds.on_everything().is_some();
         }
+        self.shown.note(input);
     }
 
     /// Nothing is asked for while everything is held, nor about a pod that is not due, whatever else is true.
@@ -153,6 +132,6 @@ impl World {
             _ => return,
         };
         assert!(!self.late.is_all_held, "{request:?} is held");
-        assert!(self.shown_due.contains(&pod.uid), "{request:?} is not due");
+        assert!(self.shown.due.contains(&pod.uid), "{request:?} is not due");
     }
 }
