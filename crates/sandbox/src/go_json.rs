@@ -9,6 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
+pub mod syntax;
+
 /// The JSON of a value.
 pub fn bytes(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 pub mod decode;
+mod path;
 pub mod quantity;
 pub mod time;
 

@@ -2,6 +2,8 @@
 //!
 //! Constructors are named after the API's reasons; messages follow kube-apiserver's wording because people search for it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 /// Why a request was refused, in the terms of `metav1.Status`.
@@ -145,9 +147,12 @@ impl Status {
 
     /// 422: the object breaks rules of its kind.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
+        // What is told of a field twice is said once.
+        let mut said = BTreeSet::new();
         let list: Vec<String> = causes
             .iter()
             .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .filter(|told| said.insert(told.clone()))
             .collect();
         let what = if let [only] = list.as_slice() {
             only.clone()

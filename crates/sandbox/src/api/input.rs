@@ -89,15 +89,10 @@ pub fn value(call: &Call<'_>, kind: &str, oddities: &mut Oddities) -> Result<Val
         Status::bad_request(message)
     };
     match media {
-        "application/json" | "" => {
-            if body.is_empty() {
-                return Err(unreadable(
-                    "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)".to_owned(),
-                ));
-            }
-            decode::parse(bytes, oddities)
-                .map_err(|error| unreadable(format!("couldn't get version/kind; json parse error: {error}")))
-        }
+        "application/json" | "" => decode::parse(bytes, oddities).map_err(|why| {
+            let what = summary(bytes);
+            unreadable(format!("couldn't get version/kind; json parse error: {why} ({what})"))
+        }),
         protobuf::MEDIA if !call.kind.schema.is_empty() => {
             protobuf::read(bytes, kind, &call.sandbox.kinds()).map_err(|error| unreadable(error.to_string()))
         }
@@ -108,6 +103,18 @@ pub fn value(call: &Call<'_>, kind: &str, oddities: &mut Oddities) -> Result<Val
             Err(Status::new(415, "UnsupportedMediaType", message))
         }
     }
+}
+
+/// What a refusal shows of a body that cannot be read.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    let start = body.get(..SHOWN).unwrap_or(body);
+    let shown = match body.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > SHOWN { format!("{shown} ...") } else { shown }
 }
 
 /// Reads YAML, of which JSON is a part.
@@ -126,9 +133,11 @@ pub fn yaml(bytes: &[u8]) -> Result<Value, String> {
 pub fn object(call: &Call<'_>) -> Result<Input, Status> {
     let mut oddities = Oddities::default();
     let mut value = value(call, &call.kind.kind, &mut oddities)?;
-    let said = said(&value, call.kind);
+    let kind = &call.kind.kind;
+    let refused = |said: String, why: String| Status::bad_request(format!("{said} cannot be handled as a {kind}: {why}"));
+    check_kind(&value, call.kind).map_err(|why| refused(said(&value, call.kind), why))?;
     forget_managers(&mut value);
-    typed(value, call.kind, &mut oddities)
+    shaped(value, call.kind, &mut oddities)
         .and_then(|object| {
             let problems = oddities.messages();
             if Strictness::of(call) == Strictness::Strict && !problems.is_empty() {
@@ -141,10 +150,8 @@ pub fn object(call: &Call<'_>) -> Result<Input, Status> {
             };
             Ok(Input { object, warnings })
         })
-        .map_err(|why| {
-            let kind = &call.kind.kind;
-            Status::bad_request(format!("{said} cannot be handled as a {kind}: {why}"))
-        })
+        // By now it says what it is expected to be.
+        .map_err(|why| refused(said(&Value::Null, call.kind), why))
 }
 
 /// What a value says it is; what it does not say is what is expected.
@@ -162,20 +169,45 @@ fn said(value: &Value, expected: &Kind) -> String {
 /// # Errors
 /// When it is of another kind, or a field has the wrong type.
 pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value, String> {
-    let given = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    check_kind(&value, kind)?;
+    shaped(value, kind, oddities)
+}
+
+/// Checks what a value says it is.
+fn check_kind(value: &Value, kind: &Kind) -> Result<(), String> {
+    let given = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
     let (given_kind, given_version) = (given("kind"), given("apiVersion"));
-    let api_version = kind.api_version();
     if kind.custom.is_some() && (given_kind.is_empty() || given_version.is_empty()) {
         return Err("Object 'Kind' and 'apiVersion' must be set".to_owned());
     }
-    if !given_version.is_empty() && given_version != api_version {
+    if !given_version.is_empty() && given_version != kind.api_version() {
+        // Go types of definitions, and of what they bring, are registered elsewhere.
+        let is_legacy = kind.custom.is_none() && kind.group != "apiextensions.k8s.io";
+        let scheme = if is_legacy {
+            " in scheme \"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30\""
+        } else {
+            ""
+        };
         return Err(format!(
-            "no kind \"{given_kind}\" is registered for version \"{given_version}\""
+            "no kind \"{given_kind}\" is registered for version \"{given_version}\"{scheme}"
         ));
     }
     if !given_kind.is_empty() && given_kind != kind.kind {
-        return Err(format!("converting (v1.{given_kind}) to ({}): unknown conversion", kind.kind));
+        // The packages of Go types, by the version and by the group.
+        let package = match kind.group.split_once('.').map_or(&*kind.group, |(first, _)| first) {
+            "" | "events" => "core",
+            other => other,
+        };
+        let (version, wanted) = (&kind.version, &kind.kind);
+        return Err(format!(
+            "converting ({version}.{given_kind}) to ({package}.{wanted}): unknown conversion"
+        ));
     }
+    Ok(())
+}
+
+/// Brings a value into the stored form of a kind, whatever it says it is.
+fn shaped(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value, String> {
     let value = if value.is_null() { Value::Object(Map::new()) } else { value };
     let Value::Object(mut fields) = value else {
         return Err("json: cannot unmarshal into Go value: it is no object".to_owned());
@@ -189,7 +221,7 @@ pub fn typed(value: Value, kind: &Kind, oddities: &mut Oddities) -> Result<Value
     };
     let mut object = Map::new();
     object.insert("kind".to_owned(), kind.kind.as_str().into());
-    object.insert("apiVersion".to_owned(), api_version.into());
+    object.insert("apiVersion".to_owned(), kind.api_version().into());
     if let Value::Object(mut fields) = body {
         object.append(&mut fields);
     }

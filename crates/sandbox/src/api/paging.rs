@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Call;
 use super::selector::Selector;
 use crate::Status;
+use crate::go_json::syntax;
 use crate::store::{Key, Object};
 
 /// The version of continue tokens, which is theirs alone.
@@ -60,7 +61,10 @@ impl Token {
         let invalid = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
         let bytes = bytes.map_err(|_| invalid("illegal base64 data"))?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|_| invalid("it is no JSON"))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
+            let fault = syntax::fault(&bytes);
+            invalid(&fault.unwrap_or_else(|| error.to_string()))
+        })?;
         if value.get("v").and_then(Value::as_str) != Some(TOKENS) {
             return Err(invalid("server does not recognize this encoded version"));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::input::{self, Strictness};
 use super::reply::Reply;
@@ -114,7 +114,38 @@ fn shown(format: Format, patch: &Value, patched: impl FnOnce() -> Result<Value, 
     if format == Format::Strategic {
         return go_json::printed(patch);
     }
-    patched().unwrap_or_default().to_string()
+    in_go_order(patched().unwrap_or_default()).to_string()
+}
+
+/// What a patch leaves, as the real server has it: that sorts the fields of what it merged, and leaves the others as Go writes them.
+fn in_go_order(mut patched: Value) -> Value {
+    const METADATA: [&str; 15] = [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+    ];
+    if let Some(Value::Object(metadata)) = patched.get_mut("metadata") {
+        let known = METADATA.into_iter();
+        let mut ordered: Map<String, Value> = known.filter_map(|field| metadata.remove_entry(field)).collect();
+        ordered.append(metadata);
+        *metadata = ordered;
+    }
+    if let Value::Object(fields) = &mut patched {
+        fields.sort_keys();
+    }
+    patched
 }
 
 /// 422 for a patch that leaves no object of its kind.
@@ -128,17 +159,9 @@ fn parse(body: &Body, oddities: &mut Oddities) -> Result<Value, Status> {
         Body::Value(value) => Ok(value.clone()),
         Body::Bytes(_) if body.is_empty() => Err(Status::bad_request("error decoding patch: unexpected end of JSON input")),
         Body::Bytes(bytes) => {
-            decode::parse(bytes, oddities).map_err(|error| Status::bad_request(format!("error decoding patch: {}", unread(&error))))
+            decode::parse(bytes, oddities).map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))
         }
     }
-}
-
-/// What is wrong with JSON that cannot be parsed.
-fn unread(error: &serde_json::Error) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    error.to_string()
 }
 
 fn apply(format: Format, schema: &str, before: &Value, patch: &Value) -> Result<Value, Error> {

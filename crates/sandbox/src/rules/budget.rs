@@ -20,9 +20,15 @@ impl Rules for Budgets {
     fn validate(&self, object: &Value, causes: &mut Vec<Cause>) {
         let spec = object.get("spec").cloned().unwrap_or_default();
         if spec.get("minAvailable").is_some() && spec.get("maxUnavailable").is_some() {
+            // The fields as they are called before they are JSON.
+            let given = |field: &str| spec.get(field).cloned().unwrap_or_default();
+            let shown = json!({
+                "MinAvailable": given("minAvailable"), "Selector": given("selector"), "MaxUnavailable": given("maxUnavailable"),
+                "UnhealthyPodEvictionPolicy": given("unhealthyPodEvictionPolicy"),
+            });
             causes.push(Cause::invalid(
                 "spec",
-                &spec,
+                &shown,
                 "minAvailable and maxUnavailable cannot be both set",
             ));
         }

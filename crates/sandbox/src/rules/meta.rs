@@ -157,12 +157,29 @@ fn owners(object: &Value, causes: &mut Vec<Cause>) {
         .filter(|owner| owner.get("controller") == Some(&Value::Bool(true)));
     if controllers.count() > 1 {
         let complaint = "Only one reference can have Controller set to true";
-        causes.push(Cause::invalid(path, &json!(list), complaint));
+        let list: Value = list.iter().map(shown_owner).collect();
+        causes.push(Cause::invalid(path, &list, complaint));
     }
 }
 
-/// Rules for changed metadata: what may never change.
+/// An owner with its fields in the order of the Go type, in which refusals show it.
+fn shown_owner(owner: &Value) -> Value {
+    let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let given = fields
+        .into_iter()
+        .filter_map(|field| Some((field.to_owned(), owner.get(field)?.clone())));
+    Value::Object(given.collect())
+}
+
+/// Rules for changed metadata: what may never change. The real server checks it with all objects' metadata, and again with its kind's.
 pub fn validate_update(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+    for _ in ["any", "own"] {
+        unchanged(object, old, causes);
+        annotations(object, causes);
+    }
+}
+
+fn unchanged(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     for field in [
         "name",
         "namespace",

@@ -12,7 +12,9 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
+use super::path::Path;
 use super::{Field, Presence, Type, lookup, quantity, time};
+use crate::go_json::syntax;
 
 /// What is odd about an object without making it unreadable.
 #[derive(Debug, Default)]
@@ -36,15 +38,13 @@ impl Oddities {
 ///
 /// # Errors
 /// When it is no JSON, or nested too deeply.
-pub fn parse(bytes: &[u8], oddities: &mut Oddities) -> Result<Value, serde_json::Error> {
+pub fn parse(bytes: &[u8], oddities: &mut Oddities) -> Result<Value, String> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Node {
-        path: &Path::Root,
-        oddities,
-    }
-    .deserialize(&mut reader)?;
-    reader.end()?;
-    Ok(value)
+    let path = &Path::Root;
+    let parsed = Node { path, oddities }.deserialize(&mut reader);
+    let ended = parsed.and_then(|value| reader.end().map(|()| value));
+    // What Go accepts is too deep, or is no text.
+    ended.map_err(|error| syntax::fault(bytes).unwrap_or_else(|| error.to_string()))
 }
 
 /// Brings an object of a named type into its stored form.
@@ -78,24 +78,6 @@ pub fn depth(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
         _ => 0,
-    }
-}
-
-/// Where in an object one is.
-enum Path<'a> {
-    Root,
-    Field(&'a Path<'a>, &'a str),
-    Index(&'a Path<'a>, usize),
-}
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Root => Ok(()),
-            Self::Field(Self::Root, name) => f.write_str(name),
-            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
-            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
-        }
     }
 }
 
@@ -215,9 +197,10 @@ fn convert(value: &mut Value, ty: &Type, path: &Path<'_>, oddities: &mut Odditie
             }
             Value::String(normal)
         }
-        (Type::Int32, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX))?,
-        (Type::Int64, Value::Number(number)) => whole(number, path, i64::MIN..=i64::MAX)?,
-        (Type::IntOrString, Value::Number(number)) => whole(number, path, i64::from(i32::MIN)..=i64::from(i32::MAX))?,
+        (Type::Int64, Value::Number(number)) => whole(number, ty, path, i64::MIN..=i64::MAX)?,
+        (Type::Int32 | Type::IntOrString, Value::Number(number)) => {
+            whole(number, &Type::Int32, path, i64::from(i32::MIN)..=i64::from(i32::MAX))?
+        }
         (Type::IntOrString, Value::String(_)) => return Ok(()),
         (Type::Time, Value::String(text)) if time::is_normal(text) => return Ok(()),
         (Type::MicroTime, Value::String(text)) if time::is_normal_micro(text) => return Ok(()),
@@ -244,7 +227,7 @@ fn structure(map: &mut Map<String, Value>, name: &str, path: &Path<'_>, oddities
         let Some(field) = fields.find(|field| field.name == name) else {
             continue;
         };
-        is_tidy &= written(value, field, &Path::Field(path, name), oddities)?;
+        is_tidy &= written(value, field, &Path::Member(path, shape.name, name), oddities)?;
     }
     if !is_tidy {
         let mut fields = shape.fields.iter();
@@ -321,12 +304,10 @@ fn table(map: &mut Map<String, Value>, element: &Type, path: &Path<'_>, oddities
     Ok(())
 }
 
-fn whole(number: &Number, path: &Path<'_>, range: std::ops::RangeInclusive<i64>) -> Result<Value, String> {
+fn whole(number: &Number, ty: &Type, path: &Path<'_>, range: std::ops::RangeInclusive<i64>) -> Result<Value, String> {
     match number.as_i64() {
         Some(value) if range.contains(&value) => Ok(value.into()),
-        _ => Err(format!(
-            "json: cannot unmarshal number {number} into Go struct field {path} of type int"
-        )),
+        _ => Err(unfit(&format!("number {number}"), ty, path)),
     }
 }
 
@@ -393,17 +374,32 @@ fn mismatch(value: &Value, ty: &Type, path: &Path<'_>) -> String {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    let wanted = match ty {
-        Type::String | Type::Bytes => "string".to_owned(),
+    unfit(given, ty, path)
+}
+
+fn unfit(given: &str, ty: &Type, path: &Path<'_>) -> String {
+    let wanted = in_go(ty);
+    match path {
+        Path::Root => format!("json: cannot unmarshal {given} into Go value of type {wanted}"),
+        path => format!(
+            "json: cannot unmarshal {given} into Go struct field {} of type {wanted}",
+            path.in_go()
+        ),
+    }
+}
+
+fn in_go(ty: &Type) -> String {
+    match ty {
+        Type::String => "string".to_owned(),
+        Type::Bytes => "[]uint8".to_owned(),
         Type::Bool => "bool".to_owned(),
         Type::Int32 => "int32".to_owned(),
         Type::Int64 => "int64".to_owned(),
         Type::Struct(name) => format!("v1.{name}"),
-        Type::List(..) => "list".to_owned(),
-        Type::Map(..) => "map".to_owned(),
+        Type::List(item, _) => format!("[]{}", in_go(item)),
+        Type::Map(item, _) => format!("map[string]{}", in_go(item)),
         other => format!("{other:?}").to_lowercase(),
-    };
-    format!("json: cannot unmarshal {given} into Go struct field {path} of type {wanted}")
+    }
 }
 
 #[cfg(test)]
