@@ -10,6 +10,7 @@ mod config;
 mod duration;
 mod kube;
 mod leader_election;
+mod numbers;
 mod tls;
 
 use std::ffi::OsString;
@@ -105,10 +106,10 @@ pub fn parse_from<T: Parser>(arguments: impl IntoIterator<Item = impl Into<OsStr
 
 fn parse<T: Parser>(command: Command, arguments: Vec<OsString>) -> Result<T, Instead> {
     // As pflag's: what is said last counts.
-    let command = command.args_override_self(true);
+    let command = numbers::may_be_negative(command.args_override_self(true));
     let arguments = config::with_file(&command, arguments)?;
-    let matches = command.clone().try_get_matches_from(&arguments)?;
-    let parsed = T::from_arg_matches(&matches).map_err(|error| error.format(&mut command.clone()))?;
+    let matches = command.clone().try_get_matches_from(&arguments).map_err(numbers::in_words)?;
+    let parsed = T::from_arg_matches(&matches).map_err(|error| error.format(&mut config::given(&command, &matches, &arguments)))?;
     let printed = config::printed(&command, &matches, &arguments);
     printed.map_or(Ok(parsed), |file| Err(Instead::Configuration(file)))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bailiff_model::Wall;
 use http::uri::Scheme;
 use kube::client::Body;
-use kube::config::{InClusterError, Kubeconfig, KubeconfigError};
+use kube::config::{Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::Clock;
@@ -75,8 +75,7 @@ pub enum Error {
 #[error("kubeconfig: {kubeconfig}; pod: {pod}")]
 pub struct Neither {
     kubeconfig: Flaw,
-    /// kube's words have those of their causes in them.
-    pod: InClusterError,
+    pod: Flaw,
 }
 
 /// An API server, as it is shown: two that are shown alike are the same.
@@ -178,7 +177,7 @@ fn infer() -> Result<Config, Error> {
     }
     let in_cluster = |error: KubeconfigError| {
         Config::incluster().map_err(|pod| {
-            let kubeconfig = error.into();
+            let (kubeconfig, pod) = (error.into(), pod.into());
             Error::Infer(Neither { kubeconfig, pod })
         })
     };

@@ -72,6 +72,14 @@ pub(super) fn printed(command: &Command, matches: &ArgMatches, arguments: &[OsSt
     Some(file)
 }
 
+/// The command that was chosen, as it calls itself in its usage.
+pub(super) fn given(command: &Command, matches: &ArgMatches, arguments: &[OsString]) -> Command {
+    let mut command = command.clone();
+    command.build();
+    let (leaf, ..) = leaf(&command, matches, arguments);
+    leaf
+}
+
 /// The command that was chosen, what was given to it, and where its own arguments begin.
 fn leaf<'a>(command: &Command, matches: &'a ArgMatches, arguments: &[OsString]) -> (Command, &'a ArgMatches, usize) {
     let (mut leaf, mut matches) = (command.clone(), matches);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::Config;
 use kube::client::AuthError;
-use kube::config::KubeconfigError;
+use kube::config::{InClusterError, KubeconfigError};
 use tower::BoxError;
 
 /// In kube's words, which have those of their causes in them, but for those that quote.
@@ -24,10 +24,21 @@ impl Flaw {
     }
 }
 
+impl From<InClusterError> for Flaw {
+    fn from(error: InClusterError) -> Self {
+        Self(match error {
+            // It does not say which: those that are in every pod.
+            InClusterError::ReadEnvironmentVariable(_) => "KUBERNETES_SERVICE_HOST is not set, so this is none".to_owned(),
+            error => error.to_string(),
+        })
+    }
+}
+
 impl From<KubeconfigError> for Flaw {
     fn from(error: KubeconfigError) -> Self {
         Self(match error {
             // It shows the lines around, and what stands where something else is expected.
+            KubeconfigError::ReadConfig(error, file) => format!("cannot read '{}': {error}", file.display()),
             KubeconfigError::Parse(error) => format!("failed to parse kubeconfig YAML{}", place(&error)),
             error => error.to_string(),
         })

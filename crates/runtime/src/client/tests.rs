@@ -3,6 +3,7 @@
 use std::env::VarError;
 use std::process::Command;
 
+use kube::config::InClusterError;
 use serde_json::json;
 
 use super::*;
@@ -199,12 +200,12 @@ fn a_plugin_is_told_of_the_cluster_and_of_whether_anybody_is_there() {
 #[test]
 fn who_finds_no_configuration_is_told_why_of_both_places_and_once() {
     let neither = Neither {
-        kubeconfig: KubeconfigError::CurrentContextNotSet.into(),
-        pod: InClusterError::ReadEnvironmentVariable(VarError::NotPresent),
+        kubeconfig: KubeconfigError::ReadConfig(std::io::ErrorKind::NotFound.into(), "/no/config".into()).into(),
+        pod: InClusterError::ReadEnvironmentVariable(VarError::NotPresent).into(),
     };
     let begin = "no --kubeconfig, and neither a default kubeconfig nor what a pod has can be used";
-    let pod = "failed to read an incluster environment variable: environment variable not found";
-    let message = format!("{begin}: kubeconfig: failed to determine current context; pod: {pod}");
+    let pod = "KUBERNETES_SERVICE_HOST is not set, so this is none";
+    let message = format!("{begin}: kubeconfig: cannot read '/no/config': entity not found; pod: {pod}");
     assert_eq!(chain(&Error::Infer(neither)), message);
 }
 
