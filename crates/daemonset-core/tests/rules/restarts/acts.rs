@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use bailiff_daemonset_core::{FailureKind, Input, Watched};
+use bailiff_model::{Hold, HoldReason, HoldScope, Holds};
 use serde_json::{Value, json};
 
 use super::Life;
-use crate::model::{ANSWERS, PODS, REVISIONS, all_pods, merge, path_of, scope, some_pods};
+use crate::model::{ANSWERS, DAEMONSETS, PODS, REVISIONS, all_pods, merge, path_of, scope, some_pods};
 
 impl Life {
     fn one_of<T: Clone>(&mut self, items: &[T]) -> T {
@@ -199,9 +200,10 @@ impl Life {
             let (watch, reason) = (Watched::Pods(scope()), "slow".to_owned());
             self.cluster.feed(Input::WatchStale { watch, reason });
         }
-        // What happens to pods meanwhile comes after the list.
+        // What happens to pods meanwhile comes after the list; and of a watch that ends, as it does with the last DaemonSet, no list does.
+        let is_wild = self.is_wild;
         for _ in 0..self.dice.roll(20) {
-            self.deliver(|stream| *stream != PODS);
+            self.deliver(|stream| *stream != PODS && !(is_wild && *stream == DAEMONSETS));
         }
         if is_stale {
             let by = Duration::from_secs(70 * self.dice.roll(8));
@@ -254,6 +256,74 @@ impl Life {
         // Names of pods are drawn, and may be taken; that another name is taken is only said if it is true.
         if kind != FailureKind::AlreadyExists || what == "create pods" {
             self.cluster.failures.push((what, kind));
+        }
+    }
+
+    // === what happens in wild histories only ===
+
+    pub(super) fn act_wildly(&mut self) {
+        match self.dice.roll(12) {
+            0..=3 => {
+                self.cluster.creates_wait = !self.cluster.creates_wait;
+                let most = self.dice.roll(3) as usize;
+                self.cluster.send(most);
+            }
+            4..=6 => self.pause(),
+            7 | 8 => self.go_stale(),
+            9 | 10 => self.cluster.feed(Input::WatchFresh(Watched::Nodes)),
+            _ => self.make_daemonset_anew(),
+        }
+    }
+
+    /// The opposite of what wild acts have begun.
+    pub(super) fn calm_down(&mut self) {
+        self.cluster.creates_wait = false;
+        self.cluster.feed(Input::Braked(Holds::NONE));
+        self.cluster.feed(Input::WatchFresh(Watched::Nodes));
+    }
+
+    fn go_stale(&mut self) {
+        let (watch, reason) = (Watched::Nodes, "slow".to_owned());
+        self.cluster.feed(Input::WatchStale { watch, reason });
+    }
+
+    /// Pods of all nodes, of one or of none are held.
+    fn pause(&mut self) {
+        let hold = Hold {
+            reason: HoldReason::Paused,
+            detail: "wild".to_owned(),
+            since: self.cluster.now.wall,
+            until: None,
+        };
+        let node = format!("n{}", self.dice.roll(4));
+        let scopes = [None, Some(HoldScope::All), Some(HoldScope::Node(node.as_str().into()))];
+        let holds = self.one_of(&scopes).map(|scope| (scope, hold)).into_iter().collect();
+        self.cluster.feed(Input::Braked(holds));
+    }
+
+    /// The DaemonSet is deleted, with what belongs to it or without, and another one of its name comes.
+    fn make_daemonset_anew(&mut self) {
+        if self.dice.roll(2) == 0 {
+            let owned = |path: &&String| path.starts_with("pods/") || path.starts_with("controllerrevisions/");
+            let owned: Vec<String> = self.cluster.objects.keys().filter(owned).cloned().collect();
+            for path in owned {
+                self.let_go(&path);
+            }
+        }
+        self.cluster.remove("daemonsets/ds");
+        self.cluster.add_daemonset("ds", json!({}));
+    }
+
+    pub(super) fn collect_orphans_of_the_dead(&mut self) {
+        let uid = json!(&*self.cluster.daemonset().uid);
+        let is_of_another = |object: &Value| {
+            let owner = &object["metadata"]["ownerReferences"][0]["uid"];
+            !owner.is_null() && *owner != uid
+        };
+        let dead = self.cluster.objects.iter().filter(|(_, object)| is_of_another(object));
+        let dead: Vec<String> = dead.map(|(path, _)| path.clone()).collect();
+        for path in dead {
+            self.cluster.remove(&path);
         }
     }
 }
