@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bailiff_cel::{Authority, Check, Decision, EvalError, Host, Meter, Value as Cel};
-use serde_json::Value;
-
 use super::Form;
 use super::policy::{Expression, Policy};
 use super::sight::Sight;
+use crate::Object;
+use bailiff_cel::{Authority, Check, Decision, EvalError, Host, Meter, Value as Cel};
 
 /// What one expression may cost.
 const PER_EXPRESSION: u64 = 1_000_000;
@@ -17,6 +16,8 @@ const PER_EXPRESSION: u64 = 1_000_000;
 const BUDGET: u64 = 10_000_000;
 /// What the conditions of a policy may cost together.
 const CONDITIONS_BUDGET: u64 = 2_500_000;
+/// What an evaluation costs beside its expressions.
+const ONCE: u64 = 100;
 /// Bytes of a message that an expression gives.
 const MOST_MESSAGE_BYTES: usize = 5 * 1024;
 
@@ -35,7 +36,7 @@ pub enum Finding {
 }
 
 /// What a policy finds fault with.
-pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Value) -> Vec<Finding> {
+pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Option<&Object>) -> Vec<Finding> {
     let scene = Scene {
         policy,
         sight,
@@ -43,14 +44,11 @@ pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Value) 
         params,
         known: RefCell::default(),
     };
-    let refused = |message| Finding::Refused {
-        message,
-        reason: "Invalid",
-    };
+    sight.spend(ONCE);
     match scene.conditions() {
         Ok(true) => {}
         Ok(false) => return Vec::new(),
-        Err(why) if policy.fails => return vec![refused(why)],
+        Err(why) if policy.fails => return vec![invalid(why)],
         Err(_) => return Vec::new(),
     }
     let mut budget = BUDGET;
@@ -65,14 +63,16 @@ pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Value) 
                     .and_then(|expression| scene.message(expression, &mut budget));
                 let own = || Some(validation.message.clone()).filter(|message| !message.is_empty());
                 let message = told.or_else(own);
+                let message = message.unwrap_or_else(|| format!("failed expression: {}", validation.expression.text.trim()));
+                sight.spend(message.len() as u64 / 10);
                 findings.push(Finding::Refused {
-                    message: message.unwrap_or_else(|| format!("failed expression: {}", validation.expression.text.trim())),
+                    message,
                     reason: validation.reason,
                 });
             }
-            Err(Fault::Spent) if policy.fails => return vec![refused(SPENT.to_owned())],
+            Err(Fault::Spent) if policy.fails => return vec![spent()],
             Err(Fault::Spent) => return Vec::new(),
-            Err(Fault::Failed(why)) if policy.fails => findings.push(refused(why)),
+            Err(Fault::Failed(why)) if policy.fails => findings.push(invalid(why)),
             Err(Fault::Failed(_)) => {}
         }
     }
@@ -87,11 +87,24 @@ pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Value) 
     findings
 }
 
-const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
+fn invalid(message: String) -> Finding {
+    Finding::Refused {
+        message,
+        reason: "Invalid",
+    }
+}
+
+/// The budget is spent.
+pub fn spent() -> Finding {
+    invalid(SPENT.to_owned())
+}
+
+/// Of the budget of the policy, or of the request.
+pub const SPENT: &str = "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Why an expression has no value.
 enum Fault {
-    /// The budget of the whole is spent.
+    /// The budget of the whole, or of the request, is spent.
     Spent,
     /// This one has none.
     Failed(String),
@@ -102,7 +115,7 @@ struct Scene<'a> {
     policy: &'a Policy,
     sight: &'a Sight<'a>,
     form: &'a Form,
-    params: Value,
+    params: Option<&'a Object>,
     /// What was asked for before.
     known: RefCell<BTreeMap<String, Result<Cel, EvalError>>>,
 }
@@ -113,11 +126,12 @@ impl Scene<'_> {
             Ok(program) => program,
             Err(why) => return Err(Fault::Failed(format!("compilation error: {why}"))),
         };
-        let allowed = PER_EXPRESSION.min(*budget);
+        let allowed = PER_EXPRESSION.min(*budget).min(self.sight.left());
         let mut meter = Meter::new(allowed);
         let outcome = program.evaluate(self, &mut meter);
-        *budget = budget.saturating_sub(allowed - meter.left());
-        if *budget == 0 {
+        let spent = allowed - meter.left();
+        *budget = budget.saturating_sub(spent);
+        if !self.sight.spend(spent) || *budget == 0 {
             return Err(Fault::Spent);
         }
         outcome.map_err(|error| Fault::Failed(format!("expression '{}' resulted in error: {error}", expression.text)))
@@ -156,12 +170,20 @@ impl Scene<'_> {
             return self.variable_of(variable, meter);
         }
         match name {
-            // Each set of parameters is read for each binding that uses it, so whoever uses it pays.
-            "params" => Cel::from_json_within(&self.params, meter),
+            "params" => self.read_params(meter),
             "authorizer" => authority(Authority::Authorizer(Check::default())),
             "authorizer.requestResource" => authority(Authority::Resource(self.sight.own_check())),
             _ => self.sight.value(self.form, name),
         }
+    }
+
+    /// Each set of parameters is read for each binding that uses it, so whoever uses it pays: to parse it, and for what it holds.
+    fn read_params(&self, meter: &mut Meter) -> Result<Cel, EvalError> {
+        let (Some(kind), Some(object)) = (&self.policy.param_kind, self.params) else {
+            return Ok(Cel::Null);
+        };
+        meter.charge_text(object.json().len())?;
+        Cel::from_json_within(&self.sight.world.read(kind, object), meter)
     }
 
     fn variable_of(&self, name: &str, meter: &mut Meter) -> Result<Cel, EvalError> {

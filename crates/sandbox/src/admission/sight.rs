@@ -1,6 +1,6 @@
 //! What expressions see of a request, whichever policy they belong to.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use bailiff_cel::{Check, EvalError, Value as Cel};
@@ -15,18 +15,32 @@ pub struct Sight<'a> {
     pub attributes: &'a Attributes<'a>,
     /// What else may be looked at.
     pub world: &'a dyn World,
+    /// What they may still cost.
+    left: Cell<u64>,
     /// By the version of the object, and the name.
     seen: RefCell<BTreeMap<String, Result<Cel, EvalError>>>,
 }
 
 impl<'a> Sight<'a> {
-    /// What is to be seen of a request.
-    pub fn new(attributes: &'a Attributes<'a>, world: &'a dyn World) -> Self {
+    /// What is to be seen of a request, by policies that may cost so many steps together.
+    pub fn new(attributes: &'a Attributes<'a>, world: &'a dyn World, budget: u64) -> Self {
         Self {
             attributes,
             world,
+            left: Cell::new(budget),
             seen: RefCell::default(),
         }
+    }
+
+    /// What policies may still cost.
+    pub fn left(&self) -> u64 {
+        self.left.get()
+    }
+
+    /// Takes of it, down to nothing; whether something is left.
+    pub fn spend(&self, steps: u64) -> bool {
+        self.left.set(self.left.get().saturating_sub(steps));
+        self.left.get() > 0
     }
 
     /// The value of a name, where the object is in this form.

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::authz;
 use super::kinds::Kind;
-use super::selector::Selector;
 use super::{Call, options};
 use crate::admission::policy::ParamKind;
 use crate::admission::{self, Attributes, Form, Policies, World};
@@ -276,24 +275,27 @@ impl World for Present<'_> {
         kinds.of_kind(&kind.api_version, &kind.kind).map(|kind| kind.namespaced)
     }
 
-    fn object(&self, kind: &ParamKind, namespace: &str, name: &str) -> Option<Value> {
+    fn object(&self, kind: &ParamKind, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let kinds = self.call.sandbox.kinds();
         let kind = kinds.of_kind(&kind.api_version, &kind.kind)?;
-        let object = self.store.get(&kind.storage, &Key::new(namespace, name))?;
-        Some(shown(kind, object.value()))
+        self.store.get(&kind.storage, &Key::new(namespace, name)).cloned()
     }
 
-    fn objects(&self, kind: &ParamKind, namespace: &str, selector: &Selector) -> Vec<Value> {
+    fn objects(&self, kind: &ParamKind, namespace: &str) -> Vec<Arc<Object>> {
         let kinds = self.call.sandbox.kinds();
-        let Some(kind) = kinds.of_kind(&kind.api_version, &kind.kind) else {
-            return Vec::new();
-        };
-        let Some(table) = self.store.table(&kind.storage) else {
-            return Vec::new();
-        };
-        let meant = |object: &&Arc<Object>| selector.matches(object);
-        let objects = table.in_namespace(namespace).filter(meant);
-        objects.map(|object| shown(kind, object.value())).collect()
+        let kind = kinds.of_kind(&kind.api_version, &kind.kind);
+        let table = kind.and_then(|kind| self.store.table(&kind.storage));
+        table
+            .into_iter()
+            .flat_map(|table| table.in_namespace(namespace))
+            .cloned()
+            .collect()
+    }
+
+    fn read(&self, kind: &ParamKind, object: &Object) -> Value {
+        let kinds = self.call.sandbox.kinds();
+        let kind = kinds.of_kind(&kind.api_version, &kind.kind);
+        kind.map_or(Value::Null, |kind| shown(kind, object.value()))
     }
 
     fn namespace(&self, name: &str) -> Option<Value> {
