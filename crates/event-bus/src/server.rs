@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 mod gate;
 mod hub;
+mod intake;
 mod metrics;
 mod places;
 mod publish;

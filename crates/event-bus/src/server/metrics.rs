@@ -21,6 +21,8 @@ use crate::record::ShardStatus;
 
 /// Kind of a refused message that the contract does not allow.
 pub(super) const INVALID: &str = "invalid";
+/// Kind of the refusal of a message that finds no room.
+pub(super) const MESSAGES: &str = "messages";
 /// Kind of the refusal of one subscriber too many.
 pub(super) const SUBSCRIBERS: &str = "subscribers";
 /// Kind of the end of a subscription that takes nothing of its set.
@@ -29,7 +31,7 @@ pub(super) const UNREAD: &str = "unread";
 /// Label of refusals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
-    /// `Refusal::kind`, [`INVALID`], [`SUBSCRIBERS`] or [`UNREAD`].
+    /// `Refusal::kind`, [`INVALID`], [`MESSAGES`], [`SUBSCRIBERS`] or [`UNREAD`].
     kind: &'static str,
 }
 
@@ -80,7 +82,7 @@ impl Metrics {
     }
 
     fn begin(&self) {
-        let kinds = Refusal::KINDS.into_iter().chain([INVALID, SUBSCRIBERS, UNREAD]);
+        let kinds = Refusal::KINDS.into_iter().chain([INVALID, MESSAGES, SUBSCRIBERS, UNREAD]);
         at_zero(&self.refusals, kinds.map(|kind| RefusalLabels { kind }));
         for topic in Topic::ALL.map(Topic::as_str) {
             at_zero(&self.published, [TopicLabels { topic }]);

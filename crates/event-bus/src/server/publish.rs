@@ -90,8 +90,11 @@ impl Session {
                 };
                 answered.map(Some).inspect_err(|refused| self.hub.say(&self.caller, refused))
             }
-            // The caller broke off; nobody hears this.
-            Event::Message(Err(status)) => Err(status),
+            // The caller broke off, and nobody hears this; or what it says finds no room.
+            Event::Message(Err(status)) => {
+                self.hub.say(&self.caller, &status);
+                Err(status)
+            }
         }
     }
 

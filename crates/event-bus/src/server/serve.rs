@@ -12,6 +12,7 @@ use tonic::Request;
 use tonic::service::Routes;
 
 use super::Server;
+use super::intake::Intake;
 use crate::access::Roles;
 
 /// How long connections may take to end after all streams were ended. Only a health watch or a dead peer takes any time.
@@ -49,7 +50,10 @@ impl Server {
     pub(super) async fn serve_as<T: EventBus>(self, service: EventBusServer<T>, port: Port, stop: CancellationToken) {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<EventBusServer<Self>>().await;
-        let routes = Routes::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX)).add_service(service);
+        let metrics = &self.inner.metrics;
+        let service = Intake::new(service, metrics);
+        let health_service = Intake::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX), metrics);
+        let routes = Routes::new(health_service).add_service(service);
         let serving = port.serve(routes.prepare().into_axum_router(), stop.clone());
         let stopped = async {
             stop.cancelled().await;

@@ -2,6 +2,7 @@
 
 use bailiff_event_bus::{Bus, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
+use bailiff_proto::v1 as pb;
 use bailiff_runtime::{Clock, Seed};
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::HealthCheckRequest;
@@ -146,4 +147,32 @@ fn what_is_wrong_about_tls_is_refused_with_exit_code_64() {
             assert!(said.contains(part), "{args:?}: {said} lacks {part}");
         }
     }
+}
+
+/// What a port lets in is bounded before it is decoded.
+#[tokio::test]
+async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
+    let (clock, seed) = (Clock::system(), Seed::new(1));
+    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    let open = pb::OpenSession {
+        topic: Topic::NodeHealth.to_string(),
+        shard_count: 1,
+        producer: "x".repeat(20_000),
+        ..pb::OpenSession::default()
+    };
+    let step = Some(pb::publish_request::Step::Open(open));
+    let requests = futures::stream::iter([pb::PublishRequest { step }]);
+    let mut client = pb::event_bus_client::EventBusClient::connect(url).await.unwrap();
+    let refused = match client.publish(requests).await {
+        Ok(answers) => answers.into_inner().message().await.expect_err("it is too long"),
+        Err(refused) => refused,
+    };
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
+    assert!(refused.message().ends_with("wanted at most 16384 bytes"), "{refused:?}");
+    stop.cancel();
+    serving.await.unwrap();
 }
