@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Notify;
 use tonic::{Request, Response, Status, Streaming};
 
+mod answers;
 mod gate;
 mod hub;
 mod intake;

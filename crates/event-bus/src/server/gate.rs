@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bailiff_model::Topic;
 use bailiff_runtime::tls::{Peer, Standing};
-use tonic::{Request, Status};
+use tonic::{Extensions, Request, Status};
 
 use super::metrics::Metrics;
 use super::status::{self, DENIED};
@@ -32,9 +32,17 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn of<T>(gate: &Gate, request: &Request<T>) -> Self {
-        let peer = request.extensions().get::<Peer>();
         Self {
             gate: gate.clone(),
+            ..Self::ungated(request.extensions())
+        }
+    }
+
+    /// Who it is, where no gate stands before it.
+    pub(super) fn ungated(extensions: &Extensions) -> Self {
+        let peer = extensions.get::<Peer>();
+        Self {
+            gate: Gate::Open,
             standing: peer.map(|peer| peer.standing.clone()),
             address: peer.and_then(|peer| peer.address),
         }

@@ -295,7 +295,7 @@ impl Hub {
         let mut state = self.lock();
         state.places.take(&party).map_err(|full| {
             self.metrics.refused(SUBSCRIBERS);
-            status::with_kind(Status::resource_exhausted(full.to_string()), SUBSCRIBERS)
+            status::of_full("subscribers", &full, SUBSCRIBERS)
         })?;
         state.last_subscriber += 1;
         let number = state.last_subscriber;

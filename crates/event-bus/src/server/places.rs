@@ -1,11 +1,11 @@
-//! Places of subscribers: so many, the last of which are not for whoever holds many already.
+//! Places of subscribers, and of unread answers: so many, the last of which are not for whoever holds many already.
 //!
 //! A stage that finds no place knows nothing, and whatever depends on it is held. So nobody takes every place, by mistake or by intent;
 //! and nobody has to say beforehand who needs how many.
 
 use std::collections::BTreeMap;
 
-/// Places in all. For each shard the node-health-monitor and the zone-evictor take one; the daemonset-syncer one until it knows what was
+/// Places of subscribers in all. For each shard the node-health-monitor and the zone-evictor take one; the daemonset-syncer one until it knows what was
 /// said before it; the taint-manager one, and a second one until then. With the most shards that are allowed, which are 256, those are
 /// 1,280 while all begin, and 768 afterwards. No stage has more than 512, so none is told that the rest is for others; and over plain
 /// text, where all may come from one machine and be one party, that gets 1,536. What is left is for people, and for places of the dead,
@@ -27,7 +27,7 @@ pub(super) struct Places {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     /// For anybody.
-    #[error("all {most} places of subscribers are taken, {held} of them by {party}: wait, or end subscriptions that nobody needs")]
+    #[error("all {most} are taken, {held} of them by {party}: wait, or end those that nobody needs")]
     All {
         /// The bound.
         most: usize,
@@ -38,8 +38,8 @@ pub(super) enum Full {
     },
     /// For whoever holds many.
     #[error(
-        "the last {kept_back} of {most} places of subscribers are for those who hold fewer than {kept_back}, and {party} holds {held}: \
-         end those that nobody needs"
+        "the last {kept_back} of {most} are for those who hold fewer than {kept_back}, and {party} holds {held}: end those that nobody \
+         needs"
     )]
     KeptBack {
         /// The bound of all.
@@ -187,14 +187,14 @@ mod tests {
         let refused = places.take("greedy").expect_err("the rest is for others").to_string();
         assert_eq!(
             refused,
-            "the last 2 of 8 places of subscribers are for those who hold fewer than 2, and greedy holds 6: end those that nobody needs"
+            "the last 2 of 8 are for those who hold fewer than 2, and greedy holds 6: end those that nobody needs"
         );
         places.take("a").expect("a place");
         places.take("b").expect("a place");
         let refused = places.take("a").expect_err("all are taken").to_string();
         assert_eq!(
             refused,
-            "all 8 places of subscribers are taken, 1 of them by a: wait, or end subscriptions that nobody needs"
+            "all 8 are taken, 1 of them by a: wait, or end those that nobody needs"
         );
         assert_eq!(places.greatest(), Some(("greedy", 6)));
         places.leave("greedy");
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(places.taken, 7, "what was not taken is not given back");
         let mut none = Places::new(0);
         let refused = none.take("a").expect_err("there are none").to_string();
-        assert_eq!(refused.split(',').next(), Some("all 0 places of subscribers are taken"));
+        assert_eq!(refused.split(',').next(), Some("all 0 are taken"));
         assert_eq!(none.greatest(), None);
     }
 

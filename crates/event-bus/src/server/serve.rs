@@ -12,6 +12,7 @@ use tonic::Request;
 use tonic::service::Routes;
 
 use super::Server;
+use super::answers::Answers;
 use super::intake::Intake;
 use crate::access::Roles;
 
@@ -51,7 +52,7 @@ impl Server {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<EventBusServer<Self>>().await;
         let metrics = &self.inner.metrics;
-        let service = Intake::new(service, metrics);
+        let service = Answers::new(Intake::new(service, metrics), metrics);
         let health_service = Intake::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX), metrics);
         let routes = Routes::new(health_service).add_service(service);
         let serving = port.serve(routes.prepare().into_axum_router(), stop.clone());

@@ -3,6 +3,7 @@
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Status};
 
+use super::places::Full;
 use crate::engine::Refusal;
 use crate::wire;
 
@@ -32,6 +33,11 @@ pub(super) fn of_refusal(refusal: &Refusal) -> Status {
 
 pub(super) fn of_wire(error: &wire::Error) -> Status {
     with_kind(Status::invalid_argument(error.to_string()), "invalid")
+}
+
+/// There is no place of this kind.
+pub(super) fn of_full(places_of: &str, full: &Full, kind: &'static str) -> Status {
+    with_kind(Status::resource_exhausted(format!("places of {places_of}: {full}")), kind)
 }
 
 pub(super) fn with_kind(mut status: Status, kind: &'static str) -> Status {

@@ -106,13 +106,13 @@ async fn whoever_takes_every_place_it_gets_leaves_some_for_others() {
     assert_eq!(open.len(), 6);
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
     assert_eq!(refused.metadata().get(REFUSAL_METADATA).unwrap(), "subscribers");
-    let wanted = "the last 2 of 8 places of subscribers are for those who hold fewer than 2, and spiffe://bailiff/greedy holds 6";
+    let wanted = "places of subscribers: the last 2 of 8 are for those who hold fewer than 2, and spiffe://bailiff/greedy holds 6";
     assert!(refused.message().starts_with(wanted), "{refused:?}");
 
     let first = subscribe(&world, "zone-evictor").await;
     let _second = subscribe(&world, "taint-manager").await.expect("a place is kept for it");
     let refused = refusal(subscribe(&world, "viewer").await);
-    let wanted = "all 8 places of subscribers are taken, 0 of them by spiffe://bailiff/viewer: wait";
+    let wanted = "places of subscribers: all 8 are taken, 0 of them by spiffe://bailiff/viewer: wait";
     assert!(refused.message().starts_with(wanted), "{refused:?}");
     assert!(
         !refused.message().contains("greedy"),
@@ -164,7 +164,7 @@ async fn the_log_names_now_and_then_who_is_refused_and_why() {
         "kind=\"subscribers\"",
         "identity=\"spiffe://bailiff/viewer\"",
         "address=\"10.0.0.1:7\"",
-        "all 0 places of subscribers are taken",
+        "places of subscribers: all 0 are taken",
         "unsaid=0",
     ] {
         assert!(place.contains(part), "{place} lacks {part}");

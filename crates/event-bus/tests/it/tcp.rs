@@ -176,3 +176,44 @@ async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
     stop.cancel();
     serving.await.unwrap();
 }
+
+/// Each is there until it is read, or its connection ends.
+#[tokio::test]
+async fn answers_over_tcp_that_nobody_reads_are_bounded() {
+    let (clock, seed) = (Clock::system(), Seed::new(1));
+    let server = Server::new(ServerOptions::default(), &clock, &seed);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    // What is said of so many shards is longer than what a connection keeps.
+    for topic in [Topic::NodeHealth, Topic::DaemonRollouts] {
+        let options = mk_publishing("monitor", topic, (0, 256), 7);
+        let publisher = publish(&Bus::connect(&url), options, &clock, &seed);
+        publisher.complete();
+        publisher.settled().await;
+    }
+    let endpoint = tonic::transport::Endpoint::from_shared(url.clone()).unwrap();
+    let channel = endpoint.initial_stream_window_size(1024).connect().await.unwrap();
+    let mut unread = Vec::new();
+    let refused = loop {
+        let mut client = tonic::client::Grpc::new(channel.clone());
+        client.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<pb::GetStatusRequest, pb::GetStatusResponse>::default();
+        let path = http::uri::PathAndQuery::from_static("/bailiff.v1.EventBus/GetStatus");
+        let request = tonic::Request::new(pb::GetStatusRequest {});
+        match client.server_streaming(request, path, codec).await {
+            Ok(answer) => unread.push(answer.into_inner()),
+            Err(refused) => break refused,
+        }
+        assert!(unread.len() < 100, "no end of it");
+    };
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused:?}");
+    assert_eq!(unread.len(), 48);
+    for mut answer in unread.drain(..) {
+        while answer.message().await.unwrap().is_some() {}
+    }
+    Bus::connect(&url).status().await.expect("what was read makes room");
+    stop.cancel();
+    serving.await.unwrap();
+}
