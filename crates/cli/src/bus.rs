@@ -101,6 +101,14 @@ struct Unreached {
     advice: String,
 }
 
+/// The bus said no, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("the bus refused {rpc}: {why}")]
+struct Refused {
+    rpc: &'static str,
+    why: String,
+}
+
 // === impl Unreached ===
 
 impl Unreached {
@@ -118,6 +126,23 @@ impl Unreached {
         let bus = flags.bus.to_string();
         let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
         Some(Self { what, bus, why, advice })
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        let BusError::Refused { rpc, source } = error.downcast_ref()? else {
+            return None;
+        };
+        let why = if source.message().is_empty() {
+            source.code().description()
+        } else {
+            source.message()
+        };
+        let why = why.to_owned();
+        Some(Self { rpc: *rpc, why })
     }
 }
 
@@ -198,11 +223,13 @@ fn last_cause(status: &dyn Error) -> Option<&(dyn Error + 'static)> {
     successors(status.source(), |cause| (*cause).source()).last()
 }
 
-/// What came of asking the bus of these flags: of one that could not be reached it is said where it was looked for.
+/// What came of asking the bus of these flags: of one that could not be reached it is said where it was looked for, and of one that refuses
+/// what it says.
 pub fn asked<T>(flags: &BusArgs, came: Result<T, Failure>) -> Result<T, Failure> {
-    came.map_err(|error| match Unreached::of(&*error, flags) {
-        Some(unreached) => unreached.into(),
-        None => error,
+    came.map_err(|error| match (Unreached::of(&*error, flags), Refused::of(&*error)) {
+        (Some(unreached), _) => unreached.into(),
+        (None, Some(refused)) => refused.into(),
+        (None, None) => error,
     })
 }
 
@@ -253,6 +280,12 @@ pub async fn read_all(bus: &Bus, clock: &Clock) -> Result<(Vec<Record>, Vec<Shar
             Update::Changes { .. } | Update::Status { .. } | Update::Lost { .. } => {}
         }
     }
+}
+
+/// How long ago a shard's producer was heard of, for people.
+pub fn lag(shard: &ShardStatus) -> GoDuration {
+    let tenths = shard.lag.as_millis() / 100;
+    GoDuration::new(Duration::from_millis(u64::try_from(tenths * 100).unwrap_or(u64::MAX)))
 }
 
 /// The state of a shard as JSON.
@@ -307,7 +340,7 @@ async fn status(bus: &Bus, output: Output) -> Result<ExitCode, Failure> {
                 shard.epoch,
                 if shard.complete { "complete" } else { "INCOMPLETE" },
                 if shard.live { "live" } else { "STALE" },
-                GoDuration::new(shard.lag),
+                lag(shard),
                 shard.producer,
                 if shard.detail.is_empty() {
                     String::new()
@@ -352,7 +385,14 @@ mod tests {
             rpc: "GetStatus",
             source: refusal,
         });
-        assert_eq!(refused, "the bus refused GetStatus");
+        assert_eq!(refused, "the bus refused GetStatus: no");
+        let refusal = Box::new(tonic::Status::permission_denied(""));
+        let refused = said(BusError::Refused {
+            rpc: "GetStatus",
+            source: refusal,
+        });
+        let why = "The caller does not have permission to execute the specified operation";
+        assert_eq!(refused, format!("the bus refused GetStatus: {why}"));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct Target {
 
 /// A name that a node can have. Of an empty one, as of a variable that is not set, or one with a slash, the path to ask for it would lead
 /// elsewhere, and an entry of pauses that says it could not be read, which pauses everything.
-fn node_name(text: &str) -> Result<String, String> {
+pub fn node_name(text: &str) -> Result<String, String> {
     let allowed = "allowed is the name of a node: lower-case letters, digits, '-' and '.'";
     is_subdomain(text).then(|| text.to_owned()).ok_or_else(|| allowed.to_owned())
 }

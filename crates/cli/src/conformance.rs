@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,12 +13,10 @@ use bailiff_runtime::{GoDuration, Seed};
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::Failure;
 use crate::bus::Output;
 use crate::out::no_file;
+use crate::{Failure, program};
 
-/// How many situations are played at a time.
-const JOBS: usize = 4;
 /// How long a program may take to do what is required.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
   bailiff conformance zone-evictor -o json -- ./mine | jq '.items[] | select(.verdict != \"kept\")'
 
 The program is started once for each situation, with an API server (KUBECONFIG) and a bus (BAILIFF_BUS) of its own on loopback, and is \
-judged by what it writes and publishes there; docs/contract.md says what is expected. Exit code 0 if it conforms, 1 if it does not.")]
+judged by what it writes and publishes there; docs/contract.md says what is expected. Exit code 0 if it conforms, 1 if it does not, \
+64 if there is no such program.")]
 pub struct Args {
     /// The stage that the program is to be
     #[arg(value_parser = stages(), value_name = "STAGE")]
@@ -45,8 +45,8 @@ pub struct Args {
     patience: GoDuration,
 
     /// How many situations are played at a time
-    #[arg(long, default_value_t = JOBS, value_name = "NUMBER")]
-    jobs: usize,
+    #[arg(long, default_value = "4", value_name = "NUMBER")]
+    jobs: NonZeroUsize,
 
     /// Keep what the program says in this directory, a file for each situation
     #[arg(long, value_name = "DIRECTORY")]
@@ -96,6 +96,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.patience.get().is_zero() {
         exit_invalid(&NoPatience);
     }
+    program::require(&args.command);
     let scratch = tempfile::tempdir()?;
     let logs = args.logs.unwrap_or_else(|| scratch.path().to_owned());
     std::fs::create_dir_all(&logs).map_err(no_file(&logs))?;
@@ -103,7 +104,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         command: args.command,
         only: args.only,
         patience: args.patience.get(),
-        jobs: args.jobs,
+        jobs: args.jobs.get(),
         logs,
     };
     crate::runtime()?.block_on(async {

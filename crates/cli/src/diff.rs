@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use self::told::Told;
 use crate::bus::{Shared, asked, reach, require_readable};
 use crate::cluster::Kube;
-use crate::{Failure, out};
+use crate::{Failure, out, program};
 
 /// How often it is looked whether the second program still runs.
 const LOOK: Duration = Duration::from_millis(500);
@@ -125,6 +125,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.within.get().is_zero() {
         exit_invalid(&Invalid::new("within", "0s", "wanted is more than zero"));
     }
+    program::require(&args.command);
     crate::runtime()?.block_on(async {
         let clock = Clock::system();
         let bus = reach(&args.shared.bus, &clock);

@@ -10,9 +10,11 @@ use bailiff_model::intent::Intent;
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{Topic, Wall, Zone};
 use bailiff_runtime::Clock;
+use bailiff_sandbox::api::names::{is_dns_label, is_subdomain};
 use clap::Subcommand;
 
 use crate::bus::{Output, Shared, asked, reach, read_all};
+use crate::cluster::node_name;
 use crate::{Failure, out};
 
 /// Flags of `bailiff explain`.
@@ -57,9 +59,10 @@ enum What {
   bailiff explain pod web-1 --namespace shop")]
     Pod {
         /// Name
+        #[arg(value_parser = name)]
         name: String,
         /// Namespace
-        #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+        #[arg(long, short, default_value = "default", value_parser = namespace, value_name = "NAMESPACE")]
         namespace: String,
     },
     /// How a node is judged, and what follows from that
@@ -67,6 +70,7 @@ enum What {
   bailiff explain node worker-7 --brief")]
     Node {
         /// Name
+        #[arg(value_parser = node_name)]
         name: String,
     },
     /// How a zone stands: its state, its rate and its queue
@@ -81,11 +85,22 @@ enum What {
   bailiff explain daemonset cni --namespace kube-system")]
     Daemonset {
         /// Name
+        #[arg(value_parser = name)]
         name: String,
         /// Namespace
-        #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+        #[arg(long, short, default_value = "default", value_parser = namespace, value_name = "NAMESPACE")]
         namespace: String,
     },
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let allowed = "allowed is a name: lower-case letters, digits, '-' and '.'; a namespace is told by --namespace";
+    is_subdomain(text).then(|| text.to_owned()).ok_or_else(|| allowed.to_owned())
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    let allowed = "allowed is the name of a namespace: lower-case letters, digits and '-'";
+    is_dns_label(text).then(|| text.to_owned()).ok_or_else(|| allowed.to_owned())
 }
 
 fn time(text: &str) -> Result<Wall, String> {

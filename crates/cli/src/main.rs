@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod out;
 mod pause;
+mod program;
 mod run;
 mod sandbox;
 mod scenario;

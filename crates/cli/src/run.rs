@@ -27,7 +27,9 @@ use crate::Failure;
   bailiff run --observe              beside kube-controller-manager: what would be done
 
 The cluster's kube-controller-manager must not do the same work:
-  --controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-daemonset-controller")]
+  --controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-daemonset-controller
+Nor must stages that run on their own, such as pods of the chart: this process stands for one Lease, bailiff-0, and they for one each, \
+so that neither waits for the other. End one before the other begins.")]
 pub struct Args {
     /// Where the event bus is served as well, for `bailiff bus` and stages of your own. Without it: not at all
     #[arg(long, env = "BAILIFF_BUS_LISTEN", value_parser = listen_address, value_name = "ADDRESS")]

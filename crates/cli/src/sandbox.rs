@@ -137,10 +137,10 @@ async fn change(command: Command) -> Result<ExitCode, Failure> {
             nodes::taint(&api, &target, &taint).await?;
         }
         Command::Apply(ApplyArgs { files, kube }) => {
+            let objects = files.iter().map(|file| apply::read(file)).collect::<Result<Vec<_>, _>>();
+            let objects = objects.unwrap_or_else(|error| exit_invalid(&error));
             let (client, _) = connect(kube).await?;
-            for file in &files {
-                apply::apply(&client, file).await?;
-            }
+            apply::apply(&client, objects.into_iter().flatten()).await?;
         }
     }
     Ok(ExitCode::SUCCESS)

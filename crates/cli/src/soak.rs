@@ -22,7 +22,7 @@ use crate::out::line;
 Exit code 0: every invariant held. 1: one did not, or none could have been broken.")]
 pub struct Args {
     /// How many seeds are played
-    #[arg(long, default_value_t = 300, value_name = "NUMBER")]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=u64::MAX), value_name = "NUMBER")]
     seeds: u64,
 
     /// The first of them

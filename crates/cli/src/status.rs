@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use bailiff_diff::said;
 use bailiff_event_bus::{Record, ShardStatus};
@@ -11,10 +10,10 @@ use bailiff_explain::{Said, json, sentence};
 use bailiff_model::Topic;
 use bailiff_model::health::Verdict;
 use bailiff_model::outcome::Outcome;
-use bailiff_runtime::{Clock, GoDuration};
+use bailiff_runtime::Clock;
 use serde_json::{Value, json};
 
-use crate::bus::{Output, Shared, asked, reach, read_all};
+use crate::bus::{Output, Shared, asked, lag, reach, read_all};
 use crate::{Failure, out};
 
 /// How many single pods are listed: what fits a screen.
@@ -75,13 +74,11 @@ fn text(overview: &Overview, shards: &[ShardStatus]) -> String {
                 (true, false) => "live, not complete",
                 (false, _) => "NOT LIVE",
             };
-            let lag = GoDuration::new(Duration::from_millis(
-                u64::try_from(shard.lag.as_millis()).unwrap_or(u64::MAX) / 100 * 100,
-            ));
             let _ = write!(
                 text,
-                "  {:<18} {index}/{count} {state}, lag {lag}, {}",
+                "  {:<18} {index}/{count} {state}, lag {}, {}",
                 topic.as_str(),
+                lag(shard),
                 shard.producer
             );
             let detail = out::one_line(&shard.detail);
@@ -197,6 +194,8 @@ pub fn object(overview: &Overview, shards: &[ShardStatus]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

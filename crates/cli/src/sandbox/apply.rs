@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bailiff_runtime::client::SendError;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
@@ -59,6 +60,14 @@ pub enum Error {
         /// What the sandbox said.
         why: String,
     },
+    /// There was no sandbox.
+    #[error("cannot reach the sandbox: {what} was not applied")]
+    Unreached {
+        /// Kind and name.
+        what: String,
+        /// Why.
+        source: Box<kube::Error>,
+    },
     /// The sandbox said nothing of it.
     #[error("the sandbox did not say that {what} was applied, which it may have been")]
     Failed {
@@ -80,19 +89,27 @@ pub enum Error {
 
 /// An object that can be asked for.
 #[derive(Debug)]
-struct Applied {
+pub struct Applied {
     kind: GroupVersionKind,
     name: String,
     object: DynamicObject,
 }
 
-/// Applies the objects of a file in their order, and says each.
-pub async fn apply(client: &kube::Client, file: &Path) -> Result<(), Error> {
+/// The objects of a file, in their order.
+///
+/// # Errors
+/// It is no file of objects: a matter of configuration (exit code 64).
+pub fn read(file: &Path) -> Result<Vec<Applied>, Error> {
     let text = std::fs::read_to_string(file).map_err(|source| Error::Read {
         file: file.to_owned(),
         source,
     })?;
-    for applied in objects(file, &text)? {
+    objects(file, &text)
+}
+
+/// Applies objects, and says each.
+pub async fn apply(client: &kube::Client, objects: impl IntoIterator<Item = Applied>) -> Result<(), Error> {
+    for applied in objects {
         let what = format!("{} {}", applied.kind.kind, applied.name);
         let answer = tokio::time::timeout(DEADLINE, send(client, &applied)).await;
         let answer = answer.map_err(|_| Error::Silent { what: what.clone() })?;
@@ -108,11 +125,19 @@ fn unapplied(applied: &Applied, what: String, error: kube::Error) -> Error {
         kube::Error::Api(status) => status.message,
         kube::Error::Discovery(_) => format!("the sandbox knows no {} of {}", applied.kind.kind, applied.kind.api_version()),
         error => {
-            let source = error.into();
-            return Error::Failed { what, source };
+            let (is_unconnected, source) = (is_unconnected(&error), error.into());
+            return match is_unconnected {
+                true => Error::Unreached { what, source },
+                false => Error::Failed { what, source },
+            };
         }
     };
     Error::Refused { what, why }
+}
+
+fn is_unconnected(error: &kube::Error) -> bool {
+    let kube::Error::Service(cause) = error else { return false };
+    cause.downcast_ref().is_some_and(SendError::is_unconnected)
 }
 
 fn objects(file: &Path, text: &str) -> Result<Vec<Applied>, Error> {
@@ -136,6 +161,10 @@ fn objects(file: &Path, text: &str) -> Result<Vec<Applied>, Error> {
 }
 
 fn object(document: Value) -> Result<Applied, String> {
+    if !document.is_object() {
+        // All that is in it would be shown.
+        return Err("it is no object".to_owned());
+    }
     let object: DynamicObject = serde_json::from_value(document).map_err(|error| error.to_string())?;
     let types = object.types.as_ref().ok_or("it has no apiVersion and kind")?;
     let kind = GroupVersionKind::try_from(types).map_err(|error| error.to_string())?;
@@ -160,7 +189,7 @@ async fn send(client: &kube::Client, applied: &Applied) -> kube::Result<DynamicO
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<String>, String> {
+    fn named(text: &str) -> Result<Vec<String>, String> {
         let read = objects(Path::new("f.yaml"), text);
         let names = |read: Vec<Applied>| read.iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect();
         read.map(names).map_err(|error| error.to_string())
@@ -170,13 +199,14 @@ mod tests {
     fn a_file_holds_any_number_of_objects() {
         let text =
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: b}\n";
-        assert_eq!(read(text), Ok(vec!["Pod a".to_owned(), "DaemonSet b".to_owned()]));
+        assert_eq!(named(text), Ok(vec!["Pod a".to_owned(), "DaemonSet b".to_owned()]));
     }
 
     #[test]
     fn what_is_no_object_is_told_with_its_place() {
         for (text, wanted) in [
             ("a: [", "f.yaml is no YAML"),
+            ("no object", "f.yaml, document 1: it is no object"),
             ("metadata: {name: a}", "f.yaml, document 1: it has no apiVersion"),
             ("# nothing", "f.yaml has no object"),
             (
@@ -184,7 +214,7 @@ mod tests {
                 "document 1: it has no metadata.name",
             ),
         ] {
-            let error = read(text).expect_err(text);
+            let error = named(text).expect_err(text);
             assert!(error.contains(wanted), "{text}: {error}");
         }
     }
@@ -199,6 +229,28 @@ mod tests {
         );
         let source = std::error::Error::source(&error).map(ToString::to_string);
         assert_eq!(source, Some(kube::Error::LinesCodecMaxLineLengthExceeded.to_string()));
+    }
+
+    #[tokio::test]
+    async fn what_no_sandbox_was_there_for_was_not_applied() {
+        // Nobody listens there: it is reserved.
+        let config = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "users": [{"name": "u", "user": {}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        });
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("kubeconfig");
+        std::fs::write(&file, config.to_string()).expect("written");
+        let kubeconfig = Some(file);
+        let args = bailiff_runtime::KubeArgs {
+            kubeconfig,
+            ..bailiff_runtime::KubeArgs::default()
+        };
+        let client = bailiff_runtime::client::connect(&args, "test").await.expect("a client");
+        let pod = object(serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})).expect("an object");
+        let error = apply(&client, [pod]).await.expect_err("nobody is there");
+        assert_eq!(error.to_string(), "cannot reach the sandbox: Pod p was not applied");
     }
 
     #[tokio::test(start_paused = true)]
@@ -225,7 +277,7 @@ mod tests {
             ("a: three", r#"{"a":"three"}"#),
         ] {
             std::fs::write(&file, map(data)).expect("written");
-            apply(&client, &file).await.expect("applied");
+            apply(&client, read(&file).expect("objects")).await.expect("applied");
             assert_eq!(maps.get("m").await.expect("there").data["data"].to_string(), wanted);
         }
         for (text, wanted) in [
@@ -239,7 +291,7 @@ mod tests {
             ),
         ] {
             std::fs::write(&file, text).expect("written");
-            let error = apply(&client, &file).await.expect_err(text);
+            let error = apply(&client, read(&file).expect("objects")).await.expect_err(text);
             assert_eq!(chain(&error), wanted);
         }
     }

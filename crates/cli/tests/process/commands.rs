@@ -12,11 +12,22 @@ const NOBODY: &str = "--bus=127.0.0.1:1";
 
 #[test]
 fn what_is_not_accepted_ends_with_64_and_says_what_is() {
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[], "Usage"),
         (&["hold"], "hold"),
         (&["demo", "--output=yaml"], "json"),
-        (&["demo", "--seed=x"], "--seed"),
+        (
+            &["demo", "--seed", "-1"],
+            "'--seed <NUMBER>': allowed is a whole number, and none below 0",
+        ),
+        (&["scenario", "soak", "--seeds=0"], "allowed is a whole number from 1 to"),
+        (&["sandbox", "--zones=0"], "Usage: bailiff sandbox"),
+        (&["explain", "daemonset", "kube-system/cni", NOBODY], "--namespace"),
+        (&["explain", "node", "", NOBODY], "the name of a node"),
+        (
+            &["explain", "pod", "web-1", "--namespace=", NOBODY],
+            "the name of a namespace",
+        ),
         (&["run", "--kubeconfig=/nonexistent/kubeconfig"], "/nonexistent/kubeconfig"),
         (&["run", "--node-monitor-period=0s"], "--node-monitor-period"),
         (&["zone-evictor", "--node-eviction-rate=-1"], "--node-eviction-rate"),
@@ -113,6 +124,11 @@ fn what_is_wrong_with_what_a_command_is_given_ends_with_64_and_names_it() {
         // Of a variable that is not set.
         (vec!["pause", "--node=", "--for=1h", "--reason=r"], "--node"),
         (vec!["explain", "zone", "a"], "<region>:<zone>"),
+        (vec!["sandbox", "apply", &absent, "--kubeconfig", &absent], "absent"),
+        (
+            vec!["sandbox", "apply", &malformed, "--kubeconfig", &absent],
+            "tokens, document 1: it is no object",
+        ),
     ];
     for (args, name) in cases {
         let ended = bailiff(&args);

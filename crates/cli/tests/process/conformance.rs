@@ -3,7 +3,24 @@
 use std::fs::File;
 use std::process::Command;
 
-use crate::support::{DEADLINE, Serving, lines_of};
+use crate::support::{DEADLINE, Serving, bailiff, lines_of};
+
+#[test]
+fn a_program_that_there_is_not_is_told_once_and_before_anything_is_played() {
+    for command in [
+        &["conformance", "zone-evictor", "--", "/no/such/program", "--flag"][..],
+        &["diff", "--stage=zone-evictor", "--bus=127.0.0.1:1", "--", "/no/such/program"],
+    ] {
+        let ended = bailiff(command);
+        let allowed = "allowed is a program, by its path or as it is found in $PATH, and its arguments";
+        let wanted = format!("error: invalid value '/no/such/program' for '<COMMAND>': there is no such program; {allowed}\n");
+        assert_eq!(
+            (ended.code, ended.stdout.as_str(), ended.stderr),
+            (Some(64), "", wanted),
+            "{command:?}"
+        );
+    }
+}
 
 #[test]
 fn who_ends_it_ends_what_it_started() {
