@@ -461,6 +461,8 @@ impl Set {
         let stray: Vec<&Pod> = stray.take(BURST).collect();
         self.claims.relabelled = Some(to.clone());
         for pod in stray {
+            // Whatever else was to be done to it waits for that.
+            self.touched.extend(pod.target.clone());
             let (name, uid, hash) = (pod.name.clone(), pod.uid.clone(), to.clone());
             self.work_on(pod, Kind::Relabel, Request::RelabelPod { name, uid, hash }, cx);
         }

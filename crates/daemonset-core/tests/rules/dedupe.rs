@@ -1,6 +1,7 @@
 //! A second revision of the current template, while something else happens to the pods of the first.
 
-use bailiff_daemonset_core::FailureKind;
+use bailiff_daemonset_core::{FailureKind, Input};
+use bailiff_model::{Hold, HoldReason, HoldScope, Holds};
 use serde_json::{Value, json};
 
 use crate::model::{ANSWERS, Cluster, DAEMONSETS, NODES, REVISIONS, path_of};
@@ -55,4 +56,35 @@ fn a_pod_that_takes_long_to_end_holds_up_no_dedupe() {
     cluster.settle();
     assert_deduped(&cluster);
     assert!(cluster.on("n0")[0].deleting);
+}
+
+/// DS-113, DS-160: a pod that is being relabelled is not deleted before that is answered, though the dedupe is over by then: the answer
+/// would be taken for that of the delete, and in the end there would be no room for any other.
+#[test]
+fn a_pod_that_is_being_relabelled_is_deleted_after_that() {
+    let mut cluster = Cluster::at_rest(1, json!({}));
+    let hold = Hold {
+        reason: HoldReason::Paused,
+        detail: "so that a misplaced pod stays".to_owned(),
+        since: cluster.now.wall,
+        until: None,
+    };
+    cluster.feed(Input::Braked([(HoldScope::All, hold)].into_iter().collect()));
+    cluster.change("nodes/n0", json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}}));
+    cluster.deliver(NODES);
+    cluster.loses = Some("label pods");
+    duplicate(&mut cluster);
+    cluster.loses = None;
+    cluster.remove("controllerrevisions/copy");
+    cluster.deliver(REVISIONS);
+    cluster.feed(Input::Braked(Holds::NONE));
+    let deletes = |cluster: &Cluster| cluster.writes.iter().filter(|write| write.starts_with("delete pods")).count();
+    assert!(
+        cluster.writes.iter().any(|write| write.starts_with("label pods")),
+        "{:?}",
+        cluster.writes
+    );
+    assert_eq!(deletes(&cluster), 0, "{:?}", cluster.writes);
+    cluster.rest_longer();
+    assert_eq!((deletes(&cluster), cluster.on("n0").len()), (1, 0), "{:?}", cluster.writes);
 }
