@@ -181,6 +181,26 @@ fn a_zone_of_the_gone_has_no_token_after_a_restart() {
     }
 }
 
+/// NL-025, NL-082: nor for a node that comes to it then.
+#[test]
+fn a_zone_that_was_stopped_owes_an_interval_after_a_restart() {
+    let mut world = World::new(mk_config(|_| ()), &[("a1", "a"), ("b1", "b")]);
+    world.fall_silent(&["a1", "b1"]);
+    world.stop();
+    world.come_back(&["a1"]);
+    world.delete_node("b1");
+    world.unwish("b1");
+    let gone = world.mk_record(Topic::NodeHealth, "b1".to_owned(), None);
+    world.publish(vec![gone]);
+    world.show_everything();
+    world.add_node("b2", "b");
+    world.fall_silent(&["b2"]);
+    world.pass(secs(9));
+    assert!(world.isolated().is_empty());
+    world.pass(secs(2));
+    assert!(world.is_isolated("b2"));
+}
+
 /// Design §8: what an earlier instance was not done with is done after a restart, however far it had come.
 #[test]
 fn a_restart_goes_on_with_what_is_not_done() {
