@@ -14,8 +14,8 @@ const SHARES: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Live keys of all topics, and the same number again of staged ones. 5,000 nodes with 110 pods each, all being evicted, are
-    /// 550,000 intents; with as many outcomes that expire at 100,000 the default is never met by a healthy cluster. A topic may have as many as leave
-    /// each other one its sixteenth.
+    /// 550,000 intents; with as many outcomes that expire at 100,000 the default is never met by a healthy cluster. A topic may have as
+    /// many as leave each other one its sixteenth.
     pub keys: usize,
     /// Tombstones of all topics. Beyond it the oldest go early, and a cursor older than them gets a snapshot.
     pub tombstones: usize,
