@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::PodOutcomeState;
-use bailiff_model::{Effect as TaintEffect, Hold, HoldReason, HoldScope, ReadyStatus};
+use bailiff_model::{Effect as TaintEffect, Hold, HoldReason, HoldScope, ReadyStatus, Verdict};
 use bailiff_zone_core::{Count, Effect, FailureKind, Input, SpanEnd};
 
 use crate::isolation::report_false;
@@ -149,6 +149,25 @@ fn a_node_that_moves_between_two_writes_is_held_where_it_is() {
     world.answer_all();
     assert!(world.isolated().is_empty());
     assert_eq!(world.node_held("n1"), Some(HoldReason::Paused));
+}
+
+/// NL-026, NL-081: nor is it isolated by the token of the zone that it left: it waits for a turn where it is, which a stopped zone has not.
+#[test]
+fn a_node_that_moves_between_two_writes_waits_for_a_turn_where_it_is() {
+    let nodes = [("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "b"), ("n5", "b"), ("n6", "b")];
+    for (silent, wanted) in [(&[][..], vec![("n1", 0), ("n2", 0)]), (&["n3", "n4", "n5"], vec![("n2", 0)])] {
+        let mut world = World::new(mk_config(|_| ()), &nodes);
+        world.judge(silent, Verdict::Unreachable);
+        world.is_slow = true;
+        world.fall_silent(&["n1"]);
+        world.change_node("n1", |facts| facts.zone = zone("b"));
+        world.answer_all();
+        world.fall_silent(&["n2"]);
+        world.pass(secs(60));
+        assert_eq!(world.isolations(), wanted, "{silent:?}");
+        assert_eq!(world.zone_held("b").is_some(), !silent.is_empty());
+        assert_eq!(world.node_held("n1"), world.zone_held("b"));
+    }
 }
 
 /// NL-032, NL-081: a node that is deleted while its taint is written spends its token, and keeps nobody waiting for longer.

@@ -111,8 +111,7 @@ impl Evictor {
         }
     }
 
-    /// The fresh read shows that the taint does not stand: another try under the same grant, if nothing speaks against it now, nor where
-    /// the node is by now.
+    /// The fresh read shows that the taint does not stand: another try under the same grant, if nothing speaks against it now.
     fn isolate_afresh(&mut self, name: &NodeName, conflicts: u32, facts: NodeFacts, end: GrantEnd, now: Now) {
         self.set_work(name, Work::Idle);
         self.node_applied(facts, now);
@@ -134,7 +133,7 @@ impl Evictor {
             !unwanted && self.isolation_hold(name, taint, now).is_none()
         });
         let open = self.zones.get(&zone).is_some_and(|entry| entry.held.is_none());
-        if still && open && self.owns(name) && self.hold_of_taints(name).is_none() {
+        if still && open && self.may_isolate(&zone, name) {
             self.isolate_again(&zone, name, conflicts, now);
         } else {
             self.end_request_in_vain(name, now);

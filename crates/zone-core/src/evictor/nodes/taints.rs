@@ -191,15 +191,23 @@ impl Evictor {
     pub(super) fn isolate_again(&mut self, zone: &Zone, name: &NodeName, conflicts: u32, now: Now) {
         self.take_place(zone, name, now);
         let node = self.nodes.get(name);
-        // In upstream's profile it may be somewhere else by now.
-        let may_be = self.owns(name) && self.hold_of_taints(name).is_none();
-        let wanted = node.filter(|_| may_be).and_then(|node| node.taint_wanted());
+        let wanted = node
+            .filter(|_| self.may_isolate(zone, name))
+            .and_then(|node| node.taint_wanted());
         let (Some(taint), Some(facts)) = (wanted, node.and_then(|node| node.facts.as_ref())) else {
             return self.end_grant(zone, name, GrantEnd::Void, now);
         };
         let restamp = self.config.profile == Profile::Upstream;
         let taints = with_health_taint(facts, taint, whole_seconds(now.wall), restamp);
         self.write_taints(name, Purpose::Isolate, taints, conflicts, now);
+    }
+
+    /// True if the turn that the node had in `zone` is good where it is by now: what another zone may be granted that one does not tell.
+    /// In upstream's profile it is isolated wherever it moved meanwhile (NL-026).
+    pub(super) fn may_isolate(&self, zone: &Zone, name: &NodeName) -> bool {
+        let home = self.nodes.get(name).and_then(|node| node.zone());
+        let is_good = self.config.profile == Profile::Upstream || home == Some(zone);
+        is_good && self.owns(name) && self.hold_of_taints(name).is_none()
     }
 
     fn write_taints(&mut self, name: &NodeName, purpose: Purpose, taints: Vec<Taint>, conflicts: u32, now: Now) {
