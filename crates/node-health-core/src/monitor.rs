@@ -200,7 +200,7 @@ impl Monitor {
     }
 
     /// After the process stood still (stopped, swapped out, the machine slept), what waited may be signs of life. Nothing is found
-    /// late or judged until there was time to take it in, and no write is sent that was decided before.
+    /// late or judged until there was time to take it in, and what was decided before and is not sent by now is called off.
     fn notice_stall(&mut self, now: Now, out: &mut Vec<Effect>) {
         let Some(wake) = self.wake else { return };
         if now.mono <= wake + OVERDUE {

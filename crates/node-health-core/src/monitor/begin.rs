@@ -117,14 +117,19 @@ fn start_grace(node: &mut Node, noticed: Mono, now: Now, startup_grace: Duration
     }
 }
 
-/// Goes on where the record of this very node left off: with its grace if it was late or judged; everybody else has a full one. So has a
-/// judged node that spoke since, which matters once another hand than the kubelet's takes its condition away.
+/// Goes on where the record of this very node left off: with its grace if it was late or judged, and did not speak since. Everybody else
+/// has a full one: of a judged node that matters once another hand than the kubelet's takes its condition away. Of one that only seems to
+/// have spoken, by the clocks of others, sign and count stay on record: whoever begins next finds the same.
 fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, period: Duration) {
     let health = &record.health;
     let spoke = spoke_since(node, record);
     let judged = node.ready.status == ReadyStatus::Unknown;
     let late = health.verdict == Verdict::Late && node.ready.status == ReadyStatus::True && !spoke;
     if !judged && !late {
+        return;
+    }
+    node.late_since = health.late_since.or_else(|| late.then_some(now.wall)).map(Stamp::from);
+    if has_renewed(node, record) {
         return;
     }
     node.sign = health.last_sign_of_life.map(|sign| Sign {
@@ -139,7 +144,6 @@ fn inherit(node: &mut Node, record: &Inherited, now: Now, grace: Duration, perio
         longest_credit(grace, period)
     };
     node.count_from(Count::since(health.counted_from, now, credit));
-    node.late_since = health.late_since.or_else(|| late.then_some(now.wall)).map(Stamp::from);
 }
 
 /// The incident of the record; none if that was the last of its incident. If its node is found healthy, that ends it: nobody told so.
@@ -181,18 +185,23 @@ fn longest_credit(grace: Duration, period: Duration) -> Duration {
     grace - rest
 }
 
+/// True if the node's lease was renewed while nobody listened: a record that has a sign of life has the renewTime that its maker saw last,
+/// if there was any, and another one is a sign of life, whatever the clocks say.
+fn has_renewed(node: &Node, record: &Inherited) -> bool {
+    let renewed = node.lease.renew_time();
+    let known = record.health.last_sign_of_life.map(|sign| sign.renew_time);
+    renewed.is_some() && known.is_some_and(|known| known != renewed)
+}
+
 /// True if the node spoke while nobody listened: its lease was renewed, or its status was posted.
 ///
-/// Of the lease the record has the renewTime that its maker saw last: another one is a sign of life, whatever the clocks say. Without
-/// one on record, and for the status, a time after the last sign of life counts. Then both clocks are others'. If they disagree a
-/// dead node gets one grace more, or one that speaks has to do so within the rest of its grace, which is long enough for that.
+/// Of the lease, if there is no sign of life on record, and of the status a time after the last sign of life counts. Then both clocks are
+/// others'. If they disagree a dead node gets one grace more, or one that speaks has to do so within the rest of its grace, which is long
+/// enough for that.
 fn spoke_since(node: &Node, record: &Inherited) -> bool {
     let sign = record.health.last_sign_of_life;
     let last = sign.map_or(record.health.counted_from, |sign| sign.time);
-    let renewed = match (node.lease.renew_time(), sign.and_then(|sign| sign.renew_time)) {
-        (Some(now), Some(known)) => now != known,
-        (Some(now), None) => now > last,
-        (None, _) => false,
-    };
-    renewed || node.ready.heartbeat.is_some_and(|stamp| stamp.wall() > last)
+    let renewed = node.lease.renew_time().filter(|_| sign.is_none());
+    let posted = node.ready.heartbeat.map(Stamp::wall);
+    has_renewed(node, record) || renewed.into_iter().chain(posted).any(|time| time > last)
 }

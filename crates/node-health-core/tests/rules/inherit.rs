@@ -151,25 +151,35 @@ fn a_node_that_spoke_while_nobody_listened_is_not_late() {
     assert_eq!(world.verdict("n1"), "healthy");
 }
 
-/// The same of one that stands judged: once another hand takes its condition back, it has a full grace since the restart.
+/// The same of one that stands judged: once another hand takes its condition back, it has a full grace since that restart, whatever restarts
+/// follow.
 #[test]
 fn a_judged_node_that_spoke_while_nobody_listened_has_a_full_grace() {
     let by_hand = |world: &mut World, status| world.change("n1", |facts| facts.ready.status = status);
-    for spoke in [true, false] {
+    for (spoke, restarts) in [(true, 1), (true, 2), (false, 1)] {
         let mut world = World::running(Config::default(), &["n1", "n2"]);
+        world.pass_alive(1.0, &["n1", "n2"]);
+        world.pass_alive(40.0, &["n2"]);
+        assert_eq!(world.verdict("n1"), "late");
         by_hand(&mut world, ReadyStatus::Unknown);
-        world.pass_alive(45.0, &["n2"]);
+        world.pass_alive(5.0, &["n2"]);
         if spoke {
             world.watch_stalled = true;
             world.renew("n1");
             world.watch_stalled = false;
         }
-        world.restart(Config::default());
+        let at = world.now.wall;
+        for _ in 0..restarts {
+            world.restart(Config::default());
+            world.pass_alive(1.0, &["n2"]);
+        }
+        assert_eq!(world.verdict("n1"), "unreachable");
+        assert_eq!(world.topic["n1"].health.counted_from >= at, spoke, "{restarts}");
         by_hand(&mut world, ReadyStatus::True);
-        world.pass_alive(49.0, &["n2"]);
+        world.pass_alive(47.0, &["n2"]);
         let expected = if spoke { ReadyStatus::True } else { ReadyStatus::Unknown };
-        assert_eq!(world.ready("n1"), expected, "it spoke: {spoke}");
-        world.pass_alive(2.0, &["n2"]);
+        assert_eq!(world.ready("n1"), expected, "it spoke: {spoke}, {restarts}");
+        world.pass_alive(4.0, &["n2"]);
         assert_eq!(world.ready("n1"), ReadyStatus::Unknown);
     }
 }

@@ -127,8 +127,11 @@ impl History {
                 held,
                 ..
             } = &*record.health;
-            // Only what these say of it is inherited, with the moments of clocks.
-            let is_told = is_silent(name) && !self.clocks_disagree && matches!(verdict, Verdict::Late | Verdict::Unreachable);
+            // Only what these say of it is inherited, with the moments of clocks, unless it spoke since.
+            let is_late = matches!(verdict, Verdict::Late | Verdict::Unreachable);
+            let renewed = self.world.leases.get(name).and_then(|lease| lease.renewed);
+            let spoke = renewed.is_some() && renewed != last_sign_of_life.and_then(|sign| sign.renew_time);
+            let is_told = is_silent(name) && !self.clocks_disagree && is_late && !spoke;
             // Whoever starts may take a late one for one that spoke, if clocks disagree, and finds it late anew.
             let is_anew = self.clocks_disagree && *verdict == Verdict::Late;
             let late_since = late_since.filter(|_| !is_anew);
