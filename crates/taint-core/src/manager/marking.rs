@@ -63,14 +63,15 @@ impl Manager {
         }
     }
 
-    /// Keeps since when a pod of the first lists is not ready, until its node is known.
-    pub(super) fn note_unready(&mut self, facts: &PodFacts) {
-        if self.progress.listed.is_some() || !self.config.shard.owns(&facts.node) {
+    /// Keeps since when a pod of the first lists is not ready, until its node is known. What is not kept as a pod is not kept here either:
+    /// nobody would say that it is gone.
+    pub(super) fn note_unready(&mut self, uid: &PodUid, since: Option<Wall>) {
+        if self.progress.listed.is_some() || self.pods.get(uid).is_none() {
             return;
         }
-        match facts.ready_since.filter(|_| facts.ready == ReadyStatus::False) {
-            Some(since) => self.progress.unready.insert(facts.pod.uid.clone(), since),
-            None => self.progress.unready.remove(&facts.pod.uid),
+        match since {
+            Some(since) => self.progress.unready.insert(uid.clone(), since),
+            None => self.progress.unready.remove(uid),
         };
     }
 
@@ -338,4 +339,49 @@ impl Manager {
 /// NL-087: an absent condition, or one that is False, stays as it is.
 fn needs_mark(ready: ReadyStatus) -> bool {
     matches!(ready, ReadyStatus::True | ReadyStatus::Unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiff_model::{Mono, Now};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::input::Input;
+
+    fn mk_unready(uid: &str, node: &str) -> PodFacts {
+        PodFacts {
+            pod: PodRef {
+                uid: uid.into(),
+                ..PodRef::default()
+            },
+            node: node.into(),
+            ready: ReadyStatus::False,
+            ready_since: Some(Wall::UNIX_EPOCH),
+            ..PodFacts::default()
+        }
+    }
+
+    /// Nodes may stay unlisted for long: pods that come and go meanwhile, or are not assigned, leave nothing.
+    #[test]
+    fn nothing_is_kept_of_pods_that_are_gone_before_nodes_are_listed() {
+        let mut manager = Manager::new(Config::default());
+        let mut give = |inputs: Vec<Input>| {
+            for input in inputs {
+                let now = Now {
+                    mono: Mono::ORIGIN,
+                    wall: Wall::UNIX_EPOCH,
+                };
+                manager.apply(input, now);
+            }
+            manager.progress.unready.keys().map(PodUid::to_string).collect::<Vec<_>>()
+        };
+        let all = ["a", "b", "c"].map(|uid| mk_unready(uid, "n1"));
+        assert_eq!(give(vec![Input::Pods(all.to_vec().into())]), ["a", "b", "c"]);
+        assert_eq!(give(vec![Input::Pod(mk_unready("d", ""))]), ["a", "b", "c"]);
+        assert_eq!(give(vec![Input::PodGone("a".into())]), ["b", "c"]);
+        assert_eq!(give(vec![Input::Pod(mk_unready("b", "n2"))]), ["b", "c"]);
+        assert_eq!(give(vec![Input::Pod(mk_unready("b", ""))]), ["c"]);
+        assert_eq!(give(vec![Input::Pods(Vec::new().into())]), [""; 0]);
+    }
 }

@@ -42,8 +42,8 @@ impl Manager {
     /// A Pod as the watch shows it; `first` in the first list of this process.
     pub(super) fn pod_seen(&mut self, facts: PodFacts, first: bool) {
         let uid = facts.pod.uid.clone();
+        let since = facts.ready_since.filter(|_| facts.ready == ReadyStatus::False);
         let known_on = self.pods.get(&uid).map(|pod| pod.node.clone());
-        self.note_unready(&facts);
         match known_on {
             // An assignment is for life, so this is another pod in all but its uid.
             Some(node) if node != facts.node => {
@@ -53,6 +53,7 @@ impl Manager {
             Some(_) => self.pod_changed(facts),
             None => self.pod_arrived(facts, first),
         }
+        self.note_unready(&uid, since);
     }
 
     fn pod_arrived(&mut self, facts: PodFacts, first: bool) {
@@ -98,6 +99,7 @@ impl Manager {
     pub(super) fn pod_gone(&mut self, uid: &PodUid) {
         self.clear_mark(uid);
         self.deadlines.cancel(&Timer::Pod(uid.clone()));
+        self.progress.unready.remove(uid);
         let Some(removed) = self.pods.remove(uid) else { return };
         self.leave_place(&removed);
         let pod = removed.pod;
