@@ -119,7 +119,9 @@ impl Manager {
         at.zip(silent_since).is_some_and(|(at, silent)| at < silent)
     }
 
-    /// True if a pod was not ready before its node fell silent: what is shown of it next may be of before, too. A mark never is.
+    /// True if a pod was not ready before its node fell silent: what is shown of it next may be of before, too. A mark is of before only if
+    /// the clock of the process that made it is behind that of the monitor, by more than it took to mark. Its pod is then marked once more
+    /// if its kubelet sets it ready again, with a time of before: the condition does not say who set it.
     pub(super) fn is_early(&self, node: &NodeName, ready: ReadyStatus, since: Option<Wall>) -> bool {
         match ready {
             ReadyStatus::Absent => true,
