@@ -15,8 +15,16 @@ use crate::client::Flaw;
 /// True if a server was turned away because nobody who is trusted vouches for it.
 pub(super) fn is_distrust(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
-        // A new CA of the old name has another key.
-        let is_of_ca = |flaw: &CertificateError| matches!(flaw, CertificateError::UnknownIssuer | CertificateError::BadSignature);
+        // A new CA of the old name has another key, which may be of another kind.
+        let is_of_ca = |flaw: &CertificateError| {
+            matches!(
+                flaw,
+                CertificateError::UnknownIssuer
+                    | CertificateError::BadSignature
+                    | CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+                    | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. }
+            )
+        };
         matches!(cause.downcast_ref(), Some(rustls::Error::InvalidCertificate(flaw)) if is_of_ca(flaw))
             || matches!(cause.downcast_ref(), Some(Unconnected { is_distrust: true, .. }))
     })

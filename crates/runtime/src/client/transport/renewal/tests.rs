@@ -6,6 +6,10 @@ use std::sync::mpsc;
 use http::{Request, StatusCode};
 use kube::Config;
 use kube::config::KubeconfigError;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519,
+    SignatureAlgorithm,
+};
 use tokio::runtime::Builder;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -183,15 +187,24 @@ async fn certificates_in_files_are_read_again() {
     assert_eq!(ask_twice(&transport).await, [401, 200]);
 }
 
-/// Over connections that requests share, and over those of streams.
+/// A CA with a key of this kind, of the name that those of servers have.
+fn mk_root(kind: &'static SignatureAlgorithm) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "cluster");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.self_signed(&KeyPair::generate_for(kind).unwrap()).unwrap().pem()
+}
+
+/// Over connections that requests share, and over those of streams; whatever kind of key the CA had before.
 #[tokio::test]
 async fn a_ca_in_a_file_is_read_again_if_it_does_not_vouch_for_the_server() {
-    let (server, other) = (mk_server(Some(BOTH)).await, mk_server(Some(BOTH)).await);
+    let server = mk_server(Some(BOTH)).await;
     let directory = tempfile::tempdir().unwrap();
     let [kubeconfig, ca] = ["kubeconfig", "ca.crt"].map(|name| directory.path().join(name));
     write_kubeconfig(&kubeconfig, &server, r#","certificate-authority":"ca.crt""#, "");
-    for is_stream in [false, true] {
-        std::fs::write(&ca, other.root()).unwrap();
+    let kinds = [&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ED25519];
+    for (kind, is_stream) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        std::fs::write(&ca, mk_root(kind)).unwrap();
         let transport = connect(&kubeconfig).await;
         let fails = || async {
             let failed = if is_stream {
@@ -208,7 +221,7 @@ async fn a_ca_in_a_file_is_read_again_if_it_does_not_vouch_for_the_server() {
         assert!(fails().await, "it is not read again at once");
         pass().await;
         assert!(fails().await);
-        assert!(!fails().await, "is_stream: {is_stream}");
+        assert!(!fails().await, "{kind:?}, is_stream: {is_stream}");
     }
 }
 
