@@ -212,7 +212,9 @@ impl Evictor {
             self.plan(&name, now);
         }
         if self.is_complete(Topic::EvictionIntents) {
-            self.inherited.forget_evicted();
+            if self.is_complete(Topic::NodeHealth) {
+                self.inherited.forget_all_evicted();
+            }
             self.close_waits(now);
         }
         self.grant(now);

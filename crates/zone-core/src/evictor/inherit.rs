@@ -92,18 +92,34 @@ impl Inherited {
         self.finished.clear();
     }
 
-    /// All intents are known, and every node was looked at: who is not wished away any more may be evicted again at its turn only.
-    pub(super) fn forget_evicted(&mut self) {
+    /// All is known, and every node was looked at: who is not wished away any more may be evicted again at its turn only.
+    pub(super) fn forget_all_evicted(&mut self) {
         self.evicted.clear();
     }
 
-    /// True, once, if this incarnation of the node was evicted by an earlier instance. One that is in another incident by now was Ready in
-    /// between, which nobody saw; an incident is told by its trace, no clock has to be right.
-    pub(super) fn take_evicted(&mut self, name: &NodeName, uid: &NodeUid, trace: Option<TraceContext>) -> bool {
-        self.evicted.remove(name).is_some_and(|(evicted, of)| {
-            let is_another = of.zip(trace).is_some_and(|(of, trace)| of.trace_id() != trace.trace_id());
-            evicted == *uid && !is_another
-        })
+    /// True if this incarnation of the node was evicted by an earlier instance, false if it is not evicted any more; once, or as long as
+    /// the monitor's newest word about it may not be known (`!is_sure`). One that is in another incident by now may have been Ready in
+    /// between, which nobody saw. An incident is told by its trace: no clock has to be right, and one that is told by another trace though
+    /// it is the same costs a turn.
+    pub(super) fn take_evicted(
+        &mut self,
+        name: &NodeName,
+        uid: &NodeUid,
+        trace: Option<TraceContext>,
+        is_sure: bool,
+    ) -> Option<bool> {
+        let (evicted, of) = self.evicted.get(name)?;
+        let is_another = of.zip(trace).is_some_and(|(of, trace)| of.trace_id() != trace.trace_id());
+        let stays = evicted == uid && !is_another;
+        if is_sure || !stays {
+            self.forget_evicted(name);
+        }
+        Some(stays)
+    }
+
+    /// The node is Ready, or what was said of it was heeded.
+    pub(super) fn forget_evicted(&mut self, name: &NodeName) {
+        self.evicted.remove(name);
     }
 
     /// When the zone was last granted, as far as an earlier instance said.

@@ -11,7 +11,7 @@
 //! A node that left its zone's queue, by recovery or by a new label, is in no queue any more: an old place is never honoured
 //! (observations 10). A node object that is gone stays where it was, and its pods go at its turn (NL-205).
 
-use bailiff_model::{HoldReason, NodeName, NodeUid, Now, ReadyStatus, Zone};
+use bailiff_model::{HoldReason, NodeName, NodeUid, Now, ReadyStatus, Topic, Zone};
 
 use super::Evictor;
 use super::holds::Reason;
@@ -24,9 +24,10 @@ impl Evictor {
         let Some((meant, due)) = self.nodes.get(name).and_then(|node| eviction_wanted(node)) else {
             return self.unmark(name, now);
         };
-        let trace = self.nodes.get(name).and_then(|node| node.trace());
-        if self.inherited.take_evicted(name, &meant, trace) {
-            self.set_evicted(name, Some(meant.clone()));
+        let incident = self.nodes.get(name).and_then(|node| node.incident(&meant));
+        let is_sure = self.is_complete(Topic::NodeHealth);
+        if let Some(stays) = self.inherited.take_evicted(name, &meant, incident, is_sure) {
+            self.set_evicted(name, stays.then(|| meant.clone()));
         }
         if self.all_down {
             self.set_evicted(name, None);
@@ -69,6 +70,9 @@ impl Evictor {
         let Some(node) = self.nodes.get(name) else {
             return;
         };
+        if node.is_ready() {
+            self.inherited.forget_evicted(name);
+        }
         if node.facts.is_none() {
             self.unsay(name, now);
         } else if node.said.as_ref().is_some_and(|told| told.said != Said::Released) {

@@ -230,13 +230,20 @@ impl Node {
         self.work = (work != Work::Idle).then(|| Box::new(work));
     }
 
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| facts.ready == ReadyStatus::True)
     }
 
     pub(super) fn trace(&self) -> Option<TraceContext> {
         let of_wish = self.wish.as_ref().and_then(|wish| wish.trace);
         of_wish.or_else(|| self.health.as_ref()?.trace.as_deref().copied())
+    }
+
+    /// The trace of the incident that this incarnation is in: by the monitor's word, as a wish may be from before it.
+    pub(super) fn incident(&self, uid: &NodeUid) -> Option<TraceContext> {
+        let own = self.health.as_ref().filter(|health| health.uid == *uid);
+        let of_health = own.and_then(|health| health.trace.as_deref().copied());
+        of_health.or_else(|| self.wish.as_ref()?.trace)
     }
 
     /// The wish, if it means this incarnation of the node (NL-035, NL-036).

@@ -84,6 +84,17 @@ fn fall_due(world: &mut World, name: &str) {
     world.wish_evicted(name);
 }
 
+/// The same, in the incident of that trace, as the monitor and the taint-manager have it.
+fn fall_due_in(world: &mut World, by_health: Option<&str>, by_wish: &str) {
+    world.mark_unknown("n1");
+    let mut health = world.mk_health("n1", Verdict::Unreachable);
+    health.trace = by_health.map(|incident| TraceContext::derived(&[incident]));
+    world.publish(vec![health]);
+    let mut wish = world.mk_wish_evicted("n1", world.now.wall, true);
+    wish.trace = Some(TraceContext::derived(&[by_wish]));
+    world.publish(vec![wish]);
+}
+
 /// NL-202, design §2: our own word that a node was evicted, coming back late, is no turn of the node when it falls silent again.
 #[test]
 fn an_echo_evicts_nobody() {
@@ -101,27 +112,55 @@ fn an_echo_evicts_nobody() {
 /// NL-204: who was evicted, recovered and is due again by the time somebody looks waits for its turn: it is in another incident.
 #[test]
 fn who_is_in_another_incident_is_not_evicted_any_more() {
-    for (incident, is_evicted) in [("first", true), ("second", false)] {
+    // By the monitor, and by a taint-manager that may have been away too; whether both are known at once.
+    let cases = [
+        (Some("first"), "first", true),
+        (Some("second"), "second", false),
+        (Some("second"), "first", false),
+        (None, "first", true),
+        (None, "second", false),
+    ];
+    for ((by_health, by_wish, is_evicted), at_once) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
         let mut world = mk_world(EvictionMode::Node);
-        let fall_due_in = |world: &mut World, incident| {
-            fall_due(world, "n1");
-            let mut wish = world.bus[&(Topic::EvictionIntents, "node/n1".to_owned())].clone();
-            wish.trace = Some(TraceContext::derived(&[incident]));
-            world.publish(vec![wish]);
-        };
-        pause(&mut world);
-        fall_due_in(&mut world, "first");
-        world.tell(Input::Braked(Holds::NONE));
+        fall_due_in(&mut world, Some("first"), "first");
         assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
-        let said = world.bus.get_mut(&(Topic::EvictionOutcomes, "node/n1".to_owned()));
-        said.expect("it was said").trace = world.sources["node/n1"].1;
         world.stop();
         world.come_back(&["n1"]);
-        fall_due_in(&mut world, incident);
+        fall_due_in(&mut world, by_health, by_wish);
+        let health = world.bus[&(Topic::NodeHealth, "n1".to_owned())].clone();
+        if !at_once {
+            world.bus.remove(&(Topic::NodeHealth, "n1".to_owned()));
+            world.shards.insert(Topic::NodeHealth, (false, true));
+        }
         world.show_everything();
+        if !at_once {
+            world.publish(vec![health]);
+            world.set_shard(Topic::NodeHealth, true, true);
+        }
         let state = world.node_state("n1");
-        assert_eq!(state == Some(&NodeOutcomeState::Evicted), is_evicted, "{incident}: {state:?}");
+        let case = format!("{by_health:?}, {by_wish}, at once: {at_once}");
+        assert_eq!(state == Some(&NodeOutcomeState::Evicted), is_evicted, "{case}: {state:?}");
     }
+}
+
+/// NL-204: a monitor that forgot tells the incident that goes on by another trace. Who is evicted stays so, and so it is after a restart.
+#[test]
+fn who_is_evicted_stays_so_if_its_incident_is_told_anew() {
+    let mut world = mk_world(EvictionMode::Node);
+    fall_due_in(&mut world, Some("first"), "first");
+    let since = |world: &World| world.node_outcome("n1").map(|said| (said.state.clone(), said.since));
+    let said = since(&world);
+    world.pass(secs(5));
+    for _ in 0..2 {
+        fall_due_in(&mut world, Some("second"), "second");
+        assert_eq!(since(&world), said);
+        assert_eq!(world.sources["node/n1"].1, Some(TraceContext::derived(&["second"])));
+        let published = world.published;
+        world.change_node("n1", |_| ());
+        assert_eq!(world.published, published, "it is said once");
+    }
+    world.restart();
+    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
 }
 
 /// NL-202, design §2: who waited for its turn waits for it after a restart too.

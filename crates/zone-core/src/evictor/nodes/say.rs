@@ -13,7 +13,8 @@ use crate::span::SpanEnd;
 
 impl Evictor {
     /// Publishes the node's outcome if it is another one than before. One who waits in a zone that is held is held for that reason. Where
-    /// only the end of the hold, or the node's place, is another, it is the same state, since when it was.
+    /// only the end of the hold, or the node's place, is another, it is the same state, since when it was; so it is with a node that is evicted
+    /// and whose incident has another trace by now, by which who comes after us tells it.
     pub(in crate::evictor) fn say(&mut self, name: &NodeName, said: Said, now: Now) {
         let Some(node) = self.nodes.get(name) else {
             return;
@@ -31,8 +32,10 @@ impl Evictor {
         let same = |told: &&Told| (told.said, &told.zone, &told.since.node.uid) == (said, &zone, &of_node.uid);
         let before = node.said.as_deref().filter(same);
         let is_news = before.is_none();
-        let since = before.map_or_else(|| self.since_now(name, now), |told| told.since.clone());
-        let is_told = |until| before.is_some_and(|told| (told.until, told.unhealthy_since) == (until, unhealthy_since));
+        let mut since = before.map_or_else(|| self.since_now(name, now), |told| told.since.clone());
+        let is_retraced = said == Said::Evicted && since.follows(node.trace());
+        let is_told =
+            |until| !is_retraced && before.is_some_and(|told| (told.until, told.unhealthy_since) == (until, unhealthy_since));
         let state = match said {
             Said::Held(reason) => {
                 let of_zone = zone_hold.filter(|hold| hold.reason == reason).cloned();

@@ -260,6 +260,16 @@ impl Evictor {
 }
 
 impl Since {
+    /// The incident goes on in this trace; true if it is another one than before.
+    pub(super) fn follows(&mut self, trace: Option<TraceContext>) -> bool {
+        let id = |trace: Option<TraceContext>| trace.map(|trace| trace.trace_id());
+        let is_another = trace.is_some() && id(trace) != id(self.trace);
+        if is_another {
+            self.trace = trace;
+        }
+        is_another
+    }
+
     fn of(earlier: Earlier) -> Self {
         Self {
             at: earlier.since,

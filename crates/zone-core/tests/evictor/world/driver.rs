@@ -134,6 +134,7 @@ impl World {
         let body = Some(Body::Outcome(draft.outcome.clone()));
         let record = Record {
             is_echo: true,
+            trace: draft.trace,
             ..self.mk_record(Topic::EvictionOutcomes, draft.key.clone(), body)
         };
         self.bus.insert((Topic::EvictionOutcomes, draft.key.clone()), record);

@@ -96,6 +96,11 @@ impl World {
 
     /// The same, by the taint-manager's clock.
     pub fn wish_evicted_at(&mut self, name: &str, not_before: Wall, due: bool) {
+        let record = self.mk_wish_evicted(name, not_before, due);
+        self.publish(vec![record]);
+    }
+
+    pub fn mk_wish_evicted(&mut self, name: &str, not_before: Wall, due: bool) -> Record {
         let facts = self.node(name);
         let wish = NodeEviction {
             node: facts.reference(),
@@ -105,12 +110,11 @@ impl World {
             cause: String::new(),
             decided_at: self.now.wall,
         };
-        let record = self.mk_record(
+        self.mk_record(
             Topic::EvictionIntents,
             format!("node/{name}"),
             Some(Body::Intent(Intent::NodeEviction(Box::new(wish)))),
-        );
-        self.publish(vec![record]);
+        )
     }
 
     /// The taint-manager says that the pod is due, for the taints that stand on its node.
