@@ -117,8 +117,8 @@ fn renewed(first: &Config, args: &KubeArgs, user: &str, clock: &Clock, looks: Op
 
 fn transport(config: &Config, looks: Option<Clock>, now: Wall) -> Result<Transport, Error> {
     let (config, ends) = plugin::ask(config).map_err(Error::Build)?;
-    let renew_from = ends.map(|ends| transport::renew_from(now, ends));
-    Transport::new(&config, connector(looks), renew_from).map_err(|error| Error::Build(Provider::of(&config).flaw(error)))
+    let term = ends.map(|ends| transport::Term::new(now, ends));
+    Transport::new(&config, connector(looks), term).map_err(|error| Error::Build(Provider::of(&config).flaw(error)))
 }
 
 fn connector(looks: Option<Clock>) -> paced::Connector {

@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bailiff_model::Wall;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
@@ -45,7 +44,7 @@ use super::paced::{Attention, Connector};
 use crate::wakes::Waiting;
 pub use content::Content;
 use renewal::Renewal;
-pub(super) use renewal::renew_from;
+pub(super) use renewal::Term;
 use shared::{Held, Place, Receiving, Sent, Shared};
 
 /// Bytes that a connection reads at once, and the longest head of an answer. It keeps room for them for as long as it lasts, and that of a
@@ -119,8 +118,8 @@ struct Present(Arc<Mutex<Arc<Ways>>>);
 struct Ways {
     send: Box<dyn Fn(Lane, Request<Content>) -> Answered + Send + Sync>,
     shared: Option<Shared>,
-    /// When others are to come about, if these end.
-    renew_from: Option<Wall>,
+    /// For how long they are of use, if they end.
+    term: Option<Term>,
 }
 
 /// How a connection comes about.
@@ -148,8 +147,8 @@ struct Sending {
 
 impl Transport {
     /// As kube builds a client by itself, but for the connections, and without spans of its own: what a request means is told by who sends
-    /// it. Connections of streams come about by `connector`. Others are to come about from `renew_from` on.
-    pub(super) fn new(config: &Config, connector: Connector, renew_from: Option<Wall>) -> Result<Self, kube::Error> {
+    /// it. Connections of streams come about by `connector`. Others are to come about before the end of `term`.
+    pub(super) fn new(config: &Config, connector: Connector, term: Option<Term>) -> Result<Self, kube::Error> {
         let tls = trusting(config).rustls_client_config()?;
         let single = connector.clone().without_looks();
         let shared = match config.cluster_url.scheme() {
@@ -189,7 +188,7 @@ impl Transport {
         Ok(Self::from(Ways {
             send: Box::new(send),
             shared,
-            renew_from,
+            term,
         }))
     }
 
@@ -230,8 +229,8 @@ impl Transport {
     /// The ways of now, which others come after if they end soon.
     fn present(&self) -> Arc<Ways> {
         let ways = self.ways.get();
-        if let (Some(from), Some(renewal)) = (ways.renew_from, &self.renewal) {
-            Renewal::ends_soon(renewal, from);
+        if let (Some(term), Some(renewal)) = (ways.term, &self.renewal) {
+            Renewal::sends(renewal, term);
         }
         ways
     }
@@ -285,7 +284,7 @@ impl From<Client> for Transport {
         Self::from(Ways {
             send: Box::new(send),
             shared: None,
-            renew_from: None,
+            term: None,
         })
     }
 }

@@ -3,15 +3,15 @@
 //!
 //! A token in a file is read again by itself, before it ends. A certificate, a kubeconfig that was written anew, or what a plugin
 //! answered without saying for how long, ends unannounced: all that tells is the server's 401. A plugin that said for how long is asked
-//! again before that; if it fails or does not answer, what it gave is of use for as long as the server says. What is sent afterwards goes the
-//! new ways; what is under way on the old ones, or has room there, ends there.
+//! again before that, when something is to be sent; if it fails or does not answer, what it gave is of use for as long as the server
+//! says. What is sent afterwards goes the new ways; what is under way on the old ones, or has room there, ends there.
 //!
 //! A CA is replaced as unannounced as a certificate: connections go on, and the next one meets a server whose certificate is of another.
 //! kube reads the one of a pod again each minute, and none that a kubeconfig names.
 //!
-//! Who reads may have to wait for a plugin, for as long as that likes. So a thread of its own does, which owns nothing that others wait
-//! for, and which the end of the process does not wait for either. It needs no runtime: connections come about where a request is sent,
-//! and are driven there.
+//! Who reads may have to wait for a plugin, for as long as that may take. So a thread of its own does, which owns nothing that others
+//! wait for, and which the end of the process does not wait for either. It needs no runtime: connections come about where a request is
+//! sent, and are driven there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,12 +24,14 @@ use crate::Clock;
 use crate::client::Error;
 use crate::shutdown::chain;
 
-/// From one reading to the next, and from one line of the log about it to the next: a plugin is a program that may ask others, and whoever
-/// has no credentials is refused with each request.
+/// From one reading to the next, unless what was read ends before that, and from one line of the log about one that does not end to the
+/// next: a plugin is a program that may ask others, and whoever has no credentials is refused with each request.
 const EVERY: Duration = Duration::from_secs(60);
-/// How long before it ends what a plugin gave is read again: if that fails, there is time for another attempt.
+/// How long before it ends what a plugin gave is read again, if it lasts for twice as long at least: if that fails, there is time for
+/// another attempt after [`EVERY`]. Of what lasts for less half is left, in which attempts follow each other sooner.
 const BEFORE: Duration = Duration::from_secs(2 * 60);
-/// How long it is used at least, whatever the plugin says.
+/// How long it is used at least, whatever the plugin says, and how long an attempt that failed is the last one at least: more often a
+/// plugin that asks others would be a burden on them.
 const AT_LEAST: Duration = Duration::from_secs(5);
 
 /// Makes the ways anew, at this time. It may block.
@@ -75,15 +77,49 @@ enum Cause {
 struct Reading {
     renewal: Arc<Renewal>,
     cause: Cause,
-    begun: Wall,
+    begun: (Instant, Wall),
+    /// What comes of it: they are not read again before this, instead of what holds by then.
+    not_before: Option<Instant>,
 }
 
-/// From when on what was read at `now`, and ends then, is to be read again. Of what is over soon, or is over already, half is used, so that
-/// a plugin that keeps its answers until they end is not asked more and more often.
-pub(in crate::client) fn renew_from(now: Wall, ends: Wall) -> Wall {
-    let lasts = Duration::try_from(ends.duration_since(now)).unwrap_or_default();
-    let wait = lasts.saturating_sub(BEFORE).max(lasts / 2).max(AT_LEAST);
-    now.checked_add(wait).unwrap_or(Wall::MAX)
+/// For how long something is of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) struct Term {
+    /// From here on it is to be read again.
+    renew_from: Wall,
+    ends: Wall,
+}
+
+fn between(from: Wall, to: Wall) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}
+
+// === impl Term ===
+
+impl Term {
+    /// Of what was read at `now`, and ends then. Of what is over soon, or is over already, half is used, so that a plugin that keeps its
+    /// answers until they end is not asked more and more often.
+    pub(in crate::client) fn new(now: Wall, ends: Wall) -> Self {
+        let lasts = between(now, ends);
+        let wait = lasts.saturating_sub(BEFORE).max(lasts / 2).max(AT_LEAST);
+        let renew_from = now.checked_add(wait).unwrap_or(Wall::MAX);
+        Self { renew_from, ends }
+    }
+
+    /// How long nothing is read again after this was, at `now`.
+    fn rest(self, now: Wall) -> Duration {
+        between(now, self.renew_from).min(EVERY)
+    }
+
+    /// The same after an attempt of `now` that failed: there are others before it ends, and afterwards there is nothing to lose.
+    fn rest_after_failure(self, now: Wall) -> Duration {
+        let left = between(now, self.ends);
+        if left.is_zero() {
+            EVERY
+        } else {
+            (left / 2).clamp(AT_LEAST, EVERY)
+        }
+    }
 }
 
 // === impl Transport ===
@@ -121,20 +157,26 @@ impl Renewal {
         Self::want(renewal, Cause::Refusal);
     }
 
-    /// What is sent from `from` on is sent with what ends soon.
-    pub(super) fn ends_soon(renewal: &Arc<Self>, from: Wall) {
-        if renewal.clock.wall() >= from {
+    /// What is sent is sent with what has this term.
+    pub(super) fn sends(renewal: &Arc<Self>, term: Term) {
+        if renewal.clock.wall() >= term.renew_from {
             Self::want(renewal, Cause::End);
         }
     }
 
     fn want(renewal: &Arc<Self>, cause: Cause) {
-        let next = renewal.state().want(Instant::now());
+        let now = Instant::now();
+        let next = renewal.state().want(now);
         match next {
             Next::Nothing => {}
             Next::Read => {
-                let (begun, renewal) = (renewal.clock.wall(), Arc::clone(renewal));
-                Reading { renewal, cause, begun }.begin();
+                let reading = Reading {
+                    renewal: Arc::clone(renewal),
+                    cause,
+                    begun: (now, renewal.clock.wall()),
+                    not_before: None,
+                };
+                reading.begin();
             }
             Next::Overdue => tracing::warn!(
                 client = renewal.user,
@@ -162,6 +204,12 @@ impl State {
             Next::Read
         }
     }
+
+    /// Whoever read does so no more. In one step with what is to be waited for from here on: nobody is overdue who has ended.
+    fn end(&mut self, not_before: Option<Instant>) {
+        self.is_reading = false;
+        self.not_before = not_before.or(self.not_before);
+    }
 }
 
 // === impl Reading ===
@@ -179,28 +227,33 @@ impl Reading {
         }
     }
 
-    fn read(self) {
-        let Self { renewal, cause, begun } = &self;
+    fn read(mut self) {
+        let (renewal, (at, begun)) = (&self.renewal, self.begun);
         let client = &renewal.user;
-        match ((renewal.read)(*begun), cause) {
-            (Ok(transport), Cause::Refusal) => {
-                renewal.ways.set(transport.ways.get());
-                tracing::info!(client, "Read credentials and CAs again, as some failed");
+        match (renewal.read)(begun) {
+            Ok(transport) => {
+                let ways = transport.ways.get();
+                self.not_before = ways.term.map(|term| at + term.rest(begun));
+                renewal.ways.set(ways);
+                match self.cause {
+                    Cause::Refusal => tracing::info!(client, "Read credentials and CAs again, as some failed"),
+                    Cause::End => tracing::debug!(client, "Read credentials and CAs again, as some end"),
+                }
             }
-            (Ok(transport), Cause::End) => {
-                renewal.ways.set(transport.ways.get());
-                // What ends sooner than they may be read again is read again nevertheless.
-                renewal.state().not_before = None;
-                tracing::debug!(client, "Read credentials and CAs again, as some end");
+            Err(error) => {
+                if self.cause == Cause::End {
+                    let term = renewal.ways.get().term;
+                    self.not_before = term.map(|term| at + term.rest_after_failure(begun));
+                }
+                tracing::warn!(client, error = %chain(&error), "Credentials and CAs could not be read again");
             }
-            (Err(error), _) => tracing::warn!(client, error = %chain(&error), "Credentials and CAs could not be read again"),
         }
     }
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.renewal.state().is_reading = false;
+        self.renewal.state().end(self.not_before);
     }
 }
 

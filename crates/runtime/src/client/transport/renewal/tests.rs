@@ -38,10 +38,14 @@ async fn ask_twice(transport: &Transport) -> [u16; 2] {
     [first, ask(transport).await].map(|status| status.as_u16())
 }
 
-/// Until they may be read again.
+/// Until they may be read again, unless they end sooner.
 async fn pass() {
+    pass_for(EVERY).await;
+}
+
+async fn pass_for(time: Duration) {
     tokio::time::pause();
-    tokio::time::advance(EVERY).await;
+    tokio::time::advance(time).await;
     tokio::time::resume();
 }
 
@@ -74,6 +78,19 @@ fn they_are_read_once_a_minute_at_most_and_once_at_a_time() {
         state.is_reading &= !has_ended;
         assert_eq!(state.want(begin + millis(after)), next, "after {after} ms");
     }
+}
+
+/// Whoever has ended is not overdue, however soon they are wanted again.
+#[test]
+fn who_has_ended_is_not_overdue() {
+    let (begin, mut state) = (Instant::now(), State::default());
+    assert_eq!(state.want(begin), Next::Read);
+    state.end(Some(begin + AT_LEAST));
+    assert_eq!(state.want(begin), Next::Nothing);
+    assert_eq!(state.want(begin + AT_LEAST), Next::Read);
+    state.end(None);
+    assert_eq!(state.want(begin + EVERY), Next::Nothing);
+    assert_eq!(state.want(begin + AT_LEAST + EVERY), Next::Read);
 }
 
 /// Whatever becomes of a reading, there is a next one.
@@ -263,10 +280,10 @@ fn what_ends_is_read_again_before_that_and_not_at_once() {
         (0, 5),
         (-1_000_000, 5),
     ] {
-        assert_eq!(renew_from(now, at(ends)), at(from), "it ends after {ends} s");
+        assert_eq!(Term::new(now, at(ends)).renew_from, at(from), "it ends after {ends} s");
     }
-    assert_eq!(renew_from(Wall::MAX, Wall::MAX), Wall::MAX);
-    assert!(renew_from(Wall::MIN, Wall::MAX) < Wall::MAX);
+    assert_eq!(Term::new(Wall::MAX, Wall::MAX).renew_from, Wall::MAX);
+    assert!(Term::new(Wall::MIN, Wall::MAX).renew_from < Wall::MAX);
 }
 
 /// A plugin that answers what is in a file, and how often it was run.
@@ -362,7 +379,7 @@ async fn a_plugin_is_asked_before_what_it_answered_ends_and_holds_up_nothing() {
     pass().await;
     want(&server, b"Bearer new");
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
-    assert_eq!(transport.ways.get().renew_from, None);
+    assert_eq!(transport.ways.get().term, None);
 }
 
 /// As one may that does not last for long: half of it is over, and the last reading is not a minute ago.
@@ -376,11 +393,63 @@ async fn what_ends_soon_is_read_again_as_soon() {
     plugin.answers(&serde_json::json!({"token": "t", "expirationTimestamp": Wall::UNIX_EPOCH}));
     let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
     for runs in 2..5 {
-        tokio::time::pause();
-        tokio::time::advance(AT_LEAST).await;
-        tokio::time::resume();
+        pass_for(AT_LEAST).await;
         assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], runs));
     }
+}
+
+#[test]
+fn attempts_that_fail_follow_each_other_sooner_before_the_end() {
+    let begin = Wall::from_second(1_000_000).unwrap();
+    let at = |seconds: u64| begin + Duration::from_secs(seconds);
+    let term = Term::new(begin, at(60));
+    for (now, rest) in [
+        (30, 15_000),
+        (45, 7_500),
+        (53, 5_000),
+        (59, 5_000),
+        (60, 60_000),
+        (1_000, 60_000),
+    ] {
+        assert_eq!(term.rest_after_failure(at(now)), Duration::from_millis(rest), "{now}");
+    }
+    assert_eq!(Term::new(begin, at(3_600)).rest_after_failure(at(3_480)), EVERY);
+}
+
+/// One attempt that fails does not cost what lasts for a minute.
+#[tokio::test]
+async fn what_ends_soon_and_could_not_be_read_is_read_before_it_ends() {
+    let server = mk_server(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
+    let answer = serde_json::json!({"token": "t", "expirationTimestamp": Wall::UNIX_EPOCH + Duration::from_secs(60)});
+    plugin.answers(&answer);
+    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    std::fs::remove_file(&plugin.answer).unwrap();
+    pass_for(Duration::from_secs(30)).await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 2));
+    plugin.answers(&answer);
+    pass_for(Duration::from_secs(15)).await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
+}
+
+/// Whatever it was read for.
+#[tokio::test]
+async fn what_was_read_after_a_refusal_is_read_again_before_it_ends() {
+    let server = mk_server(None).await;
+    want(&server, b"Bearer new");
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
+    plugin.answers(&serde_json::json!({"token": "old"}));
+    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    plugin.answers(&serde_json::json!({"token": "new", "expirationTimestamp": Wall::UNIX_EPOCH + Duration::from_secs(40)}));
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 200], 2));
+    pass_for(Duration::from_secs(20)).await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
 }
 
 /// kube asks the program of an `auth-provider` itself, when a request is sent, which fails with it: no server says so.
