@@ -75,8 +75,8 @@ impl Evictor {
         }
         if node.facts.is_none() {
             self.unsay(name, now);
-        } else if node.said.as_ref().is_some_and(|told| told.said != Said::Released) {
-            self.say(name, Said::Released, now);
+        } else {
+            self.take_back(name, now);
         }
     }
 

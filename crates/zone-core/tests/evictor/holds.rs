@@ -456,15 +456,21 @@ fn an_observer_swaps_no_taints() {
     assert_eq!(world.node_held("n1"), Some(HoldReason::Observing));
 }
 
-/// Design §1: nor does it ask for taints to be taken off, which is not for it to do. Once it acts it does.
+/// Design §1: nor does it ask for taints to be taken off, which is not for it to do. Once it acts it does. That they wait for something
+/// first, it tells as if it acted.
 #[test]
 fn an_observer_clears_no_taints() {
     let mut world = World::new(mk_config(|_| ()), &[("n1", "a"), ("n2", "a"), ("n3", "a")]);
     world.fall_silent(&["n1"]);
     observe(&mut world);
     let requests = world.requests;
+    world.spans.clear();
+    world.change_node("n1", |facts| facts.ready = ReadyStatus::True);
+    world.pass(secs(60));
+    assert_eq!(world.told("n1"), ["held 5s released TAINT_ORDER"]);
     world.come_back(&["n1"]);
     world.pass(secs(60));
+    assert_eq!(world.told("n1").len(), 1);
     assert_eq!((world.is_isolated("n1"), world.requests), (true, requests));
     assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Released), "as it decides");
     world.tell(Input::Braked(Holds::NONE));

@@ -3,7 +3,7 @@
 use bailiff_model::intent::HealthTaint;
 use bailiff_model::outcome::NodeOutcomeState;
 use bailiff_model::{HoldReason, Listed, NodeName, ReadyStatus, Verdict};
-use bailiff_zone_core::{Input, NodeFacts};
+use bailiff_zone_core::{EvictionMode, Input, NodeFacts};
 
 use crate::world::{World, mk_config, secs};
 
@@ -160,14 +160,49 @@ fn a_wish_that_the_node_itself_contradicts_is_held() {
 /// NL-035: of a node that was replaced unseen nothing stays said but of its successor.
 #[test]
 fn what_was_said_of_a_predecessor_is_taken_back() {
-    let mut world = mk_world();
-    world.fall_silent(&["n1"]);
-    world.come_back(&["n1"]);
-    assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Released));
-    world.is_watch_stalled = true;
-    world.delete_node("n1");
-    world.is_watch_stalled = false;
-    world.add_node("n1", "a");
-    world.change_node("n1", |_| ());
-    assert_eq!(world.node_state("n1"), None);
+    type Case = (EvictionMode, fn(&mut World), Option<NodeOutcomeState>);
+    let cases: [Case; 5] = [
+        (
+            EvictionMode::Taint,
+            |world| world.fall_silent(&["n1"]),
+            Some(NodeOutcomeState::Isolated),
+        ),
+        (EvictionMode::Taint, |world| world.fall_silent(&["n2", "n1"]), None),
+        (
+            EvictionMode::Taint,
+            |world| {
+                world.fall_silent(&["n1"]);
+                world.come_back(&["n1"]);
+            },
+            Some(NodeOutcomeState::Released),
+        ),
+        (
+            EvictionMode::Node,
+            |world| fall_due(world, &["n1"]),
+            Some(NodeOutcomeState::Evicted),
+        ),
+        (EvictionMode::Node, |world| fall_due(world, &["n2", "n1"]), None),
+    ];
+    for (mode, befall, said) in cases {
+        let mut world = World::new(mk_config(|config| config.mode = mode), &FOUR);
+        befall(&mut world);
+        match (world.node_state("n1"), said) {
+            (Some(NodeOutcomeState::Queued { .. }), None) => {}
+            (before, said) => assert_eq!(before, said.as_ref(), "{mode}"),
+        }
+        world.is_watch_stalled = true;
+        world.delete_node("n1");
+        world.is_watch_stalled = false;
+        world.add_node("n1", "a");
+        world.change_node("n1", |_| ());
+        assert_eq!(world.node_state("n1"), None, "{mode}");
+    }
+}
+
+fn fall_due(world: &mut World, names: &[&str]) {
+    for name in names {
+        world.mark_unknown(name);
+        world.health(name, Verdict::Unreachable);
+        world.wish_evicted(name);
+    }
 }

@@ -87,6 +87,21 @@ impl Evictor {
         self.publish(key, route, origin, trace, Outcome::Node(Box::new(outcome)));
     }
 
+    /// Nothing is wanted of the node: what was said of it holds no longer, and what was said of another one of its name was never said of
+    /// this one.
+    pub(in crate::evictor) fn take_back(&mut self, name: &NodeName, now: Now) {
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        let uid = node.facts.as_ref().map(|facts| &facts.uid);
+        let is_of_another = |told: &Told| Some(&told.since.node.uid) != uid;
+        if node.said.as_deref().is_some_and(is_of_another) {
+            self.unsay(name, now);
+        } else if node.was_told_otherwise() {
+            self.say(name, Said::Released, now);
+        }
+    }
+
     /// Takes back what was said about a node that is gone.
     pub(in crate::evictor) fn unsay(&mut self, name: &NodeName, now: Now) {
         let said = self.nodes.get_mut(name).and_then(|node| node.said.take());

@@ -81,15 +81,15 @@ impl Evictor {
                 }
                 self.leave_own_queue(name, now);
                 self.want(name, None, now);
-                if !has_any && self.nodes.get(name).is_some_and(|node| node.was_told_otherwise()) {
-                    self.say(name, Said::Released, now);
+                if !has_any {
+                    self.take_back(name, now);
                 }
             }
         }
     }
 
-    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). Never held, though who only observes says so and leaves it to
-    /// whoever acts; on recovery the NoSchedule counterpart goes first, or a monitor period passes.
+    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). That is never held; on recovery the NoSchedule counterpart
+    /// goes first, or a monitor period passes. Who only observes says that they go, and leaves it to whoever acts.
     fn clear(&mut self, name: &NodeName, now: Now) {
         self.forget_turns(name);
         self.leave_own_queue(name, now);
@@ -113,6 +113,7 @@ impl Evictor {
         }
         if self.observer_hold().is_some() {
             self.blocked.insert(name.clone());
+            self.end_clearing(name, SpanEnd::Released, now);
             return self.say(name, Said::Released, now);
         }
         if !self.must_back_off(name, Purpose::Clear, now) {
