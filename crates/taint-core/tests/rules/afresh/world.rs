@@ -8,7 +8,7 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use bailiff_model::{Holds, Wall};
+use bailiff_model::{Holds, ReadyStatus, Wall};
 use bailiff_taint_core::{Answer, Effect, HealthRecord, Input, NodeFacts, PodFacts};
 
 use super::dice::Dice;
@@ -29,7 +29,7 @@ pub struct World {
     complete: bool,
     asked: Vec<Effect>,
     answers: Vec<Input>,
-    /// Pods that were on a node that fell silent without having been Ready before: nobody marks them but who comes later (NL-085).
+    /// Pods that were on a node when it last fell silent, if it had not been Ready: nobody marks them but who comes later (NL-085).
     pub left_ready: BTreeSet<String>,
 }
 
@@ -169,10 +169,21 @@ impl World {
         unreachable!("it never ends: {:?}", self.asked);
     }
 
-    /// The node falls silent, without having been Ready.
-    fn leave_ready(&mut self, name: &str) {
-        let there = self.pods.iter().filter(|(_, pod)| pod.node.as_str() == name);
-        self.left_ready.extend(there.map(|(uid, _)| uid.clone()));
+    /// True if the pod's kubelet says that its node is not ready.
+    pub fn is_not_ready(&self, uid: &str) -> bool {
+        let node = self.pods.get(uid).and_then(|pod| self.nodes.get(pod.node.as_str()));
+        node.is_some_and(|node| node.ready.status == ReadyStatus::False)
+    }
+
+    /// The node falls silent; `before`, its condition was this.
+    fn fall_silent(&mut self, name: &str, before: ReadyStatus) {
+        for (uid, _) in self.pods.iter().filter(|(_, pod)| pod.node.as_str() == name) {
+            if before == ReadyStatus::True {
+                self.left_ready.remove(uid);
+            } else {
+                self.left_ready.insert(uid.clone());
+            }
+        }
     }
 }
 

@@ -81,8 +81,8 @@ impl World {
                 if before == status {
                     return;
                 }
-                if status == ReadyStatus::Unknown && before != ReadyStatus::True {
-                    self.leave_ready(name);
+                if status == ReadyStatus::Unknown {
+                    self.fall_silent(name, before);
                 }
                 self.edit_node(name, |facts| {
                     facts.ready = mk_ready(status);

@@ -125,6 +125,17 @@ impl World {
         }
     }
 
+    /// True if nothing is held, for all that can be known.
+    pub fn is_free(&self) -> bool {
+        let mut known = self.topic.values().flatten().filter_map(|record| record.health.as_ref());
+        self.is_readable() && self.holds.is_empty() && known.all(|health| health.held.is_none())
+    }
+
+    /// True if what the monitor holds can be known.
+    pub fn is_readable(&self) -> bool {
+        self.topic.values().all(Option::is_some)
+    }
+
     /// All of the topic, as who comes now is told it.
     pub fn health(&self, snapshot: bool) -> Input {
         let records = self.topic.values().flatten().cloned().collect();
