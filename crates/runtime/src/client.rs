@@ -20,6 +20,7 @@ use kube::{Client, Config};
 use crate::Clock;
 use crate::args::KubeArgs;
 use flaw::Provider;
+use plugin::Patience;
 
 pub use bucket::TokenBucket;
 pub use flaw::Flaw;
@@ -105,18 +106,21 @@ pub async fn connect_paced(args: &KubeArgs, user: &str, clock: &Clock) -> Result
 
 /// The way that this configuration says, which is read again if what it says is refused, or ends.
 fn renewed(first: &Config, args: &KubeArgs, user: &str, clock: &Clock, looks: Option<Clock>) -> Result<Transport, Error> {
-    let (server, transport) = (Server::of(first), transport(first, looks.clone(), clock.wall())?);
+    let (server, transport) = (
+        Server::of(first),
+        transport(first, looks.clone(), clock.wall(), Patience::START)?,
+    );
     let (args, by) = (args.clone(), user.to_owned());
     let again = move |now| {
         let config = config(&args, &by)?;
         server.require(&config)?;
-        self::transport(&config, looks.clone(), now)
+        self::transport(&config, looks.clone(), now, Patience::AGAIN)
     };
     Ok(transport.renewed_by(user, clock, again))
 }
 
-fn transport(config: &Config, looks: Option<Clock>, now: Wall) -> Result<Transport, Error> {
-    let (config, ends) = plugin::ask(config).map_err(Error::Build)?;
+fn transport(config: &Config, looks: Option<Clock>, now: Wall, patience: Patience) -> Result<Transport, Error> {
+    let (config, ends) = plugin::ask(config, patience).map_err(Error::Build)?;
     let term = ends.map(|ends| transport::Term::new(now, ends));
     Transport::new(&config, connector(looks), term).map_err(|error| Error::Build(Provider::of(&config).flaw(error)))
 }

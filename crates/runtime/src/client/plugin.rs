@@ -1,11 +1,15 @@
 //! What a plugin answers who is to be asked for credentials (`exec` of a user in a kubeconfig).
 //!
-//! kube would run it twice for each reading, for a certificate and for a token, and once more by the request that finds a token about to end,
-//! while all others wait. Here it is run once, by who reads, and what it answers stands where a kubeconfig has it.
+//! kube would run it twice for each reading, for a certificate and for a token, and once more by the request that finds a token about to
+//! end, while all others wait. Here it is run once, by who reads, and what it answers stands where a kubeconfig has it.
 
 use std::borrow::Cow;
-use std::io::{IsTerminal as _, stdin};
-use std::process::{Command, Stdio};
+use std::io::{self, IsTerminal as _, Read as _, stdin};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use bailiff_model::Wall;
 use base64::Engine as _;
@@ -13,10 +17,24 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use kube::Config;
 use kube::config::{AuthInfo, ExecConfig, ExecInteractiveMode};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::flaw::{Flaw, place};
+
+/// How long one may take that asks nobody at a terminal: far longer than those of the clouds do, who ask a server and may try again; and
+/// what it answered before lasts for longer than that from when it is asked again, as a rule.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// How long it may take, before it is ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patience {
+    /// So long, or as long as it likes if there is a terminal, at which somebody may have to log in and can end it.
+    Start(Duration),
+    /// So long: nothing else is read meanwhile, and nobody expects to be asked.
+    Again(Duration),
+}
 
 /// What it writes (`client.authentication.k8s.io`).
 #[derive(Deserialize)]
@@ -37,11 +55,11 @@ struct Status {
 ///
 /// # Errors
 /// When the plugin is of no use, or there is a token that cannot be sent, on which kube panics.
-pub(super) fn ask(config: &Config) -> Result<(Cow<'_, Config>, Option<Wall>), Flaw> {
+pub(super) fn ask(config: &Config, patience: Patience) -> Result<(Cow<'_, Config>, Option<Wall>), Flaw> {
     let (config, ends) = match plugin(&config.auth_info) {
         Some(plugin) => {
             let mut config = config.clone();
-            let ends = answered(plugin, &mut config.auth_info)?;
+            let ends = answered(plugin, &mut config.auth_info, patience)?;
             (Cow::Owned(config), ends)
         }
         None => (Cow::Borrowed(config), None),
@@ -60,12 +78,12 @@ fn plugin(user: &AuthInfo) -> Option<&ExecConfig> {
 }
 
 /// Asks the plugin, and puts what it answers in its place. Answers when that ends.
-fn answered(plugin: &ExecConfig, user: &mut AuthInfo) -> Result<Option<Wall>, Flaw> {
+fn answered(plugin: &ExecConfig, user: &mut AuthInfo, patience: Patience) -> Result<Option<Wall>, Flaw> {
     let Some(name) = &plugin.command else {
         return Err(Flaw::new("the credential plugin has no 'command'"));
     };
     let flaw = |what: &str| Flaw::new(format!("the credential plugin '{name}' {what}"));
-    let status = understood(&run(plugin, name)?, name)?.ok_or_else(|| flaw("answers no status"))?;
+    let status = understood(&run(plugin, name, patience)?, name)?.ok_or_else(|| flaw("answers no status"))?;
     let is_full = |text: &String| !text.is_empty();
     let token = status.token.filter(is_full);
     let pair = status
@@ -86,7 +104,7 @@ fn answered(plugin: &ExecConfig, user: &mut AuthInfo) -> Result<Option<Wall>, Fl
 }
 
 /// What it writes. What it complains about is shown where ours is, unless it has nothing to do with who runs it.
-fn run(plugin: &ExecConfig, name: &str) -> Result<Vec<u8>, Flaw> {
+fn run(plugin: &ExecConfig, name: &str, patience: Patience) -> Result<Vec<u8>, Flaw> {
     let mode = plugin.interactive_mode.as_ref();
     let is_interactive = match mode {
         Some(ExecInteractiveMode::Never) => false,
@@ -101,19 +119,81 @@ fn run(plugin: &ExecConfig, name: &str) -> Result<Vec<u8>, Flaw> {
         }
     }
     command.env("KUBERNETES_EXEC_INFO", told(plugin, is_interactive));
-    command.stdin(if is_interactive { Stdio::inherit() } else { Stdio::null() });
-    if mode != Some(&ExecInteractiveMode::Never) {
-        command.stderr(Stdio::inherit());
-    }
-    let output = command
-        .output()
-        .map_err(|error| Flaw::new(format!("the credential plugin '{name}' cannot be run: {error}")))?;
-    // What it wrote may be secret.
-    if output.status.success() {
-        Ok(output.stdout)
+    if is_interactive {
+        command.stdin(Stdio::inherit());
     } else {
-        Err(Flaw::new(format!("the credential plugin '{name}' failed: {}", output.status)))
+        // What it begins itself is ended with it. Whoever reads from a terminal has to be of the group that has it.
+        command.stdin(Stdio::null()).process_group(0);
     }
+    if mode == Some(&ExecInteractiveMode::Never) {
+        command.stderr(Stdio::null());
+    }
+    let within = patience.bound(is_interactive);
+    let child = command.stdout(Stdio::piped()).spawn();
+    let child = child.map_err(|error| {
+        Flaw::new(format!(
+            "the credential plugin '{name}' cannot be run: {error}{}",
+            hint(plugin, &error)
+        ))
+    })?;
+    let ended = end(child, within, is_interactive)
+        .map_err(|error| Flaw::new(format!("the credential plugin '{name}' cannot be waited for: {error}")))?;
+    let Some((status, written)) = ended else {
+        let seconds = within.unwrap_or_default().as_secs();
+        return Err(Flaw::new(format!(
+            "the credential plugin '{name}' was ended, as it did not answer within {seconds} s"
+        )));
+    };
+    // What it wrote may be secret.
+    if status.success() {
+        Ok(written)
+    } else {
+        Err(Flaw::new(format!("the credential plugin '{name}' failed: {status}")))
+    }
+}
+
+/// What the kubeconfig says of where to find one that is not there, on one line.
+fn hint(plugin: &ExecConfig, error: &io::Error) -> String {
+    let hint = plugin
+        .install_hint
+        .as_deref()
+        .filter(|_| error.kind() == io::ErrorKind::NotFound);
+    let words = hint.unwrap_or_default().split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", words.join(" "))
+    }
+}
+
+/// How it ends, and what it wrote until then. Nothing if it takes longer than this: then it is ended.
+fn end(mut child: Child, within: Option<Duration>, is_interactive: bool) -> io::Result<Option<(ExitStatus, Vec<u8>)>> {
+    let (pid, stdout) = (Pid::from_child(&child), child.stdout.take());
+    let (done, ended) = mpsc::channel();
+    let read = move || {
+        let mut written = Vec::new();
+        let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut written));
+        // It is left to be waited for once more, so that its number is nobody else's if it is to be ended.
+        let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let _ = done.send(read.map(|_| written));
+    };
+    let reading = thread::Builder::new().name("plugin".to_owned()).spawn(read);
+    let written = match within {
+        Some(within) => ended.recv_timeout(within).ok(),
+        None => ended.recv().ok(),
+    };
+    if written.is_none() {
+        // If that fails it has ended just now.
+        let _ = if is_interactive {
+            child.kill()
+        } else {
+            kill_process_group(pid, Signal::KILL).map_err(io::Error::from)
+        };
+    }
+    let status = child.wait()?;
+    reading?;
+    written.map(|written| Ok((status, written?))).transpose()
 }
 
 /// What it is told of who asks.
@@ -150,5 +230,19 @@ fn require_sendable(user: &AuthInfo) -> Result<(), Flaw> {
             "the token has a character that none can have, such as the end of a line",
         )),
         _ => Ok(()),
+    }
+}
+
+// === impl Patience ===
+
+impl Patience {
+    pub(super) const START: Self = Self::Start(WITHIN);
+    pub(super) const AGAIN: Self = Self::Again(WITHIN);
+
+    const fn bound(self, is_interactive: bool) -> Option<Duration> {
+        match self {
+            Self::Start(_) if is_interactive => None,
+            Self::Start(within) | Self::Again(within) => Some(within),
+        }
     }
 }

@@ -116,9 +116,10 @@ fn a_plugin_that_fails_is_told_by_its_name_alone() {
     let fail = |command: &str, script: &str| {
         let mut config = Config::new("http://192.0.2.1".parse().unwrap());
         let mut exec = json!({"command": command, "args": ["-c", script], "interactiveMode": "Never"});
+        exec["installHint"] = "Get it:\n\n\tbrew install plugin\u{1b}\n".into();
         exec["env"] = json!([{"name": "TOKEN", "value": SECRET}]);
         config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
-        shown(&transport(&config, None, Wall::UNIX_EPOCH).unwrap_err())
+        shown(&transport(&config, None, Wall::UNIX_EPOCH, Patience::START).unwrap_err())
     };
     let (begin, none) = (
         "what the kubeconfig or the service account says cannot be used; see '--kubeconfig'",
@@ -154,7 +155,7 @@ fn a_plugin_that_fails_is_told_by_its_name_alone() {
         (
             "/no/plugin",
             none.to_owned(),
-            "the credential plugin '/no/plugin' cannot be run: No such file or directory (os error 2)",
+            "the credential plugin '/no/plugin' cannot be run: No such file or directory (os error 2); Get it: brew install plugin",
         ),
     ] {
         assert_eq!(fail(command, &script), format!("{begin}: {flaw}"));
@@ -166,7 +167,7 @@ fn a_plugin_that_fails_is_told_by_its_name_alone() {
 fn a_token_that_cannot_be_sent_is_a_flaw() {
     let mut config = Config::new("http://192.0.2.1".parse().unwrap());
     config.auth_info.token = Some(format!("{SECRET}\n").into());
-    let refused = shown(&transport(&config, None, Wall::UNIX_EPOCH).unwrap_err());
+    let refused = shown(&transport(&config, None, Wall::UNIX_EPOCH, Patience::START).unwrap_err());
     assert!(
         refused.ends_with(": the token has a character that none can have, such as the end of a line"),
         "{refused}"
@@ -185,7 +186,7 @@ fn a_plugin_is_told_of_the_cluster_and_of_whether_anybody_is_there() {
     plugin.args = Some(["-c", script, file.to_str().unwrap()].map(str::to_owned).to_vec());
     plugin.env = serde_json::from_value(json!([{"name": "TOKEN", "value": "t"}])).unwrap();
     plugin.interactive_mode = Some(kube::config::ExecInteractiveMode::Never);
-    let (asked, ends) = plugin::ask(&config).unwrap();
+    let (asked, ends) = plugin::ask(&config, Patience::START).unwrap();
     assert_eq!(ends, None);
     assert!(asked.auth_info.token.is_some() && asked.auth_info.exec.is_none());
     let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -194,7 +195,37 @@ fn a_plugin_is_told_of_the_cluster_and_of_whether_anybody_is_there() {
     assert_eq!(told, wanted);
     // A token that the kubeconfig has goes before it.
     config.auth_info.token = Some("t".to_owned().into());
-    assert!(plugin::ask(&config).unwrap().0.auth_info.exec.is_some());
+    assert!(plugin::ask(&config, Patience::START).unwrap().0.auth_info.exec.is_some());
+}
+
+/// Whether it writes nothing, or does not end.
+#[test]
+fn a_plugin_that_does_not_answer_is_ended_unless_somebody_may_have_to_log_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let never = directory.path().join("never");
+    assert!(Command::new("mkfifo").arg(&never).status().unwrap().success());
+    let mk = |mode: &str, script: &str| {
+        let mut config = configure("").unwrap();
+        let exec = json!({"command": "sh", "args": ["-c", script, never], "interactiveMode": mode});
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        config
+    };
+    let [start, again] = [Patience::Start(Duration::ZERO), Patience::Again(Duration::ZERO)];
+    for (mode, script, patience) in [
+        ("Never", r#"cat "$0"; true"#, start),
+        ("Never", r#"cat "$0"; true"#, again),
+        ("Never", r#"exec cat "$0" >&2"#, again),
+        ("Always", r#"exec cat "$0""#, again),
+    ] {
+        let refused = plugin::ask(&mk(mode, script), patience).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the credential plugin 'sh' was ended, as it did not answer within 0 s",
+            "{mode}: {script}"
+        );
+    }
+    let answer = mk("Always", "echo 'status: {token: t}'");
+    assert!(plugin::ask(&answer, start).is_ok());
 }
 
 #[test]

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use super::*;
 use crate::Clock;
 use crate::args::KubeArgs;
+use crate::client::plugin::Patience;
 use crate::client::transport::tests::server::{BOTH, Server, mk_server, until};
 use crate::client::transport::{Attention, Content, Room};
 use crate::client::{self, connect_paced};
@@ -52,7 +53,7 @@ async fn pass_for(time: Duration) {
 fn mk_transport(config: &Config, token: &str) -> Result<Transport, Error> {
     let mut config = config.clone();
     config.auth_info.token = Some(token.to_owned().into());
-    client::transport(&config, None, Wall::UNIX_EPOCH)
+    client::transport(&config, None, Wall::UNIX_EPOCH, Patience::START)
 }
 
 fn want(server: &Server, shown: &[u8]) {
