@@ -10,6 +10,9 @@
 //! isolated are not, one that is gone since: then the zone begins without a token, as if the grant was just now. Where none of this is
 //! so the start is a fresh one, and the zone begins with its token, as upstream's (NL-024).
 //!
+//! A zone of which only nodes that are gone are left shows by their wishes alone, when all this was looked at: it begins without a token,
+//! also where the bus remembers a grant from long ago. That costs an interval, and its record tells of a grant that there was not.
+//!
 //! Only the first view of the bus is inherited: later records of the own topic are the last words of an instance that is being replaced,
 //! of which only the grant counts, or our own echo, where the bus cannot leave it out. Which of the two is told by who said it, never by
 //! what: more than one word of ours may be on its way back, and if one of them passed for somebody else's we would answer it, and that

@@ -2,7 +2,7 @@
 
 use bailiff_model::intent::{EvictionCause, IntentState, Trigger};
 use bailiff_model::outcome::{PodOutcomeState, RefusedReason};
-use bailiff_model::{Effect as TaintEffect, ReadyStatus, Verdict};
+use bailiff_model::{Effect as TaintEffect, HoldReason, ReadyStatus, Verdict};
 use bailiff_zone_core::{Count, FailureKind, Input};
 
 use crate::pods::{marked_and_deleted, mk_world};
@@ -227,6 +227,30 @@ fn a_read_that_the_watch_has_overtaken_makes_sure_of_nothing() {
         assert_eq!((world.reads, world.pod_state(&pod)), (2, Some(&wanted)), "{case}");
         assert_eq!(world.zone_status("a").voting, if is_replaced { 4 } else { 3 }, "{case}");
     }
+}
+
+/// Design §3: such a read did not fail: the next one is not made later each time.
+#[test]
+fn a_node_that_changes_all_the_time_is_read_once_per_second() {
+    let mut world = mk_world();
+    let pod = world.add_pod("p", "n2", vec![]);
+    let due = world.mk_due(&pod, false);
+    world.late.are_answers_late = true;
+    world.publish(vec![due]);
+    for reads in 1..10 {
+        assert_eq!(world.reads, reads);
+        world.change_node("n2", |_| ());
+        for answer in std::mem::take(&mut world.late.answers) {
+            world.tell(answer);
+        }
+        world.pass(secs(1));
+    }
+    assert_eq!(world.pod_held(&pod), Some(HoldReason::OutdatedIntent));
+    world.late.are_answers_late = false;
+    for answer in std::mem::take(&mut world.late.answers) {
+        world.tell(answer);
+    }
+    assert_eq!(world.pod_state(&pod), Some(&PodOutcomeState::Refused(RefusedReason::NoTaint)));
 }
 
 /// NL-035, TE-034: that a node was gone says nothing of another one that has its name by now, which the watch does not show yet.

@@ -2,7 +2,7 @@
 //!
 //! What a read shows may be as old as when it was asked for, and what the watch says meanwhile is newer. An incarnation that was seen to
 //! go since is not there again because a read still shows it, and a node is not gone because it was not there yet: such an answer makes
-//! sure of nothing, and the node is read again.
+//! sure of nothing, and the node is read again, in its turn: the read itself did not fail.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -142,12 +142,12 @@ impl Evictor {
                 return self.pods.look_again_at_node(name);
             }
         };
+        self.confirm.failures.remove(name);
         let known = self.nodes.get(name).and_then(|node| node.facts.as_ref());
         if read.is_overtaken(shown.as_ref(), known) {
-            self.confirm_later(name, None, now);
+            self.confirm_node(name);
             return self.pods.look_again_at_node(name);
         }
-        self.confirm.failures.remove(name);
         match shown {
             Some(facts) => self.node_applied(facts, now),
             None => {
