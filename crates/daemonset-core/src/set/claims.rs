@@ -351,7 +351,8 @@ impl Set {
     /// A request about a pod was done, or turned out to be needless: what follows from it will be seen.
     pub(super) fn pod_done(&mut self, uid: &PodUid, kind: Kind, is_moot: bool, cx: &Cx<'_>) {
         let is_awaited = kind == Kind::Delete || is_moot;
-        let is_seen = cx.world.pod(uid).is_none_or(|pod| pod.deleting && kind == Kind::Delete);
+        let is_deleting = || cx.world.pod(uid).is_some_and(|pod| pod.deleting && kind == Kind::Delete);
+        let is_seen = !self.concerns(uid, cx.world) || is_deleting();
         let Some(work) = self.claims.works.get_mut(uid) else { return };
         if is_awaited && !is_seen {
             work.stage = Stage::Unseen;

@@ -69,15 +69,18 @@ impl Story {
         });
     }
 
-    fn answer(&mut self, kind: FailureKind) {
-        let failure = Failure {
+    fn fail(&mut self, kind: FailureKind) {
+        self.answer(&Answer::Failed(Failure {
             kind,
             message: String::new(),
             retry_after: None,
-        };
+        }));
+    }
+
+    fn answer(&mut self, answer: &Answer) {
         self.with(|set, cx| {
             let pod = (&"p".into(), &"p".into(), &About::default());
-            set.pod_answered(pod, Kind::Delete, &Answer::Failed(failure), cx);
+            set.pod_answered(pod, Kind::Delete, answer, cx);
         });
     }
 
@@ -93,20 +96,25 @@ impl Story {
 fn nothing_is_remembered_of_a_pod_that_somebody_else_has_taken() {
     type Act = fn(&mut Story);
     let take: Act = |story| story.show(mk_pod(2, "other"));
-    let acts: [(&str, &[Act]); 5] = [
+    let acts: [(&str, &[Act]); 7] = [
         (
             "after a pause",
-            &[|story| story.answer(FailureKind::Other), Story::pass_an_hour, take],
+            &[|story| story.fail(FailureKind::Other), Story::pass_an_hour, take],
         ),
-        ("in a pause", &[|story| story.answer(FailureKind::Other), take]),
-        ("before a failure", &[take, |story| story.answer(FailureKind::Other)]),
+        ("in a pause", &[|story| story.fail(FailureKind::Other), take]),
+        ("before a failure", &[take, |story| story.fail(FailureKind::Other)]),
         (
             "before an answer that was lost",
-            &[take, |story| story.answer(FailureKind::Unknown)],
+            &[take, |story| story.fail(FailureKind::Unknown)],
         ),
         (
             "before it was taken back",
-            &[take, |story| story.answer(FailureKind::CalledOff)],
+            &[take, |story| story.fail(FailureKind::CalledOff)],
+        ),
+        ("before it was done", &[take, |story| story.answer(&Answer::Done)]),
+        (
+            "before it turned out to be needless",
+            &[take, |story| story.fail(FailureKind::NotFound)],
         ),
     ];
     for (when, acts) in acts {
@@ -125,7 +133,7 @@ fn nothing_is_remembered_of_a_pod_that_somebody_else_has_taken() {
 fn failures_are_remembered_of_a_pod_that_stays() {
     let mut story = Story::new();
     story.ask();
-    story.answer(FailureKind::Other);
+    story.fail(FailureKind::Other);
     story.pass_an_hour();
     let works: Vec<&PodWork> = story.set.claims.works.values().collect();
     assert!(works.len() == 1 && works[0].retry.has_failed(), "{works:?}");
