@@ -33,14 +33,7 @@ pub(crate) struct Creates {
     /// refused too.
     newcomers: BTreeSet<NodeName>,
     /// What was asked for and is neither answered nor seen, by node, until it is taken back: it may wait for its turn.
-    waiting: BTreeMap<NodeName, Waiting>,
-}
-
-/// A request that may wait for its turn.
-#[derive(Debug)]
-struct Waiting {
-    id: RequestId,
-    name: PodName,
+    waiting: BTreeMap<NodeName, RequestId>,
 }
 
 /// Creates of one lane.
@@ -147,13 +140,13 @@ impl Creates {
     /// Takes the pod for a node back, as far as it was not sent.
     pub(super) fn call_off(&mut self, node: &NodeName, out: &mut Out) {
         let waiting = self.waiting.remove(node);
-        out.effects.extend(waiting.map(|waiting| Effect::CallOff(waiting.id)));
+        out.effects.extend(waiting.map(Effect::CallOff));
     }
 
     /// The same, for all nodes.
     pub(super) fn call_off_all(&mut self, out: &mut Out) {
         let waiting = std::mem::take(&mut self.waiting).into_values();
-        out.effects.extend(waiting.map(|waiting| Effect::CallOff(waiting.id)));
+        out.effects.extend(waiting.map(Effect::CallOff));
     }
 
     /// What failed may be tried again at once.
@@ -314,12 +307,12 @@ impl Set {
         };
         let request = Request::CreatePod {
             blueprint,
-            name: name.clone(),
+            name,
             node: node.clone(),
         };
         let id = cx.out.send(&self.owner, urgency, request, op);
         self.judge(&node, cx);
-        self.creates.waiting.insert(node, Waiting { id, name });
+        self.creates.waiting.insert(node, id);
     }
 
     /// A create was answered: on this node, of a pod of this name.
@@ -432,10 +425,6 @@ impl Set {
 
     /// A pod of ours is there: is it the one that was created?
     pub(super) fn created_pod_seen(&mut self, node: &NodeName, pod: &Pod) {
-        if self.creates.waiting.get(node).is_some_and(|waiting| waiting.name == pod.name) {
-            // It was sent: there is nothing to take back.
-            self.creates.waiting.remove(node);
-        }
         let Some(pair) = self.pairs.get_mut(node) else { return };
         if pair.doubtful.as_deref() == Some(&pod.name) {
             pair.doubtful = None;

@@ -213,6 +213,38 @@ fn cut(mut pods: Vec<Pod>, places: &[Index]) -> Vec<Input> {
     parts
 }
 
+/// A history in which creates wait for their turn now and then. Answers how many of them were taken back.
+fn play_while_creates_wait(seed: u64, calm: bool) -> usize {
+    let mut story = Story {
+        creates_wait: true,
+        ..Story::new(seed, calm)
+    };
+    for turn in 0..200 {
+        if story.act(turn) {
+            assert_no_duplicates(&story.cluster, story.surging);
+            if calm {
+                story.assert_budget();
+            }
+        }
+    }
+    story.cluster.failures.clear();
+    story.cluster.loses = None;
+    story.cluster.creates_wait = false;
+    story.cluster.send(usize::MAX);
+    story.cluster.rest_longer();
+    assert_converged(&story.cluster, story.nodes());
+    story.cluster.called_off
+}
+
+/// Else the property about them would say nothing: creates that wait are taken back, whether anything breaks by itself or not.
+#[test]
+fn of_creates_that_wait_some_are_taken_back() {
+    for calm in [false, true] {
+        let taken_back: Vec<usize> = (0..24).map(|seed| play_while_creates_wait(seed, calm)).collect();
+        assert!(taken_back.iter().any(|count| *count > 0), "calm: {calm}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -238,7 +270,11 @@ proptest! {
 
     /// However a list of pods is cut, it is the whole list: after a watch that broke, and to a core that begins.
     #[test]
-    fn a_list_in_parts_is_the_whole_list(seed in any::<u64>(), turns in 0..100_usize, places in prop::collection::vec(any::<Index>(), 1..4)) {
+    fn a_list_in_parts_is_the_whole_list(
+        seed in any::<u64>(),
+        turns in 0..100_usize,
+        places in prop::collection::vec(any::<Index>(), 1..4),
+    ) {
         for begins in [false, true] {
             let [whole, parts] = [false, true].map(|in_parts| {
                 let mut story = Story::new(seed, false);
@@ -292,21 +328,7 @@ proptest! {
     /// DS-100, DS-104, DS-135, DS-138: creates that wait for their turn, and are taken back, make no second pod and widen no budget.
     #[test]
     fn creates_that_wait_do_no_harm(seed in any::<u64>(), calm in any::<bool>()) {
-        let mut story = Story { creates_wait: true, ..Story::new(seed, calm) };
-        for turn in 0..200 {
-            if story.act(turn) {
-                assert_no_duplicates(&story.cluster, story.surging);
-                if calm {
-                    story.assert_budget();
-                }
-            }
-        }
-        story.cluster.failures.clear();
-        story.cluster.loses = None;
-        story.cluster.creates_wait = false;
-        story.cluster.send(usize::MAX);
-        story.cluster.rest_longer();
-        assert_converged(&story.cluster, story.nodes());
+        play_while_creates_wait(seed, calm);
     }
 
     /// DS-006, DS-135, DS-138: requests that fail, and answers that are lost, widen no budget.

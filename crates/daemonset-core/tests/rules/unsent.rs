@@ -1,6 +1,6 @@
 //! Creates that wait for their turn while what they were decided on changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use bailiff_daemonset_core::{FailureKind, Input, Watched};
 use serde_json::json;
@@ -186,9 +186,8 @@ fn what_was_taken_back_is_neither_success_nor_failure() {
     assert_eq!(cluster.waiting(), 1);
 }
 
-/// DS-050, DS-095: what was perhaps created before is asked for under the same name, also after that was taken back.
-#[test]
-fn a_name_that_is_in_doubt_is_kept() {
+/// A node whose pod was created, which nobody answered and the watch does not show yet; so it is asked for again, which waits.
+fn mk_doubtful() -> (Cluster, VecDeque<Input>) {
     let mut cluster = mk(1, json!(1), json!(0));
     cluster.loses = Some("create pods");
     cluster.add_node("n1", json!({}), json!([]));
@@ -198,6 +197,25 @@ fn a_name_that_is_in_doubt_is_kept() {
     cluster.loses = None;
     cluster.creates_wait = true;
     cluster.pass(11);
+    assert_eq!(cluster.waiting(), 1);
+    (cluster, late)
+}
+
+/// DS-050, DS-110: what is asked for again, as it was perhaps not created before, is taken back once the watch shows that it was.
+#[test]
+fn what_turns_out_to_be_there_is_not_created_again() {
+    let (mut cluster, late) = mk_doubtful();
+    cluster.give_back(PODS, late);
+    cluster.settle();
+    assert_eq!((cluster.waiting(), cluster.called_off), (0, 1));
+    cluster.rest();
+    assert_eq!((cluster.on("n1").len(), creates(&cluster)), (1, 1));
+}
+
+/// DS-050, DS-095: what was perhaps created before is asked for under the same name, also after that was taken back.
+#[test]
+fn a_name_that_is_in_doubt_is_kept() {
+    let (mut cluster, late) = mk_doubtful();
     for is_stale in [true, false] {
         set_stale(&mut cluster, is_stale);
     }
