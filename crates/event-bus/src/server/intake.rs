@@ -1,10 +1,14 @@
-//! What callers are in the middle of saying: bounds on messages that are not whole yet, or not answered.
+//! What callers are in the middle of saying: bounds on what is kept of messages.
 //!
 //! A message is decoded, and its caller asked for its rights, once all of it is there. Until then it is kept, for each stream of each
 //! connection, and there are many of both. So [`Intake`] stands before the generated service and looks where messages begin, for there
 //! it is said how long they are. Until a call has said what it is about, little is kept of it; and of all together no more than there is
 //! room for, beyond what stages of ours say at a time. Whoever finds no room is refused and does not wait: what it sends meanwhile would
 //! fill its connection, and hold up what others wait for that have room.
+//!
+//! Room is taken for the longest message of a call, until it has said all. A question has then been decoded. A session has its room until
+//! it ends, for so long whoever decodes it keeps the memory of its longest message; in which its records are until they are answered,
+//! while the next are on their way.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,14 +29,14 @@ use super::{MESSAGE_MAX, status};
 use crate::wire;
 
 /// What is kept of the first message of any call: one that opens a session has some 200 bytes, a subscription to a few routes less than
-/// that. A connection that has all of its streams in the middle of theirs costs 16 MiB.
-const OPENING: usize = 16 * 1024;
+/// that. It has no other bound: a connection that has all of its streams in the middle of theirs costs 2 MiB, an address 256 MiB.
+const OPENING: usize = 2 * 1024;
 /// Longest message of a call that says all in one: a subscription to a thousand routes of 253 bytes, twice over.
 const QUESTION_MAX: usize = 512 * 1024;
-/// What is kept of a later message: a batch of ours, the last record of which may be as long as any. Sessions are bounded, so all of
-/// them cost 96 MiB.
+/// What is kept of a later message: a batch of ours, the last record of which may be as long as any, so ours need no room. Sessions are
+/// bounded: all of them cost 96 MiB.
 const BATCH: usize = 96 * 1024;
-/// Bytes of all messages that are longer: sixteen questions, which anybody may ask, and apart from them eight batches of whoever has a
+/// Bytes of all that are longer: sixteen questions, which anybody may ask, and apart from them the longest batches of eight who have a
 /// session.
 const QUESTIONS_ROOM: usize = 16 * QUESTION_MAX;
 const SESSIONS_ROOM: usize = 8 * MESSAGE_MAX;
@@ -50,7 +54,7 @@ enum Call {
     Session,
 }
 
-/// What may be kept of a message while it is not whole.
+/// What may be kept of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bounds {
     /// So much of anybody's.
@@ -86,7 +90,7 @@ struct Saying {
     call: Call,
     body: Body,
     messages: Messages,
-    /// The room of all calls of its kind, and what its message has of it.
+    /// The room of all calls of its kind, and what it has of it. It only grows.
     room: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
     late: Option<Pin<Box<Sleep>>>,
@@ -224,24 +228,30 @@ impl Saying {
             status::of_wire(&error)
         })?;
         let Messages { begun, len, missing, .. } = self.messages;
-        // Whatever began before the last one is whole.
-        if begun > before {
-            self.taken = None;
-            if missing > 0 && len > call.bounds(begun).free {
-                self.taken = Some(self.make_room(len)?);
-            }
+        // Whatever began before the last one came with this, which is short.
+        if begun > before && missing > 0 && len > call.bounds(begun).free {
+            self.make_room(len)?;
         }
         Ok(())
     }
 
-    fn make_room(&self, len: usize) -> Result<OwnedSemaphorePermit, Status> {
-        let permits = u32::try_from(len).unwrap_or(u32::MAX);
-        Arc::clone(&self.room).try_acquire_many_owned(permits).map_err(|_| {
+    /// Has room for a message of this length, besides which there are none as long.
+    fn make_room(&mut self, len: usize) -> Result<(), Status> {
+        let held = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = u32::try_from(len.saturating_sub(held)).unwrap_or(u32::MAX);
+        let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| {
             self.metrics.refused(MESSAGES);
-            let most = self.call.room();
-            let message = format!("a message of {len} bytes finds no room: all that are not answered yet may take {most}");
+            let (free, most) = (self.call.bounds(self.messages.begun).free, self.call.room());
+            let message = format!(
+                "a message of {len} bytes finds no room: of all calls those above {free} may take {most}, a session's until it ends"
+            );
             status::with_kind(Status::resource_exhausted(message), MESSAGES)
-        })
+        })?;
+        match &mut self.taken {
+            Some(taken) => taken.merge(more),
+            None => self.taken = Some(more),
+        }
+        Ok(())
     }
 }
 
@@ -255,10 +265,6 @@ impl http_body::Body for Saying {
         {
             let message = format!("the request was not whole within {} s", ASKED_WITHIN.as_secs());
             return Poll::Ready(Some(Err(Status::deadline_exceeded(message))));
-        }
-        // Whoever asks for more has done with what was whole.
-        if self.messages.missing == 0 {
-            self.taken = None;
         }
         let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
             Some(Ok(frame)) => frame,

@@ -172,7 +172,7 @@ async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
         Err(refused) => refused,
     };
     assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
-    assert!(refused.message().ends_with("wanted at most 16384 bytes"), "{refused:?}");
+    assert!(refused.message().ends_with("wanted at most 2048 bytes"), "{refused:?}");
     stop.cancel();
     serving.await.unwrap();
 }
