@@ -29,6 +29,7 @@ const PONG_WITHIN: Duration = SILENT_AFTER.saturating_sub(PING_AFTER);
 
 const GET_HISTORY: &str = "GetHistory";
 const GET_STATUS: &str = "GetStatus";
+const RESET_EPOCH: &str = "ResetEpoch";
 
 /// Why a question to a bus was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -212,7 +213,7 @@ impl Bus {
         within(rpc, call(bus.client())).await
     }
 
-    /// The same bus, beginning with the address that is the first to answer a question: for what is better not asked twice.
+    /// The same bus at the address that is the first to answer a question: for what is not to be asked twice.
     async fn answering(&self) -> Result<Self, Error> {
         if self.clients.len() == 1 {
             return Ok(self.clone());
@@ -294,20 +295,18 @@ impl Bus {
 
     /// Sets a shard's epoch back to zero, ends its session, and answers the epoch it had. Break-glass.
     ///
-    /// An address that does not answer is asked last: whoever waited for it in vain would not know what became of it.
+    /// It is asked of one address, the first that answers a question, and only once: one that did not answer in time may do it all the
+    /// same, and another would do it again, to whoever has come since.
     ///
     /// # Errors
-    /// No answer, or a refusal.
+    /// No answer, after which it may have been done; or a refusal.
     pub async fn reset_epoch(&self, topic: Topic, shard: u32) -> Result<u64, Error> {
         let request = pb::ResetEpochRequest {
             topic: topic.to_string(),
             shard,
         };
-        let call = |mut client: EventBusClient<Route>| {
-            let request = request.clone();
-            async move { client.reset_epoch(request).await }
-        };
-        let response = self.answering().await?.ask("ResetEpoch", call).await?;
+        let mut client = self.answering().await?.client();
+        let response = within(RESET_EPOCH, client.reset_epoch(request)).await?;
         Ok(response.previous_epoch)
     }
 }
@@ -347,12 +346,15 @@ impl TryFrom<Wire<pb::TopicStatus>> for TopicStatus {
 
 #[cfg(test)]
 mod tests {
-    use bailiff_model::Wall;
+    use std::collections::BTreeSet;
+
+    use bailiff_model::{Now, Wall};
     use bailiff_runtime::Clock;
     use futures::FutureExt as _;
 
     use super::*;
     use crate::ServerOptions;
+    use crate::engine::{Command, Effect, Engine, Kept, Limits, Memory, Position, Selection, Set, Ticket, TopicFigures};
 
     /// Subscribers have their places on each replica, so another one may have some left.
     #[tokio::test(start_paused = true)]
@@ -379,6 +381,60 @@ mod tests {
         );
         let other = Bus::over([mk_route(0), mk_route(1)]);
         other.subscribe_raw(request).await.expect("the second has a place");
+    }
+
+    /// A bus whose log takes nothing: questions are answered, and what would change something never is.
+    #[derive(Debug)]
+    struct Stuck(Memory);
+
+    impl Engine for Stuck {
+        fn apply(&mut self, _: Ticket, _: Command, _: Now) -> Vec<Effect> {
+            Vec::new()
+        }
+
+        fn incarnation(&self) -> &str {
+            self.0.incarnation()
+        }
+
+        fn head(&self) -> Revision {
+            self.0.head()
+        }
+
+        fn oldest_resumable(&self) -> Revision {
+            self.0.oldest_resumable()
+        }
+
+        fn read(&self, selection: &Selection, position: Position, now: Now) -> Set {
+            self.0.read(selection, position, now)
+        }
+
+        fn shards(&self, topics: &BTreeSet<Topic>, now: Now) -> Vec<ShardStatus> {
+            self.0.shards(topics, now)
+        }
+
+        fn history(&self, topic: Topic, key: &str) -> Vec<Arc<Kept>> {
+            self.0.history(topic, key)
+        }
+
+        fn figures(&self) -> Vec<TopicFigures> {
+            self.0.figures()
+        }
+    }
+
+    /// Its log may take it yet, and who had come by then would lose its session for a second one.
+    #[tokio::test(start_paused = true)]
+    async fn an_epoch_is_reset_once_whatever_became_of_it() {
+        let (clock, seed) = (Clock::virtual_from(Wall::UNIX_EPOCH), Seed::new(1));
+        let mk_stuck =
+            |incarnation, limits: &Limits| -> Box<dyn Engine> { Box::new(Stuck(Memory::new(incarnation, limits.clone()))) };
+        let stuck = Server::with_engines(ServerOptions::default(), &clock, &seed, mk_stuck);
+        let other = Server::new(ServerOptions::default(), &clock, &seed);
+        let bus = Bus::over([&stuck, &other].map(|server| Route::InProcess(server.service())));
+        let answer = bus.reset_epoch(Topic::NodeHealth, 0).await;
+        assert!(
+            matches!(answer, Err(Error::Deadline { rpc: RESET_EPOCH })),
+            "the other was asked as well: {answer:?}"
+        );
     }
 
     /// It is not asked of one that says nothing, which might do it all the same.
