@@ -1,13 +1,12 @@
 //! Replace parts: staged apart, visible as one change.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bailiff_model::{Now, Revision, Topic};
 
 use super::Memory;
 use super::index::ByKey;
-use super::session::Session;
 use super::topic::{Rest, Stamp, TopicState};
 use crate::engine::kept::{Kept, Said};
 use crate::engine::{Answer, Limits, Refusal, SessionId};
@@ -36,11 +35,12 @@ impl Memory {
     }
 
     fn ensure_room_to_stage(&self, topic: Topic, more: usize) -> Result<(), Refusal> {
-        let staged_by = |session: &Session| session.staged.as_ref().map_or(0, BTreeSet::len);
-        let staged_of = |topic| {
-            let sessions = self.sessions.values().filter(move |session| session.topic == topic);
-            sessions.map(staged_by).sum::<usize>()
-        };
+        // Summed once: each batch of each session asks, while a large cluster starts.
+        let mut staged = BTreeMap::<Topic, usize>::new();
+        for session in self.sessions.values() {
+            *staged.entry(session.topic).or_default() += session.staged.as_ref().map_or(0, BTreeSet::len);
+        }
+        let staged_of = |topic| staged.get(&topic).copied().unwrap_or(0);
         let others = Topic::ALL.into_iter().filter(|other| *other != topic);
         let most = self.limits.most_keys(others.map(staged_of));
         self.limits.check_keys(topic, staged_of(topic) + more, most)
