@@ -1,4 +1,5 @@
-//! Metrics of a bus, to be registered under the prefix `event_bus`: what was refused and published is counted, sizes are read at scrape time.
+//! Metrics of a bus, to be registered under the prefix `event_bus`: what was refused and published is counted, sizes are read at scrape
+//! time.
 
 use std::collections::BTreeSet;
 use std::fmt;

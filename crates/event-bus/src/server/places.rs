@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-/// Places of subscribers in all. For each shard the node-health-monitor and the zone-evictor take one; the daemonset-syncer one until it knows what was
-/// said before it; the taint-manager one, and a second one until then. With the most shards that are allowed, which are 256, those are
-/// 1,280 while all begin, and 768 afterwards. No stage has more than 512, so none is told that the rest is for others; and over plain
-/// text, where all may come from one machine and be one party, that gets 1,536. What is left is for people, and for places of the dead,
-/// which come back after some ten seconds: where all shards of all stages fail over at once, a few may have to wait for that. A place
-/// costs a bookmark every two seconds, and room for the longest message that went through it: some 16 KiB.
+/// Places of subscribers in all. For each shard the node-health-monitor and the zone-evictor take one; the daemonset-syncer one until it
+/// knows what was said before it; the taint-manager one, and a second one until then. With the most shards that are allowed, which are
+/// 256, those are 1,280 while all begin, and 768 afterwards. No stage has more than 512, so none is told that the rest is for others; and
+/// over plain text, where all may come from one machine and be one party, that gets 1,536. What is left is for people, and for places of
+/// the dead, which come back after some ten seconds: where all shards of all stages fail over at once, a few may have to wait for that. A
+/// place costs a bookmark every two seconds, and room for the longest message that went through it: some 16 KiB.
 pub(super) const MOST: usize = 2_048;
 /// One of so many parts of all places is kept back for those who hold less than such a part: two places for each of 256 shards.
 const PARTS: usize = 4;
