@@ -51,6 +51,10 @@ pub fn merged(call: &Call<'_>, object: &Value, pointer: &str, mut scale: Value) 
     }
     let mut others = managers.owners(&replicas);
     others.retain(|owner| *owner != own);
+    // Go does not tell null from what is left out.
+    if let Some(Value::Object(spec)) = scale.get_mut("spec") {
+        spec.retain(|_, value| !value.is_null());
+    }
     match scale.pointer("/spec/replicas") {
         Some(stated) if *stated == live => managers.restate(own, replicas),
         Some(_) => {

@@ -165,6 +165,13 @@ async fn a_scale_is_applied() {
         ("another's", "fieldManager=m", scale(json!({"replicas": 3})), 409, conflict),
         ("the same", "fieldManager=n", scale(json!({"replicas": 2})), 200, "2"),
         (
+            "left out as null",
+            "fieldManager=n",
+            scale(json!({"replicas": null})),
+            200,
+            "2",
+        ),
+        (
             "by force",
             "fieldManager=m&force=true",
             scale(json!({"replicas": 3})),
@@ -173,6 +180,20 @@ async fn a_scale_is_applied() {
         ),
         ("another's again", "fieldManager=n", scale(json!({"replicas": 4})), 409, other),
         ("its own", "fieldManager=m", scale(json!({"replicas": 5})), 200, "5"),
+        (
+            "no more, by null",
+            "fieldManager=m",
+            scale(json!({"replicas": null})),
+            200,
+            "null",
+        ),
+        (
+            "once more",
+            "fieldManager=m&force=true",
+            scale(json!({"replicas": 5})),
+            200,
+            "5",
+        ),
         ("no more", "fieldManager=m", scale(json!({})), 200, "null"),
     ] {
         let (code, answer) = server.patch(&format!("{DEPLOYMENTS}/d/scale?{query}"), APPLY, body).await;
