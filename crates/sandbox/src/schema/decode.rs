@@ -43,7 +43,7 @@ pub fn parse(bytes: &[u8], oddities: &mut Oddities) -> Result<Value, String> {
     let path = &Path::Root;
     let parsed = Node { path, oddities }.deserialize(&mut reader);
     let ended = parsed.and_then(|value| reader.end().map(|()| value));
-    // What Go accepts is too deep, or is no text.
+    // What Go accepts is too deep, is no text, or has a number that is too large.
     ended.map_err(|error| syntax::fault(bytes).unwrap_or_else(|| error.to_string()))
 }
 
