@@ -417,7 +417,7 @@ pub enum FailureKind {
     NamespaceTerminating,
     /// It may have been done or not: no answer, or a broken connection.
     Unknown,
-    /// It was never sent, because this process does not lead.
+    /// It was never sent: this process does not lead, or found no server.
     NotSent,
     /// It was never sent, because of [`Effect::CallOff`].
     CalledOff,

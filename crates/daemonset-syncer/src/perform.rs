@@ -68,6 +68,8 @@ fn failure(error: Error) -> Failure {
         Kind::Conflict => FailureKind::Conflict,
         Kind::Invalid => FailureKind::Invalid,
         Kind::NamespaceTerminating => FailureKind::NamespaceTerminating,
+        // No server was found: nobody can have done it.
+        Kind::Timeout | Kind::Unavailable if error.is_unconnected => FailureKind::NotSent,
         Kind::Timeout | Kind::Unavailable => FailureKind::Unknown,
         Kind::NotLeading | Kind::NotSent | Kind::Observing => FailureKind::NotSent,
         Kind::CalledOff => FailureKind::CalledOff,
@@ -77,5 +79,23 @@ fn failure(error: Error) -> Failure {
         kind,
         message: error.message,
         retry_after: error.retry_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_found_no_server_was_done_by_nobody() {
+        for kind in [Kind::Timeout, Kind::Unavailable] {
+            for (is_unconnected, wanted) in [(false, FailureKind::Unknown), (true, FailureKind::NotSent)] {
+                let error = Error {
+                    is_unconnected,
+                    ..Error::new(kind, "")
+                };
+                assert_eq!(failure(error).kind, wanted, "{kind:?}");
+            }
+        }
     }
 }
