@@ -151,8 +151,8 @@ impl Transport {
 // === impl Renewal ===
 
 impl Renewal {
-    /// A request was refused for its credentials, or had none, or would have gone to whom nobody vouches for. Nobody waits for what comes of
-    /// that.
+    /// A request was refused for its credentials, or had none, or would have gone to whom nobody vouches for. Nobody waits for what comes
+    /// of that.
     pub(super) fn refused(renewal: &Arc<Self>) {
         Self::want(renewal, Cause::Refusal);
     }
