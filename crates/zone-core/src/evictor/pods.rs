@@ -257,21 +257,18 @@ impl Evictor {
             let deleted = pod.said() == Some(&PodOutcomeState::Deleted);
             if deleted || pod.stage.is_in_flight() {
                 // What is under way is finished; what is done is not done twice for one incarnation (TE-052 would).
-                pod.intent = intent;
-                pod.received_at = now.mono;
-                return;
+                return self.pods.take_intent(&uid, intent, now.mono);
             }
             if pod.intent.node.name == intent.node.name {
                 pod.target = Target::from(&intent.pod);
                 pod.seen = None;
-                pod.intent = intent;
-                pod.received_at = now.mono;
                 if pod.stage == Stage::Done {
                     pod.begin_anew(now);
                 }
                 if matches!(pod.stage, Stage::Done | Stage::Confirming) {
                     self.pods.set_stage(&uid, Stage::New);
                 }
+                self.pods.take_intent(&uid, intent, now.mono);
                 self.pods.dirty.insert(uid);
                 return;
             }

@@ -96,6 +96,15 @@ fn mk_shard(topic: Topic) -> ShardStatus {
     }
 }
 
+fn mk_failure(kind: FailureKind) -> Failure {
+    Failure {
+        kind,
+        retry_after: None,
+        load: Load::Answered,
+        detail: String::new(),
+    }
+}
+
 /// The tickets of what is asked for.
 fn asked(effects: &[Effect]) -> Vec<Ticket> {
     let ticket = |effect: &Effect| match effect {
@@ -128,12 +137,7 @@ fn nothing_is_kept_of_a_node_that_is_gone() {
     assert_eq!(evictor.nodes.len(), 1);
     let gone = |ticket| Input::PodAnswer {
         ticket,
-        result: Err(Failure {
-            kind: FailureKind::Gone,
-            retry_after: None,
-            load: Load::Answered,
-            detail: String::new(),
-        }),
+        result: Err(mk_failure(FailureKind::Gone)),
     };
     for ticket in asked(&effects) {
         evictor.apply(gone(ticket), NOW);
@@ -156,4 +160,40 @@ fn nothing_is_kept_of_a_node_that_is_gone() {
     assert!(evictor.askers.is_empty(), "{:?}", evictor.askers);
     assert_eq!(evictor.timers.first(), None);
     assert_eq!(evictor.zones.len(), 1);
+}
+
+/// TE-034, design §3: nor that a node is gone, once the last pod that was due on it is due on another one.
+#[test]
+fn nothing_is_kept_of_a_node_that_is_gone_once_nothing_is_due_on_it() {
+    for has_failed in [false, true] {
+        let mut evictor = Evictor::new(Config::default());
+        evictor.apply(Input::Nodes(vec![].into()), NOW);
+        let [gone, other] = ["n-uid", "other"].map(|uid| NodeRef {
+            uid: uid.into(),
+            ..mk_node().reference()
+        });
+        let mk_due = |revision, node: &NodeRef| {
+            let body = Some(mk_pod_intent(node.clone()));
+            let records = vec![mk_record(Topic::EvictionIntents, "pod/p-uid", revision, body)];
+            Input::Changes { records, shards: vec![] }
+        };
+        let (records, shards) = (vec![], vec![mk_shard(Topic::EvictionIntents)]);
+        evictor.apply(Input::Snapshot { records, shards }, NOW);
+        let reads = asked(&evictor.apply(mk_due(1, &gone), NOW));
+        let requests: Vec<Effect> = reads
+            .into_iter()
+            .flat_map(|ticket| {
+                let result = Err(mk_failure(FailureKind::Gone));
+                evictor.apply(Input::NodeAnswer { ticket, result }, NOW)
+            })
+            .collect();
+        assert!(evictor.pods.is_gone(&gone));
+        for ticket in asked(&requests).into_iter().filter(|_| has_failed) {
+            let result = Err(mk_failure(FailureKind::Throttled));
+            evictor.apply(Input::PodAnswer { ticket, result }, NOW);
+        }
+        assert_eq!(evictor.due_pods().2, usize::from(!has_failed));
+        evictor.apply(mk_due(2, &other), NOW);
+        assert!(!evictor.pods.is_gone(&gone), "has failed: {has_failed}");
+    }
 }

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bailiff_model::{Mono, NodeName, NodeRef, NodeUid};
+use bailiff_model::intent::PodEviction;
+use bailiff_model::{Mono, NodeName, NodeRef, NodeUid, PodUid};
 
 use super::Pods;
 
@@ -33,6 +34,19 @@ impl Pods {
 
     pub(in crate::evictor) fn is_gone(&self, node: &NodeRef) -> bool {
         self.gone.get(&node.name).is_some_and(|uids| uids.contains(&node.uid))
+    }
+
+    /// The pod is due as this intent has it from now on; if that means another node, it is due on that one.
+    pub(super) fn take_intent(&mut self, uid: &PodUid, intent: PodEviction, now: Mono) {
+        let Some(pod) = self.all.get_mut(uid) else {
+            return;
+        };
+        pod.received_at = now;
+        let is_another = pod.intent.node.uid != intent.node.uid;
+        let before = std::mem::replace(&mut pod.intent, intent).node;
+        if is_another {
+            self.forget_gone(&before);
+        }
     }
 
     /// One pod less is due on the node.
