@@ -191,13 +191,13 @@ impl Attributes<'_> {
     }
 }
 
-/// What all policies together may cost a request: twice what one may. The real server bounds each evaluation alone, but has no lock: here
-/// all others wait meanwhile, and a step takes some 70 ns.
-const PER_REQUEST: u64 = 20_000_000;
+/// What all policies together may cost one judgement, of which a request has one for each object that it is about: twice what one policy
+/// may. The real server bounds each evaluation alone, but has no lock: here all others wait meanwhile, and a step takes some 70 ns.
+const PER_JUDGEMENT: u64 = 20_000_000;
 
 /// What the policies say about a request.
 pub fn judge(policies: &Policies, attributes: &Attributes<'_>, world: &dyn World) -> Verdict {
-    judge_within(PER_REQUEST, policies, attributes, world)
+    judge_within(PER_JUDGEMENT, policies, attributes, world)
 }
 
 fn judge_within(budget: u64, policies: &Policies, attributes: &Attributes<'_>, world: &dyn World) -> Verdict {
@@ -214,6 +214,8 @@ fn judge_within(budget: u64, policies: &Policies, attributes: &Attributes<'_>, w
             continue;
         }
         for binding in bindings {
+            // That is found out when nothing is left too: what is not meant is not refused.
+            sight.spend(params::LOOK);
             let is_meant = binding
                 .resources
                 .as_ref()
@@ -228,10 +230,15 @@ fn judge_within(budget: u64, policies: &Policies, attributes: &Attributes<'_>, w
 
 /// What one policy says, by one of its bindings.
 fn bound(policy: &Policy, binding: &Binding, sight: &Sight<'_>, form: &Form, verdict: &mut Verdict) {
-    if sight.left() == 0 {
-        if policy.fails {
+    // What cannot be found out any more is no reason to admit anything.
+    let is_spent = |verdict: &mut Verdict| {
+        let is_spent = sight.left() == 0;
+        if is_spent && policy.fails {
             verdict.note(policy, binding, evaluate::spent());
         }
+        is_spent
+    };
+    if is_spent(verdict) {
         return;
     }
     let params = match params::collect(policy, binding, sight) {
@@ -243,12 +250,11 @@ fn bound(policy: &Policy, binding: &Binding, sight: &Sight<'_>, form: &Form, ver
         Err(_) => return,
     };
     for params in params {
+        if is_spent(verdict) {
+            return;
+        }
         for finding in evaluate::evaluate(policy, sight, form, params.as_deref()) {
             verdict.note(policy, binding, finding);
-        }
-        // Nothing can be found out by the others.
-        if sight.left() == 0 {
-            return;
         }
     }
 }
@@ -264,13 +270,20 @@ impl Verdict {
         self.denial.get_or_insert(Denial { message, reason });
     }
 
+    /// The same about several parameters is said once.
+    fn warn(&mut self, warning: String) {
+        if self.warnings.last() != Some(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
     fn note(&mut self, policy: &Policy, binding: &Binding, finding: Finding) {
         match finding {
             Finding::Refused { message, reason } => {
                 for action in &binding.actions {
                     match action {
                         Action::Deny => self.deny(policy, Some(binding), &message, reason),
-                        Action::Warn => self.warnings.push(format!(
+                        Action::Warn => self.warn(format!(
                             "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {message}",
                             policy.name, binding.name
                         )),

@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bailiff_cel::{Authority, Check, Decision, EvalError, Host, Meter, Value as Cel};
+
 use super::Form;
 use super::policy::{Expression, Policy};
 use super::sight::Sight;
 use crate::Object;
-use bailiff_cel::{Authority, Check, Decision, EvalError, Host, Meter, Value as Cel};
 
 /// What one expression may cost.
 const PER_EXPRESSION: u64 = 1_000_000;
@@ -78,10 +79,11 @@ pub fn evaluate(policy: &Policy, sight: &Sight<'_>, form: &Form, params: Option<
     }
     let mut budget = BUDGET;
     for annotation in &policy.annotations {
-        if let Err(Fault::Failed(why)) = scene.outcome(annotation, &mut budget)
-            && policy.fails
-        {
-            findings.push(Finding::Unannotated(why));
+        match scene.outcome(annotation, &mut budget) {
+            Err(Fault::Spent) if policy.fails => return vec![spent()],
+            Err(Fault::Spent) => return Vec::new(),
+            Err(Fault::Failed(why)) if policy.fails => findings.push(Finding::Unannotated(why)),
+            Ok(_) | Err(Fault::Failed(_)) => {}
         }
     }
     findings

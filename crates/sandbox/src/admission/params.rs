@@ -11,8 +11,8 @@ use crate::Object;
 use crate::api::selector::Selector;
 use crate::rules::text;
 
-/// What it costs to see whether an object is selected: some comparisons of texts.
-const LOOK: u64 = 10;
+/// What it costs to see whether an object is selected, or a request meant: some comparisons of texts.
+pub const LOOK: u64 = 10;
 
 /// The parameters to evaluate a policy with, each in turn, if there are to be any. None is read: expressions do that, and pay for it.
 ///

@@ -62,26 +62,36 @@ impl World for Counting {
 
 /// What a policy with this expression, bound so many times, says about the creation of an object.
 fn judged(expression: &str, bindings: usize, object: Value, world: &Counting) -> Option<Denial> {
-    judged_by(PER_REQUEST, expression, vec![json!({"name": "a"}); bindings], object, world)
+    let bindings = vec![json!({"paramRef": {"name": "a"}}); bindings];
+    judged_by(PER_JUDGEMENT, &validates(expression), &bindings, object, world).denial
 }
 
-/// The same within a budget, where each binding means these parameters.
-fn judged_by(budget: u64, expression: &str, params: Vec<Value>, object: Value, world: &Counting) -> Option<Denial> {
+fn validates(expression: &str) -> Value {
+    json!({"validations": [{"expression": expression}]})
+}
+
+/// The same within a budget, by a policy and bindings that say this.
+fn judged_by(budget: u64, says: &Value, bindings: &[Value], object: Value, world: &Counting) -> Verdict {
+    let with = |mut spec: Value, says: &Value| {
+        for (field, value) in says.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        spec
+    };
     let rule = json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"], "scope": "*"});
-    let policy = json!({"metadata": {"name": "p"}, "spec": {
+    let spec = json!({
         "matchConstraints": {"resourceRules": [rule], "namespaceSelector": {}, "objectSelector": {}},
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-        "validations": [{"expression": expression}],
-    }});
-    let binding = |params: &Value| {
-        let mut binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
-        binding["spec"]["paramRef"] = params.clone();
-        Binding::of(&binding)
+    });
+    let policy = json!({"metadata": {"name": "p"}, "spec": with(spec, says)});
+    let binding = |says: &Value| {
+        let spec = json!({"policyName": "p", "validationActions": ["Deny"]});
+        Binding::of(&json!({"metadata": {"name": "b"}, "spec": with(spec, says)}))
     };
     let policies = Policies {
         list: vec![Bound {
             policy: Arc::new(Policy::read(&policy, &mut Vec::new())),
-            bindings: params.iter().map(binding).collect(),
+            bindings: bindings.iter().map(binding).collect(),
             revision: 0,
         }],
     };
@@ -101,7 +111,7 @@ fn judged_by(budget: u64, expression: &str, params: Vec<Value>, object: Value, w
         dry_run: false,
         options: Value::Null,
     };
-    judge_within(budget, &policies, &attributes, world).denial
+    judge_within(budget, &policies, &attributes, world)
 }
 
 #[test]
@@ -143,42 +153,52 @@ fn parameters_are_read_when_they_are_looked_at() {
         ("params.a == 1 && params.b == 2", 14),
     ] {
         world.params_read.set(0);
-        assert_eq!(
-            judged_by(
-                PER_REQUEST,
-                expression,
-                vec![json!({"selector": {}}); 2],
-                json!({"a": 1}),
-                &world
-            ),
-            None
-        );
+        let bindings = vec![json!({"paramRef": {"selector": {}}}); 2];
+        let verdict = judged_by(PER_JUDGEMENT, &validates(expression), &bindings, json!({"a": 1}), &world);
+        assert_eq!(verdict.denial, None, "{expression}");
         assert_eq!(world.params_read.get(), read, "{expression}");
     }
 }
 
-/// Bindings are as many as somebody makes, and so is what they select: all of it together costs no more than a request may.
+/// Bindings are as many as somebody makes, and so is what they select: all of it together costs no more than a judgement may, and nothing
+/// is admitted that was not looked at.
 #[test]
-fn a_request_costs_no_more_than_its_budget() {
-    let many = || vec![json!({"selector": {"matchLabels": {"no": "such"}}}); 1_000];
-    let all = || vec![json!({"selector": {}}); 1_000];
-    for (what, params, expression) in [
-        ("looking for parameters", many(), "true"),
-        ("evaluating", all(), "true"),
-        ("reading parameters", all(), "params.a == 1"),
+fn a_judgement_costs_no_more_than_its_budget() {
+    let selecting = |selector: Value| json!({"paramRef": {"selector": selector}});
+    let many = || vec![selecting(json!({"matchLabels": {"no": "such"}})); 1_000];
+    let all = || vec![selecting(json!({})); 1_000];
+    let mut elsewhere = vec![json!({"matchResources": {"objectSelector": {"matchLabels": {"no": "such"}}}}); 10_000];
+    elsewhere.push(json!({}));
+    let list = vec![1; 300];
+    // One evaluation takes a part of the budget, and all that are bound by the first binding more than all of it.
+    let annotation = json!({"key": "a", "valueExpression": format!("{list:?}.all(x, x == 1) ? 'a' : 'b'")});
+    let annotated = json!({"validations": [{"expression": "true"}], "auditAnnotations": vec![annotation; 20]});
+    for (what, bindings, says, read) in [
+        ("looking at bindings", elsewhere, validates("true"), 0..=0),
+        ("looking for parameters", many(), validates("true"), 0..=0),
+        ("evaluating", all(), validates("true"), 0..=0),
+        ("reading parameters", all(), validates("params.a == 1"), 1..=999),
+        ("annotating", vec![selecting(json!({}))], annotated, 0..=0),
     ] {
         let world = Counting {
             params: json!({"a": 1}),
             listed: 1_000,
             ..Counting::default()
         };
-        let budget = 100_000;
-        let denial = judged_by(budget, expression, params, json!({}), &world).expect(what);
+        let denial = judged_by(100_000, &says, &bindings, json!({}), &world).denial.expect(what);
         assert!(denial.message.contains("running out of cost budget"), "{what}: {denial:?}");
-        assert!(
-            world.params_read.get() < 1_000,
-            "{what}: {} sets were read",
-            world.params_read.get()
-        );
+        let found = world.params_read.get();
+        assert!(read.contains(&found), "{what}: {found} sets were read");
     }
+}
+
+#[test]
+fn a_binding_does_not_warn_of_the_same_again() {
+    let world = Counting {
+        listed: 3,
+        ..Counting::default()
+    };
+    let warns = json!({"paramRef": {"selector": {}}, "validationActions": ["Warn"]});
+    let verdict = judged_by(PER_JUDGEMENT, &validates("false"), &[warns], json!({}), &world);
+    assert_eq!((verdict.warnings.len(), verdict.denial), (1, None));
 }
