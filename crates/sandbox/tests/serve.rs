@@ -64,20 +64,27 @@ async fn the_kubeconfig_leads_to_a_sandbox_with_nodes() {
     running.join().await.unwrap();
 }
 
-/// It holds a token, and may replace a file that anybody could read.
+/// It holds a token, and may replace a file that anybody could read, and has open.
 #[tokio::test]
 async fn the_kubeconfig_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("kubeconfig");
-    std::fs::write(&file, "").unwrap();
+    let [file, link] = ["kubeconfig", "link"].map(|name| directory.path().join(name));
+    std::fs::write(&file, "before").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let flag = format!("--write-kubeconfig={}", file.display());
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let reader = std::fs::File::open(&file).unwrap();
+    let flag = format!("--write-kubeconfig={}", link.display());
     let args = parse(&["--bare", "--listen=127.0.0.1:0", &flag]);
     let shutdown = Shutdown::new();
     let running = args::start(&args, Clock::system(), &Seed::new(1), &shutdown).await.unwrap();
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "before");
+    let token = running.token.clone().unwrap();
+    assert!(std::fs::read_to_string(&link).unwrap().contains(&token));
+    let left = std::fs::read_dir(directory.path()).unwrap();
+    assert_eq!(left.count(), 2, "nothing else is left there");
     shutdown.trigger();
     running.join().await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! Runs a sandbox as its flags say.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -213,21 +213,27 @@ fn transport(args: &SandboxFlags, address: SocketAddr) -> Result<Transport, tls:
 
 /// Writes a kubeconfig that only its owner can read: it holds a token.
 fn write_kubeconfig(path: &Path, text: &str) -> Result<(), Error> {
-    use std::io::Write as _;
-    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(path).and_then(|mut file| {
-        // One that was there before has the mode that it was made with.
-        if file.metadata()?.is_file() {
-            file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-        }
-        file.write_all(text.as_bytes())
-    });
+    // What is no file, such as a terminal, can only be written to.
+    let written = match path.metadata() {
+        Ok(found) if !found.is_file() => std::fs::write(path, text),
+        _ => replace(path, text),
+    };
     written.map_err(|source| Error::WriteKubeconfig {
         path: path.to_owned(),
         source,
     })
+}
+
+/// Puts a file of its own in the place of whatever is there, which stays as it is until then: others may read that, or own it.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // A link leads on to the new one.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    // Nobody else can read one that is made so.
+    let mut file = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.persist(path)?;
+    Ok(())
 }
 
 /// An address that can be connected to: "any" is the machine itself.
