@@ -1,6 +1,7 @@
 //! Programs that commands start.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub fn require(command: &[OsString]) {
 fn find(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> {
     let is_path = program.as_encoded_bytes().contains(&b'/');
     let places: Vec<PathBuf> = match path {
+        // It would be each of the directories themselves.
+        _ if program.is_empty() => Vec::new(),
         _ if is_path => vec![program.into()],
         Some(path) => std::env::split_paths(path).map(|directory| directory.join(program)).collect(),
         // The system knows some itself.
@@ -32,7 +35,7 @@ fn find(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> {
     for place in places {
         match require_runnable(&place) {
             Ok(()) => return Ok(()),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => why = error,
         }
     }
@@ -40,12 +43,14 @@ fn find(program: &OsStr, path: Option<&OsStr>) -> io::Result<()> {
 }
 
 fn require_runnable(file: &Path) -> io::Result<()> {
-    let found = file.metadata()?;
+    let said = |kind, why: &dyn Display| io::Error::new(kind, format!("'{}' cannot be run{why}", file.display()));
+    let found = file
+        .metadata()
+        .map_err(|error| said(error.kind(), &format_args!(": {error}")))?;
     if found.is_file() && found.permissions().mode() & 0o111 != 0 {
         Ok(())
     } else {
-        let why = format!("'{}' cannot be run", file.display());
-        Err(io::Error::new(ErrorKind::PermissionDenied, why))
+        Err(said(ErrorKind::PermissionDenied, &""))
     }
 }
 
@@ -58,12 +63,13 @@ mod tests {
     #[test]
     fn a_program_is_found_as_the_system_finds_it() {
         let directory = tempfile::tempdir().expect("a directory");
-        let [runs, rests] = ["runs", "rests"].map(|name| directory.path().join(name));
+        let [runs, rests, turns] = ["runs", "rests", "turns"].map(|name| directory.path().join(name));
         for (file, mode) in [(&runs, 0o755), (&rests, 0o644)] {
             let file = File::create(file).expect("a file");
             file.set_permissions(Permissions::from_mode(mode)).expect("its mode");
         }
-        let path = std::env::join_paths([Path::new("/no/directory"), directory.path()]).expect("a path");
+        std::os::unix::fs::symlink(&turns, &turns).expect("a link to itself");
+        let path = std::env::join_paths([directory.path(), Path::new("/no/directory"), &rests]).expect("a path");
         let found = |program: &OsStr| find(program, Some(&path)).map_err(|error| error.kind());
         for (program, wanted) in [
             (runs.as_os_str(), Ok(())),
@@ -73,9 +79,14 @@ mod tests {
             (directory.path().as_os_str(), Err(ErrorKind::PermissionDenied)),
             ("/no/such/program".as_ref(), Err(ErrorKind::NotFound)),
             ("no-such-program".as_ref(), Err(ErrorKind::NotFound)),
-            ("".as_ref(), Err(ErrorKind::PermissionDenied)),
+            (rests.join("below").as_os_str(), Err(ErrorKind::NotFound)),
+            ("".as_ref(), Err(ErrorKind::NotFound)),
         ] {
             assert_eq!(found(program), wanted, "{}", program.display());
+        }
+        for (program, file) in [("rests", &rests), ("turns", &turns)] {
+            let error = find(program.as_ref(), Some(&path)).expect_err(program).to_string();
+            assert!(error.starts_with(&format!("'{}' cannot be run", file.display())), "{error}");
         }
         assert!(
             find("no-such-program".as_ref(), None).is_ok(),
