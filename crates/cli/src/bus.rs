@@ -103,9 +103,11 @@ struct Unreached {
 
 /// The bus said no, and why.
 #[derive(Debug, thiserror::Error)]
-#[error("the bus refused {rpc}: {why}")]
+#[error("the bus refused {rpc} ({code}): {why}")]
 struct Refused {
     rpc: &'static str,
+    /// That of gRPC: the same words may come with several.
+    code: String,
     why: String,
 }
 
@@ -141,8 +143,11 @@ impl Refused {
         } else {
             source.message()
         };
-        let why = why.to_owned();
-        Some(Self { rpc: *rpc, why })
+        Some(Self {
+            rpc: *rpc,
+            code: format!("{:?}", source.code()),
+            why: why.to_owned(),
+        })
     }
 }
 
@@ -385,14 +390,14 @@ mod tests {
             rpc: "GetStatus",
             source: refusal,
         });
-        assert_eq!(refused, "the bus refused GetStatus: no");
+        assert_eq!(refused, "the bus refused GetStatus (PermissionDenied): no");
         let refusal = Box::new(tonic::Status::permission_denied(""));
         let refused = said(BusError::Refused {
             rpc: "GetStatus",
             source: refusal,
         });
         let why = "The caller does not have permission to execute the specified operation";
-        assert_eq!(refused, format!("the bus refused GetStatus: {why}"));
+        assert_eq!(refused, format!("the bus refused GetStatus (PermissionDenied): {why}"));
     }
 
     #[test]
