@@ -163,8 +163,9 @@ pub fn resume(args: ResumeArgs) -> Result<ExitCode, Failure> {
         let (ended, left) = match entry {
             Some(key) => (store.remove(&key, &whoami(), now).await?, key),
             None => {
+                let given = target.zone.clone();
                 let scope = paused(&store.read().await?, target).unwrap_or_else(|error| exit_invalid(&error));
-                (store.resume(&scope, &whoami(), now).await?, scope.to_string())
+                (store.resume(&scope, &whoami(), now).await?, shown(&scope, given.as_deref()))
             }
         };
         if ended {
@@ -296,6 +297,14 @@ fn paused(found: &Pauses, target: Target) -> Result<HoldScope, Invalid> {
     }
 }
 
+/// What is meant, for people: a zone of no region, which may be that of any that is not paused, as it was given.
+fn shown(scope: &HoldScope, given: Option<&str>) -> String {
+    match (scope, given) {
+        (HoldScope::Zone(zone), Some(given)) if zone.region.is_empty() => format!("zone {given}"),
+        _ => scope.to_string(),
+    }
+}
+
 fn whoami() -> String {
     let user = std::env::var("USER").unwrap_or_default().replace(char::is_control, "");
     let user = if user.is_empty() { "somebody".to_owned() } else { user };
@@ -392,6 +401,10 @@ mod tests {
         assert_eq!(meant(Some("us:b"), None), Ok(zone("us", "b")));
         assert_eq!(meant(Some("a"), None), Ok(zone("eu", "a")));
         assert_eq!(meant(Some("c"), None), Ok(zone("", "c")), "none is paused");
+        assert_eq!(shown(&zone("", "c"), Some("c")), "zone c");
+        assert_eq!(shown(&zone("", "c"), Some(":c")), "zone :c");
+        assert_eq!(shown(&zone("eu", "a"), Some("a")), "zone eu:a");
+        assert_eq!(shown(&HoldScope::All, None), "everything");
         let refusal = meant(Some("b"), None).expect_err("two are");
         assert!(refusal.contains("eu:b, us:b"), "{refusal}");
     }
