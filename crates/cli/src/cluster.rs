@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use bailiff_cluster::views::or_default;
 use bailiff_cluster::{Api, Decode, Error, Kind};
 use bailiff_model::Zone;
+use bailiff_model::names::is_subdomain;
 use bailiff_runtime::args::{Error as Invalid, exit_invalid};
 use bailiff_runtime::{KubeArgs, client};
-use bailiff_sandbox::api::names::is_subdomain;
 use clap::builder::NonEmptyStringValueParser;
 use serde::Deserialize;
 

@@ -119,7 +119,8 @@ struct Surroundings {
 /// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(word) = args.command.iter().find(|word| leads_elsewhere(word)) {
-        let allowed = "the program is told by BAILIFF_BUS and KUBECONFIG where bus and API server are; allowed are flags about something else";
+        let allowed = "the program is told by BAILIFF_BUS and KUBECONFIG where bus and API server are; \
+            allowed are flags about something else";
         exit_invalid(&Invalid::new("COMMAND", word.to_string_lossy(), allowed));
     }
     if args.within.get().is_zero() {

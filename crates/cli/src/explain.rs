@@ -7,10 +7,10 @@ use bailiff_diff::said;
 use bailiff_event_bus::{Body, Bus, Record};
 use bailiff_explain::story::{Story, Told, keys};
 use bailiff_model::intent::Intent;
+use bailiff_model::names::{is_dns_label, is_subdomain};
 use bailiff_model::outcome::Outcome;
 use bailiff_model::{Topic, Wall, Zone};
 use bailiff_runtime::Clock;
-use bailiff_sandbox::api::names::{is_dns_label, is_subdomain};
 use clap::Subcommand;
 
 use crate::bus::{Output, Shared, asked, reach, read_all};
