@@ -279,9 +279,9 @@ impl Node {
     }
 
     /// True if the wish was overtaken by events: an older one than the node's newest health record, whatever that says (design §2; the
-    /// taint-manager derives its wish anew from every record), one of a node that is ready by that record, one without any record behind it, or one that the node's own Ready condition does not bear out.
-    /// One that was derived from a record of another bus is of unknown age: it stands again once it was derived anew, which the
-    /// taint-manager does with every record of the new bus.
+    /// taint-manager derives its wish anew from every record), one of a node that is ready by that record, one without any record behind
+    /// it, or one that the node's own Ready condition does not bear out. One that was derived from a record of another bus is of unknown
+    /// age: it stands again once it was derived anew, which the taint-manager does with every record of the new bus.
     fn is_wish_outdated(&self, taint: HealthTaint) -> bool {
         let own = match self.facts.as_ref().map(|facts| facts.ready) {
             Some(ReadyStatus::False) => Some(HealthTaint::NotReady),

@@ -12,7 +12,8 @@ fn mk_world(mode: EvictionMode) -> World {
     World::new(mk_config(|config| config.mode = mode), &SIX)
 }
 
-/// Stops with one node granted at the start that left no trace in the API, and one waiting; what comes next does not know of node-health yet.
+/// Stops with one node granted at the start that left no trace in the API, and one waiting; what comes next does not know of node-health
+/// yet.
 fn stop_after_a_grant(world: &mut World) {
     world.fall_silent(&["n1", "n2"]);
     world.come_back(&["n1"]);

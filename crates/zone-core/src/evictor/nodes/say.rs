@@ -13,8 +13,8 @@ use crate::span::SpanEnd;
 
 impl Evictor {
     /// Publishes the node's outcome if it is another one than before. One who waits in a zone that is held is held for that reason. Where
-    /// only the end of the hold, or the node's place, is another, it is the same state, since when it was; so it is with a node that is evicted
-    /// and whose incident has another trace by now, by which who comes after us tells it.
+    /// only the end of the hold, or the node's place, is another, it is the same state, since when it was; so it is with a node that is
+    /// evicted and whose incident has another trace by now, by which who comes after us tells it.
     pub(in crate::evictor) fn say(&mut self, name: &NodeName, said: Said, now: Now) {
         let Some(node) = self.nodes.get(name) else {
             return;

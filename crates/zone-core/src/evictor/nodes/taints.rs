@@ -88,8 +88,8 @@ impl Evictor {
         }
     }
 
-    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). That is never held; on recovery the NoSchedule counterpart
-    /// goes first, or a monitor period passes. Who only observes says that they go, and leaves it to whoever acts.
+    /// Removes both health NoExecute taints, hand-made ones too (NL-074, NL-078). That is never held; on recovery the NoSchedule
+    /// counterpart goes first, or a monitor period passes. Who only observes says that they go, and leaves it to whoever acts.
     fn clear(&mut self, name: &NodeName, now: Now) {
         self.forget_turns(name);
         self.leave_own_queue(name, now);
