@@ -214,6 +214,13 @@ impl Server {
     fn reach(&self) -> Result<Arc<Hub>, Status> {
         self.hub().ok_or_else(status::down)
     }
+
+    /// Says in the log what was refused before the hub heard of it; nothing while there is none.
+    fn say(&self, caller: &Caller, refused: &Status) {
+        if let Some(hub) = self.hub() {
+            hub.say(caller, refused);
+        }
+    }
 }
 
 impl Inner {

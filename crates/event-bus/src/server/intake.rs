@@ -24,8 +24,9 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 
-use super::metrics::{INVALID, MESSAGES, Metrics};
-use super::{MESSAGE_MAX, status};
+use super::gate::Caller;
+use super::metrics::{INVALID, MESSAGES, SILENT};
+use super::{MESSAGE_MAX, Server, status};
 use crate::wire;
 
 /// What is kept of the first message of any call: one that opens a session has some 200 bytes, a subscription to a few routes less than
@@ -80,7 +81,7 @@ struct Messages {
 #[derive(Clone, Debug)]
 pub(super) struct Intake<S> {
     inner: S,
-    metrics: Metrics,
+    server: Server,
     questions: Arc<Semaphore>,
     sessions: Arc<Semaphore>,
 }
@@ -94,7 +95,8 @@ struct Saying {
     room: Arc<Semaphore>,
     taken: Option<OwnedSemaphorePermit>,
     late: Option<Pin<Box<Sleep>>>,
-    metrics: Metrics,
+    caller: Caller,
+    server: Server,
 }
 
 // === impl Call ===
@@ -168,16 +170,16 @@ impl Messages {
 // === impl Intake ===
 
 impl<S> Intake<S> {
-    pub(super) fn new(inner: S, metrics: &Metrics) -> Self {
+    pub(super) fn new(inner: S, server: &Server) -> Self {
         Self {
             inner,
-            metrics: metrics.clone(),
+            server: server.clone(),
             questions: Arc::new(Semaphore::new(QUESTIONS_ROOM)),
             sessions: Arc::new(Semaphore::new(SESSIONS_ROOM)),
         }
     }
 
-    fn listen(&self, call: Call, body: Body) -> Saying {
+    fn listen(&self, caller: Caller, call: Call, body: Body) -> Saying {
         // Whoever opens a session has a deadline there, which is seen also while it is answered.
         let late = (call == Call::Question).then(|| Box::pin(tokio::time::sleep(ASKED_WITHIN)));
         let room = match call {
@@ -191,7 +193,8 @@ impl<S> Intake<S> {
             room: Arc::clone(room),
             taken: None,
             late,
-            metrics: self.metrics.clone(),
+            caller,
+            server: self.server.clone(),
         }
     }
 }
@@ -211,7 +214,8 @@ impl<S: Service<http::Request<Body>>> Service<http::Request<Body>> for Intake<S>
 
     fn call(&mut self, request: http::Request<Body>) -> S::Future {
         let call = Call::of(request.uri().path());
-        let request = request.map(|body| Body::new(self.listen(call, body)));
+        let caller = Caller::ungated(request.extensions());
+        let request = request.map(|body| Body::new(self.listen(caller, call, body)));
         self.inner.call(request)
     }
 }
@@ -223,10 +227,7 @@ impl Saying {
     fn take(&mut self, bytes: &[u8]) -> Result<(), Status> {
         let (call, before) = (self.call, self.messages.begun);
         let taken = self.messages.take(bytes, |number, len| call.allow(number, len));
-        taken.map_err(|error| {
-            self.metrics.refused(INVALID);
-            status::of_wire(&error)
-        })?;
+        taken.map_err(|error| self.refuse(INVALID, status::of_wire(&error)))?;
         let Messages { begun, len, missing, .. } = self.messages;
         // Whatever began before the last one came with this, which is short.
         if begun > before && missing > 0 && len > call.bounds(begun).free {
@@ -240,18 +241,27 @@ impl Saying {
         let held = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = u32::try_from(len.saturating_sub(held)).unwrap_or(u32::MAX);
         let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| {
-            self.metrics.refused(MESSAGES);
             let (free, most) = (self.call.bounds(self.messages.begun).free, self.call.room());
             let message = format!(
                 "a message of {len} bytes finds no room: of all calls those above {free} may take {most}, a session's until it ends"
             );
-            status::with_kind(Status::resource_exhausted(message), MESSAGES)
+            self.refuse(MESSAGES, Status::resource_exhausted(message))
         })?;
         match &mut self.taken {
             Some(taken) => taken.merge(more),
             None => self.taken = Some(more),
         }
         Ok(())
+    }
+
+    /// The refusal, counted and said. Of a session its own stream says it, which hears it next.
+    fn refuse(&self, kind: &'static str, refused: Status) -> Status {
+        self.server.inner.metrics.refused(kind);
+        let refused = status::with_kind(refused, kind);
+        if self.call == Call::Question {
+            self.server.say(&self.caller, &refused);
+        }
+        refused
     }
 }
 
@@ -264,7 +274,7 @@ impl http_body::Body for Saying {
             && late.as_mut().poll(context).is_ready()
         {
             let message = format!("the request was not whole within {} s", ASKED_WITHIN.as_secs());
-            return Poll::Ready(Some(Err(Status::deadline_exceeded(message))));
+            return Poll::Ready(Some(Err(self.refuse(SILENT, Status::deadline_exceeded(message)))));
         }
         let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
             Some(Ok(frame)) => frame,

@@ -24,6 +24,8 @@ use crate::record::ShardStatus;
 pub(super) const INVALID: &str = "invalid";
 /// Kind of the refusal of a message that finds no room.
 pub(super) const MESSAGES: &str = "messages";
+/// Kind of the end of whoever says nothing; what the engine has for sessions, for questions.
+pub(super) const SILENT: &str = "silent";
 /// Kind of the refusal of one subscriber too many.
 pub(super) const SUBSCRIBERS: &str = "subscribers";
 /// Kind of the end of a subscription that takes nothing of its set.
@@ -32,7 +34,7 @@ pub(super) const UNREAD: &str = "unread";
 /// Label of refusals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabels {
-    /// `Refusal::kind`, [`INVALID`], [`MESSAGES`], [`SUBSCRIBERS`] or [`UNREAD`].
+    /// `Refusal::kind`, [`INVALID`], [`MESSAGES`], [`SILENT`], [`SUBSCRIBERS`] or [`UNREAD`].
     kind: &'static str,
 }
 

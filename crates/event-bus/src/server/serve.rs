@@ -51,9 +51,8 @@ impl Server {
     pub(super) async fn serve_as<T: EventBus>(self, service: EventBusServer<T>, port: Port, stop: CancellationToken) {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<EventBusServer<Self>>().await;
-        let metrics = &self.inner.metrics;
-        let service = Answers::new(Intake::new(service, metrics), metrics);
-        let health_service = Intake::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX), metrics);
+        let service = Answers::new(Intake::new(service, &self), &self);
+        let health_service = Intake::new(health_service.max_decoding_message_size(HEALTH_MESSAGE_MAX), &self);
         let routes = Routes::new(health_service).add_service(service);
         let serving = port.serve(routes.prepare().into_axum_router(), stop.clone());
         let stopped = async {

@@ -22,13 +22,13 @@ const HEALTH: Topic = Topic::NodeHealth;
 
 /// Warnings of this thread, as long as they are asked for.
 #[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 struct Line(String);
 
 impl Warnings {
     /// Those that were logged since this was last asked.
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }

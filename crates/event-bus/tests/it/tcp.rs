@@ -9,6 +9,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::refused::Warnings;
 use crate::support::{Follower, contents, mk_draft, mk_following, mk_publishing};
 
 #[tokio::test]
@@ -149,9 +150,19 @@ fn what_is_wrong_about_tls_is_refused_with_exit_code_64() {
     }
 }
 
+/// The log names whom this refusal concerns, and why.
+fn assert_said(warnings: &Warnings, kind: &str, reason: &str) {
+    let found = warnings.take();
+    let parts = [&format!("kind=\"{kind}\""), "address=\"127.0.0.1:", reason];
+    let is_it = |line: &String| parts.iter().all(|part| line.contains(*part));
+    assert!(found.iter().any(is_it), "{kind}: {found:#?}");
+}
+
 /// What a port lets in is bounded before it is decoded.
 #[tokio::test]
 async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
     let (clock, seed) = (Clock::system(), Seed::new(1));
     let server = Server::new(ServerOptions::default(), &clock, &seed);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -167,6 +178,12 @@ async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
     let step = Some(pb::publish_request::Step::Open(open));
     let requests = futures::stream::iter([pb::PublishRequest { step }]);
     let mut client = pb::event_bus_client::EventBusClient::connect(url).await.unwrap();
+    let question = pb::GetHistoryRequest {
+        topic: "x".repeat(600_000),
+        key: "a".to_owned(),
+    };
+    client.get_history(question).await.expect_err("it is too long");
+    assert_said(&warnings, "invalid", "wanted at most 524288 bytes");
     let refused = match client.publish(requests).await {
         Ok(answers) => answers.into_inner().message().await.expect_err("it is too long"),
         Err(refused) => refused,
@@ -180,6 +197,8 @@ async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
 /// Each is there until it is read, or its connection ends.
 #[tokio::test]
 async fn answers_over_tcp_that_nobody_reads_are_bounded() {
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
     let (clock, seed) = (Clock::system(), Seed::new(1));
     let server = Server::new(ServerOptions::default(), &clock, &seed);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -210,6 +229,7 @@ async fn answers_over_tcp_that_nobody_reads_are_bounded() {
     };
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused:?}");
     assert_eq!(unread.len(), 48);
+    assert_said(&warnings, "messages", "places of unread answers: the last 16 of 64");
     for mut answer in unread.drain(..) {
         while answer.message().await.unwrap().is_some() {}
     }
