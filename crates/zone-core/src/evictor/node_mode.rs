@@ -67,10 +67,11 @@ impl Evictor {
     fn unmark(&mut self, name: &NodeName, now: Now) {
         self.leave_queue(name, now);
         self.set_evicted(name, None);
+        let are_known = self.is_complete(Topic::EvictionIntents);
         let Some(node) = self.nodes.get(name) else {
             return;
         };
-        if node.is_ready() {
+        if node.is_ready() || (are_known && node.wish.is_none()) {
             self.inherited.forget_evicted(name);
         }
         if node.facts.is_none() {

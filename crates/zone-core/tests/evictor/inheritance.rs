@@ -144,6 +144,30 @@ fn who_is_in_another_incident_is_not_evicted_any_more() {
     }
 }
 
+/// NL-204: an eviction that is gone on with after a restart ends with its wish, also while the monitor's newest word is not known.
+#[test]
+fn an_inherited_eviction_ends_with_its_wish() {
+    for is_withdrawn in [false, true] {
+        let mut world = mk_world(EvictionMode::Node);
+        fall_due_in(&mut world, Some("first"), "first");
+        world.stop();
+        let health = world.bus[&(Topic::NodeHealth, "n1".to_owned())].clone();
+        world.bus.remove(&(Topic::NodeHealth, "n1".to_owned()));
+        world.shards.insert(Topic::NodeHealth, (false, true));
+        world.show_everything();
+        assert_eq!(world.node_state("n1"), Some(&NodeOutcomeState::Evicted));
+        if is_withdrawn {
+            world.unwish("n1");
+            let wish = world.mk_wish_evicted("n1", world.now.wall, true);
+            world.publish(vec![wish]);
+        }
+        world.publish(vec![health]);
+        world.set_shard(Topic::NodeHealth, true, true);
+        let state = world.node_state("n1");
+        assert_eq!(state == Some(&NodeOutcomeState::Evicted), !is_withdrawn, "{state:?}");
+    }
+}
+
 /// NL-204: a monitor that forgot tells the incident that goes on by another trace. Who is evicted stays so, and so it is after a restart.
 #[test]
 fn who_is_evicted_stays_so_if_its_incident_is_told_anew() {

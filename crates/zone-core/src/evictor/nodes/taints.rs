@@ -25,6 +25,9 @@ impl Evictor {
             self.leave_queue(name, now);
             // Whether it recovers there, nobody here sees: when it is back, it needs another turn.
             self.set_evicted(name, None);
+            if self.nodes.get(name).is_some_and(|node| node.facts.is_some()) {
+                self.inherited.forget_evicted(name);
+            }
             if self.is_told_of_elsewhere(name) {
                 self.leave_saying(name, now);
             } else {
