@@ -202,16 +202,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     asked(&flags, came)
 }
 
+/// As the client calls it.
+const RESET_EPOCH: &str = "ResetEpoch";
+
 /// A write that nobody answered.
 #[derive(Debug, thiserror::Error)]
 #[error("the event bus did not answer ResetEpoch, which may have been done: see the epochs by `bailiff bus status`")]
 struct Unanswered(#[source] BusError);
 
-/// What a reset failed with: without an answer of the bus nobody knows whether it was done, unless nothing could be asked.
+/// What a reset failed with: without an answer of the bus nobody knows whether it was done, unless it was not asked for it.
 fn of_reset(error: BusError) -> Failure {
     let is_lost = match &error {
-        BusError::Deadline { .. } => true,
-        BusError::Refused { source, .. } => broken_by(&**source).is_some_and(is_broken_off),
+        // Which of several addresses answers is found out first.
+        BusError::Deadline { rpc } => *rpc == RESET_EPOCH,
+        BusError::Refused { rpc, source } => *rpc == RESET_EPOCH && broken_by(&**source).is_some_and(is_broken_off),
         BusError::Malformed { .. } => false,
     };
     if is_lost { Unanswered(error).into() } else { error.into() }
@@ -404,14 +408,15 @@ mod tests {
     fn a_reset_without_an_answer_may_have_been_done() {
         let said = |error: BusError| of_reset(error).to_string();
         let of = |status: tonic::Status| BusError::Refused {
-            rpc: "ResetEpoch",
+            rpc: RESET_EPOCH,
             source: Box::new(status),
         };
         let lost = tonic::Status::from_error(Box::new(std::fmt::Error));
         let unconnected = tonic::Status::from_error(Box::new(io::Error::from(ErrorKind::ConnectionRefused)));
         let reset = tonic::Status::from_error(Box::new(io::Error::from(ErrorKind::ConnectionReset)));
         for (error, may_be_done) in [
-            (BusError::Deadline { rpc: "ResetEpoch" }, true),
+            (BusError::Deadline { rpc: RESET_EPOCH }, true),
+            (BusError::Deadline { rpc: "GetStatus" }, false),
             (of(reset), true),
             (of(lost), true),
             (of(unconnected), false),

@@ -100,14 +100,17 @@ pub struct Bus {
 impl Error {
     /// Another replica may do better.
     fn is_passing(&self) -> bool {
+        // Subscribers and answers have their places on each replica.
+        let is_full = matches!(self, Self::Refused { source, .. } if source.code() == Code::ResourceExhausted);
+        is_full || !self.is_of_bus()
+    }
+
+    /// The bus itself said so, and can be asked for something else.
+    fn is_of_bus(&self) -> bool {
         match self {
-            Self::Deadline { .. } => true,
-            // Subscribers have their places on each replica.
-            Self::Refused { source, .. } => matches!(
-                source.code(),
-                Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::ResourceExhausted
-            ),
-            Self::Malformed { .. } => false,
+            Self::Deadline { .. } => false,
+            Self::Refused { source, .. } => !matches!(source.code(), Code::Unavailable | Code::Unknown | Code::DeadlineExceeded),
+            Self::Malformed { .. } => true,
         }
     }
 }
@@ -229,7 +232,7 @@ impl Bus {
     async fn answers(self) -> Result<Self, Error> {
         let mut client = self.client();
         match within(GET_STATUS, client.get_status(pb::GetStatusRequest {})).await {
-            Err(error) if error.is_passing() => Err(error),
+            Err(error) if !error.is_of_bus() => Err(error),
             _ => Ok(self),
         }
     }
@@ -381,6 +384,26 @@ mod tests {
         );
         let other = Bus::over([mk_route(0), mk_route(1)]);
         other.subscribe_raw(request).await.expect("the second has a place");
+    }
+
+    /// A bus that has no place for an answer to a question may reset an epoch all the same: that needs none.
+    #[test]
+    fn who_refuses_is_there() {
+        let refused = |code| Error::Refused {
+            rpc: GET_STATUS,
+            source: Box::new(Status::new(code, "no")),
+        };
+        for (error, is_of_bus, is_passing) in [
+            (refused(Code::ResourceExhausted), true, true),
+            (refused(Code::PermissionDenied), true, false),
+            (refused(Code::InvalidArgument), true, false),
+            (refused(Code::Unavailable), false, true),
+            (refused(Code::Unknown), false, true),
+            (refused(Code::DeadlineExceeded), false, true),
+            (Error::Deadline { rpc: GET_STATUS }, false, true),
+        ] {
+            assert_eq!((error.is_of_bus(), error.is_passing()), (is_of_bus, is_passing), "{error:?}");
+        }
     }
 
     /// A bus whose log takes nothing: questions are answered, and what would change something never is.
