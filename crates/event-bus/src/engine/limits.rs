@@ -7,7 +7,7 @@ use bailiff_model::Topic;
 use super::Refusal;
 
 /// Each topic is sure of one of so many parts of all keys, whatever the others have. Of the default those are 62,500: a dozen times the
-/// nodes of the largest cluster. One topic alone may have 812,500, so intents and outcomes of 5,000 nodes fit in beside each other.
+/// 5,000 nodes that Kubernetes supports. One topic alone may have 812,500, so intents and outcomes of those fit in beside each other.
 const SHARES: usize = 16;
 
 /// Bounds and durations. The defaults are the contract's; tests use smaller ones.

@@ -4,6 +4,8 @@ use bailiff_event_bus::{Bus, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
 use bailiff_proto::v1 as pb;
 use bailiff_runtime::{Clock, Seed};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -12,14 +14,28 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::refused::Warnings;
 use crate::support::{Follower, contents, mk_draft, mk_following, mk_publishing};
 
+/// A bus on a port of its own.
+struct Port {
+    url: String,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Port {
+    async fn of(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.clone().serve(listener, stop.clone()));
+        Self { url, stop, serving }
+    }
+}
+
 #[tokio::test]
 async fn publish_subscribe_and_resume_work_over_tcp() {
     let (clock, seed) = (Clock::system(), Seed::new(1));
     let server = Server::new(ServerOptions::default(), &clock, &seed);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.clone().serve(listener, stop.clone()));
+    let Port { url, stop, serving } = Port::of(&server).await;
     let bus = Bus::connect(&url);
     let options = mk_publishing("monitor", Topic::NodeHealth, (0, 1), 7);
     let publisher = publish(&bus, options, &clock, &seed);
@@ -66,10 +82,8 @@ async fn publish_subscribe_and_resume_work_over_tcp() {
 async fn one_connection_has_room_for_a_session_and_two_subscriptions_of_each_of_256_shards() {
     let (clock, seed) = (Clock::system(), Seed::new(1));
     let server = Server::new(ServerOptions::default(), &clock, &seed);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let bus = Bus::connect(&format!("http://{}", listener.local_addr().unwrap()));
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    let Port { url, stop, serving } = Port::of(&server).await;
+    let bus = Bus::connect(&url);
     let mut open = Vec::new();
     for number in 0..3 * 256 {
         let options = mk_following("follower", &[Topic::NodeHealth]);
@@ -165,10 +179,7 @@ async fn a_message_over_tcp_is_refused_by_what_it_says_of_its_length() {
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let (clock, seed) = (Clock::system(), Seed::new(1));
     let server = Server::new(ServerOptions::default(), &clock, &seed);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    let Port { url, stop, serving } = Port::of(&server).await;
     let open = pb::OpenSession {
         topic: Topic::NodeHealth.to_string(),
         shard_count: 1,
@@ -201,10 +212,7 @@ async fn answers_over_tcp_that_nobody_reads_are_bounded() {
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let (clock, seed) = (Clock::system(), Seed::new(1));
     let server = Server::new(ServerOptions::default(), &clock, &seed);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve(listener, stop.clone()));
+    let Port { url, stop, serving } = Port::of(&server).await;
     // What is said of so many shards is longer than what a connection keeps.
     for topic in [Topic::NodeHealth, Topic::DaemonRollouts] {
         let options = mk_publishing("monitor", topic, (0, 256), 7);
