@@ -4,9 +4,9 @@
 //! Everything is synchronous; only watches outlive their request, as cursors into the store's logs.
 
 use std::cell::RefCell;
-use std::sync::MutexGuard;
 
 use bailiff_model::Now;
+use parking_lot::MutexGuard;
 
 use crate::rules::Context;
 use crate::store::Store;

@@ -4,7 +4,7 @@
 //! ([`Sandbox::service`]), over a socket ([`server::serve`]), and directly ([`Sandbox::request`] and the methods beside it), which
 //! costs neither HTTP nor a second parse. It is held to recordings of a real server; it persists nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bailiff_runtime::{Clock, Seed};
 
@@ -99,7 +99,8 @@ struct Shared {
     kinds: Mutex<Arc<Kinds>>,
     /// What tokens of this process carry, so that those of another are refused.
     mark: String,
-    store: Mutex<Store>,
+    /// Of a kind that can be handed on to whoever waits for it.
+    store: parking_lot::Mutex<Store>,
     /// May be taken while the store is held, never the other way round.
     compiled: Mutex<api::admit::Compiled>,
 }
@@ -140,7 +141,7 @@ impl Sandbox {
                 mark: seed.uuid(),
                 seed,
                 kinds: Mutex::new(Arc::new(kinds)),
-                store: Mutex::new(store),
+                store: parking_lot::Mutex::new(store),
                 compiled: Mutex::default(),
             }),
         }
@@ -201,7 +202,7 @@ impl Sandbox {
         &self.shared.mark
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
-        self.shared.store.lock().unwrap_or_else(PoisonError::into_inner)
+    fn store(&self) -> parking_lot::MutexGuard<'_, Store> {
+        self.shared.store.lock()
     }
 }

@@ -165,7 +165,7 @@ impl Call<'_> {
     fn compile(&self, stored: &Stored, before: &Policies) -> Arc<Policies> {
         // In no test do policies change for longer than a request waits for them.
         #[cfg(test)]
-        assert!(self.sandbox.shared.store.try_lock().is_ok(), "the store is held");
+        assert!(self.sandbox.shared.store.try_lock().is_some(), "the store is held");
         let policies = Arc::new(Policies::of(&stored.policies, &stored.bindings, before));
         let mut compiled = self.sandbox.compiled().lock().unwrap_or_else(PoisonError::into_inner);
         if compiled.from < stored.at {

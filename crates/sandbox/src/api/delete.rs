@@ -92,6 +92,8 @@ pub fn collection(call: &Call<'_>) -> Result<Reply, Status> {
         if let Some(current) = current.filter(|current| current.uid() == object.uid()) {
             remove(call, &mut store, &current, &options)?;
         }
+        // Merely released, it would be had again here before those who wait for it are awake.
+        parking_lot::MutexGuard::unlock_fair(store);
     }
     encode::list(call, &page.chosen, revision, page.token, page.remaining)
 }
