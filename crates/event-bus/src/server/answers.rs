@@ -5,7 +5,7 @@
 //! the reset of an epoch, which is a few bytes, and is for when something is wrong already.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
@@ -22,7 +22,7 @@ use tower::Service;
 
 use super::gate::Caller;
 use super::metrics::{MESSAGES, UNREAD};
-use super::places::Places;
+use super::places::{Full, Places};
 use super::{Server, status};
 
 /// What of an answer is given to the connection at a time, which keeps it until it is read, and does not say when that is: as much as of
@@ -122,12 +122,17 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = self.asked(&request);
+        let Some(asked) = self.asked(&request) else {
+            return Box::pin(self.inner.call(request));
+        };
+        // It is not made for nothing.
+        if let Err(refused) = asked.check() {
+            return Box::pin(ready(Ok(refused.into_http())));
+        }
         let answer = self.inner.call(request);
         Box::pin(async move {
             // Until then there is nothing to read: it may not even be said what is asked.
             let answer = answer.await?;
-            let Some(asked) = asked else { return Ok(answer) };
             Ok(match asked.place() {
                 Ok(taken) => answer.map(|body| Body::new(Answer::new(body, taken, asked))),
                 Err(refused) => refused.into_http(),
@@ -139,13 +144,23 @@ where
 // === impl Asked ===
 
 impl Asked {
+    /// Refuses it if there is no place for an answer as it is.
+    fn check(&self) -> Result<(), Status> {
+        let has_place = lock(&self.places).check(&self.caller.party());
+        has_place.map_err(|full| self.refuse_for_want_of_a_place(&full))
+    }
+
     /// A place for the answer.
     fn place(&self) -> Result<Taken, Status> {
         let party = self.caller.party();
         let taken = lock(&self.places).take(&party);
-        taken.map_err(|full| self.refuse(MESSAGES, status::of_full("unread answers", &full, MESSAGES)))?;
+        taken.map_err(|full| self.refuse_for_want_of_a_place(&full))?;
         let places = Arc::clone(&self.places);
         Ok(Taken { places, party })
+    }
+
+    fn refuse_for_want_of_a_place(&self, full: &Full) -> Status {
+        self.refuse(MESSAGES, status::of_full("unread answers", full, MESSAGES))
     }
 
     /// The refusal, counted and said.
@@ -258,6 +273,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use bailiff_model::Wall;
     use bailiff_runtime::tls::{Peer, Standing};
@@ -339,6 +355,21 @@ mod tests {
         ask("ResetEpoch", "10.0.0.1:1").expect("somebody may need it");
         unread.pop();
         ask("GetStatus", "10.0.0.1:1").expect("the place that came back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_has_no_place_is_not_made() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let mut answers = mk_answers(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            unread_answer()
+        });
+        let asked: Vec<_> = (0..MOST)
+            .map(|_| answer(answers.call(mk_request("GetStatus", "10.0.0.1:1"))))
+            .collect();
+        assert_eq!(asked.iter().filter(|answered| answered.is_err()).count(), 16);
+        assert_eq!(made.load(Ordering::Relaxed), 48);
     }
 
     /// Nothing else would end it before its connection, which lasts an hour.

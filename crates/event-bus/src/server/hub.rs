@@ -200,6 +200,12 @@ impl Hub {
         status::of_refusal(refusal)
     }
 
+    /// The same of a refusal that is not the engine's.
+    pub(super) fn refuse_as(&self, kind: &'static str, refused: Status) -> Status {
+        self.metrics.refused(kind);
+        status::with_kind(refused, kind)
+    }
+
     /// Says in the log who was refused what, now and then; for want of a place also who holds most. Whom a role kept out was said before.
     pub(super) fn say(&self, caller: &Caller, refused: &Status) {
         let Some(kind) = status::kind(refused).filter(|kind| *kind != DENIED) else {

@@ -83,12 +83,16 @@ impl Places {
         }
     }
 
+    /// Whether one could be taken now.
+    pub(super) fn check(&self, party: &str) -> Result<(), Full> {
+        decide(self.most, self.taken, party, self.held_by(party))
+    }
+
     /// Takes a place. Costs the same however many are taken.
     pub(super) fn take(&mut self, party: &str) -> Result<(), Full> {
-        let held = self.held_by(party);
-        decide(self.most, self.taken, party, held)?;
+        self.check(party)?;
         self.taken += 1;
-        self.by_party.insert(party.to_owned(), held + 1);
+        *self.by_party.entry(party.to_owned()).or_default() += 1;
         Ok(())
     }
 

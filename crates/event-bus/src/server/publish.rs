@@ -13,6 +13,7 @@ use tonic::{Status, Streaming};
 
 use super::gate::Caller;
 use super::hub::{Hub, Lease, unexpected};
+use super::metrics::SILENT;
 use super::status;
 use crate::access::Action;
 use crate::engine::{Answer, Command, Open, Refusal, Report, SessionId};
@@ -76,10 +77,12 @@ impl Session {
                 tracing::info!(reason = %refusal, identity, address, "Session of a producer was ended");
                 Err(self.hub.refuse(&refusal))
             }
-            Event::Silent => Err(Status::deadline_exceeded(format!(
-                "no open request within {} s",
-                OPEN_WITHIN.as_secs()
-            ))),
+            Event::Silent => {
+                let message = format!("no open request within {} s", OPEN_WITHIN.as_secs());
+                let refused = self.hub.refuse_as(SILENT, Status::deadline_exceeded(message));
+                self.hub.say(&self.caller, &refused);
+                Err(refused)
+            }
             Event::Message(Ok(None)) => Ok(None),
             Event::Message(Ok(Some(request))) => {
                 let broken = self.broken.clone();

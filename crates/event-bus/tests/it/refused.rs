@@ -16,7 +16,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata};
 
 use crate::engines::Kind;
-use crate::support::{World, pass};
+use crate::support::{World, pass, soon};
 
 const HEALTH: Topic = Topic::NodeHealth;
 
@@ -85,6 +85,29 @@ async fn subscribe(world: &World, role: &str) -> Result<Response<Stream>, Status
 
 fn refusal(subscribed: Result<Response<Stream>, Status>) -> Status {
     subscribed.err().expect("there is no place")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_never_opened_is_ended_and_told() {
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let world = World::new(Kind::Memory);
+    let mut client = pb::event_bus_client::EventBusClient::new(world.server.service());
+    let answers = client
+        .publish(futures::stream::pending())
+        .await
+        .expect("it may be opened yet");
+    let ended = soon("its end", answers.into_inner().message())
+        .await
+        .expect_err("it was not opened");
+    assert_eq!(ended.code(), Code::DeadlineExceeded, "{ended:?}");
+    assert_eq!(ended.metadata().get(REFUSAL_METADATA).unwrap(), "silent");
+    let counted = world.metrics();
+    assert!(counted.contains("event_bus_refusals_total{kind=\"silent\"} 1"), "{counted}");
+    let [line] = &warnings.take()[..] else {
+        panic!("it is said once")
+    };
+    assert!(line.contains("no open request within 10 s"), "{line}");
 }
 
 #[tokio::test(start_paused = true)]
