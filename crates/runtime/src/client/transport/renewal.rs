@@ -241,10 +241,8 @@ impl Reading {
                 }
             }
             Err(error) => {
-                if self.cause == Cause::End {
-                    let term = renewal.ways.get().term;
-                    self.not_before = term.map(|term| at + term.rest_after_failure(begun));
-                }
+                let term = renewal.ways.get().term;
+                self.not_before = term.map(|term| at + term.rest_after_failure(begun));
                 tracing::warn!(client, error = %chain(&error), "Credentials and CAs could not be read again");
             }
         }

@@ -436,7 +436,26 @@ async fn what_ends_soon_and_could_not_be_read_is_read_before_it_ends() {
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
 }
 
-/// Whatever it was read for.
+/// Whatever it was to be read for.
+#[tokio::test]
+async fn what_ends_soon_and_could_not_be_read_after_a_refusal_is_read_before_it_ends() {
+    let server = mk_server(None).await;
+    want(&server, b"Bearer new");
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
+    let token = |token: &str| serde_json::json!({"token": token, "expirationTimestamp": Wall::UNIX_EPOCH + EVERY});
+    plugin.answers(&token("old"));
+    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    std::fs::remove_file(&plugin.answer).unwrap();
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 401], 2));
+    plugin.answers(&token("new"));
+    pass_for(EVERY / 2).await;
+    assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 200], 3));
+}
+
+/// The same of what was read.
 #[tokio::test]
 async fn what_was_read_after_a_refusal_is_read_again_before_it_ends() {
     let server = mk_server(None).await;
