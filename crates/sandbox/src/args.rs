@@ -70,7 +70,7 @@ pub struct SandboxFlags {
     )]
     pub node_owned: bool,
 
-    /// Write a kubeconfig for this sandbox to this file
+    /// Write a kubeconfig for this sandbox to this file: one that is made beside it, and only its owner can read, takes its place
     #[arg(long, env = "BAILIFF_WRITE_KUBECONFIG", value_name = "FILE")]
     pub write_kubeconfig: Option<PathBuf>,
 

@@ -127,13 +127,13 @@ impl Narrator {
         if !daemons.is_empty() {
             lines.push((
                 Kind::Daemons,
-                format!("{} daemon pods became ready: {}", daemons.len(), some_of(&daemons)),
+                format!("{} became ready: {}", counted(daemons.len(), "daemon pod"), some_of(&daemons)),
             ));
         }
         for (zone, (nodes, worst)) in std::mem::take(&mut self.detected) {
             let text = format!(
-                "{} nodes of {zone} are Unknown, at most {:.2} s past their grace: {}",
-                nodes.len(),
+                "{} of {zone} became Unknown, at most {:.2} s past the grace: {}",
+                counted(nodes.len(), "node"),
                 worst.as_secs_f64(),
                 some_of(&nodes)
             );
@@ -156,12 +156,16 @@ impl Narrator {
             } else {
                 String::new()
             };
-            lines.push((Kind::Evicted, format!("{count} pods of {node}{early}")));
+            lines.push((Kind::Evicted, format!("{} of {node}{early}", counted(count, "pod"))));
         }
         for (zone, nodes) in std::mem::take(&mut self.recovered) {
             lines.push((
                 Kind::Recovered,
-                format!("{} nodes of {zone} are Ready and untainted: {}", nodes.len(), some_of(&nodes)),
+                format!(
+                    "{} of {zone} became Ready and untainted: {}",
+                    counted(nodes.len(), "node"),
+                    some_of(&nodes)
+                ),
             ));
         }
         lines
@@ -205,6 +209,12 @@ impl Narrator {
         }
         self.told_waiting = text;
     }
+}
+
+/// So many of these.
+fn counted(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 fn reason(hold: &Hold) -> String {
