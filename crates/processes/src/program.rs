@@ -1,10 +1,12 @@
 //! A program that runs as a process, and what its log says.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,16 @@ const LINES: usize = 20;
 
 /// Between two looks whether a process that was asked to end did.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Ports that are given: none of those that Linux chooses from by itself (`ip_local_port_range`: from 32768), which anybody may be given
+/// who listens on every address of this machine.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// Where nobody listens Linux says so at once; who does not answer in this time has too much to do, and is there.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How many were given by now.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
 /// A process. Dropping it kills it.
 #[derive(Debug)]
@@ -264,17 +276,45 @@ fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address that nobody has at this moment.
+/// An address on loopback that nobody has, and that nobody takes before it is used: this process alone is given ports of its IP, each of
+/// them once. They begin anew when there are no more.
 ///
 /// # Errors
 /// When there is none.
 pub fn free_address() -> Result<SocketAddr, String> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    listener.map_err(|error| format!("no port is free: {error}"))
+    let ports = std::iter::repeat_with(|| port(GIVEN.fetch_add(1, Ordering::Relaxed)));
+    first_free(ip_of(std::process::id()), ports.take(PORTS.len()))
+}
+
+/// The first of these ports on which nobody listens, such as on every address of this machine. It is looked at from outside: who listened
+/// there himself to find out might hold it for longer than he means to, by a child that was being started just then.
+fn first_free(ip: Ipv4Addr, mut ports: impl Iterator<Item = u16>) -> Result<SocketAddr, String> {
+    let is_free = |port: &u16| {
+        let connected = TcpStream::connect_timeout(&(ip, *port).into(), ANSWER);
+        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    };
+    let free = ports.find(is_free);
+    free.map(|port| (ip, port).into())
+        .ok_or_else(|| format!("no port of {ip} is free"))
+}
+
+/// The IP of a process. All of 127.0.0.0/8 is loopback; numbers of processes have at most 22 bits, proc(5), and fill the part of it from
+/// 127.64.0.0 to 127.127.255.255.
+fn ip_of(pid: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x7f40_0000 | (pid & 0x003f_ffff))
+}
+
+/// The nth port that is given, from 0.
+fn port(nth: usize) -> u16 {
+    let offset = nth % PORTS.len();
+    // It is less than a u16 was.
+    PORTS.start + u16::try_from(offset).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -292,5 +332,28 @@ mod tests {
         assert_eq!(said.leads, ["a-1".to_owned()].into());
         (0..2 * LINES).for_each(|_| say(&mut said, "standing by", "a-0"));
         assert_eq!(said.last.len(), LINES);
+    }
+
+    #[test]
+    fn addresses_that_are_given_are_free_and_nobody_else_s() {
+        let addresses = [(); 3].map(|()| free_address().unwrap());
+        let bound = addresses.map(|address| TcpListener::bind(address).unwrap());
+        for (address, listener) in addresses.iter().zip(&bound) {
+            assert!(address.ip().is_loopback(), "{address}");
+            assert_eq!(listener.local_addr().unwrap(), *address);
+        }
+        let ips = [1, 0x1_0001, 0x003f_ffff].map(ip_of);
+        assert_eq!(ips.map(|ip| ip.to_string()), ["127.64.0.1", "127.65.0.1", "127.127.255.255"]);
+        assert_eq!([0, 1, 11_999, 12_000].map(port), [20_000, 20_001, 31_999, 20_000]);
+    }
+
+    #[test]
+    fn a_port_on_which_somebody_listens_is_passed_over() {
+        let (taken, free) = (free_address().unwrap(), free_address().unwrap());
+        let ip = ip_of(std::process::id());
+        let _listener = TcpListener::bind(taken).unwrap();
+        assert_eq!(first_free(ip, [taken.port(), free.port()].into_iter()), Ok(free));
+        let refusal = first_free(ip, [taken.port()].into_iter());
+        assert_eq!(refusal, Err(format!("no port of {ip} is free")));
     }
 }
