@@ -71,5 +71,7 @@ run kubectl annotate node node-a-000 sandbox.bailiff.dev/alive-
 run kubectl wait --for=condition=Ready node node-a-000 --timeout=60s
 kubectl wait --for=jsonpath='{.status.numberReady}'=6 daemonset agent --timeout=60s >/dev/null
 run kubectl get nodes
+# Who watches may be told of it last.
+timeout 60 sh -c 'until sed "1,/Unknown/d" "$1" | grep -q True; do sleep 0.1; done' - "$work/watch"
 echo "\$ kubectl get node node-a-000 --watch -o custom-columns=$columns | uniq"
 uniq "$work/watch"
