@@ -375,6 +375,8 @@ impl Stand {
         let within = wait + self.patience;
         let deadline = self.clock.now().mono + within;
         loop {
+            // Read before it is looked: what is there in time is seen, however long this here does not run in between.
+            let is_over = self.clock.now().mono > deadline;
             if holds(&self.look()) {
                 return Ok(());
             }
@@ -385,7 +387,7 @@ impl Stand {
                 };
                 return Err(format!("the program ended: {status}; {said}"));
             }
-            if self.clock.now().mono > deadline {
+            if is_over {
                 return Err(format!("nothing of the kind within {} s", within.as_secs()));
             }
             tokio::time::sleep(LOOK).await;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::report::Verdict;
 
 static ITEM: Item = Item::required("item", "does it", "it is required");
 
@@ -28,12 +29,21 @@ async fn what_has_to_wait_takes_nothing_of_the_patience() {
     stand.pass(begun + WAIT).await.expect("time passes");
     assert!(clock.now().mono > begun + WAIT);
 
-    let begun = clock.now().mono;
-    let is_over = |_: &Timeline| clock.now().mono > begun + WAIT;
-    stand.demand(&ITEM, is_over).await.expect_err("it takes too long");
+    stand.demand(&ITEM, |_| false).await.expect_err("it never holds");
+    assert_eq!(found(&mut stand), "nothing of the kind within 0 s");
     let begun = clock.now().mono;
     let is_over = |_: &Timeline| clock.now().mono > begun + WAIT;
     stand.demand_after(WAIT, &ITEM, is_over).await.expect("it was to wait");
     let stop = stand.demand_after(WAIT, &ITEM, |_| false).await;
     stop.expect_err("it never holds");
+    assert_eq!(found(&mut stand), "nothing of the kind within 1 s");
+}
+
+/// Why the item is broken, which is forgotten with it.
+fn found(stand: &mut Stand) -> String {
+    let found = std::mem::take(&mut stand.findings).of(&[&ITEM]);
+    match &found[..] {
+        [(_, Verdict::Broken(why))] => why.clone(),
+        other => panic!("it is not broken: {other:?}"),
+    }
 }
