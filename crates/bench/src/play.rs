@@ -244,10 +244,12 @@ impl Stand<'_> {
             Act::Create => {
                 self.create().await?;
                 self.roll_out().await?;
+                self.see_created().await?;
             }
             Act::Change => {
                 self.cluster.change_daemonset().await?;
                 self.roll_out().await?;
+                self.see_created().await?;
             }
         }
         Ok(plain_cpu_seconds)
@@ -324,6 +326,16 @@ impl Stand<'_> {
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Waits until the pods of a rollout were seen: its end is read, and they come over a watch, which may be behind.
+    async fn see_created(&mut self) -> Result<(), String> {
+        let all = self.nodes.len();
+        self.wait("the sight of all daemon pods", self.flags.patience.get(), |stand| {
+            let created = stand.observer.ledger().created();
+            Ok((created < all).then(|| format!("{created} of {all} daemon pods were seen")))
+        })
+        .await
     }
 
     /// Waits until nothing is written any more.

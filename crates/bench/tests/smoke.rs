@@ -136,7 +136,10 @@ fn every_situation_is_played_in_a_sandbox_and_told_to_programs() {
     // So few pods may take less than can be told.
     let told = situations.iter().map(|played| played["plainCpuSeconds"].is_f64());
     assert_eq!(told.collect::<Vec<_>>(), [false, false, false, false, true, false, false]);
-    assert!(report["runs"][0]["shareOfPlainRate"].as_f64().unwrap() > 0.0, "{report}");
+    assert!(plain["evictionsPerSecond"].as_f64().unwrap() > 0.0, "{plain}");
+    // So few pods may have gone before the last taint was seen: then they have no rate, and nothing is held against the plain one.
+    let (rate, share) = (&situations[3]["evictionsPerSecond"], &report["runs"][0]["shareOfPlainRate"]);
+    assert_eq!(share.as_f64().is_some_and(|share| share > 0.0), rate.is_f64(), "{report}");
     assert_eq!(report["runs"][0]["earlyBetween"], Value::Array(Vec::new()));
     for rollout in &situations[5..] {
         assert_eq!(rollout["creation"]["count"], 10, "{rollout}");
@@ -244,7 +247,10 @@ impl Playing {
 
 impl Drop for Playing {
     fn drop(&mut self) {
-        self.tell_to_end();
+        // The number of one that was waited for may be another's.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            self.tell_to_end();
+        }
         let _ = self.0.wait();
     }
 }
