@@ -44,6 +44,9 @@ pub struct Suite {
     /// Everything it is held to.
     pub items: &'static [&'static Item],
     situations: &'static [Situation],
+    /// Situations that are played only where they are named: trials of the suite itself. What must not come before its time has a time
+    /// here that is so far off that whoever does it too early is found out on the slowest machine, and that nobody waits for.
+    trials: &'static [Situation],
 }
 
 /// Something that happens to a cluster, and what a stage makes of it.
@@ -62,7 +65,7 @@ struct Situation {
 pub struct Options {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Only these situations; all, if there are none.
+    /// Only these situations; all by which a program is judged, if there are none.
     pub only: Vec<String>,
     /// How long the program may take to do what is required, beside what it has to wait for: a grace, a toleration, its turn.
     pub patience: Duration,
@@ -94,7 +97,7 @@ impl Suite {
         stages::SUITES.into_iter()
     }
 
-    /// Names of the situations.
+    /// Names of the situations that a program is judged by.
     pub fn situations(&self) -> impl Iterator<Item = &'static str> {
         self.situations.iter().map(|situation| situation.name)
     }
@@ -113,8 +116,12 @@ impl Suite {
     }
 
     fn chosen(&self, options: &Options) -> impl Iterator<Item = &'static Situation> {
-        let is_chosen = |situation: &&Situation| options.only.is_empty() || options.only.iter().any(|name| name == situation.name);
-        self.situations.iter().filter(is_chosen)
+        let is_named = |situation: &&Situation| options.only.iter().any(|name| name == situation.name);
+        let is_chosen = move |situation: &&Situation| options.only.is_empty() || is_named(situation);
+        self.situations
+            .iter()
+            .filter(is_chosen)
+            .chain(self.trials.iter().filter(is_named))
     }
 
     /// Judges a program. Must be called inside a tokio runtime.
@@ -179,10 +186,11 @@ mod tests {
                 .map(|item| item.id)
                 .collect();
             assert_eq!(tested, names, "{}", suite.stage);
-            let situations: BTreeSet<&str> = suite.situations().collect();
+            let trials = suite.trials.iter().map(|trial| trial.name);
+            let situations: BTreeSet<&str> = suite.situations().chain(trials).collect();
             assert_eq!(
                 situations.len(),
-                suite.situations.len(),
+                suite.situations.len() + suite.trials.len(),
                 "{}: a situation is there twice",
                 suite.stage
             );

@@ -79,8 +79,13 @@ async fn a_program_that_ends_is_told_with_what_it_said() {
 struct Mutant(&'static str, &'static str, &'static str, &'static str);
 
 const MUTANTS: [Mutant; 21] = [
-    Mutant("node-health-monitor", "impatient", "node-fails", "judges-early"),
-    Mutant("node-health-monitor", "late-is-silent", "node-fails", "judges-early"),
+    Mutant("node-health-monitor", "impatient", "node-has-a-long-grace", "judges-early"),
+    Mutant(
+        "node-health-monitor",
+        "late-is-silent",
+        "node-has-a-long-grace",
+        "judges-early",
+    ),
     Mutant("node-health-monitor", "never-heals", "node-fails", "finds-return"),
     Mutant("node-health-monitor", "forgets-node-uids", "nodes-change", "knows-uids"),
     Mutant("node-health-monitor", "only-publishes", "node-fails", "finds-silence"),
@@ -94,9 +99,14 @@ const MUTANTS: [Mutant; 21] = [
     Mutant("zone-evictor", "ignores-holds", "monitor-is-silent", "ignores-holds"),
     Mutant("zone-evictor", "trusts-intents", "intents-are-wrong", "evicts-unjustified"),
     Mutant("zone-evictor", "says-before", "many-nodes-fail", "publishes-before-writing"),
-    Mutant("zone-evictor", "hurries", "many-nodes-fail", "exceeds-the-rate"),
+    Mutant("zone-evictor", "hurries", "many-nodes-fail-in-a-turn", "exceeds-the-rate"),
     Mutant("zone-evictor", "marks-nothing", "node-fails", "marks"),
-    Mutant("zone-evictor", "forgets-grants", "it-is-killed", "free-node-after-restart"),
+    Mutant(
+        "zone-evictor",
+        "forgets-grants",
+        "it-is-killed-in-its-turn",
+        "free-node-after-restart",
+    ),
     Mutant("zone-evictor", "begins-anew", "it-is-killed", "strips-taints-on-restart"),
     Mutant("daemonset-syncer", "takes-all", "template-changes", "exceeds-max-unavailable"),
     Mutant("daemonset-syncer", "ignores-taints", "nodes-come-and-go", "misplaces"),

@@ -29,17 +29,16 @@ async fn main() -> Result<ExitCode, Failure> {
 
     let bus = bus::serve(&std::env::var("BAILIFF_BUS")?, mutation).await?;
     let kubeconfig = std::fs::read_to_string(std::env::var("KUBECONFIG")?)?;
-    let flags_again = match mutation.first {
+    let flags = match mutation.first {
         Some((path, patch)) if api::patch(&kubeconfig, path, patch).await? => mutation.flags_again,
-        _ => &[],
+        _ => mutation.flags,
     };
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("kubeconfig");
     std::fs::write(&path, api::serve(&kubeconfig, mutation).await?)?;
     let status = Command::new(program)
         .args(rest)
-        .args(mutation.flags)
-        .args(flags_again)
+        .args(flags)
         .env("BAILIFF_BUS", bus.to_string())
         .env("KUBECONFIG", &path)
         .env("BAILIFF_KUBECONFIG", &path)

@@ -35,7 +35,7 @@ pub struct Mutation {
     pub flags: &'static [&'static str],
     /// A JSON patch of an object that is tried each time before the stage starts.
     pub first: Option<(&'static str, &'static str)>,
-    /// What it is started with beside where that was allowed.
+    /// What it is started with instead of `flags` where that was allowed.
     pub flags_again: &'static [&'static str],
 }
 
@@ -80,6 +80,8 @@ static ALL: [(&str, Mutation); 21] = [
         "late-is-silent",
         Mutation {
             said: late_is_silent,
+            // Its grace is over sooner than it may be, so that LATE comes soon. Who only observes judges nobody when it is.
+            flags: &["--node-monitor-grace-period=4s", "--observe"],
             ..NONE
         },
     ),
@@ -196,6 +198,8 @@ static ALL: [(&str, Mutation); 21] = [
         "forgets-grants",
         Mutation {
             first: Some(("/api/v1/nodes/node-a-000", IS_TAINTED)),
+            // Who finds nodes that became ready just now may take that for a grant, and lets the first node wait for a turn.
+            flags: &["--node-eviction-rate=0.1"],
             flags_again: &["--node-eviction-rate=50"],
             ..NONE
         },

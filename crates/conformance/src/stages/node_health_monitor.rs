@@ -24,6 +24,8 @@ const TOPIC: Topic = Topic::NodeHealth;
 const LEASES: &str = "leases.coordination.k8s.io";
 
 const GRACE: Duration = Duration::from_secs(4);
+/// A grace that nothing outlasts that a program and this here do meanwhile.
+const LONG_GRACE: Duration = Duration::from_secs(100);
 const SETTING: Setting = Setting {
     nodes: 4,
     zones: 2,
@@ -33,6 +35,15 @@ const SETTING: Setting = Setting {
         ("BAILIFF_NODE_STARTUP_GRACE_PERIOD", "8s"),
         ("BAILIFF_NODE_MONITOR_PERIOD", "1s"),
     ],
+};
+/// The same with [`LONG_GRACE`].
+const PATIENT: Setting = Setting {
+    environment: &[
+        ("BAILIFF_NODE_MONITOR_GRACE_PERIOD", "100s"),
+        ("BAILIFF_NODE_STARTUP_GRACE_PERIOD", "200s"),
+        ("BAILIFF_NODE_MONITOR_PERIOD", "1s"),
+    ],
+    ..SETTING
 };
 /// How often kubelets renew here, by the annotation of the sandbox.
 const RENEWAL: &str = "500ms";
@@ -102,6 +113,12 @@ pub static SUITE: Suite = Suite {
             play: |stand| it_is_killed(stand).boxed(),
         },
     ],
+    trials: &[Situation {
+        name: "node-has-a-long-grace",
+        setting: PATIENT,
+        items: &[&EARLY],
+        play: |stand| node_has_a_long_grace(stand).boxed(),
+    }],
 };
 
 // === beginnings ===
@@ -171,14 +188,14 @@ fn renewals(seen: &Stand) -> usize {
 }
 
 /// A verdict that came before its time, for a node whose last renewal was at `last`.
-fn early(seen: &Timeline, name: &str, last: Mono) -> Option<String> {
+fn early(seen: &Timeline, name: &str, last: Mono, grace: Duration) -> Option<String> {
     let verdicts =
         said(seen, 0).filter(|(_, _, health)| health.node.name.as_str() == name && health.verdict == Verdict::Unreachable);
     let written = unknowns(seen).filter(|(_, write)| write.event.object.name() == name);
     let times = verdicts.map(|(_, at, _)| at).chain(written.map(|(_, write)| write.at.mono));
     let first = times.min()?.saturating_since(last);
-    (first + LEEWAY < GRACE).then(|| {
-        let (after, grace) = (first.as_secs_f64(), GRACE.as_secs());
+    (first + LEEWAY < grace).then(|| {
+        let (after, grace) = (first.as_secs_f64(), grace.as_secs());
         format!("node {name} was judged {after:.1} s after its last renewal; its grace is {grace} s")
     })
 }
@@ -208,11 +225,7 @@ async fn node_fails(stand: &mut Stand) -> Result<(), Stop> {
             said(seen, place).any(|(_, _, health)| is_late(health, name))
         })
         .await;
-    stand
-        .demand_after(GRACE, &FINDS_SILENCE, |seen| is(seen, name, Verdict::Unreachable))
-        .await?;
-    let last = renewed(stand, name).ok_or_else(uneven)?;
-    stand.check(&EARLY, |seen| early(seen, name, last));
+    is_judged(stand, name, GRACE).await?;
     stand.check(&SETS_UNKNOWN, |seen| {
         let mut verdicts = said(seen, 0).filter(|(_, _, health)| health.node.name.as_str() == *name);
         let (place, ..) = verdicts.find(|(_, _, health)| health.verdict == Verdict::Unreachable)?;
@@ -224,6 +237,23 @@ async fn node_fails(stand: &mut Stand) -> Result<(), Stop> {
     stand.expect(&FINDS_RETURN, |seen| is(seen, name, Verdict::Healthy)).await;
     stand.check_writes(&OWN_WRITES, &RIGHTS);
     Ok(())
+}
+
+/// A node that is silent is judged, and not before its grace is over.
+async fn is_judged(stand: &mut Stand, name: &str, grace: Duration) -> Result<(), Stop> {
+    stand
+        .demand_after(grace, &FINDS_SILENCE, |seen| is(seen, name, Verdict::Unreachable))
+        .await?;
+    let last = renewed(stand, name).ok_or_else(uneven)?;
+    stand.check(&EARLY, |seen| early(seen, name, last, grace));
+    Ok(())
+}
+
+async fn node_has_a_long_grace(stand: &mut Stand) -> Result<(), Stop> {
+    begin(stand).await?;
+    let name = &names(stand)[0];
+    go_silent(stand, name);
+    is_judged(stand, name, LONG_GRACE).await
 }
 
 fn is_late(health: &NodeHealth, name: &str) -> bool {
@@ -314,8 +344,9 @@ async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
     stand.candidate.kill().await;
     go_silent(stand, silent);
     let place = stand.place();
-    stand.start()?;
+    // Before the act: the program may run before this here does again.
     let started = stand.clock().now().mono;
+    stand.start()?;
     stand
         .reach("it is live again", |seen| seen.is_complete(TOPIC) && seen.is_live(TOPIC))
         .await?;
@@ -337,3 +368,6 @@ async fn it_is_killed(stand: &mut Stand) -> Result<(), Stop> {
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
