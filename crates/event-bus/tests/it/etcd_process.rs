@@ -1,16 +1,22 @@
-//! Real etcd processes on free ports, with their data in temporary directories.
+//! Real etcd processes on ports that nobody else takes, with their data in temporary directories.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 use bailiff_event_bus::engine::etcd;
 use bailiff_runtime::args::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+/// Between two looks whether a process has stopped, and how many there are at most: a minute's.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKS: usize = 60_000;
 
 /// etcd processes that are one cluster. They end with this value, and with the process of the test at the latest.
 pub struct Cluster {
@@ -19,8 +25,8 @@ pub struct Cluster {
 }
 
 struct Member {
-    client: u16,
-    peer: u16,
+    client: SocketAddr,
+    peer: SocketAddr,
     directory: TempDir,
     /// What it alone is told, which counts more than what all are told.
     arguments: Vec<String>,
@@ -47,6 +53,22 @@ pub fn is_installed() -> bool {
     *found
 }
 
+/// The IP on which this process's tests listen, and nobody else: all of 127.0.0.0/8 is loopback. Numbers of processes have at most 22
+/// bits, proc(5), and fill the part of it from 127.128.0.0 to 127.191.255.255; the part below is given elsewhere.
+pub fn own_ip() -> Ipv4Addr {
+    Ipv4Addr::from(0x7f80_0000 | (std::process::id() & 0x003f_ffff))
+}
+
+/// An address on which nobody listens, and that nobody takes while nobody does: it is given once, and its port is none of those that
+/// Linux chooses from by itself (`ip_local_port_range`: from 32768), as whoever listens on every address may be given one of those.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let ports = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take_while(|port| *port < 32_000);
+    let mut addresses = ports.map(|port| SocketAddr::from((own_ip(), port)));
+    let free = addresses.find(|address| TcpListener::bind(address).is_ok());
+    free.expect("a port is free")
+}
+
 impl Cluster {
     /// Starts a cluster of so many members.
     pub fn start(count: usize) -> Self {
@@ -69,20 +91,14 @@ impl Cluster {
     }
 
     fn mk_members(count: usize) -> Vec<Member> {
-        let mut members = Vec::new();
-        // All listeners are held until every port is known, so that none is given twice.
-        let listeners: Vec<TcpListener> = (0..2 * count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let port = |listener: &TcpListener| listener.local_addr().unwrap().port();
-        for pair in listeners.chunks(2) {
-            members.push(Member {
-                client: port(&pair[0]),
-                peer: port(&pair[1]),
-                directory: mk_directory(),
-                arguments: Vec::new(),
-                running: None,
-            });
-        }
-        members
+        let mk_member = || Member {
+            client: free_address(),
+            peer: free_address(),
+            directory: mk_directory(),
+            arguments: Vec::new(),
+            running: None,
+        };
+        std::iter::repeat_with(mk_member).take(count).collect()
     }
 
     /// What a member is called.
@@ -90,10 +106,17 @@ impl Cluster {
         format!("m{index}")
     }
 
-    /// The ports of loopback on which the members listen for each other.
+    /// Lets the members, none of which runs yet, listen for each other on ports of 127.0.0.1 instead: on these.
     #[allow(dead_code, reason = "the fault test puts ways between them")]
-    pub fn peers(&self) -> Vec<u16> {
-        self.members.iter().map(|member| member.peer).collect()
+    pub fn peers(&mut self) -> Vec<u16> {
+        // All listeners are held until every port is known, so that none is given twice.
+        let mut listeners = Vec::new();
+        for member in &mut self.members {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            member.peer = listener.local_addr().unwrap();
+            listeners.push(listener);
+        }
+        self.members.iter().map(|member| member.peer.port()).collect()
     }
 
     /// Arguments of a member that count more than what all are told.
@@ -102,8 +125,7 @@ impl Cluster {
     }
 
     pub fn addresses(&self) -> Vec<Address> {
-        let address = |member: &Member| format!("127.0.0.1:{}", member.client).parse().unwrap();
-        self.members.iter().map(address).collect()
+        self.members.iter().map(|member| member.client.into()).collect()
     }
 
     pub fn endpoints(&self) -> Vec<etcd::Member> {
@@ -120,11 +142,11 @@ impl Cluster {
             .members
             .iter()
             .enumerate()
-            .map(|(index, member)| format!("{}=http://127.0.0.1:{}", Self::name(index), member.peer))
+            .map(|(index, member)| format!("{}=http://{}", Self::name(index), member.peer))
             .collect();
         let member = &mut self.members[index];
         let scheme = if self.files.is_some() { "https" } else { "http" };
-        let client = format!("{scheme}://127.0.0.1:{}", member.client);
+        let client = format!("{scheme}://{}", member.client);
         let mut tls = Vec::new();
         if let Some([certificate, key, ca]) = &self.files {
             for (flag, file) in [("--cert-file", certificate), ("--key-file", key), ("--trusted-ca-file", ca)] {
@@ -133,7 +155,7 @@ impl Cluster {
             }
             tls.push("--client-cert-auth".into());
         }
-        let peer = format!("http://127.0.0.1:{}", member.peer);
+        let peer = format!("http://{}", member.peer);
         // Unless it is told to keep the data, they go with it: a test that ends by leaving its process drops nothing.
         let script = "exec 3<&0; etcd \"$@\" </dev/null >/dev/null 2>&1 & etcd=$!; echo $etcd; read -r word <&3; \
                       kill -9 $etcd; wait $etcd; [ \"$word\" = keep ] || rm -rf \"$4\"";
@@ -198,9 +220,20 @@ impl Cluster {
         self.backup(0)
     }
 
-    /// Stops a member as SIGSTOP does.
+    /// Stops a member as SIGSTOP does. Nothing of it runs any more then: the signal is sent before that is so, and a thread that runs on
+    /// could still confirm what is written.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "Linux tells nobody but its parent that a process has stopped"
+    )]
     pub fn stop(&self, index: usize) {
         self.signal(index, Signal::STOP);
+        let etcd = self.members[index].running.as_ref().unwrap().etcd;
+        let has_stopped = (0..LOOKS).any(|_| {
+            std::thread::sleep(LOOK);
+            has_stopped(etcd)
+        });
+        assert!(has_stopped, "etcd does not stop");
     }
 
     /// Lets a stopped member go on.
@@ -230,6 +263,22 @@ impl Drop for Cluster {
             self.kill(index);
         }
     }
+}
+
+/// True if all threads of a process have stopped. They are listed once one has: there are no new ones then.
+fn has_stopped(process: Pid) -> bool {
+    let process = PathBuf::from(format!("/proc/{}", process.as_raw_nonzero()));
+    let is_stopped = |directory: &Path| {
+        // One that has ended meanwhile does nothing any more.
+        std::fs::read_to_string(directory.join("stat")).map_or(true, |stat| {
+            // Behind the name, which may have brackets in it.
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
+    };
+    is_stopped(&process)
+        && std::fs::read_dir(process.join("task"))
+            .unwrap()
+            .all(|thread| is_stopped(&thread.unwrap().path()))
 }
 
 /// In memory where there is such a place: tests wait for every write.

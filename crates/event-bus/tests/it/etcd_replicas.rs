@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bailiff_event_bus::engine::Position;
-use bailiff_event_bus::engine::etcd;
 use bailiff_event_bus::{PublishOptions, Published, publish};
 use bailiff_model::Revision;
 
@@ -293,9 +292,8 @@ async fn what_the_log_holds_at_a_start_counts_towards_the_next_snapshot() {
         publisher.set(mk_draft("n1", content));
         soon("it is there", publisher.settled()).await;
     }
-    let (clock, seed) = (setup.clock.clone(), setup.seed.clone());
-    let (mut engine, _driver) = etcd::connect(&setup.config, &seed, || clock.now()).await.unwrap();
-    engine.apply(1, Command::Tick, clock.now());
+    let (mut engine, _driver) = setup.connect().await;
+    engine.apply(1, Command::Tick, setup.clock.now());
     let standing = *engine.standing().lock().unwrap();
     assert!(standing.entries >= 30 && standing.bytes >= 30 * 100, "{standing:?}");
 }
@@ -317,8 +315,7 @@ async fn a_log_that_was_compacted_before_it_was_read_is_made_up_for() {
     publisher.complete();
     soon("the state is there", publisher.settled()).await;
 
-    let (clock, seed) = (setup.clock.clone(), setup.seed.clone());
-    let (mut engine, driver) = etcd::connect(&setup.config, &seed, || clock.now()).await.unwrap();
+    let (mut engine, driver) = setup.connect().await;
     let (head, records) = (engine.head(), engine.figures()[0].records);
     assert_eq!(records, 1);
     // By now it has read the first of them, and follows nothing.
@@ -330,7 +327,7 @@ async fn a_log_that_was_compacted_before_it_was_read_is_made_up_for() {
     let wake = engine.wake();
     let catching_up = async {
         loop {
-            engine.poll(clock.now());
+            engine.poll(setup.clock.now());
             let history = engine.history(HEALTH, "n1");
             let is_there = history
                 .last()
@@ -343,7 +340,7 @@ async fn a_log_that_was_compacted_before_it_was_read_is_made_up_for() {
     };
     soon("it has caught up", catching_up).await;
     assert_eq!(engine.history(HEALTH, "n1").len(), 16);
-    let set = engine.read(&Selection::of([HEALTH]), Position::After(head), clock.now());
+    let set = engine.read(&Selection::of([HEALTH]), Position::After(head), setup.clock.now());
     assert_eq!(
         (set.snapshot, set.records.len()),
         (None, 1),

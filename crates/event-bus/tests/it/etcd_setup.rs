@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use bailiff_event_bus::engine::Limits;
-use bailiff_event_bus::engine::etcd::{self, Config, SnapshotAfter};
+use bailiff_event_bus::engine::etcd::{self, Config, Driver, Error, SnapshotAfter};
+use bailiff_event_bus::engine::{Etcd, Limits};
 use bailiff_event_bus::{Bus, Publisher, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
 use bailiff_runtime::{Clock, Seed};
 use tokio::net::TcpListener;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::etcd_process::Cluster;
+use crate::etcd_process::{Cluster, free_address};
 use crate::support::{Follower, mk_following, mk_publishing, soon};
 
 pub const HEALTH: Topic = Topic::NodeHealth;
@@ -24,6 +24,7 @@ pub struct Replica {
     pub status: etcd::Status,
     engines: AbortHandle,
     stop: CancellationToken,
+    serving: JoinHandle<()>,
 }
 
 /// Replicas on one etcd, and who uses them.
@@ -31,6 +32,8 @@ pub struct Setup {
     pub cluster: Cluster,
     pub config: Config,
     pub replicas: Vec<Replica>,
+    /// Those that were killed, whose ports may not be free yet.
+    killed: Vec<Replica>,
     pub clock: Clock,
     pub seed: Seed,
 }
@@ -85,6 +88,7 @@ impl Setup {
             cluster,
             config,
             replicas: Vec::new(),
+            killed: Vec::new(),
             clock: Clock::system(),
             seed: Seed::new(1),
         }
@@ -98,11 +102,15 @@ impl Setup {
 
     /// Starts one more replica, and waits until it takes part.
     pub async fn start(&mut self) {
-        self.start_at("127.0.0.1:0").await;
+        // Nobody else takes its port between its end and another start there.
+        self.start_at(&free_address().to_string()).await;
     }
 
     /// The same, where one was before.
     pub async fn start_at(&mut self, address: &str) {
+        for mut killed in self.killed.drain(..) {
+            soon("its port is free", &mut killed.serving).await.unwrap();
+        }
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let url = format!("http://{address}");
@@ -117,7 +125,7 @@ impl Setup {
         let engines = tokio::spawn(async move {
             Box::pin(etcd::serve(&config, &of, &clock, &seed, &told)).await;
         });
-        tokio::spawn(server.clone().serve(listener, stop.clone()));
+        let serving = tokio::spawn(server.clone().serve(listener, stop.clone()));
         let engines = engines.abort_handle();
         let replica = Replica {
             server,
@@ -126,6 +134,7 @@ impl Setup {
             status,
             engines,
             stop,
+            serving,
         };
         soon("the replica takes part", replica.until_ready()).await;
         self.replicas.push(replica);
@@ -137,6 +146,22 @@ impl Setup {
         replica.engines.abort();
         replica.stop.cancel();
         replica.server.kill();
+        self.killed.push(replica);
+    }
+
+    /// An engine of the same bus beside the replicas'. Like them it begins again while etcd takes longer to answer than it is given, and if
+    /// what it reads is compacted meanwhile.
+    pub async fn connect(&self) -> (Etcd, Driver) {
+        let connected = async {
+            loop {
+                match etcd::connect(&self.config, &self.seed, || self.clock.now()).await {
+                    Ok(connected) => break connected,
+                    Err(Error::Unavailable(_) | Error::Compacted) => tokio::time::sleep(Duration::from_millis(10)).await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        soon("etcd was read", connected).await
     }
 
     pub fn bus(&self) -> Bus {
