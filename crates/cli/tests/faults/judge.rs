@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
+use super::clock;
 use super::record::Record;
 use super::witness::Witness;
 
@@ -22,7 +23,7 @@ pub struct Premises(BTreeMap<&'static str, usize>);
 pub fn judge(witness: &Witness, record: &Record) -> Premises {
     let mut premises = Premises::default();
     witness.with(|seen| {
-        evictions::judge(seen, record.evictors_stopped, &mut premises);
+        evictions::judge(seen, record.evictors_stopped, clock::wall(), &mut premises);
         daemons::judge(seen, &mut premises);
         leases::judge(seen, record, &mut premises);
     });

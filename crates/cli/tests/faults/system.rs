@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use bailiff_model::{Shard, Zone};
 
 use super::clock;
+use super::etcd::free_address;
 use super::faketime::WallClock;
 use super::judge::Premises;
 use super::program::{How, Program, Word};
@@ -33,7 +34,7 @@ use replica::Replica;
 pub use stage::{GRACE, LEASE, RATE, Stage};
 
 /// Far beyond what anything here takes; it only ends a run that hangs.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A replica of the bus: found again under its old address when it is started again.
 struct Bus {
@@ -153,12 +154,13 @@ impl System {
             stands_by: BTreeSet::new(),
             publishes: false,
             changes: 0,
+            minds_signals: false,
             is_down: false,
         });
     }
 
     fn add_bus(&mut self) {
-        let address = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let address = free_address();
         let mut flags = certificates::flags(self.directory.path(), "event-bus").to_vec();
         flags.push(format!("--listen={address}"));
         let members = self.etcd.iter().flat_map(Members::addresses);

@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::clock;
 use super::program::Word;
 use super::support::ApiServer;
-use leases::Holding;
+use leases::{Holding, Renewal};
 use nodes::Node;
 use pods::Pod;
 
@@ -32,8 +32,10 @@ pub struct Seen {
     pub pods: BTreeMap<String, Pod>,
     /// Who held the stages' Leases, one after another.
     pub leases: BTreeMap<String, Vec<Holding>>,
-    /// Writes to each of them.
-    pub renewals: BTreeMap<String, usize>,
+    /// Renewals of each of them.
+    pub renewals: BTreeMap<String, Vec<Renewal>>,
+    /// What the clock showed when kubelets renewed their Leases, by the revisions that did it. All writes have one order.
+    signs: BTreeMap<u64, Timestamp>,
     /// Changes of pods so far: their order is the API server's.
     pub moment: u64,
     /// Renewals of the stages' Leases by clocks that were off by more than half an hour.
@@ -106,6 +108,17 @@ impl Witness {
     }
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// A time before which nobody made this revision, whenever it was seen: kubelets look at the clock and write then, and they write
+    /// often.
+    pub fn not_before(&self, revision: u64) -> Timestamp {
+        let earlier = self.signs.range(..revision).next_back();
+        earlier.map_or(Timestamp::MIN, |(_, at)| *at)
+    }
+}
+
 fn condition(object: &Value, kind: &str) -> Value {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == kind));
@@ -114,6 +127,10 @@ fn condition(object: &Value, kind: &str) -> Value {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+fn revision(object: &Value) -> u64 {
+    text(&object["metadata"]["resourceVersion"]).parse().unwrap()
 }
 
 fn time(value: &Value) -> Option<Timestamp> {

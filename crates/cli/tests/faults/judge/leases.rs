@@ -1,21 +1,21 @@
-//! Whoever holds a shard is followed in time.
+//! Whoever holds a shard is followed. How soon at the latest is proven where time is not real; here it is what the machine makes of it.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Premises;
 use crate::record::{Record, Stop};
-use crate::system::LEASE;
+use crate::system::{DEADLINE, LEASE};
 use crate::witness::Seen;
 
-/// A standby looks every second, and a Lease that ends takes a request to be taken.
+/// A standby looks every second, and a Lease that ends takes a request to be taken: whoever is there for so long can follow.
 const BEYOND: SignedDuration = SignedDuration::from_secs(2);
 
 pub fn judge(seen: &Seen, record: &Record, premises: &mut Premises) {
     premises.saw_so_many("a holder was followed", 0);
     let mut slowest = SignedDuration::ZERO;
     for stop in &record.stops {
-        let limit = stop.at + LEASE + BEYOND;
-        let is_there = |start: &u64| record.ends.get(start).is_none_or(|end| *end > limit);
+        let enough = stop.at + LEASE + BEYOND;
+        let is_there = |start: &u64| record.ends.get(start).is_none_or(|end| *end > enough);
         if !stop.standbys.iter().any(is_there) {
             // Whoever stood by for it was stopped as well.
             continue;
@@ -23,7 +23,7 @@ pub fn judge(seen: &Seen, record: &Record, premises: &mut Premises) {
         let followed = followed(seen, stop).unwrap_or_else(|| panic!("nobody followed: {stop:?}, {:?}", seen.leases[&stop.lease]));
         let time = followed.duration_since(stop.at);
         assert!(
-            followed <= limit,
+            time.unsigned_abs() <= DEADLINE,
             "followed {time:?} after the stop: {stop:?}, {:?}",
             seen.leases[&stop.lease]
         );

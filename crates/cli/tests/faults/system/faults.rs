@@ -38,8 +38,11 @@ impl System {
     /// Waits until who leads has renewed its Lease so many times.
     fn until_renewed(&mut self, stage: Stage, times: usize) {
         let lease = self.lease(stage);
-        let renewals = |system: &Self| system.witness.with(|seen| seen.renewals[&lease]);
-        let before = renewals(self);
-        self.until("renewals", |system| renewals(system) >= before + times);
+        let before = self.renewals(&lease);
+        self.until("renewals", |system| system.renewals(&lease) >= before + times);
+    }
+
+    fn renewals(&self, lease: &str) -> usize {
+        self.witness.with(|seen| seen.renewals[lease].len())
     }
 }

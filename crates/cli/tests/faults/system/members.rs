@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::etcd::Cluster;
+use crate::etcd::{Cluster, free_address};
 use crate::proxy::Proxy;
 
 /// How many there are.
@@ -22,16 +22,15 @@ const FILLER: (&str, &str) = ("ZmlsbGVyLw==", "ZmlsbGVyMA==");
 pub struct Members {
     cluster: Cluster,
     /// The ways to each of them, for the others.
-    ways: Vec<Proxy>,
+    ways: [Proxy; MEMBERS],
 }
 
 impl Members {
     /// Starts them.
     pub fn start() -> Self {
         let mut cluster = Cluster::prepare(MEMBERS, None);
-        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let peers = cluster.peers();
-        let ways: Vec<Proxy> = peers.iter().map(|port| Proxy::of_known(address(*port), FROM)).collect();
+        let peers = [(); MEMBERS].map(|()| free_address());
+        let ways = peers.map(|peer| Proxy::of_known(peer, FROM));
         let all: Vec<String> = ways
             .iter()
             .enumerate()
@@ -41,6 +40,7 @@ impl Members {
             cluster.set_arguments(
                 index,
                 &[
+                    format!("--listen-peer-urls=http://{}", peers[index]),
                     format!("--initial-advertise-peer-urls=http://{}", way.address),
                     format!("--initial-cluster={}", all.join(",")),
                     format!("--quota-backend-bytes={QUOTA}"),
@@ -78,11 +78,11 @@ impl Members {
         }
     }
 
-    /// The member that leads.
-    pub fn leader(&self) -> usize {
+    /// The member that leads, if the first one knows of any.
+    pub fn leader(&self) -> Option<usize> {
         let status = self.ask(0, "maintenance/status", &json!({}));
-        let leader: u64 = status["leader"].as_str().expect("somebody leads").parse().unwrap();
-        (0..MEMBERS).find(|member| self.id(*member) == leader).unwrap()
+        let leader: u64 = status["leader"].as_str()?.parse().unwrap();
+        (0..MEMBERS).find(|member| self.id(*member) == leader)
     }
 
     /// Nothing gets through between this member and the others.
@@ -98,9 +98,10 @@ impl Members {
         }
     }
 
-    /// The member can read and write.
+    /// The member can read and write. One that was just started does not even listen.
     pub fn is_healthy(&self, member: usize) -> bool {
-        self.send(member, "GET /health", "").contains(r#""health":"true""#)
+        let answer = self.send(member, "GET /health", "");
+        answer.is_ok_and(|answer| answer.contains(r#""health":"true""#))
     }
 
     fn id(&self, member: usize) -> u64 {
@@ -142,19 +143,19 @@ impl Members {
 
     /// Asks a member by its gateway for JSON.
     fn ask(&self, member: usize, what: &str, body: &Value) -> Value {
-        let answer = self.send(member, &format!("POST /v3/{what}"), &body.to_string());
+        let answer = self.send(member, &format!("POST /v3/{what}"), &body.to_string()).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
         serde_json::from_str(body).unwrap_or_else(|error| panic!("{what}: {error}: {answer}"))
     }
 
     /// HTTP/1.0, so that the answer ends with the connection.
-    fn send(&self, member: usize, what: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(self.addresses()[member]).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    fn send(&self, member: usize, what: &str, body: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(self.addresses()[member])?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
         let head = format!("{what} HTTP/1.0\r\nContent-Length: {}\r\n\r\n", body.len());
-        stream.write_all((head + body).as_bytes()).unwrap();
+        stream.write_all((head + body).as_bytes())?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 }

@@ -29,6 +29,8 @@ pub struct Replica {
     pub publishes: bool,
     /// How often it began to publish, or lost the bus.
     pub changes: usize,
+    /// It ends in order when it is told to.
+    pub minds_signals: bool,
     /// It stays dead for now.
     pub is_down: bool,
 }
@@ -44,6 +46,8 @@ impl Replica {
                 self.leads.remove(&lease);
                 self.stands_by.insert(lease);
             }
+            // Right after it has said what signals mean.
+            Some("Admin port is open") => self.minds_signals = true,
             Some("Session was lost") => {
                 self.publishes = false;
                 self.changes += 1;
@@ -61,6 +65,7 @@ impl Replica {
         self.leads.clear();
         self.stands_by.clear();
         self.publishes = false;
+        self.minds_signals = false;
     }
 
     /// Its process begins anew.

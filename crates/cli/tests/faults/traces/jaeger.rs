@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::span::{Collector, SeenSpan};
 use crate::clock;
+use crate::etcd::free_address;
 
 /// The module that it is, at the last version whose `go.mod` lets `go install` have it.
 const MODULE: &str = "github.com/jaegertracing/jaeger/cmd/all-in-one@v1.42.0";
@@ -69,10 +70,7 @@ fn find() -> Option<PathBuf> {
 impl Jaeger {
     /// Starts the program, and waits until it answers.
     pub fn start(program: &PathBuf) -> Self {
-        // Both are held until both are known, so that none is given twice.
-        let free = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
-        let [address, query] = free.each_ref().map(|listener| listener.local_addr().unwrap());
-        drop(free);
+        let [address, query] = [(); 2].map(|()| free_address());
         let mut command = Command::new(program);
         command
             .env_clear()

@@ -154,7 +154,7 @@ impl Judge<'_> {
         let trace = incidents[0];
         let (root, grace) = (one(trace, "node incident"), one(trace, "grace"));
         let (read, write) = (one(trace, "confirming read"), one(trace, "status write"));
-        let renewed = node.renewed.expect("its kubelet was there");
+        let renewed = *node.lapses(self.facts.end).first().expect("it was silent for long enough");
         let times = [
             renewed,
             root.start,
@@ -181,7 +181,7 @@ impl Judge<'_> {
         let marks = last(trace, "mark pods not ready").is_some_and(|marks| marks.get(OUTCOME) == "marked");
         // What was tried before, or waited for, may have ended otherwise.
         let (wait, isolation) = (last(trace, "zone queue wait"), last(trace, "isolation"));
-        let isolated = node.isolated.first().copied();
+        let isolated = node.isolated.first().map(|isolation| isolation.seen);
         let is_untold = self.may_be_untold(isolated.unwrap_or(unknown)) && (wait.is_none() || isolation.is_none());
         // A machine that is too slow for its kubelets makes nodes silent before their time, and their turn comes in another incident.
         let is_excused = is_untold || incidents.len() > 1;

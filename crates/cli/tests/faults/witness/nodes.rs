@@ -2,10 +2,18 @@
 
 use jiff::Timestamp;
 
-use super::{Change, Seen, condition, is_skewed, text, time};
+use super::{Change, Seen, condition, is_skewed, revision, text, time};
+use crate::system::GRACE;
 
 /// Taint of a silent node.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// A node was isolated.
+#[derive(Clone, Debug)]
+pub struct Isolation {
+    pub seen: Timestamp,
+    pub revision: u64,
+}
 
 /// A node as it was seen, over all of its versions.
 #[derive(Clone, Debug, Default)]
@@ -14,16 +22,27 @@ pub struct Node {
     /// When it was marked Unknown, each time.
     pub unknown: Vec<Timestamp>,
     /// When it was isolated, each time.
-    pub isolated: Vec<Timestamp>,
-    /// Last renewal of its lease before it was marked, by its kubelet.
-    pub renewed: Option<Timestamp>,
+    pub isolated: Vec<Isolation>,
     /// It has any taint now, or is not ready.
     pub is_troubled: bool,
     /// It was isolated by a clock that was off.
     pub is_skewed: bool,
+    /// Last renewal of its lease, by its kubelet.
+    renewed: Option<Timestamp>,
+    /// Those that were the last for as long as its grace.
+    lapses: Vec<Timestamp>,
     is_unknown: bool,
     /// Since when it is isolated, as the API says it; empty if it is not.
     since: String,
+}
+
+impl Node {
+    /// The renewals after which it was silent for as long as its grace, as far as can be seen: those that were, and perhaps more. A
+    /// machine that is too slow for its kubelets makes nodes silent that were not to be.
+    pub fn lapses(&self, now: Timestamp) -> Vec<Timestamp> {
+        let last = self.renewed.filter(|at| now.duration_since(*at) >= GRACE);
+        self.lapses.iter().copied().chain(last).collect()
+    }
 }
 
 impl Seen {
@@ -43,7 +62,10 @@ impl Seen {
             .find(|taint| taint["key"] == UNREACHABLE && taint["effect"] == "NoExecute");
         let since = isolation.map(|taint| text(&taint["timeAdded"])).unwrap_or_default();
         if node.since != since && !since.is_empty() {
-            node.isolated.push(change.at);
+            node.isolated.push(Isolation {
+                seen: change.at,
+                revision: revision(object),
+            });
             node.is_skewed |= since.parse().is_ok_and(|said| is_skewed(said, change.at));
         }
         node.since = since;
@@ -52,9 +74,11 @@ impl Seen {
 
     pub(super) fn node_lease(&mut self, change: &Change<'_>) {
         let node = self.nodes.entry(text(&change.object["metadata"]["name"])).or_default();
-        // What it did before it was marked is what counts.
-        if node.unknown.is_empty() {
-            node.renewed = time(&change.object["spec"]["renewTime"]);
+        let renewed = time(&change.object["spec"]["renewTime"]);
+        if node.renewed != renewed {
+            node.lapses = node.lapses(change.at);
+            node.renewed = renewed;
+            self.signs.extend(renewed.map(|at| (revision(change.object), at)));
         }
     }
 }

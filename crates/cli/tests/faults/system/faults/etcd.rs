@@ -1,6 +1,6 @@
 //! Faults of what several replicas of the bus share, and of the ways to it.
 
-use crate::system::members::Members;
+use crate::system::members::{MEMBERS, Members};
 use crate::system::{PER_ZONE, Stage, System};
 
 /// Renewals until what is known is stale: one each 500 ms, for 10 s.
@@ -32,7 +32,13 @@ impl System {
 
     /// The member that leads does not reach the others, nor they it; the bus reaches all.
     pub fn part_the_leader(&mut self) {
-        let member = self.etcd().leader();
+        self.until_members_serve();
+        let mut leader = None;
+        self.until_answered("a member of etcd that leads", |system| {
+            leader = system.etcd().leader();
+            leader.is_some()
+        });
+        let member = leader.expect("it was seen");
         self.etcd().part(member, true);
         self.until_answered("that a member cannot serve", |system| !system.etcd().is_healthy(member));
         self.until_work_went_on("work went on while a member of etcd was cut off from the others");
@@ -53,6 +59,14 @@ impl System {
         self.until_work_went_on("work went on when a replica of the bus reached etcd again");
     }
 
+    /// Waits until all members can read and write: one may have been started a moment ago.
+    fn until_members_serve(&mut self) {
+        self.until_answered("that all members serve", |system| {
+            let etcd = system.etcd();
+            (0..MEMBERS).all(|member| etcd.is_healthy(member))
+        });
+    }
+
     /// Waits until the first replica of the bus says that etcd serves it, or does not.
     fn until_etcd_serves(&mut self, serves: bool) {
         self.until("what etcd does for a bus", |system| system.buses[0].has_etcd == serves);
@@ -60,6 +74,7 @@ impl System {
 
     /// Somebody else fills etcd until the stages have lost the bus. They hold what depends on it until there is space again.
     pub fn fill_etcd(&mut self) {
+        self.until_members_serve();
         self.until_published();
         let before = self.connections();
         let written = self.etcd().fill();

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::super::certificates;
 use crate::program::{How, Program};
+use crate::proxy::Proxy;
 use crate::system::{RATE, Stage, System};
 
 /// A Python that has what `examples/maintenance-window` needs, by its path.
@@ -56,7 +57,8 @@ impl System {
             .map(|(name, file)| (name, file.display().to_string()));
         let told = [
             ("KUBECONFIG", kubeconfig.display().to_string()),
-            ("BAILIFF_BUS", self.buses[0].address.to_string()),
+            // Certificates are for `127.0.0.1`, where the way begins.
+            ("BAILIFF_BUS", Proxy::to(self.buses[0].address).address.to_string()),
             ("BAILIFF_NODE_EVICTION_RATE", RATE.to_string()),
             ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
         ];
