@@ -322,6 +322,23 @@ impl Plugin {
     }
 }
 
+/// A server, and a client that asks a plugin, which answers this at first; its clock begins in 1970. The directory is the plugin's.
+async fn mk_asking(answer: &serde_json::Value) -> (Server, Plugin, Transport, tempfile::TempDir) {
+    let server = mk_server(None).await;
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let plugin = Plugin::new(directory.path());
+    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
+    plugin.answers(answer);
+    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    (server, plugin, transport, directory)
+}
+
+/// A token, and when it ends on that clock.
+fn token(token: &str, ends: u64) -> serde_json::Value {
+    serde_json::json!({"token": token, "expirationTimestamp": Wall::UNIX_EPOCH + Duration::from_secs(ends)})
+}
+
 #[tokio::test]
 async fn a_plugin_is_run_once_for_each_reading() {
     let server = mk_server(Some(BOTH)).await;
@@ -386,13 +403,7 @@ async fn a_plugin_is_asked_before_what_it_answered_ends_and_holds_up_nothing() {
 /// As one may that does not last for long: half of it is over, and the last reading is not a minute ago.
 #[tokio::test]
 async fn what_ends_soon_is_read_again_as_soon() {
-    let server = mk_server(None).await;
-    let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = directory.path().join("kubeconfig");
-    let plugin = Plugin::new(directory.path());
-    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
-    plugin.answers(&serde_json::json!({"token": "t", "expirationTimestamp": Wall::UNIX_EPOCH}));
-    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    let (_server, plugin, transport, _directory) = mk_asking(&token("t", 0)).await;
     for runs in 2..5 {
         pass_for(AT_LEAST).await;
         assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], runs));
@@ -420,18 +431,11 @@ fn attempts_that_fail_follow_each_other_sooner_before_the_end() {
 /// One attempt that fails does not cost what lasts for a minute.
 #[tokio::test]
 async fn what_ends_soon_and_could_not_be_read_is_read_before_it_ends() {
-    let server = mk_server(None).await;
-    let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = directory.path().join("kubeconfig");
-    let plugin = Plugin::new(directory.path());
-    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
-    let answer = serde_json::json!({"token": "t", "expirationTimestamp": Wall::UNIX_EPOCH + Duration::from_secs(60)});
-    plugin.answers(&answer);
-    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
+    let (_server, plugin, transport, _directory) = mk_asking(&token("t", 60)).await;
     std::fs::remove_file(&plugin.answer).unwrap();
     pass_for(Duration::from_secs(30)).await;
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 2));
-    plugin.answers(&answer);
+    plugin.answers(&token("t", 60));
     pass_for(Duration::from_secs(15)).await;
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
 }
@@ -439,34 +443,21 @@ async fn what_ends_soon_and_could_not_be_read_is_read_before_it_ends() {
 /// Whatever it was to be read for.
 #[tokio::test]
 async fn what_ends_soon_and_could_not_be_read_after_a_refusal_is_read_before_it_ends() {
-    let server = mk_server(None).await;
+    let (server, plugin, transport, _directory) = mk_asking(&token("old", 60)).await;
     want(&server, b"Bearer new");
-    let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = directory.path().join("kubeconfig");
-    let plugin = Plugin::new(directory.path());
-    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
-    let token = |token: &str| serde_json::json!({"token": token, "expirationTimestamp": Wall::UNIX_EPOCH + EVERY});
-    plugin.answers(&token("old"));
-    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
     std::fs::remove_file(&plugin.answer).unwrap();
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 401], 2));
-    plugin.answers(&token("new"));
-    pass_for(EVERY / 2).await;
+    plugin.answers(&token("new", 60));
+    pass_for(Duration::from_secs(30)).await;
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 200], 3));
 }
 
 /// The same of what was read.
 #[tokio::test]
 async fn what_was_read_after_a_refusal_is_read_again_before_it_ends() {
-    let server = mk_server(None).await;
+    let (server, plugin, transport, _directory) = mk_asking(&serde_json::json!({"token": "old"})).await;
     want(&server, b"Bearer new");
-    let directory = tempfile::tempdir().unwrap();
-    let kubeconfig = directory.path().join("kubeconfig");
-    let plugin = Plugin::new(directory.path());
-    write_kubeconfig(&kubeconfig, &server, "", &plugin.user);
-    plugin.answers(&serde_json::json!({"token": "old"}));
-    let transport = connect_by(&kubeconfig, &Clock::virtual_from(Wall::UNIX_EPOCH)).await;
-    plugin.answers(&serde_json::json!({"token": "new", "expirationTimestamp": Wall::UNIX_EPOCH + Duration::from_secs(40)}));
+    plugin.answers(&token("new", 40));
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([401, 200], 2));
     pass_for(Duration::from_secs(20)).await;
     assert_eq!((ask_twice(&transport).await, plugin.runs()), ([200, 200], 3));
