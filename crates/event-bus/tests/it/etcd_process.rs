@@ -106,19 +106,6 @@ impl Cluster {
         format!("m{index}")
     }
 
-    /// Lets the members, none of which runs yet, listen for each other on ports of 127.0.0.1 instead: on these.
-    #[allow(dead_code, reason = "the fault test puts ways between them")]
-    pub fn peers(&mut self) -> Vec<u16> {
-        // All listeners are held until every port is known, so that none is given twice.
-        let mut listeners = Vec::new();
-        for member in &mut self.members {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            member.peer = listener.local_addr().unwrap();
-            listeners.push(listener);
-        }
-        self.members.iter().map(|member| member.peer.port()).collect()
-    }
-
     /// Arguments of a member that count more than what all are told.
     pub fn set_arguments(&mut self, index: usize, arguments: &[String]) {
         self.members[index].arguments = arguments.to_vec();
