@@ -197,9 +197,11 @@ static ALL: [(&str, Mutation); 21] = [
     (
         "forgets-grants",
         Mutation {
+            // Until it is killed it keeps to the rate that it is told, so that only what it forgets is found. Who hears that nodes became
+            // ready just now may take that for a grant, and lets the first node wait for a turn: it does not hear when they did.
+            requests: IN_JSON,
+            answers: &[("\"lastTransitionTime\"", "\"lastTransitionTimX\"")],
             first: Some(("/api/v1/nodes/node-a-000", IS_TAINTED)),
-            // Who finds nodes that became ready just now may take that for a grant, and lets the first node wait for a turn.
-            flags: &["--node-eviction-rate=0.1"],
             flags_again: &["--node-eviction-rate=50"],
             ..NONE
         },
