@@ -11,13 +11,14 @@ const SETTING: Setting = Setting {
 };
 /// What has to be waited for, which is longer than the patience.
 const WAIT: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 #[tokio::test]
 async fn what_has_to_wait_takes_nothing_of_the_patience() {
     let logs = tempfile::tempdir().expect("a directory");
     let premises = Premises {
         command: ["sleep", "3600"].map(OsString::from).to_vec(),
-        patience: WAIT / 2,
+        patience: PATIENCE,
         logs: logs.path().to_owned(),
     };
     let mut stand = Stand::set_up("name", &SETTING, &[], &premises, &Seed::new(1))
@@ -29,13 +30,17 @@ async fn what_has_to_wait_takes_nothing_of_the_patience() {
     stand.pass(begun + WAIT).await.expect("time passes");
     assert!(clock.now().mono > begun + WAIT);
 
+    let begun = clock.now().mono;
     stand.demand(&ITEM, |_| false).await.expect_err("it never holds");
+    assert!(clock.now().mono > begun + PATIENCE);
     assert_eq!(found(&mut stand), "nothing of the kind within 0 s");
     let begun = clock.now().mono;
     let is_over = |_: &Timeline| clock.now().mono > begun + WAIT;
     stand.demand_after(WAIT, &ITEM, is_over).await.expect("it was to wait");
+    let begun = clock.now().mono;
     let stop = stand.demand_after(WAIT, &ITEM, |_| false).await;
     stop.expect_err("it never holds");
+    assert!(clock.now().mono > begun + WAIT + PATIENCE);
     assert_eq!(found(&mut stand), "nothing of the kind within 1 s");
 }
 
