@@ -9,6 +9,7 @@ mod members;
 mod replica;
 mod stage;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -151,6 +152,7 @@ impl System {
             program: Program::start(&how, start, self.tell.clone()),
             how,
             leads: BTreeSet::new(),
+            has_led: false,
             stands_by: BTreeSet::new(),
             publishes: false,
             changes: 0,
@@ -241,7 +243,13 @@ impl System {
         match word {
             Word::Logged(line) => self.replicas[number].hear(line),
             Word::Ended => {
-                self.record.ends.entry(start).or_insert_with(clock::wall);
+                if let Entry::Vacant(end) = self.record.ends.entry(start) {
+                    end.insert(clock::wall());
+                    // It had to stop by itself, and its last write may have been under way.
+                    let replica = &self.replicas[number];
+                    let evicted = replica.stage == Stage::ZoneEvictor && replica.has_led;
+                    self.record.evictors_stopped += usize::from(evicted);
+                }
                 self.replicas[number].ended();
                 if !self.replicas[number].is_down {
                     self.restart(number);

@@ -27,6 +27,8 @@ pub const WITNESS: u64 = 0;
 /// What was seen so far.
 #[derive(Debug, Default)]
 pub struct Seen {
+    /// Since when all kubelets are told to renew their Leases often; before it nobody is there who would find them silent.
+    pub begin: Timestamp,
     pub nodes: BTreeMap<String, Node>,
     /// By uid.
     pub pods: BTreeMap<String, Pod>,

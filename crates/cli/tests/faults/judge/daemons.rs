@@ -37,7 +37,11 @@ fn judge_number(set: &DaemonSet, by_node: &BTreeMap<&str, Vec<&Pod>>, premises: 
     for (node, pods) in by_node {
         for pod in pods {
             // What surges goes as soon as the one that follows it is available, and it is given its time to end.
-            let left = if surges { pod.deleted.map(|(at, _)| at) } else { pod.ended };
+            let left = if surges {
+                pod.deleted.map(|deletion| deletion.moment)
+            } else {
+                pod.ended
+            };
             changes.push((pod.appeared, node, true));
             changes.extend(left.map(|at| (at, *node, false)));
         }
@@ -78,7 +82,8 @@ fn judge_number(set: &DaemonSet, by_node: &BTreeMap<&str, Vec<&Pod>>, premises: 
 /// Whoever deletes an available pod leaves enough nodes with an available one.
 fn judge_budget(seen: &Seen, set: &DaemonSet, by_node: &BTreeMap<&str, Vec<&Pod>>, premises: &mut Premises) {
     for pod in by_node.values().flatten() {
-        let Some((moment, _)) = pod.deleted.filter(|(moment, _)| pod.was_available(*moment)) else {
+        let deleted = pod.deleted.map(|deletion| deletion.moment);
+        let Some(moment) = deleted.filter(|moment| pod.was_available(*moment)) else {
             continue;
         };
         let has = |pods: &Vec<&Pod>| pods.iter().any(|other| other.was_available(moment + 1));

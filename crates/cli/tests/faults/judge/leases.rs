@@ -1,4 +1,5 @@
-//! Whoever holds a shard is followed. How soon at the latest is proven where time is not real; here it is what the machine makes of it.
+//! Whoever holds a shard is followed. How soon at the latest is proven where time is not real; here it is what the machine makes of it,
+//! and one of them at least is in time.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,6 +13,7 @@ const BEYOND: SignedDuration = SignedDuration::from_secs(2);
 
 pub fn judge(seen: &Seen, record: &Record, premises: &mut Premises) {
     premises.saw_so_many("a holder was followed", 0);
+    premises.saw_so_many("a holder was followed in time", 0);
     let mut slowest = SignedDuration::ZERO;
     for stop in &record.stops {
         let enough = stop.at + LEASE + BEYOND;
@@ -29,6 +31,7 @@ pub fn judge(seen: &Seen, record: &Record, premises: &mut Premises) {
         );
         slowest = slowest.max(time);
         premises.saw("a holder was followed");
+        premises.saw_so_many("a holder was followed in time", usize::from(time <= LEASE + BEYOND));
     }
     println!("slowest failover: {slowest:?}");
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::stage::PUBLISHERS;
 use super::{Stage, System};
+use crate::clock;
 
 /// How long the pods tolerate a silent node.
 pub const TOLERATION: SignedDuration = SignedDuration::from_secs(3);
@@ -39,6 +40,7 @@ impl System {
             self.api.request("POST", PODS, "application/json", &pod);
         }
         self.make_daemon_sets();
+        self.witness.with(|seen| seen.begin = clock::wall());
     }
 
     fn annotate(&self, node: &str, annotations: &Value) {
@@ -102,11 +104,18 @@ impl System {
 
     /// Waits until one more node is isolated: what has gone wrong is no reason to stop the work. There has to be one left.
     pub(super) fn until_work_went_on(&mut self, meanwhile: &'static str) {
+        self.until_work_went_on_while(meanwhile, |_| true);
+    }
+
+    /// The same, which is over as well, and of no account, once `is_so` no more.
+    pub(super) fn until_work_went_on_while(&mut self, meanwhile: &'static str, is_so: impl Fn(&Self) -> bool) {
         let isolated = self.witness.isolated();
         self.premises.saw_so_many(meanwhile, 0);
         if isolated < PER_ZONE {
-            self.until_isolated(isolated + 1);
-            self.premises.saw(meanwhile);
+            self.until("an isolation", |system| {
+                !is_so(system) || system.witness.isolated() > isolated
+            });
+            self.premises.saw_so_many(meanwhile, usize::from(is_so(self)));
         }
     }
 

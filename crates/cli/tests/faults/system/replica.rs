@@ -23,6 +23,8 @@ pub struct Replica {
     pub program: Program,
     /// Leases it says it holds.
     pub leads: BTreeSet<String>,
+    /// It has said so of any, be it that it holds none any more.
+    pub has_led: bool,
     /// Leases it says it stands by for.
     pub stands_by: BTreeSet<String>,
     /// It says that it publishes.
@@ -40,7 +42,10 @@ impl Replica {
     pub fn hear(&mut self, line: &serde_json::Value) {
         let lease = line["lease"].as_str().unwrap_or_default().to_owned();
         match line["message"].as_str() {
-            Some("leading") => drop(self.leads.insert(lease)),
+            Some("leading") => {
+                self.has_led = true;
+                self.leads.insert(lease);
+            }
             Some("leading no more") => drop(self.leads.remove(&lease)),
             Some("standing by") => {
                 self.leads.remove(&lease);
@@ -63,6 +68,7 @@ impl Replica {
     /// Its process has ended.
     pub fn ended(&mut self) {
         self.leads.clear();
+        self.has_led = false;
         self.stands_by.clear();
         self.publishes = false;
         self.minds_signals = false;

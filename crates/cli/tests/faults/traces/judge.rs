@@ -144,7 +144,7 @@ impl Judge<'_> {
 
     /// A silent node: silence, grace, a read, a write, and its turn among the others.
     fn node(&mut self, name: &str, node: &Node) {
-        let unknown = *node.unknown.first().expect("it was silent for long enough");
+        let mark = node.unknown.first().expect("it was silent for long enough");
         let incidents = self.incidents(name);
         assert_eq!(
             incidents.len(),
@@ -154,9 +154,10 @@ impl Judge<'_> {
         let trace = incidents[0];
         let (root, grace) = (one(trace, "node incident"), one(trace, "grace"));
         let (read, write) = (one(trace, "confirming read"), one(trace, "status write"));
-        let renewed = *node.lapses(self.facts.end).first().expect("it was silent for long enough");
+        let unknown = mark.seen;
+        let silence = self.seen.silence(&self.seen.lapses(node, self.facts.end), mark);
         let times = [
-            renewed,
+            silence.expect("it was silent for long enough").renewed,
             root.start,
             grace.start,
             grace.end,
@@ -210,7 +211,7 @@ impl Judge<'_> {
 
     /// A pod that was evicted is found by all that people know of it.
     fn pod(&mut self, uid: &str, pod: &Pod) {
-        let Some((_, deleted)) = pod.deleted else {
+        let Some(deleted) = pod.deleted.map(|deletion| deletion.seen) else {
             return;
         };
         let name = [("k8s.namespace.name", "default"), ("k8s.pod.name", &*pod.name)];

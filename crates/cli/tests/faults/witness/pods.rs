@@ -5,10 +5,18 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Change, Seen, condition, text};
+use super::{Change, Seen, condition, revision, text};
 
 /// The annotation in a DaemonSet's template that says which edit a pod is of.
 pub const EDIT: &str = "example.com/edit";
+
+/// Deletion of a pod was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Deletion {
+    pub moment: u64,
+    pub seen: Timestamp,
+    pub revision: u64,
+}
 
 /// A pod as it was seen.
 #[derive(Clone, Debug, Default)]
@@ -21,8 +29,7 @@ pub struct Pod {
     pub edit: String,
     /// Moment in which it appeared.
     pub appeared: u64,
-    /// Deletion was asked for: its moment, and when it was seen.
-    pub deleted: Option<(u64, Timestamp)>,
+    pub deleted: Option<Deletion>,
     /// Moment in which it was gone, or had ended.
     pub ended: Option<u64>,
     /// When its deletion was asked for, as the API says it: more than one says that it was asked again.
@@ -48,7 +55,7 @@ impl Pod {
     pub fn was_available(&self, moment: u64) -> bool {
         let was = |at: Option<u64>| at.is_some_and(|at| at < moment);
         let ready = self.ready.iter().rev().find(|(at, _)| *at < moment);
-        ready.is_some_and(|(_, is_ready)| *is_ready) && !was(self.ended) && !was(self.deleted.map(|(at, _)| at))
+        ready.is_some_and(|(_, is_ready)| *is_ready) && !was(self.ended) && !was(self.deleted.map(|deletion| deletion.moment))
     }
 }
 
@@ -74,7 +81,11 @@ impl Seen {
         }
         let deletion = &object["metadata"]["deletionTimestamp"];
         if change.is_gone || !deletion.is_null() {
-            pod.deleted.get_or_insert((moment, change.at));
+            pod.deleted.get_or_insert(Deletion {
+                moment,
+                seen: change.at,
+                revision: revision(object),
+            });
         }
         // A kubelet that ends a pod for good sets it anew.
         if !change.is_gone && object["metadata"]["deletionGracePeriodSeconds"] != 0 && !deletion.is_null() {

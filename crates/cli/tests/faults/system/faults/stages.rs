@@ -83,7 +83,7 @@ impl System {
         let ways = [&replica.api].into_iter().chain(&replica.bus);
         let carried = ways.filter(|way| way.slowly() > 0).count();
         self.premises.saw_so_many("a slow link carried something", carried);
-        self.until_work_went_on("work went on over a slow link");
+        self.until_work_went_on_while("work went on over a slow link", |system| system.goes_on(&lead));
         self.set_slow(leader, false);
     }
 
