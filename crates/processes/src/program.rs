@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -22,15 +22,22 @@ const LINES: usize = 20;
 /// Between two looks whether a process that was asked to end did.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Ports that are given: none of those that Linux chooses from by itself (`ip_local_port_range`: from 32768), which anybody may be given
-/// who listens on every address of this machine.
+/// Ports that are given: none of those that Linux chooses from by itself (`ip_local_port_range`: from 32768, unless it was told otherwise),
+/// which anybody may be given who listens on every address of this machine.
 const PORTS: Range<u16> = 20_000..32_000;
 
 /// Where nobody listens Linux says so at once; who does not answer in this time has too much to do, and is there.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How many were given by now.
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
+/// So many ports are looked at for a free one: few in a row are taken. Where nobody answers at all, that is told within a minute.
+const TRIES: usize = 50;
+
+/// How many were given by now, counted from anywhere: two containers that share a network may have processes of the same number, and so
+/// of the same IP, which hardly begin at the same port.
+static GIVEN: LazyLock<AtomicUsize> = LazyLock::new(|| {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    AtomicUsize::new(usize::try_from(now.subsec_micros()).unwrap_or_default())
+});
 
 /// A process. Dropping it kills it.
 #[derive(Debug)]
@@ -276,26 +283,37 @@ fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An address on loopback that nobody has, and that nobody takes before it is used: this process alone is given ports of its IP, each of
-/// them once. They begin anew when there are no more.
+/// The IP on loopback that this process has for itself and for what it starts, and no other process of its PID namespace has.
+pub fn own_ip() -> Ipv4Addr {
+    ip_of(std::process::id())
+}
+
+/// An address on loopback that nobody has, and that nobody takes before it is used: this process alone is given ports of
+/// [its IP](own_ip), each of them once. They begin anew when there are no more.
 ///
 /// # Errors
 /// When there is none.
 pub fn free_address() -> Result<SocketAddr, String> {
     let ports = std::iter::repeat_with(|| port(GIVEN.fetch_add(1, Ordering::Relaxed)));
-    first_free(ip_of(std::process::id()), ports.take(PORTS.len()))
+    first_free(own_ip(), ports.take(TRIES))
 }
 
 /// The first of these ports on which nobody listens, such as on every address of this machine. It is looked at from outside: who listened
 /// there himself to find out might hold it for longer than he means to, by a child that was being started just then.
-fn first_free(ip: Ipv4Addr, mut ports: impl Iterator<Item = u16>) -> Result<SocketAddr, String> {
-    let is_free = |port: &u16| {
-        let connected = TcpStream::connect_timeout(&(ip, *port).into(), ANSWER);
-        connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-    };
-    let free = ports.find(is_free);
-    free.map(|port| (ip, port).into())
-        .ok_or_else(|| format!("no port of {ip} is free"))
+fn first_free(ip: Ipv4Addr, ports: impl Iterator<Item = u16>) -> Result<SocketAddr, String> {
+    for port in ports {
+        let address = SocketAddr::from((ip, port));
+        let Err(error) = TcpStream::connect_timeout(&address, ANSWER) else {
+            continue;
+        };
+        match error.kind() {
+            ErrorKind::ConnectionRefused => return Ok(address),
+            // Somebody is there, who says nothing, or ends just now.
+            ErrorKind::TimedOut | ErrorKind::ConnectionReset => {}
+            _ => return Err(format!("whether {address} is free cannot be told: {error}")),
+        }
+    }
+    Err(format!("no port of {ip} was free of those that were looked at"))
 }
 
 /// The IP of a process. All of 127.0.0.0/8 is loopback; numbers of processes have at most 22 bits, proc(5), and fill the part of it from
@@ -350,10 +368,21 @@ mod tests {
     #[test]
     fn a_port_on_which_somebody_listens_is_passed_over() {
         let (taken, free) = (free_address().unwrap(), free_address().unwrap());
-        let ip = ip_of(std::process::id());
+        let ip = own_ip();
         let _listener = TcpListener::bind(taken).unwrap();
         assert_eq!(first_free(ip, [taken.port(), free.port()].into_iter()), Ok(free));
         let refusal = first_free(ip, [taken.port()].into_iter());
-        assert_eq!(refusal, Err(format!("no port of {ip} is free")));
+        assert_eq!(refusal, Err(format!("no port of {ip} was free of those that were looked at")));
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_looked_at_is_not_given_and_says_why() {
+        // Linux connects nobody to all.
+        let refusal = first_free(Ipv4Addr::BROADCAST, PORTS).unwrap_err();
+        assert!(
+            refusal.starts_with("whether 255.255.255.255:20000 is free cannot be told: "),
+            "{refusal}"
+        );
+        assert!(refusal.contains("os error"), "{refusal}");
     }
 }

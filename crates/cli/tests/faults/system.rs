@@ -17,9 +17,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use bailiff_model::{Shard, Zone};
+use bailiff_processes::free_address;
 
 use super::clock;
-use super::etcd::free_address;
 use super::faketime::WallClock;
 use super::judge::Premises;
 use super::program::{How, Program, Word};
@@ -162,7 +162,7 @@ impl System {
     }
 
     fn add_bus(&mut self) {
-        let address = free_address();
+        let address = free_address().unwrap();
         let mut flags = certificates::flags(self.directory.path(), "event-bus").to_vec();
         flags.push(format!("--listen={address}"));
         let members = self.etcd.iter().flat_map(Members::addresses);

@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use bailiff_event_bus::engine::etcd;
+use bailiff_processes::free_address;
 use bailiff_runtime::args::Address;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -53,22 +53,6 @@ pub fn is_installed() -> bool {
     *found
 }
 
-/// The IP on which this process's tests listen, and nobody else: all of 127.0.0.0/8 is loopback. Numbers of processes have at most 22
-/// bits, proc(5), and fill the part of it from 127.128.0.0 to 127.191.255.255; the part below is given elsewhere.
-pub fn own_ip() -> Ipv4Addr {
-    Ipv4Addr::from(0x7f80_0000 | (std::process::id() & 0x003f_ffff))
-}
-
-/// An address on which nobody listens, and that nobody takes while nobody does: it is given once, and its port is none of those that
-/// Linux chooses from by itself (`ip_local_port_range`: from 32768), as whoever listens on every address may be given one of those.
-pub fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(20_000);
-    let ports = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take_while(|port| *port < 32_000);
-    let mut addresses = ports.map(|port| SocketAddr::from((own_ip(), port)));
-    let free = addresses.find(|address| TcpListener::bind(address).is_ok());
-    free.expect("a port is free")
-}
-
 impl Cluster {
     /// Starts a cluster of so many members.
     pub fn start(count: usize) -> Self {
@@ -92,8 +76,8 @@ impl Cluster {
 
     fn mk_members(count: usize) -> Vec<Member> {
         let mk_member = || Member {
-            client: free_address(),
-            peer: free_address(),
+            client: free_address().unwrap(),
+            peer: free_address().unwrap(),
             directory: mk_directory(),
             arguments: Vec::new(),
             running: None,
@@ -113,6 +97,12 @@ impl Cluster {
 
     pub fn addresses(&self) -> Vec<Address> {
         self.members.iter().map(|member| member.client.into()).collect()
+    }
+
+    /// Where members reach each other.
+    #[allow(dead_code, reason = "the tests of faults need it, which share this file")]
+    pub fn peers(&self) -> Vec<SocketAddr> {
+        self.members.iter().map(|member| member.peer).collect()
     }
 
     pub fn endpoints(&self) -> Vec<etcd::Member> {

@@ -6,12 +6,13 @@ use bailiff_event_bus::engine::etcd::{self, Config, Driver, Error, SnapshotAfter
 use bailiff_event_bus::engine::{Etcd, Limits};
 use bailiff_event_bus::{Bus, Publisher, Server, ServerOptions, publish, subscribe};
 use bailiff_model::Topic;
+use bailiff_processes::free_address;
 use bailiff_runtime::{Clock, Seed};
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::etcd_process::{Cluster, free_address};
+use crate::etcd_process::Cluster;
 use crate::support::{Follower, mk_following, mk_publishing, soon};
 
 pub const HEALTH: Topic = Topic::NodeHealth;
@@ -103,7 +104,7 @@ impl Setup {
     /// Starts one more replica, and waits until it takes part.
     pub async fn start(&mut self) {
         // Nobody else takes its port between its end and another start there.
-        self.start_at(&free_address().to_string()).await;
+        self.start_at(&free_address().unwrap().to_string()).await;
     }
 
     /// The same, where one was before.

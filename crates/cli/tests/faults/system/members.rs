@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::etcd::{Cluster, free_address};
+use crate::etcd::Cluster;
 use crate::proxy::Proxy;
 
 /// How many there are.
@@ -22,15 +22,15 @@ const FILLER: (&str, &str) = ("ZmlsbGVyLw==", "ZmlsbGVyMA==");
 pub struct Members {
     cluster: Cluster,
     /// The ways to each of them, for the others.
-    ways: [Proxy; MEMBERS],
+    ways: Vec<Proxy>,
 }
 
 impl Members {
     /// Starts them.
     pub fn start() -> Self {
         let mut cluster = Cluster::prepare(MEMBERS, None);
-        let peers = [(); MEMBERS].map(|()| free_address());
-        let ways = peers.map(|peer| Proxy::of_known(peer, FROM));
+        let peers = cluster.peers().into_iter();
+        let ways: Vec<Proxy> = peers.map(|peer| Proxy::of_known(peer, FROM)).collect();
         let all: Vec<String> = ways
             .iter()
             .enumerate()
@@ -40,7 +40,6 @@ impl Members {
             cluster.set_arguments(
                 index,
                 &[
-                    format!("--listen-peer-urls=http://{}", peers[index]),
                     format!("--initial-advertise-peer-urls=http://{}", way.address),
                     format!("--initial-cluster={}", all.join(",")),
                     format!("--quota-backend-bytes={QUOTA}"),

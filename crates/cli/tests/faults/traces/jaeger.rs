@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use bailiff_processes::free_address;
 use jiff::Timestamp;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
@@ -19,7 +20,6 @@ use serde_json::Value;
 
 use super::span::{Collector, SeenSpan};
 use crate::clock;
-use crate::etcd::free_address;
 
 /// The module that it is, at the last version whose `go.mod` lets `go install` have it.
 const MODULE: &str = "github.com/jaegertracing/jaeger/cmd/all-in-one@v1.42.0";
@@ -70,7 +70,7 @@ fn find() -> Option<PathBuf> {
 impl Jaeger {
     /// Starts the program, and waits until it answers.
     pub fn start(program: &PathBuf) -> Self {
-        let [address, query] = [(); 2].map(|()| free_address());
+        let [address, query] = [(); 2].map(|()| free_address().unwrap());
         let mut command = Command::new(program);
         command
             .env_clear()
