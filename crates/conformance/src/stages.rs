@@ -3,6 +3,8 @@
 mod daemonset_syncer;
 mod node_health_monitor;
 mod taint_manager;
+#[cfg(test)]
+mod town;
 mod zone_evictor;
 
 use crate::Suite;

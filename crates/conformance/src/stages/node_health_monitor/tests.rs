@@ -1,35 +1,11 @@
 use bailiff_event_bus::{Record, Update};
 use bailiff_model::{Incarnation, NodeRef, Origin, Ready, ReadyStatus, Revision, Wall, Zone};
-use bailiff_runtime::{Clock, Seed};
-use bailiff_sandbox::cluster::{self, ClusterSpec};
-use bailiff_sandbox::{Config, Sandbox, User};
+use bailiff_runtime::Clock;
 
 use super::*;
-use crate::timeline::CANDIDATE;
+use crate::stages::town::Town;
 
 const NODE: &str = "node-a-000";
-
-/// A cluster without kubelets.
-fn town() -> (Sandbox, Timeline) {
-    let clock = Clock::system();
-    let config = Config {
-        history: 100,
-        ..Config::default()
-    };
-    let sandbox = Sandbox::new(config, clock.clone(), &Seed::new(1));
-    let spec = ClusterSpec {
-        nodes: 1,
-        zones: 1,
-        region: "region".to_owned(),
-        pods_per_node: 0,
-        replace_evicted: false,
-        node_owned: false,
-        toleration_seconds: None,
-    };
-    cluster::build(&sandbox, &spec).expect("a cluster");
-    let timeline = Timeline::new(sandbox.clone(), clock);
-    (sandbox, timeline)
-}
 
 /// The program says this of a node.
 fn say(timeline: &mut Timeline, name: &str, verdict: Verdict) {
@@ -79,13 +55,9 @@ fn say(timeline: &mut Timeline, name: &str, verdict: Verdict) {
 }
 
 /// The program writes that the node's state is unknown.
-fn write_unknown(sandbox: &Sandbox) {
-    let program = User::new(CANDIDATE, &["system:masters"]);
+fn write_unknown(town: &Town) {
     let unknown = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
-    let path = format!("/api/v1/nodes/{NODE}/status");
-    sandbox
-        .request(&program, Verb::StrategicMergePatch, &path, &unknown)
-        .expect("it is allowed");
+    town.request(Verb::StrategicMergePatch, &format!("/api/v1/nodes/{NODE}/status"), &unknown);
 }
 
 /// The verdict came when it was seen to come; a grace is over that is longer by no more than the leeway.
@@ -101,21 +73,25 @@ fn assert_comes_at(seen: &Timeline, at: Mono, what: &str) {
 
 #[test]
 fn whoever_judges_before_the_grace_is_over_is_early() {
-    let (sandbox, mut timeline) = town();
-    say(&mut timeline, NODE, Verdict::Late);
-    say(&mut timeline, "node-b-000", Verdict::Unreachable);
-    assert_eq!(early(&timeline, NODE, Mono::ORIGIN, GRACE * 1_000), None, "nobody judged it");
-    say(&mut timeline, NODE, Verdict::Unreachable);
-    let (_, said, _) = said(&timeline, 0).last().expect("it was said");
-    assert_comes_at(&timeline, said, "it was said");
+    let mut town = Town::new(Clock::system());
+    say(&mut town.timeline, NODE, Verdict::Late);
+    say(&mut town.timeline, "node-b-000", Verdict::Unreachable);
+    assert_eq!(
+        early(&town.timeline, NODE, Mono::ORIGIN, GRACE * 1_000),
+        None,
+        "nobody judged it"
+    );
+    say(&mut town.timeline, NODE, Verdict::Unreachable);
+    let (_, said, _) = said(&town.timeline, 0).last().expect("it was said");
+    assert_comes_at(&town.timeline, said, "it was said");
 
-    write_unknown(&sandbox);
-    timeline.catch_up();
-    assert_comes_at(&timeline, said, "it was said before it was written");
+    write_unknown(&town);
+    town.timeline.catch_up();
+    assert_comes_at(&town.timeline, said, "it was said before it was written");
 
-    let (sandbox, mut timeline) = town();
-    write_unknown(&sandbox);
-    say(&mut timeline, NODE, Verdict::Unreachable);
-    let (_, written) = unknowns(&timeline).next().expect("it was written");
-    assert_comes_at(&timeline, written.at.mono, "it was written before it was said");
+    let mut town = Town::new(Clock::system());
+    write_unknown(&town);
+    say(&mut town.timeline, NODE, Verdict::Unreachable);
+    let (_, written) = unknowns(&town.timeline).next().expect("it was written");
+    assert_comes_at(&town.timeline, written.at.mono, "it was written before it was said");
 }

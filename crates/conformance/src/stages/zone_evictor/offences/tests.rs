@@ -1,48 +1,14 @@
 use bailiff_model::Wall;
-use bailiff_runtime::{Clock, Seed};
-use bailiff_sandbox::cluster::{self, ClusterSpec};
-use bailiff_sandbox::{Config, Sandbox, User, Verb};
+use bailiff_runtime::Clock;
+use bailiff_sandbox::Verb;
 use serde_json::json;
 
 use super::*;
-use crate::timeline::CANDIDATE;
+use crate::stages::town::Town;
 
 const NODE: &str = "node-a-000";
 
-/// A cluster without kubelets, to which the program writes.
-struct Town {
-    sandbox: Sandbox,
-    timeline: Timeline,
-}
-
 impl Town {
-    fn new() -> Self {
-        let clock = Clock::virtual_from(Wall::UNIX_EPOCH);
-        let config = Config {
-            history: 100,
-            ..Config::default()
-        };
-        let sandbox = Sandbox::new(config, clock.clone(), &Seed::new(1));
-        let spec = ClusterSpec {
-            nodes: 1,
-            zones: 1,
-            region: "region".to_owned(),
-            pods_per_node: 1,
-            replace_evicted: false,
-            node_owned: false,
-            toleration_seconds: Some(0),
-        };
-        cluster::build(&sandbox, &spec).expect("a cluster");
-        let timeline = Timeline::new(sandbox.clone(), clock);
-        Self { sandbox, timeline }
-    }
-
-    /// The program makes a request.
-    fn request(&self, verb: Verb, path: &str, body: &Value) {
-        let program = User::new(CANDIDATE, &["system:masters"]);
-        self.sandbox.request(&program, verb, path, body).expect("it is allowed");
-    }
-
     /// Where the only pod is.
     fn pod(&self) -> String {
         let (_, pods) = self.sandbox.list("pods");
@@ -116,7 +82,7 @@ fn a_mark_comes_before_the_deletion() {
         ),
     ];
     for (name, act, is_kept) in cases {
-        let mut town = Town::new();
+        let mut town = Town::new(Clock::virtual_from(Wall::UNIX_EPOCH));
         act(&town);
         assert_eq!(unmarked(town.seen()).is_none(), is_kept, "{name}");
     }
@@ -134,7 +100,7 @@ fn a_taint_that_was_taken_off_and_set_again_is_found() {
         (vec![&late], Some("the taint of node node-a-000 was made anew")),
     ];
     for (writes, wanted) in cases {
-        let mut town = Town::new();
+        let mut town = Town::new(Clock::virtual_from(Wall::UNIX_EPOCH));
         town.taint(&early);
         let place = town.seen().place();
         for taints in &writes {
